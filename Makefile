@@ -1,0 +1,88 @@
+# What there is to run. Needs only make and a Python >= 3.11 with venv; everything else goes into .venv.
+#
+# .venv is made from requirements.lock, with hashes, so that everybody runs the same set. The stamp file remembers that
+# it was made, and make rebuilds it when the lock or pyproject.toml is newer. After that, nothing touches the network.
+
+SHELL      := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS  += --no-print-directory
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.stamp
+# The first of these that is new enough makes .venv. `make setup PYTHON=python3.13` chooses one.
+PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 python,$(if $(shell $(p) -c 'import sys, venv, ensurepip; print(sys.version_info >= (3, 11) or "")' 2>/dev/null),$(p))))
+# uv is needed by nobody but `make lock`, so it lives in an environment of its own and at one version.
+UV_VERSION := 0.13.7
+UV_VENV    := build/uv
+
+# Sets of strings come out in the same order in every run, so a failing seed fails again.
+export PYTHONHASHSEED := 0
+
+# The number of worker processes for tests; the machines we test on have two cores.
+WORKERS ?= 2
+PYTEST  := $(BIN)/python -m pytest -n $(WORKERS)
+ARGS    ?=
+
+.PHONY: help setup up test check lint unit bench fuzz lock clean system
+
+help:  ## list what there is to run
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## make .venv from the lock file (the others do this first)
+
+$(STAMP): requirements.lock pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then \
+	    echo "Pessoa needs Python 3.11 or newer with the venv module, and none was found on PATH" \
+	         "(on Debian: apt-get install python3 python3-venv). Name one with: make setup PYTHON=/path/to/python3"; \
+	    exit 1; \
+	fi
+	@if ! $(BIN)/python -c '' 2>/dev/null; then \
+	    echo "making $(VENV) with $$($(PYTHON) --version)"; $(PYTHON) -m venv --clear $(VENV); \
+	fi
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+up: setup  ## start the platform, say what is where; Ctrl-C stops it
+	@exec $(BIN)/pessoa up $(ARGS)
+
+test: system lint  ## run every check and every test
+	@$(PYTEST) $(ARGS)
+
+check: lint unit  ## lint, types, import direction and unit tests; under a minute
+
+lint: setup  ## ruff, mypy --strict and the import contracts
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/python tools/import_contracts.py
+
+unit: setup  ## the unit tests alone
+	@$(PYTEST) tests/unit $(ARGS)
+
+bench: setup  ## measure; make bench ARGS="micro_wire" for one part
+	@$(BIN)/python -m bench $(ARGS)
+
+# `make fuzz PESSOA_FUZZ_EXAMPLES=100000` for a long night.
+fuzz: export PESSOA_FUZZ_EXAMPLES ?= 5000
+fuzz: setup  ## the property tests with far more examples
+	@$(PYTEST) --hypothesis-profile=fuzz tests/property $(ARGS)
+
+lock: $(UV_VENV)/bin/uv  ## pin every dependency anew, into requirements.lock
+	@$(UV_VENV)/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \
+	    --generate-hashes --no-emit-index-url --quiet \
+	    --custom-compile-command "make lock" --output-file requirements.lock
+
+$(UV_VENV)/bin/uv:
+	@$(PYTHON) -m venv $(UV_VENV)
+	@$(UV_VENV)/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+# On Debian as root this installs the Java that some tests want; anywhere else those tests say why they were skipped.
+system:
+	@tools/install-system-packages
+
+clean:  ## remove .venv and everything that was built or cached
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} +
