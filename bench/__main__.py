@@ -1,0 +1,50 @@
+"""`make bench`: runs the measurements and prints each part as one aligned table.
+
+A part is a file `bench/<family>_<name>.py` (`micro_wire.py`) which has
+
+    def run(report: Report) -> None
+
+and hands its numbers to the report (`bench/report.py`). `python -m bench` runs every part, `python -m bench micro_wire`
+those that are named; a prefix is enough. A part measures everyone it compares in the same run, because two runs on a
+shared machine cannot be compared.
+"""
+
+from __future__ import annotations
+
+import importlib
+import platform
+import sys
+from pathlib import Path
+
+from bench.report import Report
+
+FOLDER = Path(__file__).resolve().parent
+
+
+def parts() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*_*.py") if not path.stem.startswith("_"))
+
+
+def chosen(arguments: list[str]) -> list[str]:
+    if not arguments:
+        return parts()
+    unknown = [argument for argument in arguments if not any(part.startswith(argument) for part in parts())]
+    if unknown:
+        raise SystemExit(
+            f"no part of the bench is called {', '.join(unknown)}; there are: {', '.join(parts()) or 'none'}"
+        )
+    return [part for part in parts() if part.startswith(tuple(arguments))]
+
+
+def main(arguments: list[str]) -> int:
+    print(f"Python {platform.python_version()} on {platform.machine()}")
+    for part in chosen(arguments):
+        print(f"\n{part}", flush=True)
+        report = Report()
+        importlib.import_module(f"bench.{part}").run(report)
+        print("\n".join(f"  {line}" for line in report.lines()), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""The command-line tools, one file per tool; `main.py` holds the table of them."""

@@ -1,0 +1,67 @@
+"""The `pessoa` command: one table of subcommands, each imported only when it is asked for.
+
+A tool must start in less than 0.2 s, and the parts behind the subcommands (the broker, the services, Spark) cost far
+more than that to import. So the group knows each subcommand by three strings (its name, where it lives, one line of
+help), and `pessoa --help` is printed from the table alone. A new tool is a new file beside this one and one row here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import NamedTuple
+
+import click
+
+from pessoa import __version__
+
+
+class Subcommand(NamedTuple):
+    module: str
+    attribute: str
+    help: str
+
+
+SUBCOMMANDS = {
+    "up": Subcommand("pessoa.cli.up", "up", "Start the platform on this machine and keep it running."),
+    "broker": Subcommand("pessoa.cli.broker", "broker", "Run one broker in the foreground."),
+    "version": Subcommand("pessoa.cli.version", "version", "Say which Pessoa, Python and machine this is."),
+}
+
+# \b keeps click from re-wrapping the lines that follow it.
+EXAMPLES = """\b
+Examples:
+  pessoa up                    everything, until Ctrl-C
+  PESSOA_HOME=/data pessoa up  the same, with data and logs under /data
+  pessoa broker --help         what a single broker takes
+"""
+
+
+class LateGroup(click.Group):
+    """A click group whose subcommands are rows of a table until one of them is run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        row = SUBCOMMANDS.get(cmd_name)
+        if row is None:
+            return None
+        command = getattr(import_module(row.module), row.attribute)
+        assert isinstance(command, click.Command), f"{row.module}.{row.attribute} is not a click command"
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # click's own version imports every subcommand for its help line; the table has it already.
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, row.help) for name, row in SUBCOMMANDS.items()])
+
+
+@click.group(
+    cls=LateGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="The Kafka platform for Python people.",
+    epilog=EXAMPLES,
+)
+@click.version_option(__version__, "-V", "--version", message="pessoa %(version)s")
+def main() -> None:
+    pass

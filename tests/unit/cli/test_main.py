@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+from click.testing import CliRunner
+
+from pessoa import __version__
+from pessoa.cli.main import SUBCOMMANDS, main
+
+
+def test_help_names_every_subcommand_and_gives_examples() -> None:
+    result = CliRunner().invoke(main, ["--help"])
+    assert result.exit_code == 0
+    for name, row in SUBCOMMANDS.items():
+        assert f"  {name} " in result.output
+        assert row.help in result.output
+    assert "Examples:\n    pessoa up " in result.output
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_a_row_of_the_table_and_its_command_give_the_same_name_and_help(name: str) -> None:
+    with main.make_context("pessoa", [name], resilient_parsing=True) as context:
+        command = main.get_command(context, name)
+    assert command is not None
+    assert command.name == name
+    assert (command.help or "").startswith(SUBCOMMANDS[name].help.removesuffix("."))
+
+
+def test_version_is_the_package_version_in_both_spellings() -> None:
+    assert CliRunner().invoke(main, ["--version"]).output == f"pessoa {__version__}\n"
+    assert CliRunner().invoke(main, ["version"]).output.startswith(f"pessoa {__version__}\npython 3.")
+
+
+def test_an_unknown_subcommand_is_named_in_the_error() -> None:
+    result = CliRunner().invoke(main, ["levitate"])
+    assert result.exit_code == 2
+    assert "No such command 'levitate'" in result.output
+
+
+def test_help_imports_neither_the_platform_nor_rich() -> None:
+    code = (
+        "import sys; from pessoa.cli.main import main; main(['--help'], standalone_mode=False); "
+        "print(sorted(name for name in sys.modules if name.startswith(('pessoa.', 'rich', 'asyncio'))))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "['pessoa.cli', 'pessoa.cli.main']"
+
+
+def test_python_dash_m_pessoa_is_the_same_command() -> None:
+    run = subprocess.run([sys.executable, "-m", "pessoa", "--version"], capture_output=True, text=True, check=True)
+    assert run.stdout == f"pessoa {__version__}\n"
+
+
+def test_importing_pessoa_imports_nothing_else() -> None:
+    code = "import sys; before = set(sys.modules); import pessoa; print(sorted(set(sys.modules) - before))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "['pessoa']\n"
+
+
+def test_broker_hands_every_argument_untouched_to_the_assembly(monkeypatch: pytest.MonkeyPatch) -> None:
+    received: list[str] = []
+
+    def fake_main(argv: list[str]) -> int:
+        received.extend(argv)
+        return 7
+
+    assembly = ModuleType("pessoa.broker.assembly")
+    assembly.__dict__["main"] = fake_main
+    monkeypatch.setitem(sys.modules, "pessoa.broker", ModuleType("pessoa.broker"))
+    monkeypatch.setitem(sys.modules, "pessoa.broker.assembly", assembly)
+    arguments = ["server.properties", "--override", "node.id=1", "--help", "-x"]
+    result = CliRunner().invoke(main, ["broker", *arguments])
+    assert received == arguments
+    assert result.exit_code == 7
+
+
+def test_broker_says_plainly_when_the_installation_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    # None in sys.modules is how Python itself spells "this import fails".
+    monkeypatch.setitem(sys.modules, "pessoa.broker.assembly", None)
+    monkeypatch.setitem(sys.modules, "pessoa.broker", ModuleType("pessoa.broker"))
+    result = CliRunner().invoke(main, ["broker"])
+    assert result.exit_code == 1
+    assert (
+        result.output == "Error: this installation of Pessoa has no broker in it (no module pessoa.broker.assembly)\n"
+    )

@@ -1,0 +1,176 @@
+"""Who may import whom: the towers as tables, checked by import-linter.
+
+                 cluster tower          services tower
+                       └──────► floor ◄──────┘
+
+- The floor imports neither tower, and within a tower a layer imports only layers below it.
+- The services tower never imports the cluster tower. `cli`, `platform` and `testing` may, through `broker.assembly`.
+- What is pure has no loop, socket, file, clock or chance within reach, directly or through what it imports.
+- pyspark is imported in `pipelines` and nowhere else.
+
+import-linter refuses a configuration that names a module which does not exist, whereas the tables below name the whole
+design. So this file writes a configuration for the packages that are there, and runs import-linter on it: a contract
+holds from the first commit of the package that it is about. A package that stands in no table is an error, since
+nobody would have said what it may import.
+
+To place a new package, add its name to one of the three tables; if it is pure, add a line to PURE.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from importlinter.cli import EXIT_STATUS_ERROR, lint_imports
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src"
+
+# Within each table, a line imports only lines below it; packages on one line are independent of each other's layer and
+# may import one another.
+CLUSTER = [
+    "broker",
+    "controller replication coordinator quorum",
+    "log raft metadata quota",
+]
+SERVICES = [
+    "cli platform testing",
+    "control_center",
+    "ksql connect streams schema_registry rest_proxy",
+    "pipelines",
+    "client serde web",
+]
+FLOOR = [
+    "net security",
+    "records",
+    "wire",
+    "base",
+]
+
+# These start brokers, and reach them through this one module.
+STARTERS = ["cli", "platform", "testing"]
+BROKER_DOOR = "broker.assembly"
+
+# Packages, or single modules of packages that are not pure as a whole.
+PURE = [
+    "wire",
+    "records",
+    "net.connection",
+    "security.acl",
+    "security.sasl",
+    "log.producer_state",
+    "log.leader_epochs",
+    "raft",
+    "metadata",
+    "replication.isr",
+    "coordinator.shards",
+    "quota",
+    "serde",
+    "pipelines.plan",
+]
+# uuid and datetime are missing on purpose: their types are values; it is `uuid4()` and `now()` that are not pure, and
+# review and ruff's DTZ rules look after those.
+WORLD = """
+    asyncio concurrent fcntl mmap multiprocessing os pathlib queue random sched secrets select selectors shutil signal
+    socket socketserver ssl subprocess tempfile threading time uvloop
+""".split()
+
+# What stands beside the packages and may import anything: the version, and the `python -m pessoa` stub.
+UNPLACED = {"__init__", "__main__", "py"}
+
+
+def exists(name: str) -> bool:
+    path = SOURCE.joinpath("pessoa", *name.split("."))
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def there(names: Iterable[str]) -> list[str]:
+    return [f"pessoa.{name}" for name in names if exists(name)]
+
+
+def packages(table: list[str]) -> list[str]:
+    return there(name for line in table for name in line.split())
+
+
+def contract(identifier: str, title: str, kind: str, **options: Iterable[str] | str) -> str:
+    lines = [f"[importlinter:contract:{identifier}]", f"name = {title}", f"type = {kind}"]
+    for option, value in options.items():
+        if isinstance(value, str):
+            lines.append(f"{option} = {value}")
+        else:
+            lines += [f"{option} =", *(f"    {item}" for item in value)]
+    return "\n".join(lines) + "\n"
+
+
+def layers(identifier: str, title: str, table: list[str]) -> str:
+    levels = (" : ".join(there(line.split())) for line in table)
+    return contract(identifier, title, "layers", layers=[level for level in levels if level])
+
+
+def forbidden(identifier: str, title: str, sources: list[str], targets: list[str], **options: str | list[str]) -> str:
+    if not sources or not targets:
+        return ""
+    return contract(identifier, title, "forbidden", source_modules=sources, forbidden_modules=targets, **options)
+
+
+def contracts() -> str:
+    cluster, services, floor = packages(CLUSTER), packages(SERVICES), packages(FLOOR)
+    starters = there(STARTERS)
+    door = there([BROKER_DOOR])
+    everything = [*cluster, *services, *floor]
+    sections = [
+        "[importlinter]\nroot_package = pessoa\ninclude_external_packages = True\n",
+        layers("cluster", "Within the cluster tower imports go down", CLUSTER),
+        layers("services", "Within the services tower imports go down", SERVICES),
+        layers("floor", "Within the floor imports go down", FLOOR),
+        forbidden("floor-alone", "The floor imports no tower", floor, cluster + services),
+        forbidden("cluster-alone", "The cluster tower does not import the services", cluster, services),
+        forbidden(
+            "services-alone",
+            "The services tower does not import the cluster tower",
+            [name for name in services if name not in starters],
+            cluster,
+        ),
+        # The door itself imports the whole broker, so only what starters import with their own hands is looked at.
+        forbidden(
+            "broker-door",
+            f"Starters reach the cluster tower through {BROKER_DOOR} alone",
+            starters,
+            cluster,
+            allow_indirect_imports="True",
+            ignore_imports=[f"{starter}.** -> {module}" for starter in starters for module in door],
+            unmatched_ignore_imports_alerting="none",
+        ),
+        forbidden("pure", "What is pure cannot reach the world", there(PURE), WORLD),
+        forbidden(
+            "spark", "pyspark lives in pipelines", [n for n in everything if n != "pessoa.pipelines"], ["pyspark"],
+            allow_indirect_imports="True",
+        ),
+    ]  # fmt: skip
+    return "\n".join(section for section in sections if section)
+
+
+def unplaced_packages() -> list[str]:
+    placed = {name for table in (CLUSTER, SERVICES, FLOOR) for line in table for name in line.split()}
+    found = {
+        path.stem for path in (SOURCE / "pessoa").iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
+    return sorted(found - placed - UNPLACED)
+
+
+def main() -> int:
+    if unplaced := unplaced_packages():
+        print(f"{Path(__file__).name}: place these in CLUSTER, SERVICES or FLOOR: {', '.join(unplaced)}")
+        return EXIT_STATUS_ERROR
+    with TemporaryDirectory() as folder:
+        configuration = Path(folder) / "importlinter.ini"
+        configuration.write_text(contracts())
+        return lint_imports(
+            config_filename=str(configuration), cache_dir=str(ROOT / ".import_linter_cache"), no_logo=True
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
