@@ -1,0 +1,196 @@
+"""The judge: Apache Kafka's message and record classes in one Java process, asked in lines.
+
+    with Judge() as judge:
+        judge.roundtrip("ApiVersionsRequest", 3, data)        # what Apache makes of our bytes, as bytes and as JSON
+        judge.read_batches(data)                              # what Apache reads in our record batches
+        judge.write_batch("zstd", [{"value": b"v"}])          # a batch of Apache's, for us to read
+
+`Judge.java` beside this file says what the lines are. It is compiled once into the cache, under the hash of its text.
+`roundtrip_many` sends all its questions without waiting and then collects the answers, which is what makes tens of
+thousands of comparisons a matter of seconds; a thread does the sending, because both pipes are finite and a judge that
+waits for us to read would otherwise wait for ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.apache.jars import LOCK_FILE, cache_directory, classpath, java, javac
+
+SOURCE = Path(__file__).with_name("Judge.java")
+JVM_FLAGS = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+STOP_TIMEOUT_S = 10.0
+
+# A record for write_batch: offset, timestamp, key, value, headers; all may be left out.
+Record = Mapping[str, Any]
+
+
+class JudgeError(Exception):
+    """Apache refuses the bytes; the message is its exception."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What Apache made of one message: its own bytes and JSON for it, or the error with which it refused it."""
+
+    data: bytes = b""
+    json_text: str = "null"
+    error: str | None = None
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.json_text)
+
+
+class Judge:
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Judge {'not running' if self._process is None else f'in process {self._process.pid}'}>"
+
+    def __enter__(self) -> Self:
+        command = [str(java()), *JVM_FLAGS, "-cp", os.pathsep.join((str(_compiled()), classpath())), "Judge"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        process, self._process = self._process, None
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        # The end of its input is the judge's sign to end.
+        process.stdin.close()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+    def versions(self) -> dict[str, tuple[int, int]]:
+        """Every message that Apache has, with its lowest and its highest version."""
+        ranges = json.loads(_payload(self._ask(["V"])[0]))
+        return {name: (lowest, highest) for name, (lowest, highest) in ranges.items()}
+
+    def roundtrip(self, name: str, version: int, data: bytes) -> tuple[bytes, Any]:
+        """Apache's bytes and JSON for a message after reading it; raises JudgeError where it cannot be read."""
+        verdict = self.roundtrip_many([(name, version, data)])[0]
+        if verdict.error is not None:
+            raise JudgeError(verdict.error)
+        return verdict.data, verdict.json
+
+    def roundtrip_many(self, messages: Iterable[tuple[str, int, bytes]]) -> list[Verdict]:
+        return [_verdict(answer) for answer in self._ask([f"M {n} {v} {data.hex()}" for n, v, data in messages])]
+
+    def read_batches(self, data: bytes) -> list[dict[str, Any]]:
+        """The batches in the bytes, each with its header fields and its `records`; keys and values are bytes."""
+        batches: list[dict[str, Any]] = json.loads(_payload(self._ask([f"B {data.hex()}"])[0]))
+        for batch in batches:
+            for record in batch["records"]:
+                record["key"] = _bytes_or_none(record["key"])
+                record["value"] = _bytes_or_none(record["value"])
+                record["headers"] = [(key, _bytes_or_none(value)) for key, value in record["headers"]]
+        return batches
+
+    def write_batch(self, codec: str, records: Sequence[Record], **batch: object) -> bytes:
+        """One batch by Apache. `batch` may give baseOffset, leaderEpoch, producerId, producerEpoch, baseSequence,
+        isTransactional, timestampType with logAppendTime, deleteHorizonMs and magic."""
+        question = json.dumps({**batch, "records": [_record_as_json(record) for record in records]})
+        return bytes.fromhex(_payload(self._ask([f"W {codec} {question}"])[0]))
+
+    def write_control_batch(self, kind: str, message: Mapping[str, object], **batch: object) -> bytes:
+        """One control batch by Apache: COMMIT, ABORT, LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION or
+        KRAFT_VOTERS. `batch` may give baseOffset, timestamp, leaderEpoch, producerId and producerEpoch."""
+        question = json.dumps({**batch, "message": message})
+        return bytes.fromhex(_payload(self._ask([f"C {kind} {question}"])[0]))
+
+    def _ask(self, questions: Sequence[str]) -> list[str]:
+        assert self._process is not None, "the judge is asked inside its `with` block"
+        assert self._process.stdout is not None
+        sender = threading.Thread(target=self._send, args=(questions,), daemon=True)
+        sender.start()
+        answers = [self._process.stdout.readline() for _ in questions]
+        sender.join()
+        if not all(answer.endswith(b"\n") for answer in answers):
+            raise JudgeError(f"the judge ended with {self._process.wait()} before it had answered everything")
+        return [answer.decode().rstrip("\n") for answer in answers]
+
+    def _send(self, questions: Sequence[str]) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            for question in questions:
+                assert "\n" not in question
+                self._process.stdin.write(question.encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            # The reader finds the missing answers and says so.
+            return
+
+
+def _payload(answer: str) -> str:
+    status, _, payload = answer.partition(" ")
+    if status != "OK":
+        raise JudgeError(payload)
+    return payload
+
+
+def _verdict(answer: str) -> Verdict:
+    status, _, payload = answer.partition(" ")
+    if status != "OK":
+        return Verdict(error=payload)
+    data, _, json_text = payload.partition(" ")
+    return Verdict(bytes.fromhex(data), json_text)
+
+
+def _record_as_json(record: Record) -> dict[str, object]:
+    headers = [(key, _hex_or_none(value)) for key, value in record.get("headers", ())]
+    hexes = {name: _hex_or_none(record.get(name)) for name in ("key", "value")}
+    return {**record, **hexes, "headers": headers}
+
+
+def _hex_or_none(data: bytes | None) -> str | None:
+    return None if data is None else data.hex()
+
+
+def _bytes_or_none(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)
+
+
+def _compiled() -> Path:
+    """The directory of the compiled judge; it is made first where the cache lacks it."""
+    text = SOURCE.read_bytes() + LOCK_FILE.read_bytes()
+    directory = cache_directory() / f"judge-{hashlib.sha256(text).hexdigest()[:16]}"
+    if directory.exists():
+        return directory
+    compiler = javac()
+    if compiler is None:
+        raise JudgeError(f"The judge is compiled with javac, and {java()} has none beside it.")
+    path = classpath()
+    with tempfile.TemporaryDirectory(dir=cache_directory()) as scratch:
+        made = Path(scratch) / "classes"
+        # For the oldest Java that may run it: the cache outlives a change of Java.
+        command = [str(compiler), "--release", "17", "-proc:none", "-d", str(made), "-cp", path, str(SOURCE)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise JudgeError(f"Judge.java does not compile:\n{done.stderr}")
+        try:
+            made.rename(directory)
+        except OSError:
+            # Another process was quicker and made the same.
+            if not directory.exists():
+                raise
+    return directory
