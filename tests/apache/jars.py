@@ -178,16 +178,21 @@ class _Progress:
 
 def java() -> Path | None:
     """The `java` to run: that of JAVA_HOME, then that of PATH, if it is new enough. See `why_no_java`."""
-    return _search_java()[0]
+    return _found_java()[0]
 
 
 def why_no_java() -> str | None:
     """A sentence about why `java()` is None; None where there is one."""
-    return _search_java()[1]
+    return _found_java()[1]
 
 
 @functools.cache
-def _search_java() -> tuple[Path | None, str | None]:
+def _found_java() -> tuple[Path | None, str | None]:
+    return search_java()
+
+
+def search_java() -> tuple[Path | None, str | None]:
+    """Looks anew: the `java`, or None and the sentence that says where it was looked for."""
     looked = []
     for place, found in (("JAVA_HOME", _java_of_home()), ("PATH", shutil.which("java"))):
         if found is None:

@@ -13,6 +13,7 @@ waits for us to read would otherwise wait for ever.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -72,13 +73,20 @@ class Judge:
         assert process.stdin is not None
         assert process.stdout is not None
         # The end of its input is the judge's sign to end.
-        process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
         try:
             process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
         process.stdout.close()
+
+    def kill(self) -> None:
+        """Ends the process without ceremony; whoever asks afterwards gets a JudgeError."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
 
     def versions(self) -> dict[str, tuple[int, int]]:
         """Every message that Apache has, with its lowest and its highest version."""

@@ -1,0 +1,99 @@
+"""The lock file and the download. No network: the repository is a folder, reached by a file: URL."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from tests.apache import jars
+from tests.apache.jars import Jar, JarsUnavailableError
+
+CONTENT = b"not really a jar"
+JAR = Jar("org.example.deep", "thing_2.13", "1.2", hashlib.sha256(CONTENT).hexdigest())
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty repository and an empty cache; returns where JAR belongs in the repository."""
+    monkeypatch.setenv("PESSOA_MAVEN", (tmp_path / "repository").as_uri() + "/")
+    monkeypatch.setenv("PESSOA_CACHE", str(tmp_path / "cache"))
+    place = tmp_path / "repository" / "org" / "example" / "deep" / "thing_2.13" / "1.2" / "thing_2.13-1.2.jar"
+    place.parent.mkdir(parents=True)
+    return place
+
+
+def cached_files(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "cache" / "jars").iterdir() if path.name != ".lock")
+
+
+def test_every_locked_jar_has_a_whole_checksum_and_a_file_name_of_its_own() -> None:
+    locked = jars.locked()
+    assert len({jar.file_name for jar in locked}) == len(locked) > 40
+    assert all(len(bytes.fromhex(jar.sha256)) == 32 for jar in locked)
+
+
+def test_every_kafka_jar_has_the_one_version() -> None:
+    versions = {jar.version for jar in jars.locked() if jar.group == "org.apache.kafka"}
+    assert versions == {jars.KAFKA_VERSION}
+
+
+def test_a_missing_jar_is_downloaded_once_and_then_needs_no_repository(repository: Path, tmp_path: Path) -> None:
+    repository.write_bytes(CONTENT)
+    [path] = jars.fetch([JAR])
+    assert path.read_bytes() == CONTENT
+    repository.unlink()
+    assert jars.fetch([JAR]) == [path]
+    assert cached_files(tmp_path) == ["thing_2.13-1.2.jar"]
+
+
+def test_a_jar_with_another_checksum_is_refused_and_leaves_nothing_behind(repository: Path, tmp_path: Path) -> None:
+    repository.write_bytes(CONTENT + b"!")
+    with pytest.raises(JarsUnavailableError, match="the lock file demands"):
+        jars.fetch([JAR])
+    assert cached_files(tmp_path) == []
+
+
+def test_a_jar_that_the_repository_lacks_is_a_sentence_with_its_address(repository: Path, tmp_path: Path) -> None:
+    with pytest.raises(JarsUnavailableError, match=r"thing_2\.13-1\.2\.jar could not be downloaded"):
+        jars.fetch([JAR])
+    assert cached_files(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("printed", "version"),
+    [('openjdk version "17.0.15" 2025-04-15', 17), ('java version "1.8.0_292"', 8), ("no such thing", 0)],
+)
+def test_the_version_is_read_from_what_java_prints(tmp_path: Path, printed: str, version: int) -> None:
+    fake = tmp_path / "java"
+    fake.write_text(f"#!/bin/sh\necho '{printed}' >&2\n")
+    fake.chmod(0o755)
+    assert jars.java_version(fake) == version
+
+
+def test_a_program_that_does_not_exist_has_version_0(tmp_path: Path) -> None:
+    assert jars.java_version(tmp_path / "java") == 0
+
+
+def test_no_java_is_a_sentence_that_says_where_it_was_looked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    java, reason = jars.search_java()
+    assert java is None
+    assert reason == "Apache Kafka 4.3.1 needs Java 17 or newer: JAVA_HOME has none; PATH has none."
+
+
+def test_an_old_java_home_is_passed_over_for_a_newer_one_on_the_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for folder, version in (("home/bin", "11.0.2"), ("path", "21.0.1")):
+        fake = tmp_path / folder / "java"
+        fake.parent.mkdir(parents=True)
+        fake.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+        fake.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    assert jars.search_java() == (tmp_path / "path" / "java", None)

@@ -1,0 +1,132 @@
+"""The judge itself: it agrees with bytes written by hand, and it refuses what it should."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.apache.jars import why_unavailable
+from tests.apache.judge import Judge, JudgeError
+
+pytestmark = pytest.mark.apache
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+# ApiVersionsRequest v3: two compact strings and no tagged fields.
+API_VERSIONS_REQUEST = b"\x05name" + b"\x041.0" + b"\x00"
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    if (reason := why_unavailable()) is not None:
+        pytest.skip(reason)
+    with Judge() as judge:
+        yield judge
+
+
+def test_a_message_comes_back_in_the_same_bytes_and_as_json(judge: Judge) -> None:
+    data, json = judge.roundtrip("ApiVersionsRequest", 3, API_VERSIONS_REQUEST)
+    assert data == API_VERSIONS_REQUEST
+    assert json == {"clientSoftwareName": "name", "clientSoftwareVersion": "1.0"}
+
+
+def test_a_message_without_any_bytes_is_a_message(judge: Judge) -> None:
+    assert judge.roundtrip("ApiVersionsRequest", 0, b"") == (b"", {})
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "data", "error"),
+    [
+        ("ApiVersionsRequest", 3, API_VERSIONS_REQUEST + b"\x00", "1 bytes are left over"),
+        ("ApiVersionsRequest", 3, API_VERSIONS_REQUEST[:4], "only 3 byte"),
+        ("ApiVersionsRequest", 99, b"", "Apache has versions 0 to 4"),
+        ("NoSuchRequest", 0, b"", "Apache has no message NoSuchRequest"),
+    ],
+)
+def test_wrong_bytes_are_refused(judge: Judge, name: str, version: int, data: bytes, error: str) -> None:
+    with pytest.raises(JudgeError, match=error):
+        judge.roundtrip(name, version, data)
+
+
+def test_a_refusal_among_many_does_not_disturb_the_others(judge: Judge) -> None:
+    good, bad = ("ApiVersionsRequest", 3, API_VERSIONS_REQUEST), ("ApiVersionsRequest", 3, b"\xff")
+    verdicts = judge.roundtrip_many([good, bad] * 5_000)
+    assert [verdict.error is None for verdict in verdicts] == [True, False] * 5_000
+    assert {verdict.data for verdict in verdicts[::2]} == {API_VERSIONS_REQUEST}
+
+
+def test_it_knows_messages_of_every_package(judge: Judge) -> None:
+    versions = judge.versions()
+    assert versions["FetchRequest"] == (4, 18)
+    assert versions["RequestHeader"] == (1, 2)
+    assert versions["ConsumerProtocolSubscription"] == (0, 3)
+    assert versions["VotersRecord"] == (0, 0)
+    for stored in (
+        "TopicRecord",
+        "OffsetCommitKey",
+        "TransactionLogValue",
+        "ShareSnapshotValue",
+        "QuorumStateData",
+        "ProducerSnapshot",
+    ):
+        assert stored in versions
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_that_it_wrote_is_read_back_in_every_codec(judge: Judge, codec: str) -> None:
+    records: list[dict[str, object]] = [
+        {"timestamp": 5, "key": b"k", "value": b"v" * 500, "headers": [("a", b"1"), ("b", None)]},
+        {"timestamp": 7, "key": None, "value": None, "headers": []},
+    ]
+    batch = judge.write_batch(
+        codec, records, baseOffset=10, producerId=4, producerEpoch=1, baseSequence=2, leaderEpoch=3
+    )
+    [read] = judge.read_batches(batch)
+    assert read["codec"] == codec
+    assert (read["baseOffset"], read["lastOffset"], read["leaderEpoch"]) == (10, 11, 3)
+    assert (read["producerId"], read["producerEpoch"], read["baseSequence"]) == (4, 1, 2)
+    assert [{key: record[key] for key in records[0]} for record in read["records"]] == records
+
+
+def test_several_batches_are_read_and_half_a_batch_is_refused(judge: Judge) -> None:
+    batch = judge.write_batch("none", [{"value": b"v"}])
+    assert len(judge.read_batches(batch * 3)) == 3
+    with pytest.raises(JudgeError, match="bytes are left over"):
+        judge.read_batches(batch + batch[:-1])
+
+
+def test_a_flipped_bit_is_refused(judge: Judge) -> None:
+    batch = bytearray(judge.write_batch("none", [{"value": b"v"}]))
+    batch[-2] ^= 1
+    with pytest.raises(JudgeError, match="corrupt"):
+        judge.read_batches(bytes(batch))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("COMMIT", {"coordinatorEpoch": 3}),
+        ("ABORT", {"coordinatorEpoch": 4}),
+        ("LEADER_CHANGE", {"version": 0, "leaderId": 1, "voters": [{"voterId": 1}], "grantingVoters": []}),
+        ("SNAPSHOT_HEADER", {"version": 0, "lastContainedLogTimestamp": 9}),
+        ("SNAPSHOT_FOOTER", {"version": 0}),
+        ("KRAFT_VERSION", {"version": 0, "kRaftVersion": 1}),
+        ("KRAFT_VOTERS", {"version": 0, "voters": []}),
+    ],
+)
+def test_control_batches_are_written_and_understood(judge: Judge, kind: str, message: dict[str, object]) -> None:
+    batch = judge.write_control_batch(
+        kind, message, baseOffset=7, timestamp=5, leaderEpoch=2, producerId=1, producerEpoch=0
+    )
+    [read] = judge.read_batches(batch)
+    assert read["isControl"]
+    assert (read["baseOffset"], read["leaderEpoch"]) == (7, 2)
+    [record] = read["records"]
+    assert (record["controlType"], record["control"]) == (kind, message)
+
+
+def test_a_judge_that_dies_is_reported_instead_of_waited_for(judge: Judge) -> None:
+    with Judge() as mortal:
+        mortal.kill()
+        with pytest.raises(JudgeError, match="before it had answered everything"):
+            mortal.versions()
