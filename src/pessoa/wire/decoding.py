@@ -1,0 +1,230 @@
+"""Writes the source of decoders. `pessoa.wire.compiler` tells what they look like and what they guarantee.
+
+The generated function keeps to a few names: `data`, `pos` and `end`, the struct at hand `s1`, `s2`, …, and lengths
+`n1`, `n2`, …. A struct's fixed fields are stored into its slots straight from the run that reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from struct import calcsize
+
+from pessoa.wire.compiler import FIXED, Layout, Source, decode_names, integer_runs, literal, unpacker
+from pessoa.wire.schema import Decoder, Field, Struct
+
+
+class DecoderWriter:
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.source = Source()
+        self.source.names.update(decode_names())
+        # The run of fixed-size values that waits to be read: struct code and target of each.
+        self.run: list[tuple[str, str]] = []
+
+    def write(self) -> Decoder:
+        source = self.source
+        title = self.layout.title
+        with source.block("def decode(data, pos, end):"):
+            if self._has_records(self.layout.message):
+                source.add("view = memoryview(data)")
+            with source.block("try:"):
+                root = self._struct(self.layout.message)
+            source.add(
+                "except (StructError, IndexError) as error:",
+                f'    raise Violation("{title} ends too early") from error',
+                f"if pos > end: {self._violation('ends too early')}",
+                f"return {root}, pos",
+            )
+        return source.build("decode", f"decode {title}")  # type: ignore[no-any-return]
+
+    def _has_records(self, struct: type[Struct]) -> bool:
+        return any(
+            field.kind == "records" or (field.struct is not None and self._has_records(field.struct))
+            for field in struct.fields
+        )
+
+    # A struct: its body, then its tagged fields.
+
+    def _struct(self, struct: type[Struct]) -> str:
+        owner = self.source.variable("s")
+        self.source.add(f"{owner} = new({self.source.constant(struct.__name__, struct)})")
+        for field in self.layout.absent(struct):
+            self.source.add(f"{owner}.{field.name} = {literal(self.source, field)}")
+        for field in self.layout.inline(struct):
+            self._value(field, f"{owner}.{field.name}")
+        if self.layout.is_flexible:
+            self._tagged_fields(struct, owner)
+        else:
+            self._flush()
+            self.source.add(f"{owner}.unknown_tagged_fields = ()")
+        return owner
+
+    def _tagged_fields(self, struct: type[Struct], owner: str) -> None:
+        source, known = self.source, self.layout.tagged(struct)
+        count = source.variable("n")
+        self._take("B", count)
+        self._flush()
+        source.add(f"{owner}.unknown_tagged_fields = ()")
+        for field in known:
+            source.add(f"{owner}.{field.name} = {'None' if field.kind == 'struct' else literal(source, field)}")
+        with source.block(f"if {count}:"):
+            self._finish_uvarint(count)
+            claim = self._violation("claims more tagged fields than there are bytes")
+            source.add(f"if {count} > (end - pos) >> 1: {claim}")
+            unknown = source.variable("unknown")
+            source.add(f"{unknown} = []")
+            with source.block(f"for _ in range({count}):"):
+                self._tagged_field(known, owner, unknown)
+            source.add(f"if {unknown}: {owner}.unknown_tagged_fields = tuple({unknown})")
+
+    def _tagged_field(self, known: list[Field], owner: str, unknown: str) -> None:
+        source, stop = self.source, self.source.variable("stop")
+        source.add(
+            "tag, pos = read_uvarint(data, pos)",
+            "size, pos = read_uvarint(data, pos)",
+            f"{stop} = pos + size",
+            f"if {stop} > end: {self._violation('has a tagged field past its end')}",
+        )
+        test = "if"
+        for field in known:
+            with source.block(f"{test} tag == {field.tag}:"):
+                self._value(field, f"{owner}.{field.name}")
+                self._flush()
+                wrong = self._violation(f"has a {field.name} of another size than its tag says")
+                source.add(f"if pos != {stop}: {wrong}")
+            test = "elif"
+        with source.block("else:" if known else "if True:"):
+            source.add(f"{unknown}.append((tag, bytes(data[pos:{stop}])))", f"pos = {stop}")
+
+    # A value of any kind, into `target`.
+
+    def _value(self, field: Field, target: str) -> None:
+        kind = field.kind
+        if kind in FIXED:
+            self._fixed(kind, target)
+        elif kind == "struct":
+            self._nested(field, target)
+        elif kind == "array":
+            self._array(field, target)
+        else:
+            self._sized(field, kind, target)
+
+    def _fixed(self, kind: str, target: str) -> None:
+        self._take(FIXED[kind], target)
+        if kind == "uuid":
+            self._flush()
+            self.source.add(f"{target} = new_bytes(Uuid, {target})")
+
+    def _nested(self, field: Field, target: str) -> None:
+        source = self.source
+        assert field.struct is not None
+        if not self.layout.is_nullable(field):
+            nested = self._struct(field.struct)
+            source.add(f"{target} = {nested}")
+            return
+        # One byte says whether the struct is there: negative for null.
+        marker = source.variable("n")
+        self._take("b", marker)
+        self._flush()
+        source.add(f"if {marker} < 0: {target} = None")
+        with source.block("else:"):
+            nested = self._struct(field.struct)
+            source.add(f"{target} = {nested}")
+
+    def _sized(self, field: Field, kind: str, target: str) -> None:
+        """Strings, bytes and records: a length, then that many bytes."""
+        source = self.source
+        length = self._length(field, "h" if kind == "string" else "i")
+        text = {
+            "string": 'data[pos:stop].decode("utf-8", "replace")',
+            "bytes": "bytes(data[pos:stop])",
+            "records": "view[pos:stop]",
+        }[kind]
+        with self._unless_null(field, length, target):
+            source.add(f"stop = pos + {length}", f"{target} = {text}", "pos = stop")
+
+    def _array(self, field: Field, target: str) -> None:
+        source = self.source
+        count = self._length(field, "i")
+        smallest = self.layout.smallest_item(field)
+        room = "end - pos" if smallest == 1 else f"(end - pos) // {smallest}"
+        with self._unless_null(field, count, target):
+            source.add(f"if {count} > {room}: {self._violation(f'claims more {field.name} than there are bytes')}")
+            assert field.item is not None
+            if field.item in FIXED and field.item not in ("uuid", "bool"):
+                runs = source.constant("runs", integer_runs(FIXED[field.item]))
+                source.add(f"{target} = list({runs}[{count}].unpack_from(data, pos))", f"pos += {count} * {smallest}")
+            else:
+                self._items(field, count, target)
+
+    def _items(self, field: Field, count: str, target: str) -> None:
+        source = self.source
+        items = source.variable("items")
+        source.add(f"{items} = []")
+        with source.block(f"for _ in range({count}):"):
+            if field.item == "struct":
+                assert field.struct is not None
+                item = self._struct(field.struct)
+            else:
+                assert field.item is not None
+                item = source.variable("item")
+                element = Field(field.item, flexible=field.flexible)
+                element.name = field.name
+                self._value(element, item)
+                self._flush()
+            source.add(f"{items}.append({item})")
+        source.add(f"{target} = {items}")
+
+    # Lengths. After `_length`, the variable holds the length, or -1 for null.
+
+    def _length(self, field: Field, classic_code: str) -> str:
+        length = self.source.variable("n")
+        if self.layout.is_compact(field):
+            self._take("B", length)
+            self._flush()
+            self._finish_uvarint(length)
+            self.source.add(f"{length} -= 1")
+        else:
+            self._take(classic_code, length)
+            self._flush()
+        return length
+
+    def _finish_uvarint(self, variable: str) -> None:
+        """The run took the first byte; if it says that more follow, read the number again from there."""
+        self.source.add(f"if {variable} > 127: {variable}, pos = read_uvarint(data, pos - 1)")
+
+    @contextmanager
+    def _unless_null(self, field: Field, length: str, target: str) -> Iterator[None]:
+        """What is added inside reads the value; a null is dealt with here, or refused."""
+        source = self.source
+        if not self.layout.is_nullable(field):
+            source.add(f"if {length} < 0: {self._violation(f'has a null or negative {field.name}')}")
+            yield
+            return
+        if not self.layout.is_compact(field):
+            source.add(f"if {length} < -1: {self._violation(f'has a negative {field.name}')}")
+        source.add(f"if {length} < 0: {target} = None")
+        with source.block("else:"):
+            yield
+
+    # Runs.
+
+    def _take(self, code: str, target: str) -> None:
+        self.run.append((code, target))
+
+    def _flush(self) -> None:
+        """Write the statement that reads the waiting run."""
+        if not self.run:
+            return
+        codes = "".join(code for code, _ in self.run)
+        targets = ", ".join(target for _, target in self.run)
+        self.run = []
+        if codes == "B":
+            self.source.add(f"{targets} = data[pos]", "pos += 1")
+            return
+        read = unpacker(self.source, codes)
+        self.source.add(f"{targets}, = {read}(data, pos)", f"pos += {calcsize('>' + codes)}")
+
+    def _violation(self, what: str) -> str:
+        return f'raise Violation("{self.layout.title} {what}")'

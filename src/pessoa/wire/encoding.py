@@ -1,0 +1,191 @@
+"""Writes the source of encoders. `pessoa.wire.compiler` tells what they look like.
+
+The generated function appends to `out`. Where record data comes, it sets `out` aside, puts the data itself behind it
+and goes on with a fresh bytearray: the caller gets a list of buffers in which the record data is the very object that
+it passed in. A run ends with the byte that nearly always suffices (a short length, a zero count of tags); where it
+does not, the byte is taken back and the longer form written.
+"""
+
+from __future__ import annotations
+
+from pessoa.wire.compiler import FIXED, Layout, Source, encode_names, integer_runs, literal, packer
+from pessoa.wire.schema import Encoder, Field, Struct
+
+
+class EncoderWriter:
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.source = Source()
+        self.source.names.update(encode_names())
+        # The run of fixed-size values that waits to be written: struct code and expression of each ("" for a zero
+        # byte).
+        self.run: list[tuple[str, str]] = []
+
+    def write(self) -> Encoder:
+        source, title = self.source, self.layout.title
+        with source.block("def encode(s, out):"):
+            source.add("parts = []")
+            with source.block("try:"):
+                self._struct(self.layout.message, "s")
+                self._flush()
+            source.add(
+                "except (StructError, AttributeError, TypeError, UnicodeEncodeError) as error:",
+                f'    raise EncodeError(f"{title} cannot carry this value: {{error}}") from error',
+                "parts.append(out)",
+                "return parts",
+            )
+        return source.build("encode", f"encode {title}")  # type: ignore[no-any-return]
+
+    # A struct: its body, then its tagged fields.
+
+    def _struct(self, struct: type[Struct], owner: str) -> None:
+        for field in self.layout.absent(struct):
+            if not field.ignorable:
+                self._refuse_unless_default(field, f"{owner}.{field.name}")
+        for field in self.layout.inline(struct):
+            self._value(field, f"{owner}.{field.name}")
+        if self.layout.is_flexible:
+            self._tagged_fields(struct, owner)
+
+    def _refuse_unless_default(self, field: Field, value: str) -> None:
+        what = f"{self.layout.title} has no field {field.name}, and it is set"
+        self.source.add(f'if {self._differs(field, value)}: raise UnsupportedFieldError("{what}")')
+
+    def _differs(self, field: Field, value: str) -> str:
+        """An expression that is true when the value is not the default."""
+        default = field.zero
+        if default is None:
+            return f"{value} is not None"
+        if field.kind == "array":
+            return f"{value} is None or len({value})" if field.nullable != "none" else f"len({value})"
+        return f"{value} != {literal(self.source, field)}"
+
+    def _tagged_fields(self, struct: type[Struct], owner: str) -> None:
+        source, known = self.source, self.layout.tagged(struct)
+        self.run.append(("x", ""))
+        self._flush()
+        conditions = [self._is_written(field, f"{owner}.{field.name}") for field in known]
+        with source.block(f"if {' or '.join([*conditions, f'{owner}.unknown_tagged_fields'])}:"):
+            tagged, body = source.variable("tagged"), source.variable("body")
+            source.add("out.pop()", f"{tagged} = list({owner}.unknown_tagged_fields)", f"{body} = out")
+            for field, condition in zip(known, conditions, strict=True):
+                with source.block(f"if {condition}:"):
+                    source.add("out = bytearray()")
+                    self._value(field, f"{owner}.{field.name}")
+                    self._flush()
+                    source.add(f"{tagged}.append(({field.tag}, out))")
+            source.add(f"out = {body}", f"write_tagged_fields(out, {tagged})")
+
+    def _is_written(self, field: Field, value: str) -> str:
+        if field.kind != "struct":
+            return f"({self._differs(field, value)})"
+        # None stands for the default struct; one that merely equals it is not written either.
+        default = self.source.constant(f"default_{field.name}", _default_struct(field))
+        return f"({value} is not None and {value} != {default})"
+
+    # A value of any kind.
+
+    def _value(self, field: Field, value: str) -> None:
+        kind = field.kind
+        if kind in FIXED:
+            self.run.append((FIXED[kind], value))
+        elif kind == "struct":
+            self._nested(field, value)
+        elif kind == "array":
+            self._array(field, value)
+        else:
+            self._sized(field, kind, value)
+
+    def _nested(self, field: Field, value: str) -> None:
+        source = self.source
+        assert field.struct is not None
+        if not self.layout.is_nullable(field):
+            owner = source.variable("s")
+            source.add(f"{owner} = {value}")
+            self._struct(field.struct, owner)
+            return
+        self._flush()
+        owner = source.variable("s")
+        source.add(f"{owner} = {value}", f"if {owner} is None: out.append(255)")
+        with source.block("else:"):
+            self.run.append(("b", "1"))
+            self._struct(field.struct, owner)
+            self._flush()
+
+    def _sized(self, field: Field, kind: str, value: str) -> None:
+        source = self.source
+        data, length = source.variable("b"), source.variable("n")
+        compact = self.layout.is_compact(field)
+        source.add(f"{data} = {value}")
+        given = [f"{data} = {data}.encode()"] if kind == "string" else []
+        given.append(f"{length} = len({data}){' + 1' if compact else ''}")
+        if self.layout.is_nullable(field):
+            source.add(f"if {data} is None:", f"    {data} = b''; {length} = {0 if compact else -1}", "else:")
+            source.add(*(f"    {line}" for line in given))
+        else:
+            source.add(*given)
+        self._length(length, compact, "h" if kind == "string" else "i")
+        if kind == "records":
+            source.add(f"if {length} > {1 if compact else 0}:")
+            source.add(f"    parts.append(out); parts.append({data}); out = bytearray()")
+        else:
+            source.add(f"out += {data}")
+
+    def _array(self, field: Field, value: str) -> None:
+        source = self.source
+        items, count = source.variable("items"), source.variable("n")
+        compact = self.layout.is_compact(field)
+        source.add(f"{items} = {value}")
+        if self.layout.is_nullable(field):
+            source.add(f"if {items} is None:", f"    {items} = (); {count} = {0 if compact else -1}", "else:")
+            source.add(f"    {count} = len({items}){' + 1' if compact else ''}")
+        else:
+            source.add(f"{count} = len({items}){' + 1' if compact else ''}")
+        self._length(count, compact, "i")
+        assert field.item is not None
+        if field.item in FIXED and field.item not in ("uuid", "bool"):
+            runs = source.constant("runs", integer_runs(FIXED[field.item]))
+            source.add(f"out += {runs}[len({items})].pack(*{items})")
+            return
+        item = source.variable("s")
+        with source.block(f"for {item} in {items}:"):
+            if field.item == "struct":
+                assert field.struct is not None
+                self._struct(field.struct, item)
+            else:
+                element = Field(field.item, flexible=field.flexible)
+                element.name = field.name
+                self._value(element, item)
+            self._flush()
+
+    def _length(self, length: str, compact: bool, classic_code: str) -> None:
+        """Write a length and with it the waiting run."""
+        if not compact:
+            self.run.append((classic_code, length))
+            self._flush()
+            return
+        if not self.run:
+            self.source.add(f"if {length} < 128: out.append({length})", f"else: out += uvarint({length})")
+            return
+        self.run.append(("B", f"{length} if {length} < 128 else 0"))
+        self._flush()
+        self.source.add(f"if {length} > 127: out[-1:] = uvarint({length})")
+
+    # Runs.
+
+    def _flush(self) -> None:
+        """Write the statement that writes the waiting run."""
+        if not self.run:
+            return
+        codes = "".join(code for code, _ in self.run)
+        values = ", ".join(value for _, value in self.run if value)
+        self.run = []
+        if codes == "x":
+            self.source.add("out.append(0)")
+            return
+        self.source.add(f"out += {packer(self.source, codes)}({values})")
+
+
+def _default_struct(field: Field) -> Struct:
+    assert field.struct is not None
+    return field.struct(**{part.name: part.zero for part in field.struct.fields})
