@@ -7,8 +7,8 @@
 The coordinators' record type stands where a version would: Kafka began with versions 0 and 1 of one key and later made
 each number a type of its own. So a key has one version, 0, that is never written.
 
-Reading a type or version that no declaration has gives None: a newer Kafka wrote it, and the reader decides whether it may
-pass over it. Bytes that do not fit their declaration are a `ProtocolViolation`.
+Reading a type or version that no declaration has gives None: a newer Kafka wrote it, and the reader decides whether
+it may pass over it. Bytes that do not fit their declaration are a `ProtocolViolation`.
 """
 
 from __future__ import annotations
