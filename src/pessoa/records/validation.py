@@ -1,0 +1,250 @@
+"""What a leader checks of produced bytes before it appends them.
+
+These are the rules of Apache Kafka's ProduceRequest, UnifiedLog and LogValidator, in their order; the first that is
+broken decides the error that the producer sees.
+
+    no whole batch, or another magic than 2                     INVALID_RECORD
+    zstd in a Produce before version 7                          UNSUPPORTED_COMPRESSION_TYPE
+    more than one batch                                         INVALID_RECORD
+    a base offset other than 0                                  INVALID_RECORD
+    more bytes than max.message.bytes                           MESSAGE_TOO_LARGE
+    a size below the header's, a CRC that is not the bytes'     CORRUPT_MESSAGE
+    a codec that does not exist                                 UNSUPPORTED_COMPRESSION_TYPE
+    no records, or a count that is not last offset delta + 1    INVALID_RECORD
+    the control flag                                            INVALID_RECORD
+    a producer id without a sequence                            INVALID_RECORD
+    the transactional flag without a producer id                INVALID_RECORD
+    LogAppendTime set by the producer                           INVALID_TIMESTAMP
+    a timestamp outside message.timestamp.{before,after}.max.ms INVALID_TIMESTAMP
+    a record without a key in a compacted topic                 INVALID_RECORD
+
+**Two depths.** Kafka opens every batch. We read its header, which holds enough for a topic with Kafka's defaults: the
+one bound on timestamps that is on by default concerns the largest one, and that stands in the header. The records are
+opened (`check_records`) only if the topic is compacted, so that keys matter, or has a
+`message.timestamp.before.max.ms`. Opening also checks that every record is whole and that offset deltas count 0, 1, 2,
+…; a batch with a hollow inside that passes the header is its consumers' to refuse.
+
+A piece of a batch after the first one is cut off, as Kafka does. The result is the batch that may be stamped and
+written: take its `view`, not the bytes that came in.
+
+`check_produced` is on the path of every produced batch: one pass, plain comparisons, and every sentence is made
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
+
+from pessoa.records import checksum
+from pessoa.records.batch import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    CONTROL_FLAG,
+    LOG_APPEND_TIME_FLAG,
+    MAGIC,
+    MAGIC_POSITION,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    BatchWalk,
+    RecordBatch,
+    TimestampType,
+)
+from pessoa.records.compression import DECOMPRESSED_LIMIT, Codec
+from pessoa.records.errors import InvalidBatch, RecordError
+from pessoa.records.record import spans
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Kafka's defaults: max.message.bytes is 1 MiB and the overhead of one old message; the future is an hour (KIP-1030).
+MAX_MESSAGE_BYTES = 1024 * 1024 + 12
+TIMESTAMP_AFTER_MAX_MS = 60 * 60 * 1000
+UNBOUNDED_MS = (1 << 63) - 1
+
+# Produce version 7 is the first whose clients know zstd (KIP-110).
+ZSTD_PRODUCE_VERSION = 7
+
+# A batch can hold a hundred thousand wrong records. The answer names the first ones and counts them all.
+RECORD_ERRORS_REPORTED = 100
+
+_CODEC_LAST = int(max(Codec))
+_ZSTD = int(Codec.ZSTD)
+_UNPRODUCIBLE_FLAGS = CONTROL_FLAG | LOG_APPEND_TIME_FLAG
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRules:
+    """What one topic accepts from producers. Made when its configuration changes, not per request."""
+
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    timestamp_before_max_ms: int = UNBOUNDED_MS
+    timestamp_after_max_ms: int = TIMESTAMP_AFTER_MAX_MS
+    is_compacted: bool = False
+    decompressed_limit: int = DECOMPRESSED_LIMIT
+    checks_timestamps: bool = field(init=False)
+    opens_records: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        is_create_time = self.timestamp_type is TimestampType.CREATE_TIME
+        object.__setattr__(self, "checks_timestamps", is_create_time)
+        object.__setattr__(
+            self, "opens_records", self.is_compacted or (is_create_time and self.timestamp_before_max_ms < UNBOUNDED_MS)
+        )
+
+
+def check_produced(data: memoryview, rules: AppendRules, now_ms: int, version: int) -> RecordBatch:
+    """The one batch in `data`, the records of one partition in a Produce request of this `version`."""
+    try:
+        batch = RecordBatch(data)
+    except InvalidBatch as refusal:
+        raise _first_refusal(data, refusal) from None
+    attributes = batch.attributes
+    codec = attributes & CODEC_MASK
+    if codec == _ZSTD and version < ZSTD_PRODUCE_VERSION:
+        _refuse_zstd(version)
+    size = batch.size
+    if size != len(data):
+        _check_nothing_follows(data)
+    if batch.base_offset != 0:
+        _refuse_base_offset(batch)
+    if size > rules.max_message_bytes:
+        _refuse_size(batch, rules)
+    if checksum.crc32c(batch.view[ATTRIBUTES_POSITION:]) != batch.crc:
+        _refuse_crc(batch)
+    count = batch.records_count
+    if (
+        codec > _CODEC_LAST
+        or count <= 0
+        or batch.last_offset_delta != count - 1
+        or attributes & _UNPRODUCIBLE_FLAGS
+        or (batch.base_sequence < 0 if batch.producer_id >= 0 else attributes & TRANSACTIONAL_FLAG)
+    ):
+        _refuse_header(batch)
+    if rules.checks_timestamps and batch.max_timestamp - now_ms > rules.timestamp_after_max_ms:
+        _refuse_max_timestamp(batch, rules, now_ms)
+    if rules.opens_records:
+        check_records(batch, rules, now_ms)
+    return batch
+
+
+def check_records(batch: RecordBatch, rules: AppendRules, now_ms: int) -> None:
+    """Open a produced batch and check its records one by one."""
+    first_errors: list[RecordError] = []
+    count = 0
+    is_timestamp_wrong = False
+    for error, record_error in _record_errors(batch, rules, now_ms):
+        is_timestamp_wrong = is_timestamp_wrong or error is ErrorCode.INVALID_TIMESTAMP
+        count += 1
+        if len(first_errors) < RECORD_ERRORS_REPORTED:
+            first_errors.append(record_error)
+    if count:
+        first = first_errors[0]
+        raise InvalidBatch(
+            ErrorCode.INVALID_TIMESTAMP if is_timestamp_wrong else ErrorCode.INVALID_RECORD,
+            f"{count} of {batch.records_count} records are refused; index {first.batch_index}: {first.message}",
+            tuple(first_errors),
+        )
+
+
+def _record_errors(batch: RecordBatch, rules: AppendRules, now_ms: int) -> Iterator[tuple[ErrorCode, RecordError]]:
+    base_timestamp = batch.base_timestamp
+    earliest = now_ms - rules.timestamp_before_max_ms
+    latest = now_ms + rules.timestamp_after_max_ms
+    for index, span in enumerate(spans(batch, rules.decompressed_limit)[1]):
+        timestamp = base_timestamp + span.timestamp_delta
+        if span.offset_delta != index:
+            yield ErrorCode.INVALID_RECORD, RecordError(index, f"its offset delta is {span.offset_delta}")
+        elif rules.is_compacted and span.key_end < span.key_start:
+            yield ErrorCode.INVALID_RECORD, RecordError(index, "a compacted topic accepts no record without a key")
+        elif rules.checks_timestamps and timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
+            yield (
+                ErrorCode.INVALID_TIMESTAMP,
+                RecordError(index, f"its timestamp {timestamp} is not within [{earliest}, {latest}]"),
+            )
+
+
+def _first_refusal(data: memoryview, refusal: InvalidBatch) -> InvalidBatch:
+    """Kafka's answer to bytes that do not begin with a whole batch of format 2."""
+    if refusal.error is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+        return InvalidBatch(ErrorCode.INVALID_RECORD, refusal.message)
+    if len(data) <= MAGIC_POSITION:
+        return InvalidBatch(ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
+    if data[MAGIC_POSITION] == MAGIC and _is_cut(data):
+        return InvalidBatch(ErrorCode.INVALID_RECORD, f"no whole record batch: {refusal.message}")
+    return refusal
+
+
+def _is_cut(data: memoryview) -> bool:
+    """Whether the first batch says that it is longer than the bytes at hand."""
+    walk = BatchWalk(data)
+    try:
+        return next(iter(walk), None) is None
+    except InvalidBatch:
+        return False
+
+
+def _check_nothing_follows(data: memoryview) -> None:
+    walk = iter(BatchWalk(data))
+    next(walk)
+    if next(walk, None) is not None:
+        raise InvalidBatch(ErrorCode.INVALID_RECORD, "a Produce request has exactly one record batch for a partition")
+
+
+def _refuse_zstd(version: int) -> NoReturn:
+    raise InvalidBatch(
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        f"zstd needs Produce version {ZSTD_PRODUCE_VERSION}; this is version {version}",
+    )
+
+
+def _refuse_base_offset(batch: RecordBatch) -> NoReturn:
+    raise InvalidBatch(
+        ErrorCode.INVALID_RECORD, f"the base offset of a produced batch is 0, but here it is {batch.base_offset}"
+    )
+
+
+def _refuse_size(batch: RecordBatch, rules: AppendRules) -> NoReturn:
+    raise InvalidBatch(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"the batch has {batch.size} bytes, and max.message.bytes is {rules.max_message_bytes}",
+    )
+
+
+def _refuse_crc(batch: RecordBatch) -> NoReturn:
+    raise InvalidBatch(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"the batch carries the CRC {batch.crc:#010x}, and its bytes have {batch.computed_crc():#010x}",
+    )
+
+
+def _refuse_header(batch: RecordBatch) -> NoReturn:
+    """Say which of the header's fields is wrong; one of them is."""
+    _ = batch.codec  # raises for a codec that does not exist
+    count = batch.records_count
+    if count <= 0 or batch.last_offset_delta != count - 1:
+        raise InvalidBatch(
+            ErrorCode.INVALID_RECORD,
+            f"the batch claims {count} records and a last offset delta of {batch.last_offset_delta}",
+        )
+    if batch.is_control:
+        raise InvalidBatch(ErrorCode.INVALID_RECORD, "clients may not write control records")
+    if batch.has_producer_id and batch.base_sequence < 0:
+        raise InvalidBatch(
+            ErrorCode.INVALID_RECORD,
+            f"the batch of producer {batch.producer_id} has the sequence number {batch.base_sequence}",
+        )
+    if batch.is_transactional and not batch.has_producer_id:
+        raise InvalidBatch(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
+    assert batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+    raise InvalidBatch(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime")
+
+
+def _refuse_max_timestamp(batch: RecordBatch, rules: AppendRules, now_ms: int) -> NoReturn:
+    check_records(batch, rules, now_ms)  # names the records, if the header tells the truth about them
+    raise InvalidBatch(
+        ErrorCode.INVALID_TIMESTAMP,
+        f"the max timestamp {batch.max_timestamp} is more than {rules.timestamp_after_max_ms} ms after {now_ms}",
+    )
