@@ -13,7 +13,7 @@ from pessoa.base.ids import Uuid
 from pessoa.wire.compiler import Layout
 from pessoa.wire.schema import Field, Message, Struct
 
-_INTEGERS = {
+INTEGERS = {
     "int8": (-(1 << 7), (1 << 7) - 1),
     "int16": (-(1 << 15), (1 << 15) - 1),
     "uint16": (0, (1 << 16) - 1),
@@ -55,7 +55,7 @@ class _Generator:
         if field.kind == "struct":
             assert field.struct is not None
             value = self.struct(field.struct)
-            return None if self.layout.is_tagged(field) and _equals_default(value) else value
+            return None if self.layout.is_tagged(field) and equals_default(value) else value
         return self.primitive(field.kind)
 
     def count(self, most: int) -> int:
@@ -63,8 +63,8 @@ class _Generator:
 
     def primitive(self, kind: str) -> Any:
         rng = self.rng
-        if kind in _INTEGERS:
-            low, high = _INTEGERS[kind]
+        if kind in INTEGERS:
+            low, high = INTEGERS[kind]
             return rng.choice((low, max(low, -1), 0, 1, high, rng.randint(low, high)))
         if kind == "bool":
             return rng.random() < 0.5
@@ -86,5 +86,5 @@ class _Generator:
         return self.rng.choice((0, 1, 5, 20, 126, 127, 128, 300)) if self.rng.random() < 0.2 else self.rng.randrange(12)
 
 
-def _equals_default(value: Struct) -> bool:
+def equals_default(value: Struct) -> bool:
     return not value.unknown_tagged_fields and all(getattr(value, part.name) == part.zero for part in value.fields)
