@@ -55,6 +55,26 @@ def test_a_refusal_among_many_does_not_disturb_the_others(judge: Judge) -> None:
     assert {verdict.data for verdict in verdicts[::2]} == {API_VERSIONS_REQUEST}
 
 
+def test_a_message_is_translated_to_another_version_or_refused_with_apaches_exception(judge: Judge) -> None:
+    # LeaveGroupRequest v3: a group, one member with an id and an instance id. Version 0 has one member without instance.
+    one_member = b"\x00\x01g" + b"\x00\x00\x00\x01" + b"\x00\x01m" + b"\x00\x01i"
+    to_the_same, to_the_oldest = judge.translate_many(
+        [("LeaveGroupRequest", 3, 3, one_member), ("LeaveGroupRequest", 3, 0, one_member)]
+    )
+    assert (to_the_same.data, to_the_same.error) == (one_member, None)
+    assert to_the_oldest.error is not None
+    assert "UnsupportedVersionException" in to_the_oldest.error
+
+
+def test_fields_come_with_defaults_and_with_the_structs_they_hold(judge: Judge) -> None:
+    [fetch] = judge.fields(["FetchRequest"])
+    assert fetch["maxBytes"] == {"default": 2_147_483_647}
+    assert fetch["clusterId"] == {"default": None}
+    partition = fetch["topics"]["of"]["partitions"]["of"]
+    assert partition["currentLeaderEpoch"] == {"default": -1}
+    assert fetch["forgottenTopicsData"]["of"]["partitions"] == {"default": []}
+
+
 def test_it_knows_messages_of_every_package(judge: Judge) -> None:
     versions = judge.versions()
     assert versions["FetchRequest"] == (4, 18)

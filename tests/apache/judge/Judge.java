@@ -6,7 +6,11 @@
  * question is at hand, so thousands of questions cost a few system calls. The end of the input ends the process.
  *
  *   V                                 every message Apache has           OK {"FetchRequest":[4,18],...}
+ *   A                                 every API: key, versions, headers  OK {"FETCH":{"key":1,...},...}
+ *   E                                 every error code                   OK [{"code":0,"name":"NONE",...},...]
+ *   F <message>                       its fields and their defaults      OK {"maxWaitMs":{"default":0},...}
  *   M <message> <version> <hex>       read it, write it again            OK <hex> <json>
+ *   T <message> <from> <to> <hex>     read one version, write another    OK <hex>
  *   B <hex>                           read a set of record batches       OK <json>
  *   W <codec> <json>                  write one record batch             OK <hex>
  *   C <kind> <json>                   write one control batch            OK <hex>
@@ -32,16 +36,23 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.Constructor;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.lang.reflect.ParameterizedType;
+import java.lang.reflect.Type;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.jar.JarFile;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.compress.Compression;
+import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.message.KRaftVersionRecordJsonConverter;
@@ -49,7 +60,9 @@ import org.apache.kafka.common.message.LeaderChangeMessageJsonConverter;
 import org.apache.kafka.common.message.SnapshotFooterRecordJsonConverter;
 import org.apache.kafka.common.message.SnapshotHeaderRecordJsonConverter;
 import org.apache.kafka.common.message.VotersRecordJsonConverter;
+import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
+import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.common.record.TimestampType;
@@ -107,7 +120,11 @@ public final class Judge {
             String[] words = line.split(" ", 2);
             return "OK " + switch (words[0]) {
                 case "V" -> JSON.writeValueAsString(versions());
+                case "A" -> JSON.writeValueAsString(apis());
+                case "E" -> JSON.writeValueAsString(errors());
+                case "F" -> JSON.writeValueAsString(fields(kind(words[1]).constructor().getDeclaringClass()));
                 case "M" -> roundTrip(words[1].split(" ", 3));
+                case "T" -> translate(words[1].split(" ", 4));
                 case "B" -> JSON.writeValueAsString(readBatches(HEX.parseHex(words[1])));
                 case "W" -> writeBatch(words[1].split(" ", 2));
                 case "C" -> writeControlBatch(words[1].split(" ", 2));
@@ -129,24 +146,37 @@ public final class Judge {
     private static String roundTrip(String[] words) throws Exception {
         Kind kind = kind(words[0]);
         short version = Short.parseShort(words[1]);
-        ByteBuffer input = ByteBuffer.wrap(HEX.parseHex(words[2]));
+        Message message = read(kind, version, words[2]);
+        return write(message, version) + " " + JSON.writeValueAsString(kind.toJson().invoke(null, message, version));
+    }
+
+    private static String translate(String[] words) throws Exception {
+        Message message = read(kind(words[0]), Short.parseShort(words[1]), words[3]);
+        return write(message, Short.parseShort(words[2]));
+    }
+
+    private static Message read(Kind kind, short version, String hex) throws ReflectiveOperationException {
+        ByteBuffer input = ByteBuffer.wrap(HEX.parseHex(hex));
         Message message = kind.make();
         if (version < message.lowestSupportedVersion() || version > message.highestSupportedVersion()) {
             throw new IllegalArgumentException("Apache has versions " + message.lowestSupportedVersion() + " to "
-                + message.highestSupportedVersion() + " of " + words[0]);
+                + message.highestSupportedVersion() + " of " + message.getClass().getSimpleName());
         }
         message.read(new ByteBufferAccessor(input), version);
         if (input.hasRemaining()) {
             throw new IllegalArgumentException(input.remaining() + " bytes are left over");
         }
+        return message;
+    }
+
+    private static String write(Message message, short version) {
         ObjectSerializationCache cache = new ObjectSerializationCache();
         ByteBuffer output = ByteBuffer.allocate(message.size(cache, version));
         message.write(new ByteBufferAccessor(output), cache, version);
         if (output.hasRemaining()) {
             throw new IllegalStateException("Apache wrote " + output.remaining() + " bytes less than it announced");
         }
-        String json = JSON.writeValueAsString(kind.toJson().invoke(null, message, version));
-        return HEX.formatHex(output.array()) + " " + json;
+        return HEX.formatHex(output.array());
     }
 
     private static Kind kind(String name) throws ReflectiveOperationException {
@@ -198,6 +228,94 @@ public final class Judge {
             }
         }
         return ranges;
+    }
+
+    /**
+     * The fields of a generated class in their order on the wire, with the defaults of a fresh object. Fields that
+     * hold structs, alone or in a collection, describe these under "of".
+     */
+    private static ObjectNode fields(Class<?> type) throws ReflectiveOperationException {
+        Object fresh = type.getConstructor().newInstance();
+        ObjectNode described = NODES.objectNode();
+        for (Field field : type.getDeclaredFields()) {
+            // What the generator adds for its own use, constants aside, is private; the fields of the schema are not.
+            if (Modifier.isStatic(field.getModifiers()) || Modifier.isPrivate(field.getModifiers())) {
+                continue;
+            }
+            field.setAccessible(true);
+            ObjectNode node = described.putObject(field.getName());
+            node.set("default", defaultValue(field.get(fresh)));
+            Class<?> struct = structIn(field);
+            if (struct != null) {
+                node.set("of", fields(struct));
+            }
+        }
+        return described;
+    }
+
+    private static JsonNode defaultValue(Object value) {
+        if (value instanceof Message) {
+            return NODES.objectNode();
+        } else if (value instanceof byte[] bytes) {
+            return NODES.textNode(HEX.formatHex(bytes));
+        } else if (value instanceof ByteBuffer buffer) {
+            return NODES.textNode(hexOrNull(buffer));
+        } else if (value instanceof Uuid uuid) {
+            return NODES.textNode(uuid.toString());
+        } else if (value instanceof Collection<?> collection) {
+            return JSON.valueToTree(List.copyOf(collection));
+        }
+        return JSON.valueToTree(value);
+    }
+
+    /** The class of the struct that a field holds; null for a field of primitives. */
+    private static Class<?> structIn(Field field) {
+        Class<?> type = field.getType();
+        if (Message.class.isAssignableFrom(type)) {
+            return type;
+        }
+        // Either List<X>, or a collection class of its own for entries with a key, which extends Some<X>.
+        Type parameterised = type == List.class ? field.getGenericType() : type.getGenericSuperclass();
+        if (parameterised instanceof ParameterizedType generic
+                && generic.getActualTypeArguments()[0] instanceof Class<?> element
+                && Message.class.isAssignableFrom(element)) {
+            return element;
+        }
+        return null;
+    }
+
+    // ---- tables ----
+
+    private static ObjectNode apis() {
+        ObjectNode apis = NODES.objectNode();
+        for (ApiKeys api : ApiKeys.values()) {
+            if (!api.hasValidVersion()) {
+                continue;
+            }
+            ObjectNode node = apis.putObject(api.name());
+            node.put("key", api.id);
+            node.put("oldestVersion", api.oldestVersion());
+            node.put("latestVersion", api.latestVersion());
+            node.put("latestStableVersion", api.latestVersion(false));
+            node.set("listeners", JSON.valueToTree(api.messageType.listeners()));
+            ObjectNode headers = node.putObject("headerVersions");
+            for (short version : api.allVersions()) {
+                headers.putArray(Short.toString(version))
+                    .add(api.requestHeaderVersion(version)).add(api.responseHeaderVersion(version));
+            }
+        }
+        return apis;
+    }
+
+    private static ArrayNode errors() {
+        ArrayNode errors = NODES.arrayNode();
+        for (Errors error : Errors.values()) {
+            ObjectNode node = errors.addObject();
+            node.put("code", error.code());
+            node.put("name", error.name());
+            node.put("retriable", error.exception() instanceof RetriableException);
+        }
+        return errors;
     }
 
     // ---- record batches ----

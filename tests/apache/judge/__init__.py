@@ -93,6 +93,21 @@ class Judge:
         ranges = json.loads(_payload(self._ask(["V"])[0]))
         return {name: (lowest, highest) for name, (lowest, highest) in ranges.items()}
 
+    def apis(self) -> dict[str, dict[str, Any]]:
+        """Every API by name: key, oldestVersion, latestVersion, latestStableVersion, listeners; and headerVersions,
+        from each version, as text, to the versions of its request's and its response's header."""
+        apis: dict[str, dict[str, Any]] = json.loads(_payload(self._ask(["A"])[0]))
+        return apis
+
+    def errors(self) -> list[dict[str, Any]]:
+        """Every error: code, name, retriable."""
+        errors: list[dict[str, Any]] = json.loads(_payload(self._ask(["E"])[0]))
+        return errors
+
+    def fields(self, names: Iterable[str]) -> list[dict[str, Any]]:
+        """For each message its fields in order, each with its `default` and, where it holds structs, theirs in `of`."""
+        return [json.loads(_payload(answer)) for answer in self._ask([f"F {name}" for name in names])]
+
     def roundtrip(self, name: str, version: int, data: bytes) -> tuple[bytes, Any]:
         """Apache's bytes and JSON for a message after reading it; raises JudgeError where it cannot be read."""
         verdict = self.roundtrip_many([(name, version, data)])[0]
@@ -102,6 +117,11 @@ class Judge:
 
     def roundtrip_many(self, messages: Iterable[tuple[str, int, bytes]]) -> list[Verdict]:
         return [_verdict(answer) for answer in self._ask([f"M {n} {v} {data.hex()}" for n, v, data in messages])]
+
+    def translate_many(self, messages: Iterable[tuple[str, int, int, bytes]]) -> list[Verdict]:
+        """Apache reads each message in one version and writes it in another, which may be refused."""
+        lines = [f"T {name} {source} {target} {data.hex()}" for name, source, target, data in messages]
+        return [_verdict(answer) for answer in self._ask(lines)]
 
     def read_batches(self, data: bytes) -> list[dict[str, Any]]:
         """The batches in the bytes, each with its header fields and its `records`; keys and values are bytes."""
