@@ -56,7 +56,7 @@ def test_a_refusal_among_many_does_not_disturb_the_others(judge: Judge) -> None:
 
 
 def test_a_message_is_translated_to_another_version_or_refused_with_apaches_exception(judge: Judge) -> None:
-    # LeaveGroupRequest v3: a group, one member with an id and an instance id. Version 0 has one member without instance.
+    # LeaveGroupRequest v3: a group, one member with an id and an instance id. Version 0 knows no instance id.
     one_member = b"\x00\x01g" + b"\x00\x00\x00\x01" + b"\x00\x01m" + b"\x00\x01i"
     to_the_same, to_the_oldest = judge.translate_many(
         [("LeaveGroupRequest", 3, 3, one_member), ("LeaveGroupRequest", 3, 0, one_member)]
