@@ -223,6 +223,11 @@ def _headers(data: bytes, position: int, count: int) -> tuple[Header, ...]:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """The int32 at `position`, whose first byte says that more follow, and where it ends."""
+    second = data[position + 1]
+    if second < 0x80:
+        raw = data[position] & 0x7F | second << 7
+        return (raw >> 1) ^ -(raw & 1), position + 2
     raw, position = _unsigned(data, position, 5)
     if raw > 0xFFFFFFFF:
         raise _wrong("a varint has more than 32 bits")
@@ -230,6 +235,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _varlong(data: bytes, position: int) -> tuple[int, int]:
+    """The int64 at `position`, and where it ends."""
     raw, position = _unsigned(data, position, 10)
     if raw > 0xFFFFFFFFFFFFFFFF:
         raise _wrong("a varlong has more than 64 bits")
