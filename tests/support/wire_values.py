@@ -1,7 +1,8 @@
 """Random values for declared messages, from a seeded generator: `random_message(FetchRequest, 12, Random(7))`.
 
-A value is one that survives a round trip in the given version: fields which the version lacks keep their default, a tagged
-struct that equals its default is None. Edge values (empty, null, extreme, long enough for a two-byte varint) come up often.
+A value is one that survives a round trip in the given version: fields which the version lacks keep their default, a
+tagged struct that equals its default is None. Edge values (empty, null, extreme, long enough for a two-byte varint)
+come up often.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 from pessoa.base.ids import Uuid
 from pessoa.wire.compiler import Layout
+from pessoa.wire.headers import RequestHeader
 from pessoa.wire.schema import Field, Message, Struct
 
 INTEGERS = {
@@ -26,14 +28,19 @@ _ALPHABET = "abcXYZ019._-çãé日🙂"
 
 def random_message(message: type[Message], version: int, rng: Random, *, unknown_tags: bool = False) -> Any:
     """With `unknown_tags`, structs of flexible versions also carry tagged fields that no declaration knows."""
-    return _Generator(Layout(message, version), rng, unknown_tags).struct(message)
+    return Generator(Layout(message, version), rng, unknown_tags).struct(message)
 
 
-class _Generator:
+class Generator:
     def __init__(self, layout: Layout, rng: Random, unknown_tags: bool) -> None:
         self.layout = layout
         self.rng = rng
         self.unknown_tags = unknown_tags
+
+    @classmethod
+    def for_primitives(cls, rng: Random) -> Generator:
+        """One that is only asked for primitives, which are the same in every message."""
+        return cls(Layout(RequestHeader, 1), rng, unknown_tags=False)
 
     def struct(self, kind: type[Struct]) -> Any:
         values = {field.name: self.field(field) for field in kind.fields if self.layout.has(field)}

@@ -1,0 +1,82 @@
+"""The same bytes as kio, in both directions, for every message and version that both know.
+
+What only one of the two knows stands in a table here, so nothing is left out without being said.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import settings
+from kio.schema.errors import ErrorCode as KioErrorCode
+
+from pessoa.wire.compiler import Layout
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.schema import Message
+from tests.support import kio_oracle
+from tests.support.wire_strategies import message_versions, title
+
+THEIRS = kio_oracle.entities()
+OURS = message_versions()
+SHARED = [(kind, version) for kind, version in OURS if (kind.__name__, version) in THEIRS]
+SEEDS = range(max(6, settings().max_examples // 16))
+
+every_shared_message = pytest.mark.parametrize(("kind", "version"), SHARED, ids=title)
+
+# kio has the messages that travel between clients and brokers, and the control records. It leaves out what a broker
+# writes for itself: the metadata log, the coordinators' logs, the tiered-storage log, and files.
+ONLY_OURS = {
+    "pessoa.wire.stored.group_log": 52,
+    "pessoa.wire.stored.metadata_log": 37,
+    "pessoa.wire.stored.producer_snapshot": 1,
+    "pessoa.wire.stored.quorum_state": 2,
+    "pessoa.wire.stored.remote_log": 4,
+    "pessoa.wire.stored.share_log": 4,
+    "pessoa.wire.stored.transaction_log": 3,
+}
+
+
+@every_shared_message
+def test_kio_reads_what_we_write_and_writes_the_same_bytes(kind: type[Message], version: int) -> None:
+    entity_class = THEIRS[kind.__name__, version]
+    for seed in SEEDS:
+        message = kio_oracle.ours_within_kio(kind, version, entity_class, Random(seed))
+        encoded = message.encode(version)
+        entity = kio_oracle.read(entity_class, encoded)
+        assert kio_oracle.as_ours(Layout(kind, version), kind, entity) == message, f"seed {seed}"
+        assert kio_oracle.written(entity) == encoded, f"seed {seed}"
+
+
+@every_shared_message
+def test_we_read_what_kio_writes_and_write_the_same_bytes(kind: type[Message], version: int) -> None:
+    entity_class = THEIRS[kind.__name__, version]
+    for seed in SEEDS:
+        entity = kio_oracle.entity(entity_class, Random(seed))
+        encoded = kio_oracle.written(entity)
+        message = kind.decode(encoded, version)
+        assert message == kio_oracle.as_ours(Layout(kind, version), kind, entity), f"seed {seed}"
+        assert message.encode(version) == encoded, f"seed {seed}"
+
+
+def test_what_only_one_side_knows_is_what_the_table_says(record_property: Callable[[str, object], None]) -> None:
+    ours = {(kind.__name__, version) for kind, version in OURS}
+    only_ours = Counter(kind.__module__ for kind, version in OURS if (kind.__name__, version) not in THEIRS)
+    # The closing lines of the test run show it.
+    record_property(
+        "summary",
+        f"wire: {len(SHARED)} of {len(OURS)} pairs of message and version were compared with kio in both directions, "
+        f"{len(SEEDS)} values each way; kio does not know the other {only_ours.total()}: "
+        + ", ".join(f"{module.rpartition('.')[2]} {count}" for module, count in sorted(only_ours.items())),
+    )
+    assert sorted(THEIRS.keys() - ours) == []
+    assert only_ours == ONLY_OURS
+    assert len(SHARED) == 625
+    assert len(SHARED) + only_ours.total() == len(OURS)
+
+
+def test_the_error_table_has_kios_names_codes_and_retriability() -> None:
+    theirs = {code.name.upper(): (code.value, code.retriable) for code in KioErrorCode}
+    assert {code.name: (code.value, code.retriable) for code in ErrorCode} == theirs
