@@ -250,7 +250,7 @@ def why_unavailable() -> str | None:
     try:
         fetch()
     except JarsUnavailableError as missing:
-        return f"The jars of Apache Kafka {KAFKA_VERSION} are not in {cache_directory()} and: {missing}"
+        return f"The jars of Apache Kafka {KAFKA_VERSION} are not in {cache_directory()}, and {missing}"
     return None
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.apache.jars import why_unavailable
 from tests.apache.judge import Judge, JudgeError
 
 pytestmark = pytest.mark.apache
@@ -18,8 +17,6 @@ API_VERSIONS_REQUEST = b"\x05name" + b"\x041.0" + b"\x00"
 
 @pytest.fixture(scope="module")
 def judge() -> Iterator[Judge]:
-    if (reason := why_unavailable()) is not None:
-        pytest.skip(reason)
     with Judge() as judge:
         yield judge
 

@@ -30,7 +30,6 @@ from pessoa.wire.compiler import Layout
 from pessoa.wire.errors import EncodeError, ErrorCode, UnsupportedFieldError
 from pessoa.wire.headers import request_header_version, response_header_version
 from pessoa.wire.schema import REQUIRED, Field, Message, Struct
-from tests.apache.jars import why_unavailable
 from tests.apache.judge import Judge, Verdict
 from tests.support.wire_values import random_message
 
@@ -60,8 +59,6 @@ class Sample(NamedTuple):
 
 @pytest.fixture(scope="module")
 def judge() -> Iterator[Judge]:
-    if (reason := why_unavailable()) is not None:
-        pytest.skip(reason)
     with Judge() as judge:
         yield judge
 
