@@ -45,3 +45,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if os.environ.get("PESSOA_REQUIRE_APACHE") == "1":
         pytest.fail(f"PESSOA_REQUIRE_APACHE=1, but: {reason}", pytrace=False)
     pytest.skip(reason)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what the oracles compared. Tests put it into `user_properties`, which travel from xdist's workers."""
+    for report in terminalreporter.getreports("passed"):
+        if report.when == "call":
+            for name, sentence in report.user_properties:
+                if name == "compared":
+                    terminalreporter.write_line(f"compared: {sentence}")

@@ -1,0 +1,1 @@
+"""Bytes on sockets: listeners and connections. What the bytes mean is not known here."""

@@ -1,0 +1,149 @@
+"""A started broker process, spoken to over a real socket."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pessoa.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pessoa.wire.api.metadata import MetadataRequest
+from pessoa.wire.catalogue import ApiKey
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.frames import request_frame
+
+TIMEOUT_S = 20
+
+
+@pytest.fixture
+def broker() -> Iterator[tuple[subprocess.Popen[str], int]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pessoa", "broker", "--port", "0"], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline()
+        found = re.search(r"listening on 127\.0\.0\.1:(\d+)", line)
+        assert found, line
+        yield process, int(found[1])
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+@contextmanager
+def connected(port: int) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as connection:
+        yield connection
+
+
+def exactly(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        assert part, f"the broker closed the connection after {len(data)} of {size} bytes"
+        data += part
+    return data
+
+
+def answer(connection: socket.socket) -> bytes:
+    return exactly(connection, int.from_bytes(exactly(connection, 4), "big"))
+
+
+def api_versions(version: int, correlation_id: int = 7) -> bytes:
+    request = ApiVersionsRequest(client_software_name="t", client_software_version="1") if version >= 3 else None
+    return b"".join(request_frame(request or ApiVersionsRequest(), version, correlation_id, "tester"))
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_it_tells_which_apis_it_serves_in_every_version_of_api_versions(
+    broker: tuple[subprocess.Popen[str], int], version: int
+) -> None:
+    with connected(broker[1]) as connection:
+        connection.sendall(api_versions(version))
+        data = answer(connection)
+    assert int.from_bytes(data[:4], "big") == 7
+    response = ApiVersionsResponse.decode(data[4:], version)
+    assert response.error_code == ErrorCode.NONE
+    assert [entry.api_key for entry in response.api_keys] == [ApiKey.API_VERSIONS]
+
+
+def test_a_newer_api_versions_is_answered_in_version_0_with_our_range(
+    broker: tuple[subprocess.Popen[str], int],
+) -> None:
+    frame = bytearray(api_versions(4))
+    frame[6:8] = (99).to_bytes(2, "big")
+    with connected(broker[1]) as connection:
+        connection.sendall(frame)
+        response = ApiVersionsResponse.decode(answer(connection)[4:], 0)
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(e.api_key, e.min_version, e.max_version) for e in response.api_keys] == [(18, 0, 4)]
+
+
+def test_pipelined_requests_are_answered_in_order_however_they_arrive(
+    broker: tuple[subprocess.Popen[str], int],
+) -> None:
+    stream = b"".join(api_versions(3, number) for number in range(20))
+    with connected(broker[1]) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for start in range(0, len(stream), 13):
+            connection.sendall(stream[start : start + 13])
+        seen = [int.from_bytes(answer(connection)[:4], "big") for _ in range(20)]
+    assert seen == list(range(20))
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        pytest.param(b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n", id="HTTP"),
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200), id="TLS hello"),
+        pytest.param(b"\xff\xff\xff\xff", id="negative size"),
+        pytest.param(b"\x00\x00\x00\x00", id="empty frame"),
+        pytest.param(b"".join(request_frame(MetadataRequest(topics=None), 12, 1, None)), id="API not served"),
+        pytest.param(b"\x00\x00\x00\x08\x7f\xff\x00\x00\x00\x00\x00\x01", id="unknown API"),
+        pytest.param(b"\x00\x00\x00\x0a\x00\x12\x00\x03\x00\x00\x00\x01\x00\x50", id="header cut short"),
+    ],
+)
+def test_who_breaks_the_protocol_is_disconnected_and_the_others_are_served(
+    broker: tuple[subprocess.Popen[str], int], hostile: bytes
+) -> None:
+    with connected(broker[1]) as other, connected(broker[1]) as connection:
+        connection.sendall(hostile)
+        assert connection.recv(1) == b""
+        other.sendall(api_versions(3))
+        assert answer(other)
+
+
+def test_half_a_frame_and_silence_costs_nobody_else_anything(broker: tuple[subprocess.Popen[str], int]) -> None:
+    with connected(broker[1]) as silent, connected(broker[1]) as other:
+        silent.sendall(b"\x00\x00\x10\x00\x00\x12")
+        other.sendall(api_versions(0))
+        assert answer(other)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_stops_cleanly_when_told_to(broker: tuple[subprocess.Popen[str], int], number: signal.Signals) -> None:
+    process, port = broker
+    with connected(port) as connection:
+        process.send_signal(number)
+        assert process.wait(timeout=TIMEOUT_S) == 0
+        assert connection.recv(1) == b""
+
+
+def test_a_taken_port_gives_one_sentence_and_exit_code_1(broker: tuple[subprocess.Popen[str], int]) -> None:
+    second = subprocess.run(
+        [sys.executable, "-m", "pessoa", "broker", "--port", str(broker[1])],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert second.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{broker[1]}" in second.stderr
+    assert "Traceback" not in second.stderr
