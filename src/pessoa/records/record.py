@@ -37,6 +37,9 @@ Header = tuple[str, bytes | None]
 # About what a (name, value) pair takes: a tuple of two, and its place in the tuple of headers.
 _HEADER_OBJECT_BYTES = 64
 
+# The number that a byte is, or None if it is only the first of a longer one.
+_SMALL = tuple((byte >> 1) ^ -(byte & 1) if byte < 0x80 else None for byte in range(256))
+
 _INT64_MIN = -(1 << 63)
 _INT64_MAX = (1 << 63) - 1
 
@@ -122,45 +125,38 @@ def spans(batch: RecordBatch, limit: int = DECOMPRESSED_LIMIT) -> tuple[bytes, I
 def _spans(data: bytes, count: int) -> Iterator[tuple[int, int, int, int, int, int, int, int, int]]:
     """Walk `count` records and check every length in them; see `Span` for what comes out.
 
-    The first byte of each varint is read in place, because nearly always it is the only one.
+    The first byte of each number is looked up in place, because nearly always it is the only one.
     """
     if count < 0:
         raise _wrong(f"the batch claims {count} records")
+    small = _SMALL
     data_end = len(data)
     position = 0
     try:
         for _ in range(count):
-            byte = data[position]
-            if byte < 0x80:
-                length = (byte >> 1) ^ -(byte & 1)
-                position += 1
-            else:
-                length, position = _varint(data, position)
+            length = small[data[position]]
+            position += 1
+            if length is None:
+                length, position = _varint(data, position - 1)
             end = position + length
             if length < 0 or end > data_end:
                 raise _wrong(f"a record claims {length} bytes, and {data_end - position} are left")
             position += 1  # the attributes, none of which are defined
-            byte = data[position]
-            if byte < 0x80:
-                timestamp_delta = (byte >> 1) ^ -(byte & 1)
-                position += 1
-            else:
-                timestamp_delta, position = _varlong(data, position)
-            byte = data[position]
-            if byte < 0x80:
-                offset_delta = (byte >> 1) ^ -(byte & 1)
-                position += 1
-            else:
-                offset_delta, position = _varint(data, position)
+            timestamp_delta = small[data[position]]
+            position += 1
+            if timestamp_delta is None:
+                timestamp_delta, position = _varint(data, position - 1, 64)
+            offset_delta = small[data[position]]
+            position += 1
+            if offset_delta is None:
+                offset_delta, position = _varint(data, position - 1)
             key_start, key_end = _sized(data, position, end, "key")
             value_start, value_end = _sized(data, key_end if key_end >= key_start else key_start, end, "value")
             position = value_end if value_end >= value_start else value_start
-            byte = data[position]
-            if byte < 0x80:
-                headers_count = (byte >> 1) ^ -(byte & 1)
-                position += 1
-            else:
-                headers_count, position = _varint(data, position)
+            headers_count = small[data[position]]
+            position += 1
+            if headers_count is None:
+                headers_count, position = _varint(data, position - 1)
             headers_start = position
             if headers_count:
                 position = _skip_headers(data, position, end, headers_count)
@@ -185,12 +181,10 @@ def _spans(data: bytes, count: int) -> Iterator[tuple[int, int, int, int, int, i
 
 def _sized(data: bytes, position: int, end: int, name: str) -> tuple[int, int]:
     """Where a length-prefixed value starts and ends; a null ends one before its start."""
-    byte = data[position]
-    if byte < 0x80:
-        size = (byte >> 1) ^ -(byte & 1)
-        position += 1
-    else:
-        size, position = _varint(data, position)
+    size = _SMALL[data[position]]
+    position += 1
+    if size is None:
+        size, position = _varint(data, position - 1)
     if size < -1 or position + size > end:
         raise _wrong(f"a {name} claims {size} bytes, and {end - position} are left in its record")
     return position, position + size
@@ -222,32 +216,20 @@ def _headers(data: bytes, position: int, count: int) -> tuple[Header, ...]:
     return tuple(headers)
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """The int32 at `position`, whose first byte says that more follow, and where it ends."""
+def _varint(data: bytes, position: int, bits: int = 32) -> tuple[int, int]:
+    """The number at `position`, whose first byte says that more follow, and where it ends; a varlong has 64 `bits`."""
     second = data[position + 1]
     if second < 0x80:
         raw = data[position] & 0x7F | second << 7
         return (raw >> 1) ^ -(raw & 1), position + 2
-    raw, position = _unsigned(data, position, 5)
-    if raw > 0xFFFFFFFF:
-        raise _wrong("a varint has more than 32 bits")
-    return (raw >> 1) ^ -(raw & 1), position
-
-
-def _varlong(data: bytes, position: int) -> tuple[int, int]:
-    """The int64 at `position`, and where it ends."""
-    raw, position = _unsigned(data, position, 10)
-    if raw > 0xFFFFFFFFFFFFFFFF:
-        raise _wrong("a varlong has more than 64 bits")
-    return (raw >> 1) ^ -(raw & 1), position
-
-
-def _unsigned(data: bytes, position: int, size_max: int) -> tuple[int, int]:
-    raw = 0
-    for shift in range(0, 7 * size_max, 7):
+    raw = shift = 0
+    while shift < bits:
         byte = data[position]
         position += 1
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return raw, position
-    raise _wrong(f"a variable-length number does not end after {size_max} bytes")
+            if raw >> bits:
+                break
+            return (raw >> 1) ^ -(raw & 1), position
+        shift += 7
+    raise _wrong(f"a variable-length number has more than {bits} bits")
