@@ -47,7 +47,8 @@ import os
 import resource
 import shutil
 import sys
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -164,8 +165,12 @@ class Disk(Protocol):
 
     def read_file(self, path: str) -> bytes: ...
 
-    def write_file(self, path: str, data: Bytes) -> None:
-        """Replace a whole file, durably: after any crash it has its old content or the new one."""
+    def write_file(self, path: str, data: Bytes, *, durable: bool = True) -> None:
+        """Replace a whole file: after any crash it has its old content or the new one.
+
+        If not `durable`, that holds for the death of the process only, and nobody waits for the disk: for files that
+        are synced later, or can be made again.
+        """
 
     def free_bytes(self, path: str) -> int:
         """How much more the disk that holds the path can take."""
@@ -176,7 +181,7 @@ def parent_directory(path: str) -> str:
     return head or slash or "."
 
 
-def replace_file(disk: Disk, path: str, data: Bytes) -> None:
+def replace_file(disk: Disk, path: str, data: Bytes, *, durable: bool = True) -> None:
     """`write_file` of every disk. The order makes it safe: the content is durable before it gets the name."""
     temporary = path + TEMPORARY_SUFFIX
     try:
@@ -184,7 +189,8 @@ def replace_file(disk: Disk, path: str, data: Bytes) -> None:
         try:
             file.truncate(0)
             file.append(data)
-            file.sync()
+            if durable:
+                file.sync()
         finally:
             file.close()
         disk.rename(temporary, path)
@@ -193,7 +199,8 @@ def replace_file(disk: Disk, path: str, data: Bytes) -> None:
         with suppress(DiskError):
             disk.remove(temporary, missing_ok=True)
         raise
-    disk.sync_directory(parent_directory(path))
+    if durable:
+        disk.sync_directory(parent_directory(path))
 
 
 @contextmanager
@@ -291,8 +298,8 @@ class OsDisk:
         with closing(self.open(path, pooled=False, read_only=True)) as file:
             return file.read(0, file.size)
 
-    def write_file(self, path: str, data: Bytes) -> None:
-        replace_file(self, path, data)
+    def write_file(self, path: str, data: Bytes, *, durable: bool = True) -> None:
+        replace_file(self, path, data, durable=durable)
 
     def free_bytes(self, path: str) -> int:
         with disk_errors("ask for the free space of", path):
@@ -303,7 +310,19 @@ class OsDisk:
 class OsFile:
     """A file of the operating system; with a pool, its descriptor comes and goes."""
 
-    __slots__ = ("_broken", "_closed", "_descriptor", "_flags", "_identity", "_pool", "path", "recent", "size", "slot")
+    __slots__ = (
+        "_broken",
+        "_closed",
+        "_descriptor",
+        "_flags",
+        "_identity",
+        "_pool",
+        "_sync_lock",
+        "path",
+        "recent",
+        "size",
+        "slot",
+    )
 
     def __init__(self, path: str, pool: DescriptorPool | None, *, create: bool, read_only: bool) -> None:
         self.path = path
@@ -312,6 +331,8 @@ class OsFile:
         self._closed = False
         # The error after which nothing may be written or called durable.
         self._broken: DiskError | None = None
+        # There once `sync_later` was asked for.
+        self._sync_lock: Lock | None = None
         # Used since the hand of the pool last passed.
         self.recent = True
         # Its place in the ring of the pool; only an open pooled file has one.
@@ -439,15 +460,15 @@ class OsFile:
 
     def sync(self) -> None:
         descriptor = self._writable("sync")
-        try:
-            sync_data(descriptor)
-        except OSError as error:
-            raise self.break_off(error) from error
+        with self._sync_lock or nullcontext():
+            self.sync_on(descriptor)
 
     def sync_later(self) -> Callable[[], None]:
         descriptor = self._writable("sync")
+        if self._sync_lock is None:
+            self._sync_lock = Lock()
         try:
-            return SyncLater(self, os.dup(descriptor))
+            return SyncLater(self, os.dup(descriptor), self._sync_lock)
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise DiskError("sync", self.path, error) from error
@@ -455,10 +476,15 @@ class OsFile:
         self.sync()
         return lambda: None
 
-    def break_off(self, reason: OSError) -> DiskError:
-        """A sync has failed: refuse everything from now on that relies on it. May come from another thread."""
-        self._broken = DiskError("sync", self.path, reason)
-        return self._broken
+    def sync_on(self, descriptor: int) -> None:
+        """The kernel reports a lost page once: to the first sync, while the next succeeds. So only one runs at a time."""
+        if self._broken is not None:
+            raise self._refusal("sync")
+        try:
+            sync_data(descriptor)
+        except OSError as error:
+            self._broken = DiskError("sync", self.path, error)
+            raise self._broken from error
 
     def fileno(self) -> int:
         descriptor = self._descriptor
@@ -516,20 +542,20 @@ class OsFile:
 class SyncLater:
     """Makes one file durable, on a descriptor of its own, so that eviction and `close` cannot hurt."""
 
-    __slots__ = ("_descriptor", "_file")
+    __slots__ = ("_descriptor", "_file", "_lock")
 
-    def __init__(self, file: OsFile, descriptor: int) -> None:
+    def __init__(self, file: OsFile, descriptor: int, lock: Lock) -> None:
         self._file = file
         self._descriptor = descriptor
+        self._lock = lock
 
     def __call__(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor < 0:
             raise ValueError(f"this sync of {self._file.path} was done already")
         try:
-            sync_data(descriptor)
-        except OSError as error:
-            raise self._file.break_off(error) from error
+            with self._lock:
+                self._file.sync_on(descriptor)
         finally:
             os.close(descriptor)
 

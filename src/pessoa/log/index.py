@@ -1,0 +1,173 @@
+"""The two sparse indexes beside a segment.
+
+    .index       int32 offset - base offset, int32 position in the .log          8 bytes an entry
+    .timeindex   int64 timestamp, int32 offset - base offset                     12 bytes an entry
+
+An offset entry names the last offset of a batch and the position where that batch starts; a time entry says that no
+record up to that offset is newer than the timestamp. Both columns rise from entry to entry. An entry is added about
+every `index.interval.bytes` of log, so a look-up ends with a short walk through batch headers.
+
+Entries are collected in memory and go to the file a block at a time, and whenever the segment is flushed, rolled or
+closed. An index is only ever a shortcut: after a crash it is rebuilt from the log, so nothing depends on when it
+reaches the disk. A look-up first tries the entries in memory, where readers at the end of the log find theirs, and
+otherwise searches the file: over the first entries of its blocks, then within one block. Memory is one block an
+index, however large the segment.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from struct import Struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pessoa.log.files import File
+
+# Entries in a block: 4 KiB of offset index, 6 KiB of time index.
+_BLOCK_ENTRIES = 512
+
+OFFSET_ENTRY = Struct(">ii")
+TIME_ENTRY = Struct(">qi")
+
+MAX_RELATIVE_OFFSET = (1 << 31) - 1
+
+
+class Index:
+    """A file of fixed-size entries of two columns, both rising. What the columns mean, the two kinds below say."""
+
+    __slots__ = ("_entry", "_file_entries", "_tail", "base_offset", "entry_count", "file", "last")
+
+    def __init__(self, file: File, base_offset: int, entry: Struct) -> None:
+        self.file = file
+        self.base_offset = base_offset
+        self._entry = entry
+        self._tail = bytearray()
+        self._file_entries = self.entry_count = file.size // entry.size
+        # The last entry, or None in an empty index.
+        self.last = self._read_entry(self.entry_count - 1) if self.entry_count else None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.file.path}: {self.entry_count} entries, last {self.last}>"
+
+    def is_full(self, max_bytes: int) -> bool:
+        return self.entry_count >= max_bytes // self._entry.size
+
+    def write(self) -> None:
+        """Bring the entries in memory to the file."""
+        if self._tail:
+            self.file.append(self._tail)
+            self._file_entries = self.entry_count
+            self._tail = bytearray()
+
+    def entry(self, number: int) -> tuple[int, int]:
+        assert 0 <= number < self.entry_count
+        if number < self._file_entries:
+            return self._read_entry(number)
+        first, second = self._entry.unpack_from(self._tail, (number - self._file_entries) * self._entry.size)
+        return first, second
+
+    def entries(self) -> list[tuple[int, int]]:
+        """All of them, for checks and tools."""
+        self.write()
+        data = self.file.read(0, self.entry_count * self._entry.size)
+        return [(first, second) for first, second in self._entry.iter_unpack(data)]
+
+    def truncate_entries(self, count: int) -> None:
+        """Keep the first `count` entries."""
+        self.write()
+        # A crash or another program may have left a piece of an entry behind the last one.
+        if count < self.entry_count or self.file.size % self._entry.size:
+            self.file.truncate(count * self._entry.size)
+            self.entry_count = self._file_entries = count
+            self.last = self._read_entry(count - 1) if count else None
+
+    def close(self) -> None:
+        self.write()
+        self.file.close()
+
+    def _append(self, first: int, second: int) -> None:
+        self._tail += self._entry.pack(first, second)
+        self.entry_count += 1
+        self.last = (first, second)
+        if len(self._tail) >= _BLOCK_ENTRIES * self._entry.size:
+            self.write()
+
+    def _floor(self, value: int, column: int) -> int:
+        """The number of the last entry whose column is at most `value`, or -1."""
+        if self._tail and self._entry.unpack_from(self._tail)[column] <= value:
+            return self._file_entries + self._floor_in(self._tail, value, column)
+        if not self._file_entries:
+            return -1
+        size = self._entry.size
+        low, high = 0, (self._file_entries - 1) // _BLOCK_ENTRIES
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._read_entry(middle * _BLOCK_ENTRIES)[column] <= value:
+                low = middle
+            else:
+                high = middle - 1
+        start = low * _BLOCK_ENTRIES
+        count = min(_BLOCK_ENTRIES, self._file_entries - start)
+        return start + self._floor_in(self.file.read(start * size, count * size), value, column)
+
+    def _floor_in(self, block: bytes | bytearray, value: int, column: int) -> int:
+        entries = list(self._entry.iter_unpack(block))
+        return bisect_right(entries, value, key=lambda entry: entry[column]) - 1
+
+    def _read_entry(self, number: int) -> tuple[int, int]:
+        first, second = self._entry.unpack(self.file.read(number * self._entry.size, self._entry.size))
+        return first, second
+
+
+class OffsetIndex(Index):
+    """relative offset → position."""
+
+    __slots__ = ()
+
+    def __init__(self, file: File, base_offset: int) -> None:
+        super().__init__(file, base_offset, OFFSET_ENTRY)
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last[0] if self.last is not None else self.base_offset
+
+    def append(self, offset: int, position: int) -> None:
+        assert self.last is None or offset - self.base_offset > self.last[0], f"{self!r} cannot take offset {offset}"
+        self._append(offset - self.base_offset, position)
+
+    def position_before(self, offset: int) -> int:
+        """A position at or before the batch that holds `offset`."""
+        number = self._floor(offset - self.base_offset, 0)
+        return self.entry(number)[1] if number >= 0 else 0
+
+    def offset_after(self, position: int) -> int | None:
+        """An offset that lies behind every record before `position`, if the index reaches so far."""
+        number = self._floor(position - 1, 1) + 1
+        return self.base_offset + self.entry(number)[0] if number < self.entry_count else None
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at and after `offset`."""
+        self.truncate_entries(self._floor(offset - 1 - self.base_offset, 0) + 1)
+
+
+class TimeIndex(Index):
+    """timestamp → relative offset: no record up to that offset is newer."""
+
+    __slots__ = ()
+
+    def __init__(self, file: File, base_offset: int) -> None:
+        super().__init__(file, base_offset, TIME_ENTRY)
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add the entry if it says something that the last one does not."""
+        if self.last is None or timestamp > self.last[0]:
+            self._append(timestamp, offset - self.base_offset)
+
+    def offset_before(self, timestamp: int) -> int:
+        """An offset up to which every record is older than `timestamp`, or the base offset."""
+        number = self._floor(timestamp - 1, 0)
+        return self.base_offset + self.entry(number)[1] if number >= 0 else self.base_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at and after `offset`."""
+        self.truncate_entries(self._floor(offset - 1 - self.base_offset, 1) + 1)

@@ -1,0 +1,462 @@
+"""One segment: a `.log` file of record batches, named by the offset of its first record, with its indexes beside it.
+
+    00000000000000368769.log         the batches, one behind the other
+    00000000000000368769.index       offset → position
+    00000000000000368769.timeindex   timestamp → offset
+    00000000000000368769.txnindex    aborted transactions that end in this segment; absent if there are none
+
+A segment only grows at its end, and only while it is the last of its log. What must hold:
+
+- offsets rise from batch to batch, and stay within 2^31 of the base offset, since the indexes keep them as int32;
+- every index entry is true of the log (entries may be missing, never wrong);
+- `max_timestamp` is the largest of all batches; it decides what look-ups by time and retention by time do here.
+
+Reading hands out a `FileSlice`: a place in the file, no bytes. Whoever sends it reads it then, or lets the kernel do
+so.
+
+Suffixes mark segments on their way in or out, so that a crash leaves no doubt: `.cleaned` is being written by the
+cleaner, `.swap` is complete and takes the place of others, `.deleted` is unreachable and waits to be removed.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from pessoa.log.aborted_transactions import AbortedTransaction, decode_aborted_transactions, encode_aborted_transaction
+from pessoa.log.index import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
+from pessoa.records.batch import (
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_POSITION,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    BatchWalk,
+    RecordBatch,
+)
+from pessoa.records.errors import InvalidBatch
+from pessoa.records.record import records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pessoa.log.config import LogConfig
+    from pessoa.log.files import Disk, File
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+DELETED_SUFFIX = ".deleted"
+
+# Enough for the headers of a few dozen small batches, or to see that one large batch is what was looked for.
+_HEADERS_CHUNK = 4096
+# Recovery reads everything; a large piece at a time keeps the calls few.
+_SCAN_CHUNK = 1 << 20
+_LENGTH = Struct(">i")
+
+
+def segment_name(base_offset: int) -> str:
+    return f"{base_offset:020d}"
+
+
+class FileSlice(NamedTuple):
+    """Some bytes of a file."""
+
+    file: File
+    position: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self) -> bytes:
+        return self.file.read(self.position, self.size)
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch lies, and what its header says."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    partition_leader_epoch: int
+
+
+class TimestampOffset(NamedTuple):
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class Segment:
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_disk",
+        "_first_timestamp",
+        "_max_timestamp",
+        "_offset_of_max_timestamp",
+        "_transaction_index",
+        "base_offset",
+        "config",
+        "created_ms",
+        "file",
+        "offset_index",
+        "prefix",
+        "suffix",
+        "time_index",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        create: bool = False,
+        suffix: str = "",
+    ) -> None:
+        self._disk = disk
+        self.base_offset = base_offset
+        self.config = config
+        self.created_ms = now_ms
+        self.prefix = f"{directory}/{segment_name(base_offset)}"
+        self.suffix = suffix
+        self.file: File = disk.open(self._path(LOG_SUFFIX), create=create)
+        # A missing index file is an empty index: `needs_index` tells the loader.
+        self.offset_index = OffsetIndex(disk.open(self._path(INDEX_SUFFIX), create=True), base_offset)
+        self.time_index = TimeIndex(disk.open(self._path(TIME_INDEX_SUFFIX), create=True), base_offset)
+        self._transaction_index: File | None = None
+        self._bytes_since_index_entry = 0
+        # Known at once for a new segment; for an old one found out when somebody asks.
+        self._first_timestamp: int | None = None
+        self._max_timestamp: int | None = NO_TIMESTAMP if self.file.size == 0 else None
+        self._offset_of_max_timestamp = base_offset
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.prefix}{LOG_SUFFIX}{self.suffix}: {self.file.size} bytes, {self.offset_index!r}>"
+
+    def _path(self, kind: str) -> str:
+        return f"{self.prefix}{kind}{self.suffix}"
+
+    # What it is.
+
+    @property
+    def size(self) -> int:
+        return self.file.size
+
+    @property
+    def max_timestamp(self) -> int:
+        if self._max_timestamp is None:
+            self._find_max_timestamp()
+        assert self._max_timestamp is not None
+        return self._max_timestamp
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """The last offset of the first batch that has the largest timestamp."""
+        if self._max_timestamp is None:
+            self._find_max_timestamp()
+        return self._offset_of_max_timestamp
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, from which the age of the segment counts; -1 if there is none."""
+        if self._first_timestamp is None:
+            first = next(self.places(), None)
+            if first is None:
+                return NO_TIMESTAMP
+            self._first_timestamp = first.max_timestamp
+        return self._first_timestamp
+
+    @property
+    def last_modified_ms(self) -> int:
+        return self._disk.modified_ms(self._path(LOG_SUFFIX))
+
+    def largest_timestamp_or_modified(self) -> int:
+        """What retention by time goes by: records without timestamps are as old as their file."""
+        return self.max_timestamp if self.max_timestamp >= 0 else self.last_modified_ms
+
+    def _find_max_timestamp(self) -> None:
+        """From the last entry of the time index, and the batches behind it."""
+        timestamp, relative_offset = self.time_index.last or (NO_TIMESTAMP, 0)
+        offset = self.base_offset + relative_offset
+        start = self.offset_index.position_before(offset) if timestamp >= 0 else 0
+        for place in self.places(start):
+            if place.max_timestamp > timestamp:
+                timestamp, offset = place.max_timestamp, place.last_offset
+        self._max_timestamp, self._offset_of_max_timestamp = timestamp, offset
+
+    # Growing.
+
+    def has_room_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether a batch may still go here, or a new segment must begin with it."""
+        config = self.config
+        if self.file.size > config.segment_bytes - size or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return False
+        if not self.file.size:
+            return True
+        if self._age_ms(max_timestamp, now_ms) > config.segment_ms - config.segment_jitter_ms:
+            return False
+        return not (
+            self.offset_index.is_full(config.segment_index_bytes) or self.time_index.is_full(config.segment_index_bytes)
+        )
+
+    def _age_ms(self, max_timestamp: int, now_ms: int) -> int:
+        """Kafka lets the records' own clock decide, if they have one."""
+        first = self._first_timestamp if self._first_timestamp is not None else self.first_timestamp
+        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    def append(self, batch: RecordBatch) -> int:
+        """Write a stamped batch behind the last one; its position."""
+        file = self.file
+        position = file.size
+        if self._max_timestamp is None:
+            self._find_max_timestamp()
+        file.append(batch.view)
+        self._note(position, batch.size, batch.base_offset + batch.last_offset_delta, batch.max_timestamp)
+        return position
+
+    def _index(self, last_offset: int, position: int) -> None:
+        self.offset_index.append(last_offset, position)
+        self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
+
+    def append_aborted(self, transaction: AbortedTransaction) -> None:
+        if self._transaction_index is None:
+            self._transaction_index = self._disk.open(self._path(TRANSACTION_INDEX_SUFFIX), create=True)
+        self._transaction_index.append(encode_aborted_transaction(transaction))
+
+    def aborted_transactions(self) -> list[AbortedTransaction]:
+        """Those that end in this segment, in the order of their markers."""
+        if self._transaction_index is None:
+            path = self._path(TRANSACTION_INDEX_SUFFIX)
+            if not self._disk.exists(path):
+                return []
+            self._transaction_index = self._disk.open(path)
+        return decode_aborted_transactions(self._transaction_index.read(0, self._transaction_index.size))
+
+    # Finding.
+
+    def places(self, position: int = 0, end: int | None = None) -> Iterator[BatchPlace]:
+        """The batches from a position on, by their headers. Stops at bytes that are no header."""
+        file = self.file
+        end = file.size if end is None else min(end, file.size)
+        chunk, chunk_start = b"", position
+        while end - position >= HEADER_SIZE:
+            at = position - chunk_start
+            if at + HEADER_SIZE > len(chunk):
+                chunk, chunk_start, at = file.read(position, _HEADERS_CHUNK), position, 0
+                if len(chunk) < HEADER_SIZE:
+                    return
+            base_offset, length, epoch, magic, _, _, last_delta, _, max_timestamp, *_ = HEADER.unpack_from(chunk, at)
+            size = length + LOG_OVERHEAD
+            if magic != MAGIC or size < HEADER_SIZE or last_delta < 0:
+                return
+            yield BatchPlace(position, size, base_offset, base_offset + last_delta, max_timestamp, epoch)
+            position += size
+
+    def find(self, offset: int) -> BatchPlace | None:
+        """The first batch that ends at or after `offset`."""
+        for place in self.places(self.offset_index.position_before(offset)):
+            if place.last_offset >= offset:
+                return place
+        return None
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch that ends at or after `offset` starts; the end of the file if there is none."""
+        place = self.find(offset)
+        return place.position if place is not None else self.file.size
+
+    def read(self, offset: int, max_bytes: int, end_position: int, at_least_one_batch: bool) -> FileSlice | None:
+        """Batches from the one that holds `offset`, within `end_position`. None if there is none at or after `offset`.
+
+        The slice is cut at `max_bytes`, even within a batch; readers drop such a piece. With `at_least_one_batch` the
+        first batch comes whole, however large.
+        """
+        place = self.find(offset)
+        if place is None:
+            return None
+        size = max(max_bytes, place.size) if at_least_one_batch else max_bytes
+        return FileSlice(self.file, place.position, max(0, min(size, end_position - place.position)))
+
+    def offset_behind(self, slice_end: int) -> int | None:
+        """An offset behind every record before that position, if the index can tell."""
+        return self.offset_index.offset_after(slice_end)
+
+    def find_by_timestamp(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
+        """The first record at or after `from_offset` whose timestamp is at least `timestamp`."""
+        start = max(self.time_index.offset_before(timestamp), from_offset)
+        for place in self.places(self.offset_index.position_before(start)):
+            if place.max_timestamp < timestamp or place.last_offset < from_offset:
+                continue
+            for record in records(self.batch_at(place)):
+                if record.timestamp >= timestamp and record.offset >= from_offset:
+                    return TimestampOffset(record.timestamp, record.offset, place.partition_leader_epoch)
+        return None
+
+    def batch_at(self, place: BatchPlace) -> RecordBatch:
+        return RecordBatch(self.file.read(place.position, place.size))
+
+    def batches(self, position: int = 0) -> Iterator[tuple[int, RecordBatch]]:
+        """Every whole batch with its position, read in large pieces.
+
+        Stops at the torn end of the file; bytes that cannot be a batch raise `InvalidBatch`.
+        """
+        file, piece = self.file, _SCAN_CHUNK
+        while position < file.size:
+            walk = BatchWalk(file.read(position, piece))
+            for batch in walk:
+                yield position + walk.end - batch.size, batch
+            if walk.end:
+                position += walk.end
+                piece = _SCAN_CHUNK
+                continue
+            # Not even one: the batch is larger than the piece, or the file ends within it.
+            if len(walk.data) < HEADER_SIZE:
+                return
+            (length,) = _LENGTH.unpack_from(walk.data, LENGTH_POSITION)
+            piece = length + LOG_OVERHEAD
+            if position + piece > file.size:
+                return
+
+    def next_offset(self) -> int:
+        """The offset behind the last batch."""
+        last = self.base_offset
+        for place in self.places(self.offset_index.last[1] if self.offset_index.last else 0):
+            last = place.last_offset + 1
+        return last
+
+    # Shrinking, and being put right.
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep the batches that end before `offset`."""
+        position = self.position_of(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.truncate_transactions(offset)
+        self.file.truncate(position)
+        self._bytes_since_index_entry = 0
+        self._max_timestamp = None if position else NO_TIMESTAMP
+        self._offset_of_max_timestamp = self.base_offset
+        if position == 0:
+            self._first_timestamp = None
+
+    def truncate_transactions(self, offset: int) -> None:
+        """Forget the aborted transactions whose marker stands at or after `offset`."""
+        kept = self.aborted_transactions()
+        while kept and kept[-1].last_offset >= offset:
+            kept.pop()
+        if self._transaction_index is not None:
+            self._transaction_index.truncate(sum(len(encode_aborted_transaction(one)) for one in kept))
+
+    def indexes_are_plausible(self) -> bool:
+        """Whether their last entries could be true. Whole files of zeros, as other programs preallocate, are not."""
+        for index, bound in ((self.offset_index, self.file.size), (self.time_index, None)):
+            last = index.last
+            if last is None:
+                continue
+            if index.entry_count > 1 and last[0] <= index.entry(index.entry_count - 2)[0]:
+                return False
+            if bound is not None and not (last[0] >= 0 and 0 <= last[1] < bound):
+                return False
+        return True
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes anew from the headers of the batches."""
+        self._forget_indexes()
+        for place in self.places():
+            self._note(place.position, place.size, place.last_offset, place.max_timestamp)
+        self.finish()
+
+    def recover(self) -> Iterator[RecordBatch]:
+        """Check every batch, rebuild the indexes, and cut the file behind the last whole, valid batch.
+
+        Yields the valid batches as it goes, so that the caller can rebuild what it knows about them.
+        """
+        self._forget_indexes()
+        self.truncate_transactions(0)
+        valid_end, next_offset = 0, self.base_offset
+        try:
+            for position, batch in self.batches():
+                if not batch.is_valid() or batch.base_offset < next_offset or batch.last_offset_delta < 0:
+                    break
+                if batch.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+                    break
+                next_offset = batch.next_offset
+                self._note(position, batch.size, batch.last_offset, batch.max_timestamp)
+                yield batch
+                valid_end = position + batch.size
+        except InvalidBatch:
+            pass  # what follows is no batch: the cut below deals with it
+        if valid_end < self.file.size:
+            self.file.truncate(valid_end)
+
+    def _forget_indexes(self) -> None:
+        self.offset_index.truncate_entries(0)
+        self.time_index.truncate_entries(0)
+        self._bytes_since_index_entry = 0
+        self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
+        self._first_timestamp = None
+
+    def _note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Bring the indexes and timestamps up to a batch that is in the file."""
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        assert self._max_timestamp is not None
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp, self._offset_of_max_timestamp = max_timestamp, last_offset
+        if self._bytes_since_index_entry > self.config.index_interval_bytes:
+            self._index(last_offset, position)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += size
+
+    # Ending.
+
+    def finish(self) -> None:
+        """It will not grow any more: the time index gets its last word."""
+        if self.file.size:
+            self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
+        self.offset_index.write()
+        self.time_index.write()
+
+    def files(self) -> list[File]:
+        found = [self.file, self.offset_index.file, self.time_index.file]
+        if self._transaction_index is not None:
+            found.append(self._transaction_index)
+        return found
+
+    def sync(self) -> None:
+        self.offset_index.write()
+        self.time_index.write()
+        for file in self.files():
+            file.sync()
+
+    def close(self) -> None:
+        self.finish()
+        for file in self.files():
+            file.close()
+
+    def change_suffix(self, suffix: str) -> None:
+        """Rename all files; readers that hold slices go on with the same files."""
+        kinds = [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX]
+        if self._disk.exists(self._path(TRANSACTION_INDEX_SUFFIX)):
+            kinds.append(TRANSACTION_INDEX_SUFFIX)
+        self.offset_index.write()
+        self.time_index.write()
+        old = {kind: self._path(kind) for kind in kinds}
+        self.suffix = suffix
+        for kind in kinds:
+            self._disk.rename(old[kind], self._path(kind))
+        for file in self.files():
+            file.path = next(self._path(kind) for kind in kinds if old[kind] == file.path)
+
+    def remove_files(self) -> None:
+        for file in self.files():
+            file.close()
+        for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+            self._disk.remove(self._path(kind), missing_ok=True)
