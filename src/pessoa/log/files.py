@@ -18,16 +18,10 @@ A `File` belongs to the thread that opened it. It knows its size without asking,
 one writer. Two threads that need the same file open it twice, and the one that does not write sees the size at its
 opening.
 
-**Open files are bounded.** Ten thousand partitions have forty thousand files, more than a process may hold open. So
-a *pooled* file may lose its descriptor behind its back when others need one, and opens itself anew on its next use:
-
-    open ──use──▶ recently used ──the hand passes──▶ open ──the hand passes──▶ evicted ──use──▶ recently used
-
-The pool is a clock (second chance): files stand in a ring, each use marks the file, and the hand that looks for a
-victim clears marks until it finds a file without one. A use thereby costs one store. It follows that a pooled file
-must be found under its `path`: who renames it sets `path`, who removes it closes it first. A file that finds
-another one under its name raises `DiskError`. All pooled files of a disk belong to one thread; worker threads open
-theirs with `pooled=False`.
+**Open files are bounded.** A *pooled* file may lose its descriptor behind its back when others need one, and opens
+itself anew on its next use (`descriptors` says which one has to go). So it must be found under its `path`: who renames
+it sets `path`, who removes it closes it first. A file that finds another one under its name raises `DiskError`. All
+pooled files of a disk belong to one thread; worker threads open theirs with `pooled=False`.
 
 Appends are `pwrite` at the known end and not `write` with O_APPEND: it costs the same, `write_at` can use the same
 descriptor (Linux appends whatever position a `pwrite` names on a descriptor with O_APPEND), and bytes that a failed
@@ -44,12 +38,13 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import shutil
 import sys
 from contextlib import closing, contextmanager, nullcontext, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from pessoa.log.descriptors import DescriptorPool, default_max_open_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -333,9 +328,7 @@ class OsFile:
         self._broken: DiskError | None = None
         # There once `sync_later` was asked for.
         self._sync_lock: Lock | None = None
-        # Used since the hand of the pool last passed.
         self.recent = True
-        # Its place in the ring of the pool; only an open pooled file has one.
         self.slot = -1
         # -1: evicted or closed.
         self._descriptor = -1
@@ -477,7 +470,7 @@ class OsFile:
         return lambda: None
 
     def sync_on(self, descriptor: int) -> None:
-        """The kernel reports a lost page once: to the first sync, while the next succeeds. So only one runs at a time."""
+        """Only one runs at a time, because the kernel reports a lost page to one of them and success to the other."""
         if self._broken is not None:
             raise self._refusal("sync")
         try:
@@ -562,62 +555,6 @@ class SyncLater:
     def __del__(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
-
-
-class DescriptorPool:
-    """The ring of open pooled files and the hand that finds the next to lose its descriptor."""
-
-    __slots__ = ("hand", "max_open", "ring")
-
-    def __init__(self, max_open: int) -> None:
-        assert max_open >= 1
-        self.max_open = max_open
-        # ring[file.slot] is file; never longer than max_open.
-        self.ring: list[OsFile] = []
-        self.hand = 0
-
-    def open(self, path: str, flags: int) -> int:
-        """A descriptor, for which somebody else may lose his. `add` must follow."""
-        if len(self.ring) >= self.max_open:
-            self._evict()
-        while True:
-            try:
-                return os.open(path, flags, 0o666)
-            except OSError as error:
-                # Sockets and other programs need descriptors as well: what they took, the pool has to do without.
-                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self.ring:
-                    raise
-                self._evict()
-
-    def add(self, file: OsFile) -> None:
-        file.slot = len(self.ring)
-        self.ring.append(file)
-
-    def drop(self, file: OsFile) -> None:
-        # The last one takes the place, which keeps this independent of the length of the ring.
-        last = self.ring.pop()
-        if last is not file:
-            last.slot = file.slot
-            self.ring[last.slot] = last
-        file.slot = -1
-
-    def _evict(self) -> None:
-        while True:
-            if self.hand >= len(self.ring):
-                self.hand = 0
-            file = self.ring[self.hand]
-            if not file.recent:
-                break
-            file.recent = False
-            self.hand += 1
-        self.drop(file)
-        file.release()
-
-
-def default_max_open_files() -> int:
-    """Half of what the process may open: the rest is for connections. Beyond 4096 a working set gains nothing."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 4096 if soft == resource.RLIM_INFINITY else max(16, min(4096, soft // 2))
 
 
 if sys.platform == "darwin":

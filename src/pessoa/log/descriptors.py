@@ -1,0 +1,86 @@
+"""The pool of descriptors: which of many files are open at the same time.
+
+Ten thousand partitions have forty thousand files, more than a process may hold open. So a pooled file may lose its
+descriptor behind its back when others need one, and opens itself anew on its next use:
+
+    open ──use──▶ recently used ──the hand passes──▶ open ──the hand passes──▶ evicted ──use──▶ recently used
+
+The pool is a clock (second chance): files stand in a ring, each use marks the file, and the hand that looks for a
+victim clears marks until it finds a file without one. So a use costs one store, and the order of uses is kept as far
+as it matters. A pool belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from typing import Protocol
+
+
+class PooledFile(Protocol):
+    """What the pool knows of a file."""
+
+    # Used since the hand last passed.
+    recent: bool
+    # Its place in the ring; -1 while it has no descriptor of the pool.
+    slot: int
+
+    def release(self) -> None:
+        """Give the descriptor back."""
+
+
+class DescriptorPool:
+    """The ring of open pooled files and the hand that finds the next to lose its descriptor."""
+
+    __slots__ = ("hand", "max_open", "ring")
+
+    def __init__(self, max_open: int) -> None:
+        assert max_open >= 1
+        self.max_open = max_open
+        # ring[file.slot] is file; never longer than max_open.
+        self.ring: list[PooledFile] = []
+        self.hand = 0
+
+    def open(self, path: str, flags: int) -> int:
+        """A descriptor, for which somebody else may lose his. `add` must follow."""
+        if len(self.ring) >= self.max_open:
+            self._evict()
+        while True:
+            try:
+                return os.open(path, flags, 0o666)
+            except OSError as error:
+                # Sockets and other programs need descriptors as well: what they took, the pool has to do without.
+                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self.ring:
+                    raise
+                self._evict()
+
+    def add(self, file: PooledFile) -> None:
+        file.slot = len(self.ring)
+        self.ring.append(file)
+
+    def drop(self, file: PooledFile) -> None:
+        # The last one takes the place, which keeps this independent of the length of the ring.
+        last = self.ring.pop()
+        if last is not file:
+            last.slot = file.slot
+            self.ring[last.slot] = last
+        file.slot = -1
+
+    def _evict(self) -> None:
+        while True:
+            if self.hand >= len(self.ring):
+                self.hand = 0
+            file = self.ring[self.hand]
+            if not file.recent:
+                break
+            file.recent = False
+            self.hand += 1
+        self.drop(file)
+        file.release()
+
+
+def default_max_open_files() -> int:
+    """Half of what the process may open: the rest is for connections. Beyond 4096 a working set gains nothing."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 4096 if soft == resource.RLIM_INFINITY else max(16, min(4096, soft // 2))
