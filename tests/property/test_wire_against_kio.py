@@ -22,7 +22,7 @@ from tests.support.wire_strategies import message_versions, title
 THEIRS = kio_oracle.entities()
 OURS = message_versions()
 SHARED = [(kind, version) for kind, version in OURS if (kind.__name__, version) in THEIRS]
-SEEDS = range(max(6, settings().max_examples // 16))
+SEEDS = range(max(6, settings().max_examples // 100))
 
 every_shared_message = pytest.mark.parametrize(("kind", "version"), SHARED, ids=title)
 

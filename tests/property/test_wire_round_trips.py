@@ -16,7 +16,7 @@ from pessoa.wire.schema import Decoder, Message
 from tests.support.wire_strategies import message_versions, messages, title
 
 PAIRS = message_versions()
-EXAMPLES = max(4, settings().max_examples // 25)
+EXAMPLES = max(4, settings().max_examples // 100)
 
 every_message = pytest.mark.parametrize(("kind", "version"), PAIRS, ids=title)
 few = settings(max_examples=EXAMPLES)
