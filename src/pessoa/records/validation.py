@@ -189,8 +189,16 @@ def _is_cut(data: memoryview) -> bool:
 def _check_nothing_follows(data: memoryview) -> None:
     walk = iter(BatchWalk(data))
     next(walk)
-    if next(walk, None) is not None:
-        raise InvalidBatch(ErrorCode.INVALID_RECORD, "a Produce request has exactly one record batch for a partition")
+    try:
+        second = next(walk, None)
+    except InvalidBatch as refusal:
+        # A message of an older format is a second one all the same.
+        if refusal.error is not ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+            raise
+    else:
+        if second is None:
+            return
+    raise InvalidBatch(ErrorCode.INVALID_RECORD, "a Produce request has exactly one record batch for a partition")
 
 
 def _refuse_zstd(version: int) -> NoReturn:

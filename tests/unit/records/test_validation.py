@@ -63,8 +63,9 @@ def test_a_piece_of_a_second_batch_is_cut_off(size: int) -> None:
     assert bytes(batch.view) == PRODUCED
 
 
-def test_a_second_batch_is_refused() -> None:
-    refusal = refusal_of(PRODUCED + PRODUCED)
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_a_second_batch_is_refused(magic: int) -> None:
+    refusal = refusal_of(PRODUCED + changed(16, bytes([magic])))
     assert refusal.error is ErrorCode.INVALID_RECORD
     assert "exactly one" in refusal.message
 
