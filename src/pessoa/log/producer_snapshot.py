@@ -14,8 +14,9 @@ gap, and to recognise the repetition of the last batch. The batch is missing (la
 where the producer's last act was a marker that raised its epoch. `timestamp` is the entry's last one, and stands for
 the batch's as well.
 
-The order of the entries means nothing, and is kept: what is read and written again has the same bytes. Apache writes
-them as its hash map has them.
+The order of the entries means nothing to a reader. Apache Kafka writes them in the order of its `HashMap`, and so do
+we, because then the same state has the same bytes on every replica, whoever runs it. (Only where producers have expired
+may the two differ: Java's table does not shrink.)
 
 A file that is not this is `CorruptSnapshot`; the reader then falls back on an older one, or on the whole log. Bytes
 behind the last entry count as damage too. The declaration in `wire.stored.producer_snapshot` is the form of the file
@@ -40,13 +41,16 @@ VERSION = 1
 _VERSION_AND_CRC = struct.Struct(">hI")
 _CRC = struct.Struct(">I")
 
+# A HashMap begins with 16 buckets and doubles them when more than three quarters as many entries are in it.
+_SMALLEST_TABLE = 16
+
 
 class CorruptSnapshot(Exception):
     """These bytes are no snapshot of producer state; the message says why."""
 
 
 def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
-    snapshot = ProducerSnapshot(crc=0, producer_entries=[_stored(entry) for entry in entries])
+    snapshot = ProducerSnapshot(crc=0, producer_entries=[_stored(entry) for entry in _in_order_of_a_hash_map(entries)])
     body = snapshot.encode(VERSION)[_CRC.size :]
     return _VERSION_AND_CRC.pack(VERSION, checksum.crc32c(body)) + body
 
@@ -65,6 +69,20 @@ def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
     except ProtocolViolation as violation:
         raise CorruptSnapshot(str(violation)) from violation
     return [_loaded(entry) for entry in snapshot.producer_entries]
+
+
+def _in_order_of_a_hash_map(entries: Iterable[ProducerStateEntry]) -> list[ProducerStateEntry]:
+    """By bucket of a java.util.HashMap<Long, …>; within a bucket as they came, which sorting keeps."""
+    listed = list(entries)
+    capacity = _SMALLEST_TABLE
+    while len(listed) > capacity * 3 // 4:
+        capacity *= 2
+
+    def bucket(entry: ProducerStateEntry) -> int:
+        folded = (entry.producer_id ^ entry.producer_id >> 32) & 0xFFFFFFFF
+        return (folded ^ folded >> 16) & (capacity - 1)
+
+    return sorted(listed, key=bucket)
 
 
 def _stored(entry: ProducerStateEntry) -> ProducerEntry:

@@ -367,10 +367,10 @@ class ProducerState:
         """A batch that would open a transaction needs its coordinator's word."""
         if not batch.attributes & TRANSACTIONAL_FLAG or origin is _RAFT_LEADER:
             return
-        if entry is not None and entry.current_txn_first_offset is not None and entry.epoch == batch.producer_epoch:
+        if self.has_ongoing_transaction(batch.producer_id, batch.producer_epoch):
             return
         if entry is not None and batch.producer_epoch < entry.epoch:
-            raise _fenced(batch, entry)
+            raise _fenced(batch.producer_id, batch.producer_epoch, entry)
         if not self.verification_enabled or batch.attributes & CONTROL_FLAG:
             return
         verification = self._verifications.get(batch.producer_id)
@@ -382,7 +382,7 @@ class ProducerState:
 
     def _check_data(self, batch: RecordBatch, entry: ProducerStateEntry | None, origin: AppendOrigin) -> None:
         if entry is not None and batch.producer_epoch < entry.epoch:
-            raise _fenced(batch, entry)
+            raise _fenced(batch.producer_id, batch.producer_epoch, entry)
         if origin is _CLIENT:
             self._check_sequence(batch, entry)
         if entry is not None and entry.current_txn_first_offset is not None and not batch.is_transactional:
@@ -500,9 +500,7 @@ class ProducerState:
         """
         entry = self._producers.get(producer_id)
         if entry is not None and epoch < entry.epoch:
-            raise ProducerRefused(
-                ErrorCode.INVALID_PRODUCER_EPOCH, _fenced_message(producer_id, epoch, entry.epoch, "below")
-            )
+            raise _fenced(producer_id, epoch, entry)
         if self.has_ongoing_transaction(producer_id, epoch):
             return None
         verification = self._verifications.get(producer_id)
@@ -599,12 +597,9 @@ def _check_marker(batch: RecordBatch, entry: ProducerStateEntry | None, transact
     if transaction_version >= EPOCH_BUMP_TRANSACTION_VERSION and epoch == entry.epoch:
         is_retry = entry.current_txn_first_offset is None or epoch == PRODUCER_EPOCH_MAX
         if not is_retry:
-            raise ProducerRefused(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                _fenced_message(batch.producer_id, epoch, entry.epoch, "not above"),
-            )
+            raise _fenced(batch.producer_id, epoch, entry, "not above")
     elif epoch < entry.epoch:
-        raise _fenced(batch, entry)
+        raise _fenced(batch.producer_id, epoch, entry)
     if marker.coordinator_epoch < entry.coordinator_epoch:
         raise ProducerRefused(
             ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -613,15 +608,11 @@ def _check_marker(batch: RecordBatch, entry: ProducerStateEntry | None, transact
         )
 
 
-def _fenced(batch: RecordBatch, entry: ProducerStateEntry) -> ProducerRefused:
+def _fenced(producer_id: int, epoch: int, entry: ProducerStateEntry, comparison: str = "below") -> ProducerRefused:
     return ProducerRefused(
         ErrorCode.INVALID_PRODUCER_EPOCH,
-        _fenced_message(batch.producer_id, batch.producer_epoch, entry.epoch, "below"),
+        f"epoch {epoch} of producer {producer_id} is {comparison} the last one seen, {entry.epoch}",
     )
-
-
-def _fenced_message(producer_id: int, epoch: int, last_epoch: int, comparison: str) -> str:
-    return f"epoch {epoch} of producer {producer_id} is {comparison} the last one seen, {last_epoch}"
 
 
 def _out_of_order(batch: RecordBatch, reason: str) -> ProducerRefused:

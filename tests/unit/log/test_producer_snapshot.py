@@ -10,8 +10,8 @@ import pytest
 from pessoa.log.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
 from pessoa.log.producer_state import BatchMetadata, ProducerStateEntry
 
-OPEN = ProducerStateEntry(1_000, 3, 9, 1_700_000_000_123, 70, [BatchMetadata(41, 81, 1, 1_700_000_000_123)])
-AFTER_A_MARKER = ProducerStateEntry(2**40, 32767, 0, 55)
+OPEN = ProducerStateEntry(1_003, 3, 9, 1_700_000_000_123, 70, [BatchMetadata(41, 81, 1, 1_700_000_000_123)])
+AFTER_A_MARKER = ProducerStateEntry(2**40 + 15, 32767, 0, 55)
 
 
 def with_crc(body: bytes, version: int = 1) -> bytes:
@@ -21,8 +21,8 @@ def with_crc(body: bytes, version: int = 1) -> bytes:
 def test_every_byte_of_a_snapshot() -> None:
     body = (
         struct.pack(">i", 2)
-        + struct.pack(">qhiqiqiq", 1_000, 3, 41, 81, 1, 1_700_000_000_123, 9, 70)
-        + struct.pack(">qhiqiqiq", 2**40, 32767, -1, -1, 0, 55, 0, -1)
+        + struct.pack(">qhiqiqiq", 1_003, 3, 41, 81, 1, 1_700_000_000_123, 9, 70)
+        + struct.pack(">qhiqiqiq", 2**40 + 15, 32767, -1, -1, 0, 55, 0, -1)
     )
     assert encode_snapshot([OPEN, AFTER_A_MARKER]) == with_crc(body)
     assert len(body) == 4 + 2 * 46
@@ -31,6 +31,24 @@ def test_every_byte_of_a_snapshot() -> None:
 def test_what_was_written_is_read() -> None:
     assert decode_snapshot(encode_snapshot([OPEN, AFTER_A_MARKER])) == [OPEN, AFTER_A_MARKER]
     assert decode_snapshot(encode_snapshot([])) == []
+
+
+@pytest.mark.parametrize(
+    ("producer_ids", "written"),
+    [
+        ([2, 0, 1], [0, 1, 2]),
+        # 16 buckets: 1000 is in the ninth.
+        ([1000, 8, 9, 7, 24], [7, 1000, 8, 24, 9]),
+        # The thirteenth entry doubles the buckets, and 17 no longer shares one with 1.
+        ([17, *range(11)], [0, 17, *range(1, 11)]),
+        ([17, *range(12)], [*range(12), 17]),
+        # The upper halves of the number and of its hash are folded into the lower ones.
+        ([2**32, 2, 2**16, 1, 2**48 + 3], [2**32, 2**16, 1, 2, 2**48 + 3]),
+    ],
+)
+def test_entries_are_in_the_order_of_javas_hash_map(producer_ids: list[int], written: list[int]) -> None:
+    entries = decode_snapshot(encode_snapshot(map(ProducerStateEntry, producer_ids)))
+    assert [entry.producer_id for entry in entries] == written
 
 
 def test_only_the_last_of_the_batches_is_kept_with_the_time_of_the_last_act() -> None:
