@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from struct import calcsize
 
 from pessoa.wire.compiler import FIXED, Layout, Source, decode_names, integer_runs, literal, unpacker
+from pessoa.wire.primitives import MAX_TEXT_BYTES
 from pessoa.wire.schema import Decoder, Field, Struct
 
 
@@ -183,16 +184,21 @@ class DecoderWriter:
         if self.layout.is_compact(field):
             self._take("B", length)
             self._flush()
-            self._finish_uvarint(length)
+            self._finish_uvarint(length, most=MAX_TEXT_BYTES + 1 if field.kind == "string" else None, name=field.name)
             self.source.add(f"{length} -= 1")
         else:
             self._take(classic_code, length)
             self._flush()
         return length
 
-    def _finish_uvarint(self, variable: str) -> None:
+    def _finish_uvarint(self, variable: str, most: int | None = None, name: str = "") -> None:
         """The run took the first byte; if it says that more follow, read the number again from there."""
-        self.source.add(f"if {variable} > 127: {variable}, pos = read_uvarint(data, pos - 1)")
+        with self.source.block(f"if {variable} > 127:"):
+            self.source.add(f"{variable}, pos = read_uvarint(data, pos - 1)")
+            if most is not None:
+                self.source.add(
+                    f"if {variable} > {most}: {self._violation(f'has a {name} of more than {most - 1} bytes')}"
+                )
 
     @contextmanager
     def _unless_null(self, field: Field, length: str, target: str) -> Iterator[None]:

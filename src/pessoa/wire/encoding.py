@@ -9,6 +9,7 @@ does not, the byte is taken back and the longer form written.
 from __future__ import annotations
 
 from pessoa.wire.compiler import FIXED, Layout, Source, encode_names, integer_runs, literal, packer
+from pessoa.wire.primitives import MAX_TEXT_BYTES
 from pessoa.wire.schema import Encoder, Field, Struct
 
 
@@ -124,7 +125,10 @@ class EncoderWriter:
             source.add(*(f"    {line}" for line in given))
         else:
             source.add(*given)
-        self._length(length, compact, "h" if kind == "string" else "i")
+        if kind == "string":
+            self._length(length, compact, "h", most=MAX_TEXT_BYTES + 1, name=field.name)
+        else:
+            self._length(length, compact, "i")
         if kind == "records":
             source.add(f"if {length} > {1 if compact else 0}:")
             source.add(f"    parts.append(out); parts.append({data}); out = bytearray()")
@@ -158,18 +162,22 @@ class EncoderWriter:
                 self._value(element, item)
             self._flush()
 
-    def _length(self, length: str, compact: bool, classic_code: str) -> None:
-        """Write a length and with it the waiting run."""
+    def _length(self, length: str, compact: bool, classic_code: str, most: int | None = None, name: str = "") -> None:
+        """Write a length and with it the waiting run. Classic lengths bound themselves, compact ones by `most`."""
         if not compact:
             self.run.append((classic_code, length))
             self._flush()
             return
+        refuse = f'raise EncodeError("{self.layout.title} cannot carry a {name} of more than {MAX_TEXT_BYTES} bytes")'
+        bound = [] if most is None else [f"    if {length} > {most}: {refuse}"]
         if not self.run:
-            self.source.add(f"if {length} < 128: out.append({length})", f"else: out += uvarint({length})")
+            self.source.add(
+                f"if {length} < 128: out.append({length})", "else:", *bound, f"    out += uvarint({length})"
+            )
             return
         self.run.append(("B", f"{length} if {length} < 128 else 0"))
         self._flush()
-        self.source.add(f"if {length} > 127: out[-1:] = uvarint({length})")
+        self.source.add(f"if {length} > 127:", *bound, f"    out[-1:] = uvarint({length})")
 
     # Runs.
 

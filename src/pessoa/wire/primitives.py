@@ -19,6 +19,9 @@ MIN_INT32 = -(1 << 31)
 MAX_INT32 = (1 << 31) - 1
 MAX_INT64 = (1 << 63) - 1
 
+# The classic form counts a string with an int16, and Kafka keeps that bound in the compact form.
+MAX_TEXT_BYTES = (1 << 15) - 1
+
 # 32 bits in groups of seven; the fifth byte has room for four bits only.
 _LAST_SHIFT = 28
 _LAST_BYTE_MAX = 0x0F

@@ -1,0 +1,65 @@
+"""Varints and sections of tagged fields, byte by byte."""
+
+from __future__ import annotations
+
+import pytest
+
+from pessoa.wire.errors import ProtocolViolation
+from pessoa.wire.primitives import IntegerRuns, read_uvarint, uvarint, write_tagged_fields
+
+UVARINTS = [
+    (0, "00"),
+    (1, "01"),
+    (127, "7f"),
+    (128, "8001"),
+    (300, "ac02"),
+    (16_383, "ff7f"),
+    (16_384, "808001"),
+    (2_097_151, "ffff7f"),
+    (2_097_152, "80808001"),
+    (268_435_456, "8080808001"),
+    ((1 << 31) - 1, "ffffffff07"),
+    ((1 << 32) - 1, "ffffffff0f"),
+]
+
+
+@pytest.mark.parametrize(("value", "encoded"), UVARINTS)
+def test_a_varint_has_seven_bits_a_byte_lowest_first(value: int, encoded: str) -> None:
+    data = bytes.fromhex(encoded)
+    assert uvarint(value) == data
+    assert read_uvarint(data, 0) == (value, len(data))
+    assert read_uvarint(b"\xff" + data + b"\xff", 1) == (value, 1 + len(data))
+
+
+@pytest.mark.parametrize(("value", "encoded"), UVARINTS)
+def test_a_varint_that_is_cut_off_runs_off_the_end(value: int, encoded: str) -> None:
+    data = bytes.fromhex(encoded)
+    for cut in range(len(data)):
+        with pytest.raises(IndexError):
+            read_uvarint(data[:cut], 0)
+
+
+def test_a_varint_may_be_longer_than_it_must() -> None:
+    # Java's reader takes it as well.
+    assert read_uvarint(b"\x81\x80\x00", 0) == (1, 3)
+
+
+@pytest.mark.parametrize("encoded", ["ffffffff10", "ffffffff7f", "808080808000", "ffffffffffffffffffffff"])
+def test_a_varint_beyond_32_bits_is_a_violation(encoded: str) -> None:
+    with pytest.raises(ProtocolViolation, match="varint"):
+        read_uvarint(bytes.fromhex(encoded), 0)
+
+
+def test_tagged_fields_are_written_lowest_tag_first() -> None:
+    out = bytearray(b"before")
+    write_tagged_fields(out, [(300, b"xyz"), (0, b""), (2, bytes(130))])
+    assert out == b"before" + b"\x03" + b"\x00\x00" + b"\x02\x82\x01" + bytes(130) + b"\xac\x02\x03xyz"
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 1000])
+def test_integer_runs_pack_any_count(count: int) -> None:
+    runs = IntegerRuns("h")
+    numbers = list(range(count))
+    packed = b"".join(number.to_bytes(2, "big") for number in numbers)
+    assert runs[count].pack(*numbers) == packed
+    assert list(runs[count].unpack_from(packed, 0)) == numbers
