@@ -28,6 +28,8 @@ _BLOCK_ENTRIES = 512
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
+_pack_offset_entry = OFFSET_ENTRY.pack
+_OFFSET_BLOCK_BYTES = _BLOCK_ENTRIES * OFFSET_ENTRY.size
 
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
 
@@ -35,29 +37,37 @@ MAX_RELATIVE_OFFSET = (1 << 31) - 1
 class Index:
     """A file of fixed-size entries of two columns, both rising. What the columns mean, the two kinds below say."""
 
-    __slots__ = ("_entry", "_file_entries", "_tail", "base_offset", "entry_count", "file", "last")
+    __slots__ = ("_entry", "_file_entries", "_file_last", "_tail", "base_offset", "file")
 
     def __init__(self, file: File, base_offset: int, entry: Struct) -> None:
         self.file = file
         self.base_offset = base_offset
         self._entry = entry
         self._tail = bytearray()
-        self._file_entries = self.entry_count = file.size // entry.size
-        # The last entry, or None in an empty index.
-        self.last = self._read_entry(self.entry_count - 1) if self.entry_count else None
+        self._file_entries = file.size // entry.size
+        self._file_last = self._read_entry(self._file_entries - 1) if self._file_entries else None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.file.path}: {self.entry_count} entries, last {self.last}>"
 
-    def is_full(self, max_bytes: int) -> bool:
-        return self.entry_count >= max_bytes // self._entry.size
+    @property
+    def entry_count(self) -> int:
+        return self._file_entries + len(self._tail) // self._entry.size
+
+    @property
+    def last(self) -> tuple[int, int] | None:
+        """The last entry, or None in an empty index."""
+        if not self._tail:
+            return self._file_last
+        first, second = self._entry.unpack_from(self._tail, len(self._tail) - self._entry.size)
+        return first, second
 
     def write(self) -> None:
         """Bring the entries in memory to the file."""
         if self._tail:
             self.file.append(self._tail)
-            self._file_entries = self.entry_count
-            self._tail = bytearray()
+            self._file_entries, self._file_last = self.entry_count, self.last
+            self._tail.clear()
 
     def entry(self, number: int) -> tuple[int, int]:
         assert 0 <= number < self.entry_count
@@ -78,19 +88,12 @@ class Index:
         # A crash or another program may have left a piece of an entry behind the last one.
         if count < self.entry_count or self.file.size % self._entry.size:
             self.file.truncate(count * self._entry.size)
-            self.entry_count = self._file_entries = count
-            self.last = self._read_entry(count - 1) if count else None
+            self._file_entries = count
+            self._file_last = self._read_entry(count - 1) if count else None
 
     def close(self) -> None:
         self.write()
         self.file.close()
-
-    def _append(self, first: int, second: int) -> None:
-        self._tail += self._entry.pack(first, second)
-        self.entry_count += 1
-        self.last = (first, second)
-        if len(self._tail) >= _BLOCK_ENTRIES * self._entry.size:
-            self.write()
 
     def _floor(self, value: int, column: int) -> int:
         """The number of the last entry whose column is at most `value`, or -1."""
@@ -132,8 +135,11 @@ class OffsetIndex(Index):
         return self.base_offset + self.last[0] if self.last is not None else self.base_offset
 
     def append(self, offset: int, position: int) -> None:
-        assert self.last is None or offset - self.base_offset > self.last[0], f"{self!r} cannot take offset {offset}"
-        self._append(offset - self.base_offset, position)
+        """Add an entry. On the path of every produced batch of some size: the offsets rise because the log's do."""
+        tail = self._tail
+        tail += _pack_offset_entry(offset - self.base_offset, position)
+        if len(tail) >= _OFFSET_BLOCK_BYTES:
+            self.write()
 
     def position_before(self, offset: int) -> int:
         """A position at or before the batch that holds `offset`."""
@@ -160,8 +166,11 @@ class TimeIndex(Index):
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add the entry if it says something that the last one does not."""
-        if self.last is None or timestamp > self.last[0]:
-            self._append(timestamp, offset - self.base_offset)
+        last = self.last
+        if last is None or timestamp > last[0]:
+            self._tail += TIME_ENTRY.pack(timestamp, offset - self.base_offset)
+            if len(self._tail) >= _BLOCK_ENTRIES * TIME_ENTRY.size:
+                self.write()
 
     def offset_before(self, timestamp: int) -> int:
         """An offset up to which every record is older than `timestamp`, or the base offset."""

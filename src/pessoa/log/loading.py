@@ -82,6 +82,8 @@ class _Loader:
         self.now_ms = now_ms
         self.producer_expiration_ms = producer_expiration_ms
         self.producers = ProducerState()
+        # The first segment whose aborted transactions are unknown: only its batches can tell them.
+        self.damaged_from: int | None = None
 
     def load(self, was_clean: bool, recovery_point: int, log_start_offset: int, high_watermark: int) -> PartitionLog:
         self.disk.make_directory(self.directory)
@@ -90,7 +92,10 @@ class _Loader:
         self.snapshots = ProducerSnapshots(self.disk, self.directory, _offsets(names, SNAPSHOT_SUFFIX))
         self.segments = self._open_segments(names, log_start_offset)
         if not was_clean:
-            self._recover(recovery_point)
+            damaged_from = recovery_point if self.damaged_from is None else self.damaged_from
+            self._recover(min(recovery_point, damaged_from))
+        elif self.damaged_from is not None:
+            self._recover(self.damaged_from)
         end = self.segments[-1].next_offset()
         if end < log_start_offset:
             # Everything below the log start was deleted; a crash lost what came behind it.
@@ -184,6 +189,9 @@ class _Loader:
         if not (has_indexes and segment.indexes_are_plausible()):
             log.warning("an index of %r is missing or cannot be true: both are rebuilt", segment)
             segment.rebuild_indexes()
+        if f"{offset:020d}{TRANSACTION_INDEX_SUFFIX}" in names and not segment.transactions_are_plausible():
+            log.warning("the transaction index of %r cannot be true: it is rebuilt", segment)
+            self.damaged_from = offset if self.damaged_from is None else min(offset, self.damaged_from)
         return segment
 
     def _new_segment(self, offset: int) -> Segment:

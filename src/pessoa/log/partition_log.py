@@ -23,7 +23,7 @@ from bisect import bisect_right, insort
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from pessoa.log.aborted_transactions import AbortedTransaction
+from pessoa.log.aborted_transactions import AbortedTransaction, overlapping_in_segments
 from pessoa.log.leader_epochs import LEADER_EPOCH_FILE
 from pessoa.log.producer_state import AppendOrigin
 from pessoa.log.segment import DELETED_SUFFIX, FileSlice, Segment, TimestampOffset
@@ -141,7 +141,7 @@ class PartitionLog:
         self._rules = config.append_rules()
         self._is_log_append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         for segment in self.segments:
-            segment.config = config
+            segment.configure(config)
 
     # Offsets.
 
@@ -186,7 +186,8 @@ class PartitionLog:
         if batch.producer_id >= 0:
             known = self.producers.check(batch, guard=guard)
             if known is not None:
-                return Appended(known.first_offset, known.last_offset, self._append_time(known.timestamp), True)
+                append_time = known.timestamp if self._is_log_append_time else NO_TIMESTAMP
+                return Appended(known.first_offset, known.last_offset, append_time, True)
         return self._append_stamped(batch, leader_epoch, now_ms)
 
     def append_own(self, data: memoryview, leader_epoch: int, now_ms: int, transaction_version: int = -1) -> Appended:
@@ -214,15 +215,15 @@ class PartitionLog:
         return count
 
     def _append_stamped(self, batch: RecordBatch, leader_epoch: int, now_ms: int) -> Appended:
+        append_time = NO_TIMESTAMP
         if self._is_log_append_time:
             stamp_log_append_time(batch, now_ms)
+            append_time = now_ms
         base_offset = self.log_end_offset
         stamp(batch, base_offset, leader_epoch)
         self._append(batch, now_ms)
-        return Appended(base_offset, self.log_end_offset - 1, self._append_time(now_ms), False)
-
-    def _append_time(self, timestamp: int) -> int:
-        return timestamp if self._is_log_append_time else NO_TIMESTAMP
+        # Past the generated constructor, which is written in Python.
+        return _new_tuple(Appended, (base_offset, self.log_end_offset - 1, append_time, False))
 
     def _append(self, batch: RecordBatch, now_ms: int) -> None:
         last_offset = batch.base_offset + batch.last_offset_delta
@@ -302,15 +303,8 @@ class PartitionLog:
         upper = self.segments[number].offset_behind(data.position + data.size)
         if upper is None:
             upper = self.segments[number + 1].base_offset if number + 1 < len(self.segments) else self.log_end_offset
-        found: list[AbortedTransaction] = []
-        for segment in self.segments[number:]:
-            for transaction in segment.aborted_transactions():
-                if transaction.last_offset >= offset and transaction.first_offset < upper:
-                    found.append(transaction)
-                # From here on every transaction starts at or behind its last stable offset.
-                if transaction.last_stable_offset >= upper:
-                    return found
-        return found
+        indexes = (segment.aborted_transactions() for segment in self.segments[number:])
+        return overlapping_in_segments(indexes, offset, upper)
 
     def find_by_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least `timestamp` (KIP-79)."""
@@ -512,3 +506,4 @@ def _remove_at_once(segments: Sequence[Segment]) -> None:
 
 
 _NOTHING = Fetched(None, ())
+_new_tuple = tuple.__new__

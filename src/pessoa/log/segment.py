@@ -23,8 +23,15 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from pessoa.log.aborted_transactions import AbortedTransaction, decode_aborted_transactions, encode_aborted_transaction
-from pessoa.log.index import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
+from pessoa.log.aborted_transactions import ENTRY_SIZE as ABORTED_ENTRY_SIZE
+from pessoa.log.aborted_transactions import (
+    AbortedTransaction,
+    CorruptTransactionIndex,
+    count_below,
+    decode_aborted_transactions,
+    encode_aborted_transaction,
+)
+from pessoa.log.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from pessoa.records.batch import (
     HEADER,
     HEADER_SIZE,
@@ -97,11 +104,16 @@ class Segment:
         "_bytes_since_index_entry",
         "_disk",
         "_first_timestamp",
+        "_index_interval_bytes",
+        "_index_room",
+        "_indexed_timestamp",
+        "_max_age_ms",
+        "_max_bytes",
+        "_max_index_bytes",
         "_max_timestamp",
         "_offset_of_max_timestamp",
         "_transaction_index",
         "base_offset",
-        "config",
         "created_ms",
         "file",
         "offset_index",
@@ -123,7 +135,6 @@ class Segment:
     ) -> None:
         self._disk = disk
         self.base_offset = base_offset
-        self.config = config
         self.created_ms = now_ms
         self.prefix = f"{directory}/{segment_name(base_offset)}"
         self.suffix = suffix
@@ -133,10 +144,13 @@ class Segment:
         self.time_index = TimeIndex(disk.open(self._path(TIME_INDEX_SUFFIX), create=True), base_offset)
         self._transaction_index: File | None = None
         self._bytes_since_index_entry = 0
+        # The time index ends with this timestamp or a later one.
+        self._indexed_timestamp = NO_TIMESTAMP
         # Known at once for a new segment; for an old one found out when somebody asks.
         self._first_timestamp: int | None = None
         self._max_timestamp: int | None = NO_TIMESTAMP if self.file.size == 0 else None
         self._offset_of_max_timestamp = base_offset
+        self.configure(config)
 
     def __repr__(self) -> str:
         return f"<Segment {self.prefix}{LOG_SUFFIX}{self.suffix}: {self.file.size} bytes, {self.offset_index!r}>"
@@ -194,37 +208,61 @@ class Segment:
 
     # Growing.
 
-    def has_room_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether a batch may still go here, or a new segment must begin with it."""
-        config = self.config
-        if self.file.size > config.segment_bytes - size or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
-            return False
-        if not self.file.size:
-            return True
-        if self._age_ms(max_timestamp, now_ms) > config.segment_ms - config.segment_jitter_ms:
-            return False
-        return not (
-            self.offset_index.is_full(config.segment_index_bytes) or self.time_index.is_full(config.segment_index_bytes)
+    def configure(self, config: LogConfig) -> None:
+        """Take over the topic's configuration, worked out for the path of every append."""
+        self._max_bytes = config.segment_bytes
+        self._max_age_ms = config.segment_ms - config.segment_jitter_ms
+        self._index_interval_bytes = config.index_interval_bytes
+        self._max_index_bytes = config.segment_index_bytes
+        self._find_index_room()
+
+    def _find_index_room(self) -> None:
+        self._index_room = min(
+            self._max_index_bytes // OFFSET_ENTRY.size - self.offset_index.entry_count,
+            self._max_index_bytes // TIME_ENTRY.size - self.time_index.entry_count,
         )
 
-    def _age_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """Kafka lets the records' own clock decide, if they have one."""
-        first = self._first_timestamp if self._first_timestamp is not None else self.first_timestamp
-        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+    def has_room_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether a batch may still go here, or a new segment must begin with it."""
+        used = self.file.size
+        if used > self._max_bytes - size or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return False
+        if not used:
+            return True
+        first = self._first_timestamp
+        if first is None:
+            first = self.first_timestamp
+        # Kafka lets the records' own clock decide how old a segment is, if they have one.
+        age_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        return age_ms <= self._max_age_ms and self._index_room > 0
 
-    def append(self, batch: RecordBatch) -> int:
-        """Write a stamped batch behind the last one; its position."""
+    def append(self, batch: RecordBatch) -> None:
+        """Write a stamped batch behind the last one."""
         file = self.file
         position = file.size
         if self._max_timestamp is None:
             self._find_max_timestamp()
         file.append(batch.view)
         self._note(position, batch.size, batch.base_offset + batch.last_offset_delta, batch.max_timestamp)
-        return position
 
-    def _index(self, last_offset: int, position: int) -> None:
-        self.offset_index.append(last_offset, position)
-        self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
+    def _note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Bring the indexes and timestamps up to a batch that is in the file."""
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        known = self._max_timestamp
+        assert known is not None
+        if max_timestamp > known:
+            self._max_timestamp = known = max_timestamp
+            self._offset_of_max_timestamp = last_offset
+        if self._bytes_since_index_entry > self._index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self._index_room -= 1
+            if known > self._indexed_timestamp:
+                self.time_index.maybe_append(known, self._offset_of_max_timestamp)
+                self._indexed_timestamp = known
+            self._bytes_since_index_entry = size
+        else:
+            self._bytes_since_index_entry += size
 
     def append_aborted(self, transaction: AbortedTransaction) -> None:
         if self._transaction_index is None:
@@ -233,12 +271,21 @@ class Segment:
 
     def aborted_transactions(self) -> list[AbortedTransaction]:
         """Those that end in this segment, in the order of their markers."""
+        if not self._open_transaction_index():
+            return []
+        assert self._transaction_index is not None
+        return decode_aborted_transactions(
+            self._transaction_index.read(0, self._transaction_index.size), self.base_offset
+        )
+
+    def _open_transaction_index(self) -> bool:
+        """Whether there is one."""
         if self._transaction_index is None:
             path = self._path(TRANSACTION_INDEX_SUFFIX)
             if not self._disk.exists(path):
-                return []
+                return False
             self._transaction_index = self._disk.open(path)
-        return decode_aborted_transactions(self._transaction_index.read(0, self._transaction_index.size))
+        return True
 
     # Finding.
 
@@ -341,6 +388,8 @@ class Segment:
         self.truncate_transactions(offset)
         self.file.truncate(position)
         self._bytes_since_index_entry = 0
+        self._indexed_timestamp = NO_TIMESTAMP
+        self._find_index_room()
         self._max_timestamp = None if position else NO_TIMESTAMP
         self._offset_of_max_timestamp = self.base_offset
         if position == 0:
@@ -348,11 +397,9 @@ class Segment:
 
     def truncate_transactions(self, offset: int) -> None:
         """Forget the aborted transactions whose marker stands at or after `offset`."""
-        kept = self.aborted_transactions()
-        while kept and kept[-1].last_offset >= offset:
-            kept.pop()
+        kept = count_below(self.aborted_transactions(), offset)
         if self._transaction_index is not None:
-            self._transaction_index.truncate(sum(len(encode_aborted_transaction(one)) for one in kept))
+            self._transaction_index.truncate(kept * ABORTED_ENTRY_SIZE)
 
     def indexes_are_plausible(self) -> bool:
         """Whether their last entries could be true. Whole files of zeros, as other programs preallocate, are not."""
@@ -364,6 +411,13 @@ class Segment:
                 return False
             if bound is not None and not (last[0] >= 0 and 0 <= last[1] < bound):
                 return False
+        return True
+
+    def transactions_are_plausible(self) -> bool:
+        try:
+            self.aborted_transactions()
+        except CorruptTransactionIndex:
+            return False
         return True
 
     def rebuild_indexes(self) -> None:
@@ -379,7 +433,9 @@ class Segment:
         Yields the valid batches as it goes, so that the caller can rebuild what it knows about them.
         """
         self._forget_indexes()
-        self.truncate_transactions(0)
+        if self._open_transaction_index():
+            assert self._transaction_index is not None
+            self._transaction_index.truncate(0)
         valid_end, next_offset = 0, self.base_offset
         try:
             for position, batch in self.batches():
@@ -401,19 +457,8 @@ class Segment:
         self.time_index.truncate_entries(0)
         self._bytes_since_index_entry = 0
         self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
-        self._first_timestamp = None
-
-    def _note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Bring the indexes and timestamps up to a batch that is in the file."""
-        if position == 0:
-            self._first_timestamp = max_timestamp
-        assert self._max_timestamp is not None
-        if max_timestamp > self._max_timestamp:
-            self._max_timestamp, self._offset_of_max_timestamp = max_timestamp, last_offset
-        if self._bytes_since_index_entry > self.config.index_interval_bytes:
-            self._index(last_offset, position)
-            self._bytes_since_index_entry = 0
-        self._bytes_since_index_entry += size
+        self._first_timestamp, self._indexed_timestamp = None, NO_TIMESTAMP
+        self._find_index_room()
 
     # Ending.
 
