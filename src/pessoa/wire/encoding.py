@@ -50,7 +50,9 @@ class EncoderWriter:
 
     def _refuse_unless_default(self, field: Field, value: str) -> None:
         what = f"{self.layout.title} has no field {field.name}, and it is set"
-        self.source.add(f'if {self._differs(field, value)}: raise UnsupportedFieldError("{what}")')
+        # Where a struct may be null, null is its default and nothing else is.
+        is_set = self._differs(field, value) if field.nullable != "none" else self._is_written(field, value)
+        self.source.add(f'if {is_set}: raise UnsupportedFieldError("{what}")')
 
     def _differs(self, field: Field, value: str) -> str:
         """An expression that is true when the value is not the default."""
