@@ -2,11 +2,14 @@
 
 `FrameReader` turns bytes as they arrive into frames, without waiting and without a socket. What it promises:
 
-- a size that is negative, too small to hold a request, or above the limit is a `ProtocolViolation` as soon as its
-  four bytes are there: nothing is allocated on the word of a peer, memory grows only with the bytes that really came;
+- a size that is negative or above the limit is a `ProtocolViolation` as soon as its four bytes are there: nothing is
+  allocated on the word of a peer, memory grows only with the bytes that really came;
 - a frame that arrived whole in one piece is a view of that piece, not a copy; one that arrived in many is copied once.
+  Small pieces that come behind others are gathered first, so that a peer who sends single bytes costs bytes and not
+  objects.
 
-After a violation the reader says so on every later call: a stream that lost its framing cannot be found again.
+After a violation the reader says so on every later call and keeps nothing more: a stream that lost its framing cannot
+be found again.
 
 The two functions below it make frames. Record data passes through them untouched (see `pessoa.wire.encoding`).
 """
@@ -28,16 +31,20 @@ Buffer = bytes | bytearray | memoryview
 # socket.request.max.bytes
 DEFAULT_MAX_FRAME_BYTES = 100 * 1024 * 1024
 
+# A piece that is kept as it came costs some 300 bytes of objects beside its own. Below this size copying is cheaper.
+_SMALL_PIECE_BYTES = 1024
+
 
 class FrameReader:
     """Bytes in, frames out. `max_frame_bytes` may be changed between frames: it is lower before authentication."""
 
-    __slots__ = ("_broken", "_chunks", "_frame_size", "_received", "max_frame_bytes")
+    __slots__ = ("_broken", "_chunks", "_frame_size", "_gathered", "_received", "max_frame_bytes")
 
     def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
         self.max_frame_bytes = max_frame_bytes
         self._chunks: deque[memoryview] = deque()
-        self._received = 0  # bytes in _chunks
+        self._gathered = bytearray()  # small pieces, behind all of _chunks
+        self._received = 0  # bytes in _chunks and _gathered
         self._frame_size = -1  # of the frame at hand, -1 before its size is known
         self._broken: str | None = None
 
@@ -51,9 +58,20 @@ class FrameReader:
 
     def feed(self, data: bytes) -> None:
         """Take what arrived. The bytes are kept, not copied: they must not change afterwards."""
-        if data:
+        if not data or self._broken is not None:
+            return
+        if self._received and len(data) < _SMALL_PIECE_BYTES:
+            self._gathered += data
+        else:
+            self._settle()
             self._chunks.append(memoryview(data))
-            self._received += len(data)
+        self._received += len(data)
+
+    def _settle(self) -> None:
+        """Make a chunk of what was gathered."""
+        if self._gathered:
+            self._chunks.append(memoryview(self._gathered))
+            self._gathered = bytearray()
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame without its size, or None if more bytes are needed."""
@@ -74,6 +92,7 @@ class FrameReader:
             return size
         self._broken = f"a frame of {size} bytes was announced; the limit is {self.max_frame_bytes}"
         self._chunks.clear()
+        self._gathered = bytearray()
         self._received = 0
         raise ProtocolViolation(self._broken)
 
@@ -81,6 +100,7 @@ class FrameReader:
         """The next `size` bytes, which have arrived: a view of one chunk, or a copy out of several."""
         assert size <= self._received
         self._received -= size
+        self._settle()
         chunks = self._chunks
         if size == 0:
             return memoryview(b"")
