@@ -78,6 +78,8 @@ class DescriptorPool:
             self.hand += 1
         self.drop(file)
         file.release()
+        # On to the next one: who is new has a round before the hand comes by.
+        self.hand += 1
 
 
 def default_max_open_files() -> int:

@@ -328,7 +328,8 @@ class OsFile:
         self._broken: DiskError | None = None
         # There once `sync_later` was asked for.
         self._sync_lock: Lock | None = None
-        self.recent = True
+        # Opening is no use: a file that is opened and left alone goes before those at work.
+        self.recent = False
         self.slot = -1
         # -1: evicted or closed.
         self._descriptor = -1
@@ -492,6 +493,9 @@ class OsFile:
             if self._pool is not None and self._descriptor >= 0:
                 self._pool.drop(self)
             self.release()
+
+    def __del__(self) -> None:
+        self.release()
 
     def release(self) -> None:
         """Give the descriptor back. Written bytes are the kernel's, so there is nothing that closing could lose."""

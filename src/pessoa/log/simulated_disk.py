@@ -328,12 +328,17 @@ class SimulatedDisk:
             if fault is not None and fault.outcome != "lied":
                 self.strike(fault, path)
 
-    def begin(self, kind: Kind, path: str, *, position: int = 0, size: int = 0, target: str = "") -> Fault | None:
+    def begin(
+        self, kind: Kind, path: str, *, position: int = 0, size: int = 0, growth: int = 0, target: str = ""
+    ) -> Fault | None:
         """Turn the dead away, write the journal, and find the fault that claims the call."""
         if self._is_down:
             raise Crashed(f"{kind} {path}: this process is dead")
         fault = next((fault for fault in self._faults if fault.claims(kind, path)), None)
-        if fault is None and self._room is not None and size > self._room:
+        if fault is not None and fault.times == 0:
+            self._faults.remove(fault)
+            self.turn += 1
+        if fault is None and self._room is not None and growth > self._room:
             # A full disk takes what still fits, or a part of it.
             fault = Fault(kind, path, "failed", error=errno.ENOSPC, keep=self.rng.randrange(self._room + 1))
         delay_ms = sum(slow.delay_ms for slow in self._slow if Fault(slow.kind, slow.path, "done").claims(kind, path))
@@ -352,7 +357,7 @@ class SimulatedDisk:
 
     def write(self, inode: Inode, path: str, position: int, data: bytes) -> None:
         growth = position + len(data) - len(inode.data)
-        fault = self.begin("write", path, position=position, size=len(data) if growth > 0 else 0)
+        fault = self.begin("write", path, position=position, size=len(data), growth=growth)
         if fault is not None:
             data = data[: fault.kept(len(data), self.rng)]
         if growth > 0:

@@ -1,0 +1,577 @@
+"""The contract of the disk door, on both disks; then errors that only a real one has.
+
+A `Workbench` is a disk with an empty directory, and knows how to bring about on this kind of disk what the contract
+speaks of: a disk without room, a sync that fails, a file that cannot be cut back. On the real disk these are a limit
+on the size of files, a named pipe (which cannot be synced) and /dev/full: no function of the system is replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from errno import EFBIG, EIO, ENOSPC
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from pessoa.log.files import DiskError, OsDisk, parent_directory
+from pessoa.log.simulated_disk import SimulatedDisk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pessoa.log.files import Disk, File
+
+
+class Workbench(Protocol):
+    root: str
+
+    @property
+    def disk(self) -> Disk: ...
+
+    @contextmanager
+    def room_for(self, size: int) -> Iterator[None]:
+        """No file can grow beyond this size."""
+
+    def file_that_cannot_be_synced(self) -> File: ...
+
+    def file_that_cannot_be_cut_back(self) -> File:
+        """Every append fails, and the file cannot be truncated either."""
+
+
+class OsBench:
+    def __init__(self, root: Path) -> None:
+        # Two descriptors for all the files of a test: nearly every use is a return after an eviction.
+        self.disk = OsDisk(max_open_files=2)
+        self.root = str(root)
+
+    @contextmanager
+    def room_for(self, size: int) -> Iterator[None]:
+        with limit(resource.RLIMIT_FSIZE, size):
+            yield
+
+    def file_that_cannot_be_synced(self) -> File:
+        os.mkfifo(f"{self.root}/pipe")
+        return self.disk.open(f"{self.root}/pipe")
+
+    def file_that_cannot_be_cut_back(self) -> File:
+        Path(f"{self.root}/full").symlink_to("/dev/full")
+        return self.disk.open(f"{self.root}/full")
+
+
+class SimulatedBench:
+    def __init__(self) -> None:
+        self.disk = SimulatedDisk(seed=7)
+        self.root = "/data"
+        self.disk.make_directory(self.root)
+
+    @contextmanager
+    def room_for(self, size: int) -> Iterator[None]:
+        self.disk.fill(size - sum(map(len, self.disk.contents().values())))
+        yield
+        self.disk.heal()
+
+    def file_that_cannot_be_synced(self) -> File:
+        self.disk.fail("sync", "*/pipe", times=None)
+        return self.disk.open(f"{self.root}/pipe", create=True)
+
+    def file_that_cannot_be_cut_back(self) -> File:
+        self.disk.fail("write", "*/full", times=None, error=ENOSPC)
+        self.disk.fail("truncate", "*/full", times=None)
+        return self.disk.open(f"{self.root}/full", create=True)
+
+
+@contextmanager
+def limit(kind: int, soft: int) -> Iterator[None]:
+    before = resource.getrlimit(kind)
+    resource.setrlimit(kind, (soft, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(kind, before)
+
+
+@pytest.fixture(params=["os", "simulated"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Workbench:
+    return OsBench(tmp_path) if request.param == "os" else SimulatedBench()
+
+
+@pytest.fixture
+def file(bench: Workbench) -> File:
+    return bench.disk.open(f"{bench.root}/file", create=True)
+
+
+# Bytes in and out.
+
+
+def test_appended_bytes_are_read_back_from_any_position(file: File) -> None:
+    file.append(b"abc")
+    file.append(bytearray(b"def"))
+    file.append(memoryview(b"..gh..")[2:4])
+    assert file.size == 8
+    assert file.read(0, 8) == b"abcdefgh"
+    assert file.read(2, 3) == b"cde"
+    assert type(file.read(0, 8)) is bytes
+
+
+def test_a_read_ends_at_the_end_of_the_file(file: File) -> None:
+    file.append(b"abc")
+    assert file.read(1, 100) == b"bc"
+    assert file.read(3, 100) == b""
+    assert file.read(1000, 1) == b""
+    assert file.read(0, 0) == b""
+
+
+def test_reading_into_a_buffer_fills_as_much_as_there_is(file: File) -> None:
+    file.append(b"abcdef")
+    buffer = bytearray(b"....")
+    assert file.read_into(1, buffer) == 4
+    assert buffer == b"bcde"
+    assert file.read_into(4, memoryview(buffer)[1:]) == 2
+    assert buffer == b"befe"
+    assert file.read_into(6, buffer) == 0
+
+
+def test_several_buffers_are_appended_as_one(file: File) -> None:
+    file.append(b"<")
+    file.append_all([b"a", memoryview(b"bcd"), bytearray(b""), b"e"])
+    file.append_all([])
+    assert (file.size, file.read(0, 99)) == (6, b"<abcde")
+
+
+def test_more_buffers_than_the_system_takes_in_one_call_are_appended_whole(file: File) -> None:
+    buffers = [bytes([number % 251]) * (number % 7) for number in range(5000)]
+    file.append_all(buffers)
+    assert file.read(0, 1 << 20) == b"".join(buffers)
+    assert file.size == sum(map(len, buffers))
+
+
+def test_a_view_of_numbers_is_appended_as_its_bytes(file: File) -> None:
+    numbers = memoryview(b"\x00\x01\x02\x03" * 3).cast("I")
+    file.append(numbers)
+    file.append_all([numbers, b"!"])
+    assert file.read(0, 99) == b"\x00\x01\x02\x03" * 6 + b"!"
+    assert file.size == 25
+
+
+def test_bytes_within_the_file_can_be_overwritten_and_the_size_stays(file: File) -> None:
+    file.append(b"abcdef")
+    file.write_at(1, b"XY")
+    file.write_at(5, memoryview(b"Z"))
+    file.write_at(6, b"")
+    file.append(b"!")
+    assert (file.size, file.read(0, 99)) == (7, b"aXYdeZ!")
+
+
+@pytest.mark.parametrize(("position", "data"), [(0, b"abcd"), (2, b"ab"), (4, b""), (-1, b"a")])
+def test_overwriting_outside_the_file_is_a_bug_of_the_caller(file: File, position: int, data: bytes) -> None:
+    file.append(b"abc")
+    with pytest.raises(AssertionError):
+        file.write_at(position, data)
+    assert file.read(0, 99) == b"abc"
+
+
+def test_a_file_is_cut_and_grows_again_from_there(file: File) -> None:
+    file.append(b"abcdef")
+    file.truncate(2)
+    assert (file.size, file.read(0, 99)) == (2, b"ab")
+    file.append(b"XY")
+    file.truncate(4)
+    assert file.read(0, 99) == b"abXY"
+
+
+@pytest.mark.parametrize("size", [-1, 4])
+def test_a_file_is_never_cut_to_more_than_it_has(file: File, size: int) -> None:
+    file.append(b"abc")
+    with pytest.raises(AssertionError):
+        file.truncate(size)
+
+
+def test_a_reopened_file_knows_its_size(bench: Workbench, file: File) -> None:
+    file.append(b"abc")
+    file.close()
+    again = bench.disk.open(file.path)
+    again.append(b"d")
+    assert (again.size, again.read(0, 99)) == (4, b"abcd")
+
+
+def test_a_second_opening_sees_the_file_as_it_was_then(bench: Workbench, file: File) -> None:
+    file.append(b"abc")
+    reader = bench.disk.open(file.path, pooled=False, read_only=True)
+    file.append(b"def")
+    assert (reader.size, reader.read(0, 99)) == (3, b"abc")
+
+
+def test_a_file_opened_for_reading_cannot_be_written(bench: Workbench, file: File) -> None:
+    file.append(b"abc")
+    reader = bench.disk.open(file.path, read_only=True)
+    with pytest.raises(DiskError):
+        reader.append(b"d")
+    with pytest.raises(DiskError):
+        reader.truncate(0)
+    assert reader.read(0, 99) == file.read(0, 99) == b"abc"
+
+
+def test_a_closed_file_is_not_used_again(file: File) -> None:
+    file.append(b"abc")
+    file.close()
+    file.close()
+    for use in (
+        lambda: file.append(b"x"),
+        lambda: file.read(0, 1),
+        lambda: file.truncate(0),
+        file.sync,
+        file.sync_later,
+    ):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+
+
+def test_a_file_says_what_it_is(file: File) -> None:
+    file.append(b"abc")
+    assert "/file: 3 bytes, open" in repr(file)
+    file.close()
+    assert "closed" in repr(file)
+
+
+# When the disk refuses.
+
+
+def test_an_append_without_room_leaves_the_file_as_it_was(bench: Workbench, file: File) -> None:
+    file.append(b"a" * 1000)
+    with bench.room_for(1500):
+        with pytest.raises(DiskError) as caught:
+            file.append(b"b" * 1000)
+        assert (file.size, file.read(0, 9999)) == (1000, b"a" * 1000)
+        assert bench.disk.size(file.path) == 1000
+        assert caught.value.is_full
+        assert caught.value.path == file.path
+        assert str(caught.value).startswith(f"cannot append to {file.path}: ")
+        file.append(b"c" * 400)
+    file.append(b"d" * 1000)
+    assert file.read(0, 9999) == b"a" * 1000 + b"c" * 400 + b"d" * 1000
+
+
+def test_several_buffers_without_room_for_all_leave_the_file_as_it_was(bench: Workbench, file: File) -> None:
+    file.append(b"a" * 1000)
+    with bench.room_for(1500):
+        with pytest.raises(DiskError):
+            file.append_all([b"b" * 200] * 5)
+        assert (file.size, bench.disk.size(file.path)) == (1000, 1000)
+        file.append_all([b"c" * 200] * 2)
+    assert file.read(0, 9999) == b"a" * 1000 + b"c" * 400
+
+
+def test_a_file_that_cannot_be_cut_back_after_a_failed_append_takes_no_more_bytes(bench: Workbench) -> None:
+    file = bench.file_that_cannot_be_cut_back()
+    with pytest.raises(DiskError) as caught:
+        file.append(b"abc")
+    assert caught.value.errno == ENOSPC
+    assert file.size == 0
+    assert "broken" in repr(file)
+    with pytest.raises(DiskError, match="broken since it failed to append to"):
+        file.append(b"abc")
+    with pytest.raises(DiskError, match="broken"):
+        file.append_all([b"abc"])
+    with pytest.raises(DiskError, match="broken"):
+        file.sync()
+
+
+def test_a_failed_sync_is_final(bench: Workbench) -> None:
+    file = bench.file_that_cannot_be_synced()
+    earlier = file.sync_later()
+    with pytest.raises(DiskError, match=r"cannot sync .*/pipe"):
+        file.sync()
+    if isinstance(bench.disk, SimulatedDisk):
+        bench.disk.heal()
+    for use in (
+        file.sync,
+        file.sync_later,
+        earlier,
+        lambda: file.append(b"x"),
+        lambda: file.append_all([b"x"]),
+        lambda: file.write_at(0, b""),
+        lambda: file.truncate(0),
+    ):
+        with pytest.raises(DiskError, match="broken since it failed to sync"):
+            use()
+    assert file.size == 0
+    file.close()
+
+
+def test_a_sync_that_fails_later_breaks_the_file_as_well(bench: Workbench) -> None:
+    file = bench.file_that_cannot_be_synced()
+    sync = file.sync_later()
+    with pytest.raises(DiskError, match="cannot sync"):
+        sync()
+    with pytest.raises(DiskError, match="broken"):
+        file.append(b"x")
+
+
+def test_a_broken_file_can_still_be_read(bench: Workbench) -> None:
+    file = bench.file_that_cannot_be_cut_back()
+    with pytest.raises(DiskError):
+        file.append(b"abc")
+    assert file.read(0, 99) == b""
+
+
+# Syncing.
+
+
+def test_a_sync_for_later_runs_once_and_in_any_thread_and_does_not_need_the_file_open(file: File) -> None:
+    file.append(b"abc")
+    sync = file.sync_later()
+    file.append(b"def")
+    file.close()
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            sync()
+        except BaseException as error:  # noqa: BLE001 (the test below looks at it)
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert failures == []
+    with pytest.raises(ValueError, match="done already"):
+        sync()
+
+
+def test_a_sync_for_later_outlives_the_name_of_the_file(bench: Workbench, file: File) -> None:
+    file.append(b"abc")
+    sync = file.sync_later()
+    file.close()
+    bench.disk.remove(file.path)
+    sync()
+
+
+# Names.
+
+
+def test_a_missing_file_is_an_error_that_says_so(bench: Workbench) -> None:
+    missing = f"{bench.root}/missing"
+    for use in (
+        lambda: bench.disk.open(missing),
+        lambda: bench.disk.open(f"{missing}/below", create=True),
+        lambda: bench.disk.size(missing),
+        lambda: bench.disk.modified_ms(missing),
+        lambda: bench.disk.list(missing),
+        lambda: bench.disk.remove(missing),
+        lambda: bench.disk.remove_tree(missing),
+        lambda: bench.disk.rename(missing, f"{bench.root}/other"),
+        lambda: bench.disk.sync_directory(missing),
+        lambda: bench.disk.read_file(missing),
+        lambda: bench.disk.free_bytes(missing),
+    ):
+        with pytest.raises(DiskError) as caught:
+            use()
+        assert caught.value.is_missing, caught.value
+        assert missing in str(caught.value)
+    assert not bench.disk.exists(missing)
+    assert not bench.disk.exists(f"{missing}/below")
+    bench.disk.remove(missing, missing_ok=True)
+    bench.disk.remove_tree(missing, missing_ok=True)
+
+
+def test_a_file_is_no_directory_and_a_directory_is_no_file(bench: Workbench, file: File) -> None:
+    folder = f"{bench.root}/folder"
+    bench.disk.make_directory(folder)
+    for use in (
+        lambda: bench.disk.open(folder),
+        lambda: bench.disk.open(f"{file.path}/below", create=True),
+        lambda: bench.disk.list(file.path),
+        lambda: bench.disk.make_directory(file.path),
+        lambda: bench.disk.remove(folder),
+        lambda: bench.disk.rename(file.path, folder),
+        lambda: bench.disk.rename(folder, file.path),
+        lambda: bench.disk.sync_directory(file.path),
+    ):
+        with pytest.raises(DiskError):
+            use()
+    assert bench.disk.list(bench.root) == ["file", "folder"]
+
+
+def test_directories_are_made_with_those_above_them(bench: Workbench) -> None:
+    bench.disk.make_directory(f"{bench.root}/a/b/c")
+    bench.disk.make_directory(f"{bench.root}/a/b")
+    bench.disk.write_file(f"{bench.root}/a/b/z", b"")
+    bench.disk.write_file(f"{bench.root}/a/b/a", b"")
+    assert bench.disk.list(f"{bench.root}/a/b") == ["a", "c", "z"]
+    assert bench.disk.exists(f"{bench.root}/a/b/c")
+
+
+def test_a_tree_goes_with_all_it_holds(bench: Workbench, file: File) -> None:
+    bench.disk.make_directory(f"{bench.root}/a/b")
+    bench.disk.write_file(f"{bench.root}/a/b/c", b"x")
+    bench.disk.write_file(f"{bench.root}/a/d", b"x")
+    bench.disk.remove_tree(f"{bench.root}/a")
+    assert bench.disk.list(bench.root) == ["file"]
+
+
+def test_a_renamed_file_takes_the_place_of_another(bench: Workbench) -> None:
+    old, new = f"{bench.root}/old", f"{bench.root}/new"
+    bench.disk.write_file(old, b"the old one")
+    bench.disk.write_file(new, b"in the way")
+    bench.disk.rename(old, new)
+    assert bench.disk.list(bench.root) == ["new"]
+    assert bench.disk.read_file(new) == b"the old one"
+
+
+def test_an_open_file_lives_on_under_its_new_name(bench: Workbench, file: File) -> None:
+    file.append(b"abc")
+    bench.disk.rename(file.path, f"{bench.root}/renamed")
+    file.path = f"{bench.root}/renamed"
+    for number in range(5):
+        bench.disk.open(f"{bench.root}/{number}", create=True)
+    file.append(b"def")
+    assert bench.disk.read_file(f"{bench.root}/renamed") == b"abcdef"
+
+
+def test_an_open_file_lives_on_in_a_renamed_directory(bench: Workbench) -> None:
+    bench.disk.make_directory(f"{bench.root}/topic-0")
+    file = bench.disk.open(f"{bench.root}/topic-0/log", create=True)
+    file.append(b"abc")
+    bench.disk.rename(f"{bench.root}/topic-0", f"{bench.root}/topic-0-delete")
+    file.path = f"{bench.root}/topic-0-delete/log"
+    for number in range(5):
+        bench.disk.open(f"{bench.root}/{number}", create=True)
+    assert file.read(0, 99) == b"abc"
+    bench.disk.remove_tree(f"{bench.root}/topic-0-delete")
+
+
+def test_a_pooled_file_does_not_mistake_another_for_itself(bench: Workbench, file: File) -> None:
+    file.append(b"abc")
+    bench.disk.write_file(f"{bench.root}/other", b"xyz")
+    bench.disk.rename(f"{bench.root}/other", file.path)
+    for number in range(5):
+        bench.disk.open(f"{bench.root}/{number}", create=True)
+    for _ in range(2):
+        with pytest.raises(DiskError, match="another file has taken its place"):
+            file.append(b"def")
+    assert bench.disk.read_file(file.path) == b"xyz"
+
+
+def test_a_file_outside_the_pool_does_not_need_its_name(bench: Workbench) -> None:
+    file = bench.disk.open(f"{bench.root}/file", create=True, pooled=False)
+    file.append(b"abc")
+    bench.disk.remove(f"{bench.root}/file")
+    file.append(b"def")
+    assert file.read(0, 99) == b"abcdef"
+    assert not bench.disk.exists(f"{bench.root}/file")
+
+
+def test_times_are_kept_to_the_millisecond(bench: Workbench, file: File) -> None:
+    bench.disk.set_modified_ms(file.path, 1_700_000_000_123)
+    assert bench.disk.modified_ms(file.path) == 1_700_000_000_123
+
+
+def test_free_space_shrinks_with_what_is_written_at_most(bench: Workbench) -> None:
+    assert bench.disk.free_bytes(bench.root) > 0
+
+
+# Whole files.
+
+
+def test_a_file_is_replaced_whole_and_nothing_else_is_left(bench: Workbench) -> None:
+    path = f"{bench.root}/checkpoint"
+    bench.disk.write_file(path, b"a long first version")
+    bench.disk.write_file(path, memoryview(b"second"))
+    assert bench.disk.read_file(path) == b"second"
+    bench.disk.write_file(path, b"", durable=False)
+    assert bench.disk.read_file(path) == b""
+    assert bench.disk.list(bench.root) == ["checkpoint"]
+
+
+def test_what_a_crash_left_of_an_earlier_attempt_does_not_get_into_the_new_file(bench: Workbench) -> None:
+    left = bench.disk.open(f"{bench.root}/checkpoint.tmp", create=True)
+    left.append(b"half of something much longer")
+    left.close()
+    bench.disk.write_file(f"{bench.root}/checkpoint", b"whole")
+    assert bench.disk.read_file(f"{bench.root}/checkpoint") == b"whole"
+    assert bench.disk.list(bench.root) == ["checkpoint"]
+
+
+def test_a_file_that_cannot_be_replaced_keeps_its_content(bench: Workbench) -> None:
+    path = f"{bench.root}/checkpoint"
+    bench.disk.write_file(path, b"old")
+    with bench.room_for(500), pytest.raises(DiskError) as caught:
+        bench.disk.write_file(path, b"x" * 1000)
+    assert caught.value.is_full
+    assert bench.disk.read_file(path) == b"old"
+    assert bench.disk.list(bench.root) == ["checkpoint"]
+
+
+# The real disk alone.
+
+
+def test_the_descriptor_is_good_for_sendfile(tmp_path: Path) -> None:
+    file = OsDisk().open(f"{tmp_path}/file", create=True)
+    file.append(b"abcdef")
+    reader, writer = os.pipe()
+    try:
+        with suppress(BlockingIOError):
+            assert os.sendfile(writer, file.fileno(), 2, 3) == 3
+        assert os.read(reader, 9) == b"cde"
+    finally:
+        os.close(reader)
+        os.close(writer)
+        file.close()
+
+
+def test_a_file_limit_of_the_system_is_reported_by_its_name(tmp_path: Path) -> None:
+    file = OsDisk().open(f"{tmp_path}/file", create=True)
+    with limit(resource.RLIMIT_FSIZE, 100), pytest.raises(DiskError, match="File too large") as caught:
+        file.append(b"x" * 101)
+    assert caught.value.errno == EFBIG
+    assert (tmp_path / "file").stat().st_size == 0
+    file.close()
+
+
+def test_a_disk_that_fills_up_in_the_middle_of_an_append_is_left_as_it_was(tmp_path: Path) -> None:
+    if not sys.platform.startswith("linux") or os.geteuid() != 0:
+        pytest.skip("a small file system can be mounted by root on Linux only")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tmp_path], capture_output=True, text=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no small file system could be mounted here: {mounted.stderr.strip()}")
+    try:
+        disk = OsDisk()
+        file = disk.open(f"{tmp_path}/file", create=True)
+        file.append(b"a" * 50_000)
+        with pytest.raises(DiskError) as caught:
+            file.append(b"b" * 50_000)
+        assert caught.value.errno == ENOSPC
+        assert caught.value.is_full
+        assert (tmp_path / "file").stat().st_size == file.size == 50_000
+        assert disk.free_bytes(str(tmp_path)) == 65_536 - 53_248
+        file.append(b"c" * 10_000)
+        assert file.read(49_999, 99_999) == b"a" + b"c" * 10_000
+        file.close()
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_disk_error_says_what_was_tried_where_and_why() -> None:
+    error = DiskError("append to", "/data/t-0/0.log", OSError(EIO, "Input/output error"))
+    assert str(error) == "cannot append to /data/t-0/0.log: Input/output error"
+    assert (error.action, error.path, error.errno, error.reason) == (
+        "append to",
+        "/data/t-0/0.log",
+        EIO,
+        "Input/output error",
+    )
+    assert not error.is_missing
+    assert not error.is_full
+
+
+@pytest.mark.parametrize(("path", "parent"), [("/a/b", "/a"), ("/a", "/"), ("a/b", "a"), ("a", "."), ("/", "/")])
+def test_the_parent_of_a_path(path: str, parent: str) -> None:
+    assert parent_directory(path) == parent
