@@ -42,7 +42,7 @@ def test_frames_come_out_as_they_went_in_however_the_stream_is_cut(
 
 def dumb_frames(stream: bytes) -> tuple[list[bytes], bool]:
     """Every whole frame, and whether the stream then breaks the rules."""
-    found = []
+    found: list[bytes] = []
     while len(stream) >= 4:
         size = int.from_bytes(stream[:4], "big", signed=True)
         if not 0 <= size <= LIMIT:

@@ -1,0 +1,58 @@
+"""What importing the wire costs: small modules only, and no message before it is asked for.
+
+A command-line tool starts in a fraction of a second because of this. The modules are counted and not the milliseconds,
+since those depend on the machine.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# Each of these takes longer to import than all of pessoa.wire.
+HEAVY = {
+    "asyncio",
+    "dataclasses",
+    "decimal",
+    "hashlib",
+    "inspect",
+    "json",
+    "logging",
+    "random",
+    "socket",
+    "ssl",
+    "subprocess",
+    "tempfile",
+    "uuid",
+}
+
+
+def imported_by(module: str) -> set[str]:
+    """The modules that a fresh interpreter has after this import and did not have before."""
+    # -S keeps out what the environment's own .pth files import.
+    script = f"""
+import sys
+sys.path[:0] = {[entry for entry in sys.path if entry]!r}
+before = set(sys.modules)
+import {module}
+print(*sorted(set(sys.modules) - before))
+"""
+    done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "module", ["pessoa.wire", "pessoa.wire.frames", "pessoa.wire.catalogue", "pessoa.wire.api.produce"]
+)
+def test_the_wire_imports_nothing_heavy(module: str) -> None:
+    assert imported_by(module) & HEAVY == set()
+
+
+@pytest.mark.parametrize("module", ["pessoa.wire", "pessoa.wire.frames", "pessoa.wire.catalogue"])
+def test_the_wire_imports_no_message_and_no_code_writer_before_they_are_needed(module: str) -> None:
+    found = imported_by(module)
+    assert module in found
+    assert [name for name in found if name.startswith(("pessoa.wire.api", "pessoa.wire.stored"))] == []
+    assert found & {"pessoa.wire.compiler", "pessoa.wire.decoding", "pessoa.wire.encoding"} == set()
