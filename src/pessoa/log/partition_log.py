@@ -119,6 +119,8 @@ class PartitionLog:
         # Called when an offset that is checkpointed has moved in the direction in which a stale checkpoint would harm:
         # a lower recovery point, a higher log start offset.
         self.on_checkpoint_needed: Callable[[], None] = lambda: None
+        # Called when a segment is full and a new one has begun: the full one should reach the disk before long.
+        self.on_rolled: Callable[[PartitionLog], None] = lambda _: None
         # Called with segments that nobody can reach any more, so that their files go after `file.delete.delay.ms`.
         self.on_segments_dropped: Callable[[Sequence[Segment]], None] = _remove_at_once
         self._disk = disk
@@ -248,6 +250,7 @@ class PartitionLog:
         self.snapshots.take(start, self.producers)
         segment = Segment(self._disk, self.directory, start, self.config, now_ms, create=True)
         self.segments.append(segment)
+        self.on_rolled(self)
         return segment
 
     # Reading.
@@ -407,6 +410,11 @@ class PartitionLog:
 
     # Making durable.
 
+    @property
+    def unflushed_count(self) -> int:
+        """How many offsets are in the page cache only: what `flush.messages` is compared with."""
+        return self.log_end_offset - self.recovery_point
+
     def begin_flush(self) -> Flush | None:
         """What to sync so that everything appended so far survives a power loss; None if it is safe."""
         if self.recovery_point >= self.log_end_offset:
@@ -451,6 +459,12 @@ class PartitionLog:
         self.snapshots.take(self.log_end_offset, self.producers)
         for segment in self.segments:
             segment.close()
+
+    def release(self) -> None:
+        """Let go of the files without writing anything more: the partition is being deleted."""
+        for segment in self.segments:
+            for file in segment.files():
+                file.close()
 
 
 def note_epoch(epochs: LeaderEpochs, batch: RecordBatch) -> bool:

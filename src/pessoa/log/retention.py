@@ -1,8 +1,8 @@
 """Which segments may go: too old, too many bytes, or below the log start offset.
 
-The oldest segments go first, and whole ones only. A segment stays while it holds a record at or above the high watermark,
-whatever its age: what is not replicated may not be deleted. The active segment can go too (the log rolls an empty one in
-its place), unless it is empty.
+The oldest segments go first, and whole ones only. A segment stays while it holds a record at or above the high
+watermark, whatever its age: what is not replicated may not be deleted. The active segment can go too (the log rolls
+an empty one in its place), unless it is empty.
 
     retention.ms        the newest record is older than that; records without timestamp are as old as their file
     retention.bytes     without it the log is still at least that large
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Expired(NamedTuple):
     """How many of the oldest segments may go, and why."""
 
-    count: int
+    segments: int
     reason: str
 
 
@@ -40,7 +40,7 @@ def expired_segments(log: PartitionLog, now_ms: int) -> Expired:
             rules.append(("retention.ms", lambda _, segment: segment.largest_timestamp_or_modified() < oldest_ms))
         if config.retention_bytes != UNLIMITED:
             rules.append(("retention.bytes", _SizeRule(log.size - config.retention_bytes)))
-    return max((Expired(_leading(log, rule), reason) for reason, rule in rules), key=lambda expired: expired.count)
+    return max((Expired(_leading(log, rule), reason) for reason, rule in rules), key=lambda expired: expired.segments)
 
 
 def _leading(log: PartitionLog, rule: Callable[[int, Segment], bool]) -> int:

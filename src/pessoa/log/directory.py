@@ -1,0 +1,257 @@
+"""One log directory: the partitions on it, their checkpoints, and what happens when its disk fails.
+
+    meta.properties                    whose directory this is: cluster, node, directory id
+    .kafka_cleanshutdown               it was closed in order; removed as soon as it is opened again
+    recovery-point-offset-checkpoint   per partition: where recovery starts after a crash
+    replication-offset-checkpoint      per partition: the high watermark
+    log-start-offset-checkpoint        per partition: the log start offset, where it is not the first segment's
+    orders-0/                          a partition
+    orders-1.3f0c…-delete/             a partition that was deleted and waits to be removed
+
+Crash order: what a checkpoint says must be true before it says it. A recovery point moves only after its bytes are
+synced, the marker of a clean stop is written last and removed first.
+
+A disk that fails takes the directory offline: the first `DiskError` that reaches `fail` is kept, everything here
+refuses from then on, and nothing is written any more. Other directories of the broker do not notice. There is no way
+back but a restart, since nobody can say what a disk kept that refused a write or a sync.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+from pessoa.log.checkpoints import (
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    REPLICATION_OFFSET_FILE,
+    CorruptCheckpoint,
+    TopicPartition,
+    parse_offsets,
+    render_offsets,
+)
+from pessoa.log.files import DiskError
+from pessoa.log.loading import load_partition
+from pessoa.log.properties import (
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    MetaProperties,
+    parse_meta_properties,
+    parse_partition_metadata,
+    render_meta_properties,
+    render_partition_metadata,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pessoa.base.ids import Uuid
+    from pessoa.log.config import LogConfig
+    from pessoa.log.files import Disk
+    from pessoa.log.partition_log import PartitionLog
+
+log = logging.getLogger("pessoa.log")
+
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+DELETED_DIRECTORY_SUFFIX = "-delete"
+# Kafka keeps a partition that moves between directories, or that the metadata does not know, under these.
+_OTHER_DIRECTORY_SUFFIXES = ("-future", "-stray")
+# The metadata log has its own owner, the quorum.
+_METADATA_TOPIC = "__cluster_metadata"
+# A directory name has room for 255 bytes, and a topic name for 249.
+_MAX_NAME = 255
+
+
+class DirectoryOffline(Exception):
+    """The disk of this log directory has failed; the cause is the `DiskError` that showed it."""
+
+
+class LogDirectory:
+    """`partitions` is what is on it. Opening loads every partition; `close` in order makes the next opening quick."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.path = path
+        self.meta: MetaProperties | None = None
+        self.partitions: dict[TopicPartition, PartitionLog] = {}
+        self.topic_ids: dict[TopicPartition, Uuid] = {}
+        self.offline: DiskError | None = None
+        # Told once, with the error, when the directory goes offline.
+        self.on_offline: Callable[[DiskError], None] = lambda _: None
+        # Deleted partitions, for the upkeep to remove when their time has come.
+        self.unwanted: list[str] = []
+        self.was_clean = False
+        self._disk = disk
+
+    def __repr__(self) -> str:
+        state = f"offline ({self.offline})" if self.offline is not None else "online"
+        return f"<LogDirectory {self.path}: {len(self.partitions)} partitions, {state}>"
+
+    # Opening and closing.
+
+    def open(self, config_of: Callable[[str], LogConfig], now_ms: int) -> None:
+        """Load everything. DiskError and CorruptProperties pass: a directory that cannot be opened is not opened."""
+        self._disk.make_directory(self.path)
+        names = self._disk.list(self.path)
+        if META_PROPERTIES_FILE in names:
+            self.meta = parse_meta_properties(self._read(META_PROPERTIES_FILE), self._in(META_PROPERTIES_FILE))
+        self.was_clean = CLEAN_SHUTDOWN_FILE in names
+        if self.was_clean:
+            # From the first append on it would be a lie.
+            self._disk.remove(self._in(CLEAN_SHUTDOWN_FILE))
+            self._disk.sync_directory(self.path)
+        recovery_points = self._offsets(RECOVERY_POINT_FILE, names)
+        log_starts = self._offsets(LOG_START_OFFSET_FILE, names)
+        high_watermarks = self._offsets(REPLICATION_OFFSET_FILE, names)
+        for name in names:
+            if name.endswith(DELETED_DIRECTORY_SUFFIX):
+                self.unwanted.append(name)
+                continue
+            partition = partition_of(name)
+            if partition is None or partition[0] == _METADATA_TOPIC:
+                continue
+            self._keep(
+                partition,
+                load_partition(
+                    self._disk,
+                    self._in(name),
+                    config_of(partition[0]),
+                    now_ms,
+                    was_clean=self.was_clean,
+                    recovery_point=recovery_points.get(partition, 0),
+                    log_start_offset=log_starts.get(partition, 0),
+                    high_watermark=high_watermarks.get(partition, 0),
+                ),
+            )
+
+    def format(self, meta: MetaProperties, now_ms: int) -> None:
+        """Make an empty directory somebody's."""
+        assert self.meta is None, f"{self.path} belongs to {self.meta}"
+        self._disk.make_directory(self.path)
+        self._disk.write_file(self._in(META_PROPERTIES_FILE), render_meta_properties(meta, now_ms).encode())
+        self.meta = meta
+
+    def close(self, broker_epoch: int = -1) -> None:
+        """Stop in order: everything is synced, the checkpoints tell the truth, and a marker says so."""
+        self._check_online()
+        try:
+            for partition_log in self.partitions.values():
+                partition_log.close()
+            self.write_checkpoints()
+            marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+            self._disk.write_file(self._in(CLEAN_SHUTDOWN_FILE), marker.encode())
+        except DiskError as error:
+            self.fail(error)
+            raise DirectoryOffline(self.path) from error
+
+    # Partitions.
+
+    def create(self, topic: str, partition: int, topic_id: Uuid, config: LogConfig, now_ms: int) -> PartitionLog:
+        self._check_online()
+        key = (topic, partition)
+        assert key not in self.partitions, f"{topic}-{partition} is in {self.path}"
+        name = f"{topic}-{partition}"
+        try:
+            self._disk.make_directory(self._in(name))
+            metadata = render_partition_metadata(topic_id).encode()
+            self._disk.write_file(self._in(f"{name}/{PARTITION_METADATA_FILE}"), metadata, durable=False)
+            # Nothing of it can be trusted if it was there and unknown: a scan costs nothing where there is nothing.
+            created = load_partition(self._disk, self._in(name), config, now_ms, was_clean=False)
+        except DiskError as error:
+            self.fail(error)
+            raise DirectoryOffline(self.path) from error
+        self.topic_ids[key] = topic_id
+        self._keep(key, created)
+        return created
+
+    def remove(self, topic: str, partition: int, unique: Uuid) -> None:
+        """Make a partition unreachable at once; its bytes go with the upkeep. `unique` keeps the names apart."""
+        self._check_online()
+        key = (topic, partition)
+        removed = self.partitions.pop(key)
+        self.topic_ids.pop(key, None)
+        tail = f".{unique.hex()}{DELETED_DIRECTORY_SUFFIX}"
+        name = f"{topic}-{partition}"[: _MAX_NAME - len(tail)] + tail
+        try:
+            removed.release()
+            self._disk.rename(removed.directory, self._in(name))
+            self._disk.sync_directory(self.path)
+            self.write_checkpoints()
+        except DiskError as error:
+            self.fail(error)
+            raise DirectoryOffline(self.path) from error
+        self.unwanted.append(name)
+
+    def remove_unwanted(self) -> None:
+        """Remove the bytes of deleted partitions. Slow where there are many: for a worker thread."""
+        while self.unwanted:
+            self._disk.remove_tree(self._in(self.unwanted[0]), missing_ok=True)
+            self.unwanted.pop(0)
+
+    def _keep(self, key: TopicPartition, loaded: PartitionLog) -> None:
+        self.partitions[key] = loaded
+        loaded.on_checkpoint_needed = self._write_checkpoints_soon
+        path = f"{loaded.directory}/{PARTITION_METADATA_FILE}"
+        if key not in self.topic_ids and self._disk.exists(path):
+            self.topic_ids[key] = parse_partition_metadata(self._disk.read_file(path).decode("ascii", "replace"), path)
+
+    # Checkpoints.
+
+    def write_checkpoints(self, *, durable: bool = True) -> None:
+        for name, offsets in self.checkpoints().items():
+            self._disk.write_file(self._in(name), render_offsets(offsets).encode(), durable=durable)
+
+    def checkpoints(self) -> dict[str, Mapping[TopicPartition, int]]:
+        """What each file would say now."""
+        logs = self.partitions
+        return {
+            RECOVERY_POINT_FILE: {key: one.recovery_point for key, one in logs.items()},
+            REPLICATION_OFFSET_FILE: {key: one.high_watermark for key, one in logs.items()},
+            LOG_START_OFFSET_FILE: {
+                key: one.log_start_offset
+                for key, one in logs.items()
+                if one.log_start_offset > one.segments[0].base_offset
+            },
+        }
+
+    def _write_checkpoints_soon(self) -> None:
+        """Without waiting for the disk: it is called from within truncations, and the upkeep syncs what it writes."""
+        if self.offline is None:
+            self.write_checkpoints(durable=False)
+
+    def _offsets(self, name: str, names: list[str]) -> dict[TopicPartition, int]:
+        if name not in names:
+            return {}
+        try:
+            return parse_offsets(self._read(name), self._in(name))
+        except CorruptCheckpoint as problem:
+            # Every one of them may be too low without harm: recovery then scans more, a high watermark is found again.
+            log.warning("%s; it is taken for empty", problem)
+            return {}
+
+    # Failing.
+
+    def fail(self, error: DiskError) -> None:
+        """Go offline; what was the first error stays the reason."""
+        if self.offline is None:
+            self.offline = error
+            log.error("the log directory %s goes offline: %s", self.path, error)
+            self.on_offline(error)
+
+    def _check_online(self) -> None:
+        if self.offline is not None:
+            raise DirectoryOffline(self.path) from self.offline
+
+    def _in(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def _read(self, name: str) -> str:
+        return self._disk.read_file(self._in(name)).decode("utf-8", "replace")
+
+
+def partition_of(name: str) -> TopicPartition | None:
+    """The topic and partition that a directory is named by: `my-topic-3`."""
+    topic, dash, number = name.rpartition("-")
+    if not (dash and topic and number.isascii() and number.isdigit()) or name.endswith(_OTHER_DIRECTORY_SUFFIXES):
+        return None
+    return topic, int(number)

@@ -1,0 +1,186 @@
+"""What a broker does for its logs while nobody asks: retention, flushing, checkpoints, removing files.
+
+    job                       every                                            does
+    retention                 log.retention.check.interval.ms          5 min   drops expired segments
+    producers                 producer.id.expiration.check.interval.ms 10 min  forgets producers that are long silent
+    flush                     log.flush.scheduler.interval.ms                  syncs logs whose flush.ms has passed
+    checkpoints               log.flush.offset.checkpoint.interval.ms  1 min   writes what recovery will need
+    removal                   1 s                                              removes files after file.delete.delay.ms
+
+Whatever waits for the disk runs in a worker thread; only the decisions, and the few renames that make them true, run
+on the event loop. A `DiskError` takes its directory offline, and the jobs go on with the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pessoa.log.checkpoints import render_offsets
+from pessoa.log.config import NEVER
+from pessoa.log.files import DiskError
+from pessoa.log.retention import expired_segments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
+
+    from pessoa.base.clock import Clock
+    from pessoa.log.directory import LogDirectory
+    from pessoa.log.files import Disk
+    from pessoa.log.flushing import Flusher
+    from pessoa.log.partition_log import PartitionLog
+    from pessoa.log.segment import Segment
+
+log = logging.getLogger("pessoa.log")
+
+_REMOVAL_INTERVAL_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepSettings:
+    """Names and defaults are Kafka's."""
+
+    log_retention_check_interval_ms: int = 5 * 60 * 1000
+    producer_id_expiration_check_interval_ms: int = 10 * 60 * 1000
+    # Kafka's default is never; a topic's flush.ms would then be idle, so we look once a second.
+    log_flush_scheduler_interval_ms: int = 1000
+    log_flush_offset_checkpoint_interval_ms: int = 60 * 1000
+
+
+class Upkeep:
+    """`run` goes on until it is cancelled. Every job can also be called by hand, which is how tests do it."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directories: Sequence[LogDirectory],
+        clock: Clock,
+        flusher: Flusher,
+        settings: UpkeepSettings | None = None,
+    ) -> None:
+        self._disk = disk
+        self._directories = directories
+        self._clock = clock
+        self._flusher = flusher
+        self._settings = settings or UpkeepSettings()
+        # (when, which), in the order in which they were dropped.
+        self._dropped: deque[tuple[int, LogDirectory, Segment]] = deque()
+        self._flushed_ms: dict[PartitionLog, int] = {}
+        self._background: set[asyncio.Task[None]] = set()
+
+    def __repr__(self) -> str:
+        return f"<Upkeep of {len(self._directories)} directories, {len(self._dropped)} segments to remove>"
+
+    def look_after(self, directory: LogDirectory, partition_log: PartitionLog) -> None:
+        """Take over what a log leaves behind: full segments to sync, dropped ones to remove."""
+        partition_log.on_segments_dropped = partial(self._remember_dropped, directory, partition_log)
+        partition_log.on_rolled = partial(self._flush_soon, directory)
+
+    async def run(self) -> None:
+        settings = self._settings
+        async with asyncio.TaskGroup() as jobs:
+            for interval_ms, job in (
+                (settings.log_retention_check_interval_ms, self.apply_retention),
+                (settings.producer_id_expiration_check_interval_ms, self.expire_producers),
+                (settings.log_flush_scheduler_interval_ms, self.flush_due),
+                (settings.log_flush_offset_checkpoint_interval_ms, self.write_checkpoints),
+                (_REMOVAL_INTERVAL_MS, self.remove_dropped),
+            ):
+                jobs.create_task(self._repeat(interval_ms, job))
+
+    async def _repeat(self, interval_ms: int, job: Callable[[], Coroutine[None, None, None]]) -> None:
+        while True:
+            await self._clock.wait_ms(interval_ms)
+            await job()
+
+    # The jobs.
+
+    async def apply_retention(self) -> None:
+        now_ms = self._clock.now_ms()
+        for directory, partition_log in self._online():
+            try:
+                expired = expired_segments(partition_log, now_ms)
+                if expired.segments:
+                    log.info("%s: %s segments go (%s)", partition_log.directory, expired.segments, expired.reason)
+                    partition_log.drop_segments(expired.segments, now_ms)
+            except DiskError as error:
+                directory.fail(error)
+            await asyncio.sleep(0)
+
+    async def expire_producers(self) -> None:
+        for _, partition_log in self._online():
+            partition_log.producers.remove_expired(self._clock.now_ms(), partition_log.producer_expiration_ms)
+
+    async def flush_due(self) -> None:
+        """Sync the logs whose `flush.ms` has passed since their last sync."""
+        now_ms = self._clock.monotonic_ms()
+        for directory, partition_log in self._online():
+            interval_ms = partition_log.config.flush_ms
+            if interval_ms != NEVER and partition_log.unflushed_count:
+                last_ms = self._flushed_ms.setdefault(partition_log, now_ms)
+                if now_ms - last_ms >= interval_ms:
+                    self._flushed_ms[partition_log] = now_ms
+                    await self._flush(directory, partition_log)
+            else:
+                self._flushed_ms.pop(partition_log, None)
+
+    async def write_checkpoints(self) -> None:
+        loop = asyncio.get_running_loop()
+        for directory in self._directories:
+            if directory.offline is not None:
+                continue
+            # Rendered here, where the offsets belong together; written there, where waiting does not matter.
+            texts = {name: render_offsets(offsets) for name, offsets in directory.checkpoints().items()}
+            try:
+                await loop.run_in_executor(None, self._write, directory.path, texts)
+            except DiskError as error:
+                directory.fail(error)
+
+    async def remove_dropped(self) -> None:
+        """Remove what was dropped long enough ago for every reader to be done with it."""
+        now_ms = self._clock.monotonic_ms()
+        while self._dropped and self._dropped[0][0] <= now_ms:
+            _, directory, segment = self._dropped.popleft()
+            try:
+                segment.remove_files()
+            except DiskError as error:
+                directory.fail(error)
+        for directory in self._directories:
+            if directory.unwanted and directory.offline is None:
+                try:
+                    await asyncio.get_running_loop().run_in_executor(None, directory.remove_unwanted)
+                except DiskError as error:
+                    directory.fail(error)
+
+    # How they reach the disk.
+
+    def _online(self) -> Iterator[tuple[LogDirectory, PartitionLog]]:
+        for directory in self._directories:
+            for partition_log in list(directory.partitions.values()):
+                if directory.offline is None:
+                    yield directory, partition_log
+
+    def _write(self, path: str, texts: dict[str, str]) -> None:
+        for name, text in texts.items():
+            self._disk.write_file(f"{path}/{name}", text.encode())
+
+    def _remember_dropped(
+        self, directory: LogDirectory, partition_log: PartitionLog, segments: Sequence[Segment]
+    ) -> None:
+        due_ms = self._clock.monotonic_ms() + partition_log.config.file_delete_delay_ms
+        self._dropped.extend((due_ms, directory, segment) for segment in segments)
+
+    def _flush_soon(self, directory: LogDirectory, partition_log: PartitionLog) -> None:
+        task = asyncio.get_running_loop().create_task(self._flush(directory, partition_log))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _flush(self, directory: LogDirectory, partition_log: PartitionLog) -> None:
+        try:
+            await self._flusher.wait_until_durable(partition_log, partition_log.log_end_offset)
+        except DiskError as error:
+            directory.fail(error)
