@@ -174,10 +174,10 @@ class Inode:
         return landed
 
     def _changed_pages(self, base: int, size: int) -> list[int]:
-        pages = set(range(base // PAGE_SIZE, -(-size // PAGE_SIZE)))
-        for _, start, end in self._rewrites:
-            pages.update(range(start // PAGE_SIZE, -(-min(end, size) // PAGE_SIZE)))
-        return sorted(pages)
+        ranges = [(base, size), *((start, min(end, size)) for _, start, end in self._rewrites)]
+        return sorted(
+            {page for start, end in ranges if start < end for page in range(start // PAGE_SIZE, -(-end // PAGE_SIZE))}
+        )
 
 
 class Directory:

@@ -27,15 +27,20 @@ def descriptor_limit(soft: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+def take_all() -> list[int]:
+    taken = []
+    while True:
+        try:
+            taken.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError:
+            return taken
+
+
 @contextmanager
 def all_but(count: int) -> Iterator[None]:
     """Somebody else has taken all the descriptors of this process but a few."""
-    reader, writer = os.pipe()
-    taken = [reader, writer]
     with descriptor_limit(max(open_descriptors()) + 32):
-        with pytest.raises(OSError, match="Too many open files"):
-            while True:
-                taken.append(os.dup(reader))
+        taken = take_all()
         for _ in range(count):
             os.close(taken.pop())
         try:
