@@ -52,5 +52,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in terminalreporter.getreports("passed"):
         if report.when == "call":
             for name, sentence in report.user_properties:
-                if name == "compared":
-                    terminalreporter.write_line(f"compared: {sentence}")
+                if name in ("compared", "summary"):
+                    terminalreporter.write_line(f"{name}: {sentence}")

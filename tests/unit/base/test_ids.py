@@ -44,3 +44,9 @@ def test_a_uuid_of_another_size_is_refused(raw: bytes) -> None:
 def test_text_that_is_not_a_uuid_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         Uuid.parse(text)
+
+
+@pytest.mark.parametrize("text", ["AAAAAAAAAAAA+AAAAAAAAA", "AAAAAAAAAAAA/AAAAAAAAA", "AAAAAAAAAAA AAAAAAAAAAA", "!" * 22])
+def test_characters_outside_the_url_safe_alphabet_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="URL-safe"):
+        Uuid.parse(text)
