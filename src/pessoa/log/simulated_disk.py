@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import errno
 import io
-import os
 from contextlib import closing
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -41,7 +40,7 @@ from random import Random
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias
 
 from pessoa.log.files import Bytes, DiskError, Names, disk_errors, parent_directory, replace_file
-from pessoa.log.simulated_platter import Directory, Inode, Platter, Snapshot
+from pessoa.log.simulated_platter import Directory, Inode, Platter, Snapshot, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -260,7 +259,7 @@ class SimulatedDisk:
             found = self.platter.find(path)
             if found is not None:
                 if isinstance(found, Inode):
-                    raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+                    raise refused(errno.EEXIST)
                 return
             parent = parent_directory(path)
             self.make_directory(parent)
@@ -353,7 +352,7 @@ class SimulatedDisk:
             self._is_down = True
             self.turn += 1
             raise Crashed(f"{fault.kind} {path}: the process dies here")
-        raise OSError(fault.error, os.strerror(fault.error))
+        raise refused(fault.error)
 
     def write(self, inode: Inode, path: str, position: int, data: bytes) -> None:
         growth = position + len(data) - len(inode.data)
@@ -535,8 +534,8 @@ class SimulatedFile:
         if writes and self._read_only:
             raise DiskError(action, self.path, OSError(errno.EBADF, "opened for reading only"))
         if self._pooled and (found := disk.platter.find(self.path)) is not self._inode:
-            reason = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
-            raise DiskError("open", self.path, reason if found is None else "another file has taken its place")
+            reason = refused(errno.ENOENT) if found is None else "another file has taken its place"
+            raise DiskError("open", self.path, reason)
         if disk.is_quiet and not self._read_only and self._broken is None:
             self._turn = disk.turn
 

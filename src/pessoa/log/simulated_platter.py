@@ -226,31 +226,34 @@ class Platter:
         self._sweep_at = 64
 
     def find(self, path: str) -> Node | None:
-        node: Node | None = self.root
+        try:
+            return self.node(path)
+        except OSError:
+            return None
+
+    def node(self, path: str) -> Node:
+        node: Node = self.root
         for part in path.split("/"):
             if part in ("", "."):
                 continue
             if not isinstance(node, Directory):
-                return None
-            node = node.entries.get(part)
+                raise refused(errno.ENOTDIR)
+            found = node.entries.get(part)
+            if found is None:
+                raise refused(errno.ENOENT)
+            node = found
         return node
-
-    def node(self, path: str) -> Node:
-        found = self.find(path)
-        if found is None:
-            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
-        return found
 
     def directory(self, path: str) -> Directory:
         found = self.node(path)
         if not isinstance(found, Directory):
-            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            raise refused(errno.ENOTDIR)
         return found
 
     def inode(self, path: str) -> Inode:
         found = self.node(path)
         if not isinstance(found, Inode):
-            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+            raise refused(errno.EISDIR)
         return found
 
     def name(self, path: str) -> Name:
@@ -267,17 +270,20 @@ class Platter:
         self._perform(Operation(self.node(path), self.name(path), None))
 
     def rename(self, old: str, new: str) -> None:
-        node, name = self.node(old), self.name(new)
+        before, name = self.name(old), self.name(new)
+        node = self.node(old)
+        if new.startswith(f"{old}/"):
+            raise refused(errno.EINVAL)
         replaced = name.directory.entries.get(name.text)
         if isinstance(replaced, Directory):
             if not isinstance(node, Directory):
-                raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+                raise refused(errno.EISDIR)
             if replaced.entries and replaced is not node:
-                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+                raise refused(errno.ENOTEMPTY)
         elif replaced is not None and isinstance(node, Directory):
-            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            raise refused(errno.ENOTDIR)
         if replaced is not node:
-            self._perform(Operation(node, self.name(old), name))
+            self._perform(Operation(node, before, name))
 
     def _perform(self, operation: Operation) -> None:
         """The program sees it at once; the platter waits."""
@@ -333,6 +339,10 @@ class Platter:
         for path, node in walk(self.root, durable=False):
             if isinstance(node, Inode):
                 yield path, node
+
+
+def refused(code: int) -> OSError:
+    return OSError(code, os.strerror(code))
 
 
 def holders_of(operation: Operation) -> list[Node]:
