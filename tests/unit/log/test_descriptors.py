@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 from contextlib import contextmanager
@@ -15,6 +16,12 @@ from pessoa.log.files import DiskError, OsDisk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def _settled_descriptors() -> None:
+    """Disks that earlier tests have dropped give their descriptors back now, and not in the middle of a count."""
+    gc.collect()
 
 
 @contextmanager
