@@ -8,7 +8,7 @@ import logging
 import signal
 from collections.abc import Callable
 
-from pessoa.broker.dispatch import serve
+from pessoa.broker.dispatch import Dispatcher
 from pessoa.net.listener import Listener
 
 log = logging.getLogger("pessoa.broker")
@@ -54,7 +54,7 @@ async def run_until_stopped(host: str, port: int) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    async with Listener(host, port, serve) as listener:
+    async with Listener(host, port, Dispatcher(None).serve) as listener:
         log.info("listening on %s", listener.address)
         await stopped.wait()
         log.info("stopping")

@@ -1,104 +1,221 @@
 """A listening socket, and the connections that it accepts.
 
-A connection turns what arrives into frames and hands each to `serve`, which answers with the buffers to send back, or
-with None where nothing is to be sent. Requests of one connection are answered in their order. A peer that breaks the
-protocol, or that `serve` refuses with `ProtocolViolation`, gets one log line and a closed connection; nobody else
-notices.
+A connection turns what arrives into frames and hands each to the listener's `serve`. As in Kafka, a connection has one
+request in progress at a time, so answers leave in the order of the requests without further thought:
 
-A peer that does not read its answers is not read from either: above the transport's high-water mark reading stops until
-the buffer has drained, so a slow reader costs a bounded amount of memory.
+    bytes ──▶ frame ──▶ serve ──▶ answer at once ──▶ the next frame
+                          └─────▶ an awaitable: nothing more is taken until it is done
+
+Everything that one read brought is served before anything is written, and then written with one call.
+
+A peer that breaks the protocol gets one log line and a closed connection; nobody else notices. A peer that does not
+read its answers is not read from either: above the transport's high-water mark nothing is taken or read until it has
+drained, so a slow reader costs a bounded amount of memory. A connection that is silent for `connections.max.idle.ms`
+is closed, half a frame or not.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Self, cast
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Protocol, Self, cast
 
+from pessoa.net.receive_buffer import ReceiveBuffer
 from pessoa.wire.errors import ProtocolViolation
-from pessoa.wire.frames import DEFAULT_MAX_FRAME_BYTES, Buffer, FrameReader
+from pessoa.wire.frames import DEFAULT_MAX_FRAME_BYTES, Buffer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable
 
 log = logging.getLogger("pessoa.net")
 
+# How often idle connections are looked for.
+_SWEEP_SECONDS = 5.0
+_connection_ids = count(1)
+# What a connection may send ahead while a request of it is in progress.
+_PIPELINED_BYTES = 1024 * 1024
 
-class Connection(asyncio.Protocol):
-    """One accepted connection. It lives in its listener's `connections` from first to last byte."""
+
+class Serve(Protocol):
+    """What a connection asks about every frame. The range is good until the answer is there."""
+
+    def __call__(
+        self, connection: Connection, data: bytearray, start: int, end: int
+    ) -> list[Buffer] | Awaitable[list[Buffer] | None] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """Names and defaults are Kafka's; 0 for no limit."""
+
+    socket_request_max_bytes: int = DEFAULT_MAX_FRAME_BYTES
+    connections_max_idle_ms: int = 10 * 60 * 1000
+    max_connections: int = 0
+    max_connections_per_ip: int = 0
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One accepted connection. It is in its listener's `connections` from first to last byte."""
+
+    __slots__ = (
+        "_buffer",
+        "_can_write",
+        "_is_reading",
+        "_listener",
+        "_task",
+        "_transport",
+        "active_at_s",
+        "host",
+        "id",
+        "peer",
+    )
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._frames = FrameReader(listener.max_frame_bytes)
+        self._buffer = ReceiveBuffer(listener.limits.socket_request_max_bytes)
         self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
         self._can_write = True
-        self.peer = "?"
+        self._is_reading = True
+        self.active_at_s = 0.0
+        self.id = next(_connection_ids)
+        self.host = self.peer = "?"
 
     def __repr__(self) -> str:
-        return (
-            f"<Connection {self.peer}: {self._frames!r}, {'writable' if self._can_write else 'waits for its reader'}>"
-        )
+        state = "in progress" if self._task is not None else "idle" if self._can_write else "waits for its reader"
+        return f"<Connection {self.id} from {self.peer}: {state}, {self._buffer!r}>"
+
+    # What the transport tells us.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not derive from asyncio's.
         self._transport = cast("asyncio.Transport", transport)
-        host, port = transport.get_extra_info("peername")[:2]
-        self.peer = f"{host}:{port}"
-        self._listener.connections.add(self)
+        peername = transport.get_extra_info("peername")
+        if peername:
+            self.host, self.peer = peername[0], f"{peername[0]}:{peername[1]}"
+        self.active_at_s = self._listener.loop.time()
+        if not self._listener.admit(self):
+            self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._listener.connections.discard(self)
         self._transport = None
+        if self._task is not None:
+            self._task.cancel()
+        self._listener.forget(self)
 
-    def data_received(self, data: bytes) -> None:
-        self._frames.feed(data)
-        self._serve_frames()
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._buffer.received(nbytes)
+        self.active_at_s = self._listener.loop.time()
+        if self._task is None and self._can_write:
+            self._serve_waiting()
+        elif self._buffer.waiting_bytes > _PIPELINED_BYTES:
+            self._pause()
 
     def pause_writing(self) -> None:
-        assert self._transport is not None
         self._can_write = False
-        self._transport.pause_reading()
+        self._pause()
 
     def resume_writing(self) -> None:
         self._can_write = True
-        self._serve_frames()
-        if self._transport is not None and self._can_write and not self._transport.is_closing():
+        if self._task is None:
+            self._serve_waiting()
+
+    # Serving.
+
+    def _serve_waiting(self) -> None:
+        """Serve every whole frame, up to the first whose answer takes time."""
+        answers: list[Buffer] = []
+        buffer, serve = self._buffer, self._listener.serve
+        try:
+            while self._can_write and (frame := buffer.take_frame()) is not None:
+                answer = serve(self, *frame)
+                if answer is None:
+                    continue
+                if isinstance(answer, list):
+                    answers += answer
+                    continue
+                self._task = self._listener.loop.create_task(self._finish(answer))
+                break
+            else:
+                buffer.release()
+        except ProtocolViolation as violation:
+            self._close_for(violation)
+            return
+        if answers and self._transport is not None:
+            self._transport.writelines(answers)
+        if self._can_write:
+            self._resume()
+
+    async def _finish(self, awaitable: Awaitable[list[Buffer] | None]) -> None:
+        try:
+            answer = await awaitable
+        except ProtocolViolation as violation:
+            self._task = None
+            self._close_for(violation)
+            return
+        self._task = None
+        self._buffer.release()
+        if self._transport is not None:
+            self.active_at_s = self._listener.loop.time()
+            if answer is not None:
+                self._transport.writelines(answer)
+            if self._listener.is_draining:
+                self.close()
+            else:
+                self._serve_waiting()
+
+    def _pause(self) -> None:
+        if self._is_reading and self._transport is not None:
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if not self._is_reading and self._transport is not None and not self._transport.is_closing():
+            self._is_reading = True
             self._transport.resume_reading()
 
+    # Ending.
+
+    @property
+    def is_in_progress(self) -> bool:
+        return self._task is not None
+
     def close(self) -> None:
+        """After what was written has been sent."""
         if self._transport is not None:
             self._transport.close()
 
-    def _serve_frames(self) -> None:
-        try:
-            while self._can_write and self._transport is not None:
-                frame = self._frames.next_frame()
-                if frame is None:
-                    return
-                answer = self._listener.serve(frame)
-                if answer is not None:
-                    self._transport.writelines(answer)
-        except ProtocolViolation as violation:
-            log.warning("%s on %s: %s; the connection is closed", self.peer, self._listener.address, violation)
-            self.close()
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _close_for(self, violation: ProtocolViolation) -> None:
+        log.warning("%s on %s: %s; the connection is closed", self.peer, self._listener.address, violation)
+        self.close()
 
 
 class Listener:
-    """`async with Listener(...)`: listens inside, has closed every connection outside."""
+    """`async with Listener(...)`: listens inside; outside, every connection is closed and every answer was sent."""
 
     def __init__(
-        self,
-        host: str,
-        port: int,
-        serve: Callable[[memoryview], list[Buffer] | None],
-        max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+        self, host: str, port: int, serve: Serve, limits: ListenerLimits | None = None, drain_seconds: float = 5.0
     ) -> None:
         self.host = host
         self.port = port
         self.serve = serve
-        self.max_frame_bytes = max_frame_bytes
+        self.limits = limits or ListenerLimits()
         self.connections: set[Connection] = set()
+        self.loop: asyncio.AbstractEventLoop
+        self._drain_seconds = drain_seconds
+        self._per_ip: dict[str, int] = {}
         self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._emptied: asyncio.Event | None = None
 
     def __repr__(self) -> str:
         return f"<Listener {self.address}: {len(self.connections)} connections>"
@@ -107,16 +224,66 @@ class Listener:
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
+    @property
+    def is_draining(self) -> bool:
+        return self._emptied is not None
+
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), self.host, self.port)
+        self.loop = asyncio.get_running_loop()
+        self._server = await self.loop.create_server(lambda: Connection(self), self.host, self.port, backlog=512)
         # Port 0 asks for any free one.
         self.port = self._server.sockets[0].getsockname()[1]
+        self._sweep()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
+        assert self._sweeper is not None
+        self._sweeper.cancel()
         self._server.close()
+        self._emptied = asyncio.Event()
+        # A connection with a request in progress closes itself after its answer.
         for connection in list(self.connections):
-            connection.close()
+            if not connection.is_in_progress:
+                connection.close()
+        try:
+            async with asyncio.timeout(self._drain_seconds):
+                if self.connections:
+                    await self._emptied.wait()
+        except TimeoutError:
+            log.warning("%s: %s connections did not end in time and are cut", self.address, len(self.connections))
+        for connection in list(self.connections):
+            connection.abort()
         await self._server.wait_closed()
+
+    def admit(self, connection: Connection) -> bool:
+        """Whether the limits allow one more; if so, it is counted."""
+        limits, per_ip = self.limits, self._per_ip.get(connection.host, 0)
+        self._per_ip[connection.host] = per_ip + 1
+        self.connections.add(connection)
+        if 0 < limits.max_connections < len(self.connections):
+            log.warning("%s is refused: max.connections is %s", connection.peer, limits.max_connections)
+            return False
+        if 0 < limits.max_connections_per_ip <= per_ip:
+            log.warning("%s is refused: max.connections.per.ip is %s", connection.peer, limits.max_connections_per_ip)
+            return False
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        left = self._per_ip.get(connection.host, 1) - 1
+        if left:
+            self._per_ip[connection.host] = left
+        else:
+            self._per_ip.pop(connection.host, None)
+        if self._emptied is not None and not self.connections:
+            self._emptied.set()
+
+    def _sweep(self) -> None:
+        """Close who was silent for too long and waits for nothing."""
+        oldest_s = self.loop.time() - self.limits.connections_max_idle_ms / 1000
+        for connection in list(self.connections):
+            if connection.active_at_s < oldest_s and not connection.is_in_progress:
+                log.info("%s was idle for too long and is closed", connection.peer)
+                connection.close()
+        self._sweeper = self.loop.call_later(_SWEEP_SECONDS, self._sweep)

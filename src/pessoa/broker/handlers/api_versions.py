@@ -9,31 +9,31 @@ ApiVersions, so that a newer client can ask again in a version that both know (K
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from pessoa.wire.api.api_versions import ApiVersion, ApiVersionsResponse
+from pessoa.broker.dispatch import TABLE, advertised
+from pessoa.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.versions import Versions
 
-SERVED_VERSIONS = Versions(0, 4)
+if TYPE_CHECKING:
+    from pessoa.broker.context import RequestContext
 
 
-def respond(advertised: Iterable[tuple[ApiKey, Versions]]) -> ApiVersionsResponse:
-    """`advertised` is the dispatch table's: it alone knows what is served."""
+def handle(broker: object, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=[_entry(key, versions) for key, versions in advertised],
+        api_keys=[_entry(key, versions) for key, versions in advertised()],
         throttle_time_ms=0,
     )
 
 
 def respond_unsupported() -> ApiVersionsResponse:
     """To be sent as version 0."""
+    own = next(row.advertised for row in TABLE if row.key is ApiKey.API_VERSIONS)
     return ApiVersionsResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION,
-        api_keys=[_entry(ApiKey.API_VERSIONS, SERVED_VERSIONS)],
-        throttle_time_ms=0,
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_entry(ApiKey.API_VERSIONS, own)], throttle_time_ms=0
     )
 
 

@@ -1,0 +1,99 @@
+"""Where a connection's bytes land, and the frames in them.
+
+A socket reads straight into `space()`, and frames are ranges of the same bytearray: a produced batch is never copied
+between the kernel and the log, and it can be stamped in place.
+
+    ┌────────── bytearray ───────────────────────────────┐
+    │ taken frames │ size │ frame │ size │ half a frame … │   space()
+    └──────────────┴──────┴───────┴──────┴────────────────┘
+                   ↑ start                               ↑ end
+
+- A size that is negative or above the limit is a `ProtocolViolation` as soon as its four bytes are there.
+- Memory grows with the bytes that came, by doubling, never on the word of a peer; a buffer that a large frame has
+  grown is given back once it is empty.
+- A taken frame may be in use until `release()`: until then its bytes are neither moved nor overwritten. New bytes go
+  behind it, or into a fresh buffer.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from pessoa.wire.errors import ProtocolViolation
+from pessoa.wire.frames import DEFAULT_MAX_FRAME_BYTES, SIZE_BYTES
+
+_read_size = Struct(">i").unpack_from
+
+INITIAL_BYTES = 64 * 1024
+# Less room than this is not worth a system call.
+_MIN_SPACE = 4 * 1024
+# An empty buffer larger than this is not kept. Producers' requests are up to 1 MiB by default.
+_KEPT_BYTES = 2 * 1024 * 1024
+
+
+class ReceiveBuffer:
+    __slots__ = ("_data", "_end", "_is_lent", "_start", "max_frame_bytes")
+
+    def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self._data = bytearray(INITIAL_BYTES)
+        self._start = 0
+        self._end = 0
+        self._is_lent = False
+
+    def __repr__(self) -> str:
+        lent = ", a frame is in use" if self._is_lent else ""
+        return f"<ReceiveBuffer: {self._end - self._start} bytes waiting of {len(self._data)}{lent}>"
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._end - self._start
+
+    def space(self) -> memoryview:
+        """Where the next bytes should be put; then say how many with `received`."""
+        if self._start == self._end and not self._is_lent:
+            self._start = self._end = 0
+            if len(self._data) > _KEPT_BYTES:
+                self._data = bytearray(INITIAL_BYTES)
+        if len(self._data) - self._end < _MIN_SPACE:
+            self._move()
+        return memoryview(self._data)[self._end :]
+
+    def received(self, count: int) -> None:
+        self._end += count
+
+    def take_frame(self) -> tuple[bytearray, int, int] | None:
+        """The bytes that hold the next whole frame, and the range in them; None if more bytes are needed."""
+        start = self._start
+        available = self._end - start
+        if available < SIZE_BYTES:
+            return None
+        size = _read_size(self._data, start)[0]
+        if not 0 <= size <= self.max_frame_bytes:
+            raise ProtocolViolation(f"a frame of {size} bytes was announced; the limit is {self.max_frame_bytes}")
+        if available < SIZE_BYTES + size:
+            return None
+        start += SIZE_BYTES
+        self._start = start + size
+        self._is_lent = True
+        return self._data, start, start + size
+
+    def release(self) -> None:
+        """The frames taken so far are done with."""
+        self._is_lent = False
+
+    def _move(self) -> None:
+        """Take the waiting bytes into a fresh buffer. Views of taken frames keep the old one alive."""
+        waiting = self._end - self._start
+        capacity = INITIAL_BYTES
+        while capacity < waiting + _MIN_SPACE or (waiting >= capacity // 2 and capacity < self._wanted_bytes()):
+            capacity *= 2
+        fresh = bytearray(capacity)
+        fresh[:waiting] = memoryview(self._data)[self._start : self._end]
+        self._data, self._start, self._end, self._is_lent = fresh, 0, waiting, False
+
+    def _wanted_bytes(self) -> int:
+        """What the frame at hand needs in all, if its size is known."""
+        if self._end - self._start < SIZE_BYTES:
+            return 0
+        return SIZE_BYTES + int(_read_size(self._data, self._start)[0])
