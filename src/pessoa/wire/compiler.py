@@ -7,7 +7,7 @@ fast:
 - **Runs.** Neighbouring fields of fixed size are read or written by one `struct.Struct`. A length that follows them
   joins the run: classic lengths are fixed anyway, and of a varint the first byte is nearly always the whole, so the
   run takes that byte and a rare branch looks for more. The count of tagged fields, nearly always zero, ends the run
-  in the same way.
+  in the same way. For an encoder, whole arrays of integers are part of a run.
 - **Structs in line.** An array of structs becomes a loop in the same function. No call and no result tuple per element.
 - **Slots, not __init__.** A decoder makes the bare object and stores into its slots, straight out of the run.
 
@@ -34,7 +34,7 @@ from typing import Any
 
 from pessoa.base.ids import Uuid
 from pessoa.wire.errors import EncodeError, ProtocolViolation, UnsupportedFieldError
-from pessoa.wire.primitives import IntegerRuns, read_uvarint, uvarint, write_tagged_fields
+from pessoa.wire.primitives import ArrayUnpackers, read_uvarint, uvarint, write_tagged_fields
 from pessoa.wire.schema import REQUIRED, Decoder, Encoder, Field, Message, Struct
 from pessoa.wire.versions import Versions
 
@@ -50,15 +50,6 @@ FIXED = {
     "float64": "d",
     "uuid": "16s",
 }
-
-_INTEGER_RUNS: dict[str, IntegerRuns] = {}
-
-
-def integer_runs(code: str) -> IntegerRuns:
-    found = _INTEGER_RUNS.get(code)
-    if found is None:
-        found = _INTEGER_RUNS[code] = IntegerRuns(code)
-    return found
 
 
 class Source:
@@ -235,6 +226,12 @@ def unpacker(source: Source, codes: str) -> str:
 
 def packer(source: Source, codes: str) -> str:
     return _packer(source, codes, "pack")
+
+
+def array_unpackers(source: Source, code: str) -> str:
+    name = f"read_array_{code}"
+    source.names.setdefault(name, ArrayUnpackers(code))
+    return name
 
 
 def _packer(source: Source, codes: str, what: str) -> str:

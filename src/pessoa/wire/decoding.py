@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from struct import calcsize
 
-from pessoa.wire.compiler import FIXED, Layout, Source, decode_names, integer_runs, literal, unpacker
+from pessoa.wire.compiler import FIXED, Layout, Source, array_unpackers, decode_names, literal, unpacker
 from pessoa.wire.primitives import MAX_TEXT_BYTES
 from pessoa.wire.schema import Decoder, Field, Struct
 
@@ -154,8 +154,8 @@ class DecoderWriter:
             source.add(f"if {count} > {room}: {self._violation(f'claims more {field.name} than there are bytes')}")
             assert field.item is not None
             if field.item in FIXED and field.item not in ("uuid", "bool"):
-                runs = source.constant("runs", integer_runs(FIXED[field.item]))
-                source.add(f"{target} = list({runs}[{count}].unpack_from(data, pos))", f"pos += {count} * {smallest}")
+                read = array_unpackers(source, FIXED[field.item])
+                source.add(f"{target} = list({read}[{count}](data, pos))", f"pos += {count} * {smallest}")
             else:
                 self._items(field, count, target)
 

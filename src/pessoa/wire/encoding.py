@@ -8,8 +8,8 @@ does not, the byte is taken back and the longer form written.
 
 from __future__ import annotations
 
-from pessoa.wire.compiler import FIXED, Layout, Source, encode_names, integer_runs, literal, packer
-from pessoa.wire.primitives import MAX_TEXT_BYTES
+from pessoa.wire.compiler import FIXED, Layout, Source, encode_names, literal, packer
+from pessoa.wire.primitives import MAX_TEXT_BYTES, ArrayPackers
 from pessoa.wire.schema import Encoder, Field, Struct
 
 
@@ -18,8 +18,8 @@ class EncoderWriter:
         self.layout = layout
         self.source = Source()
         self.source.names.update(encode_names())
-        # The run of fixed-size values that waits to be written: struct code and expression of each ("" for a zero
-        # byte).
+        # The run of values that waits to be written: struct code and expression of each ("" for a zero byte). An array
+        # of integers is in it as its length, then the code of an item and the items behind a star.
         self.run: list[tuple[str, str]] = []
 
     def write(self) -> Encoder:
@@ -147,12 +147,12 @@ class EncoderWriter:
             source.add(f"    {count} = len({items}){' + 1' if compact else ''}")
         else:
             source.add(f"{count} = len({items}){' + 1' if compact else ''}")
-        self._length(count, compact, "i")
         assert field.item is not None
         if field.item in FIXED and field.item not in ("uuid", "bool"):
-            runs = source.constant("runs", integer_runs(FIXED[field.item]))
-            source.add(f"out += {runs}[len({items})].pack(*{items})")
+            self.run.append(("B" if compact else "i", count))
+            self.run.append((FIXED[field.item], f"*{items}"))
             return
+        self._length(count, compact, "i")
         item = source.variable("s")
         with source.block(f"for {item} in {items}:"):
             if field.item == "struct":
@@ -185,15 +185,53 @@ class EncoderWriter:
 
     def _flush(self) -> None:
         """Write the statement that writes the waiting run."""
-        if not self.run:
+        run, self.run = self.run, []
+        if not run:
             return
-        codes = "".join(code for code, _ in self.run)
-        values = ", ".join(value for _, value in self.run if value)
-        self.run = []
+        if any(value.startswith("*") for _, value in run):
+            self._flush_with_arrays(run)
+            return
+        codes = "".join(code for code, _ in run)
         if codes == "x":
             self.source.add("out.append(0)")
             return
-        self.source.add(f"out += {packer(self.source, codes)}({values})")
+        self.source.add(f"out += {packer(self.source, codes)}({_arguments(run)})")
+
+    def _flush_with_arrays(self, run: list[tuple[str, str]]) -> None:
+        """One call if every length fits into a byte, as nearly always; else piece by piece."""
+        arrays, lengths, before = [], [], ""
+        for position, (code, value) in enumerate(run):
+            if value.startswith("*"):
+                arrays.append((before, code))
+                lengths.append(run[position - 1][1])
+                before = ""
+            else:
+                before += code
+        compact = self.layout.is_flexible
+        packers = self.source.constant("packers", ArrayPackers(tuple(arrays), before, extra=int(compact)))
+        whole = f"out += {packers}[{', '.join(lengths)}]({_arguments(run)})"
+        if not compact:
+            self.source.add(whole)
+            return
+        with self.source.block(f"if {' and '.join(f'{length} < 128' for length in lengths)}:"):
+            self.source.add(whole)
+        with self.source.block("else:"):
+            self._piece_by_piece(run)
+
+    def _piece_by_piece(self, run: list[tuple[str, str]]) -> None:
+        for position, (code, value) in enumerate(run):
+            if value.startswith("*"):
+                _, length = self.run.pop()
+                self._flush()
+                alone = self.source.constant("packers", ArrayPackers((("", code),), "", extra=1))
+                self.source.add(f"out += uvarint({length}) + {alone}[{length}]({value})")
+            else:
+                self.run.append(run[position])
+        self._flush()
+
+
+def _arguments(run: list[tuple[str, str]]) -> str:
+    return ", ".join(value for _, value in run if value)
 
 
 def _default_struct(field: Field) -> Struct:

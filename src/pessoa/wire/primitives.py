@@ -7,7 +7,7 @@ the one-byte case themselves and come here for the rest, so these functions may 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from struct import Struct
 
 from pessoa.wire.errors import ProtocolViolation
@@ -65,19 +65,45 @@ def write_tagged_fields(out: bytearray, fields: Iterable[tuple[int, bytes | byte
         out += data
 
 
-# Runs of equal integers (arrays of partition ids, broker ids) are packed in one call. Short ones, which are nearly all,
-# have their packer ready.
-_READY = 32
+# Arrays of integers (partition ids, broker ids) are packed in one call, with a packer per count. Short ones, which are
+# nearly all, keep theirs; for the others nothing is remembered, since a peer may choose the count.
+_KEPT_LENGTH = 32
+_KEPT_PACKERS = 256
 
 
-class IntegerRuns:
-    """Packers and unpackers for `count` integers of one struct code."""
+class ArrayPackers(dict[int | tuple[int, ...], Callable[..., bytes]]):
+    """`pack` of a run with arrays of integers in it, by their lengths as they stand on the wire.
 
-    __slots__ = ("_code", "_ready")
+    `arrays` has for each array the struct codes that stand before its items, its own length last, and the code of an
+    item; `tail` has what follows them all. A length exceeds the count by `extra`, which is 1 in the compact form.
+    It is a dict that fills itself, because a hit in a dict costs no Python call.
+    """
+
+    def __init__(self, arrays: tuple[tuple[str, str], ...], tail: str, extra: int) -> None:
+        self.arrays = arrays
+        self.tail = tail
+        self.extra = extra
+
+    def __missing__(self, key: int | tuple[int, ...]) -> Callable[..., bytes]:
+        lengths = key if isinstance(key, tuple) else (key,)
+        codes = [
+            f"{before}{max(0, length - self.extra)}{code}"
+            for (before, code), length in zip(self.arrays, lengths, strict=True)
+        ]
+        pack = Struct(f">{''.join(codes)}{self.tail}").pack
+        if max(lengths) < _KEPT_LENGTH and len(self) < _KEPT_PACKERS:
+            self[key] = pack
+        return pack
+
+
+class ArrayUnpackers(dict[int, Callable[[Data, int], tuple[int, ...]]]):
+    """`unpack_from` of so many integers, by their count."""
 
     def __init__(self, code: str) -> None:
-        self._code = code
-        self._ready = tuple(Struct(f">{count}{code}") for count in range(_READY))
+        self.code = code
 
-    def __getitem__(self, count: int) -> Struct:
-        return self._ready[count] if count < _READY else Struct(f">{count}{self._code}")
+    def __missing__(self, count: int) -> Callable[[Data, int], tuple[int, ...]]:
+        unpack = Struct(f">{count}{self.code}").unpack_from
+        if count < _KEPT_LENGTH:
+            self[count] = unpack
+        return unpack

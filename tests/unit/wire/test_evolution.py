@@ -233,6 +233,43 @@ def test_a_run_ends_well_whatever_the_length_that_ends_it(size: int, count: int,
     assert Fused.decode(expected, 0) == message
 
 
+class Arrays(Message, versions="0-1", flexible="1+"):
+    """Neighbouring arrays of integers, which are written in one call while they are short."""
+
+    id: int = int8()
+    replicas: list[int] = array("int32")
+    isr: list[int] | None = array("int16", nullable=ALL)
+    epoch: int = int8()
+    offline: list[int] = array("int8")
+    rack: str = string()
+
+
+@pytest.mark.parametrize("replicas", [0, 3, 126, 127, 300])
+@pytest.mark.parametrize("isr", [None, 0, 31, 127])
+@pytest.mark.parametrize("offline", [0, 2, 128])
+@pytest.mark.parametrize("rack", [0, 127])
+def test_neighbouring_arrays_are_written_well_whatever_their_lengths(
+    replicas: int, isr: int | None, offline: int, rack: int
+) -> None:
+    message = Arrays(
+        id=1,
+        replicas=[-5] * replicas,
+        isr=None if isr is None else [6] * isr,
+        epoch=2,
+        offline=[7] * offline,
+        rack="r" * rack,
+    )
+    length = -1 if isr is None else isr
+    items = [b"\xff\xff\xff\xfb" * replicas, b"\x00\x06" * (isr or 0), b"\x07" * offline, b"r" * rack]
+    classic = b"\x01" + replicas.to_bytes(4, "big") + items[0] + length.to_bytes(4, "big", signed=True) + items[1]
+    classic += b"\x02" + offline.to_bytes(4, "big") + items[2] + rack.to_bytes(2, "big") + items[3]
+    compact = b"\x01" + varint(replicas + 1) + items[0] + varint(length + 1) + items[1]
+    compact += b"\x02" + varint(offline + 1) + items[2] + varint(rack + 1) + items[3] + b"\x00"
+    for version, expected in enumerate((classic, compact)):
+        assert message.encode(version) == expected
+        assert Arrays.decode(expected, version) == message
+
+
 def varint(number: int) -> bytes:
     """A second implementation, for numbers of up to 21 bits."""
     if number < 1 << 7:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pessoa.wire.errors import ProtocolViolation
-from pessoa.wire.primitives import IntegerRuns, read_uvarint, uvarint, write_tagged_fields
+from pessoa.wire.primitives import ArrayPackers, ArrayUnpackers, read_uvarint, uvarint, write_tagged_fields
 
 UVARINTS = [
     (0, "00"),
@@ -57,9 +57,32 @@ def test_tagged_fields_are_written_lowest_tag_first() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 1000])
-def test_integer_runs_pack_any_count(count: int) -> None:
-    runs = IntegerRuns("h")
+def test_an_array_of_integers_is_packed_and_unpacked_in_one_call(count: int) -> None:
     numbers = list(range(count))
     packed = b"".join(number.to_bytes(2, "big") for number in numbers)
-    assert runs[count].pack(*numbers) == packed
-    assert list(runs[count].unpack_from(packed, 0)) == numbers
+    packers, unpackers = ArrayPackers((("bi", "h"),), "", extra=0), ArrayUnpackers("h")
+    for _ in range(2):
+        assert packers[count](7, count, *numbers) == b"\x07" + count.to_bytes(4, "big") + packed
+        assert list(unpackers[count](b"\xff" + packed, 1)) == numbers
+    assert len(packers) == len(unpackers) == (1 if count < 32 else 0)
+
+
+def test_the_length_of_a_compact_array_is_one_more_than_its_count_and_zero_for_null() -> None:
+    packers = ArrayPackers((("B", "b"),), "", extra=1)
+    assert packers[0](0) == b"\x00"
+    assert packers[1](1) == b"\x01"
+    assert packers[3](3, 8, 9) == b"\x03\x08\x09"
+    assert ArrayPackers((("i", "b"),), "", extra=0)[-1](-1) == b"\xff\xff\xff\xff"
+
+
+def test_several_arrays_and_what_follows_them_are_packed_in_one_call() -> None:
+    packers = ArrayPackers((("hB", "i"), ("B", "b")), "bx", extra=1)
+    assert packers[2, 3](5, 2, 9, 3, 7, 8, -1) == bytes.fromhex("0005 02 00000009 03 07 08 ff 00")
+
+
+def test_packers_that_are_kept_are_bounded() -> None:
+    packers = ArrayPackers((("", "b"), ("", "b")), "", extra=0)
+    for first in range(40):
+        for second in range(40):
+            assert packers[first, second](*range(first), *range(second)) == bytes([*range(first), *range(second)])
+    assert len(packers) <= 256
