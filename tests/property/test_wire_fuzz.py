@@ -123,10 +123,11 @@ def test_a_frame_of_nothing_but_extremes_is_a_message_or_a_violation(kind: type[
 
 @pytest.mark.parametrize("kind", list(dict.fromkeys(kind for kind, _ in PAIRS)), ids=title)
 def test_memory_stays_within_a_multiple_of_the_frame(kind: type[Message]) -> None:
-    for version in {kind.versions.first, kind.versions.last}:
-        for path, data in bombs(kind, version, frame_bytes=2048):
-            allowed = MEMORY_PER_BYTE + MEMORY_PER_MESSAGE / len(data)
-            assert amplification(kind, version, data) < allowed, f"version {version}: {path}"
+    # The newest version has the most fields and the shortest lengths. Small frames will do: tracing is slow.
+    version = kind.versions.last
+    for path, data in bombs(kind, version, frame_bytes=1024):
+        allowed = MEMORY_PER_BYTE + MEMORY_PER_MESSAGE / len(data)
+        assert amplification(kind, version, data) < allowed, f"version {version}: {path}"
 
 
 def test_unknown_tagged_fields_stay_within_a_multiple_of_the_frame() -> None:
