@@ -46,7 +46,9 @@ def test_text_that_is_not_a_uuid_is_refused(text: str) -> None:
         Uuid.parse(text)
 
 
-@pytest.mark.parametrize("text", ["AAAAAAAAAAAA+AAAAAAAAA", "AAAAAAAAAAAA/AAAAAAAAA", "AAAAAAAAAAA AAAAAAAAAAA", "!" * 22])
+@pytest.mark.parametrize(
+    "text", ["AAAAAAAAAAAA+AAAAAAAAA", "AAAAAAAAAAAA/AAAAAAAAA", "AAAAAAAAAAA AAAAAAAAAAA", "!" * 22]
+)
 def test_characters_outside_the_url_safe_alphabet_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="URL-safe"):
         Uuid.parse(text)
