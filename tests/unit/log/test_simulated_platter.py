@@ -263,6 +263,18 @@ def test_a_renamed_directory_takes_its_files_along() -> None:
     assert outcomes == {(("/data/topic-0/log", b"abc"),), (("/data/topic-0-delete/log", b"abc"),)}
 
 
+def test_the_name_of_a_directory_is_kept_by_the_one_above_it() -> None:
+    outcomes = set()
+    for seed in SEEDS:
+        disk = disk_with(seed)
+        disk.make_directory("/data/topic-0")
+        disk.rename("/data/topic-0", "/data/renamed")
+        disk.sync_directory("/data/renamed")
+        disk.lose_power()
+        outcomes.add(tuple(disk.list("/data")))
+    assert outcomes == {("topic-0",), ("renamed",)}
+
+
 def test_a_tree_that_was_removed_without_a_sync_may_come_back_in_part() -> None:
     outcomes = set()
     for seed in SEEDS:

@@ -1,0 +1,179 @@
+"""The disk door: what it costs on top of the calls of the operating system that it makes.
+
+Both sides work on files of the same temporary directory, in turns, and the best turn of each counts. An append of
+16 KiB may cost 0.4 µs more than a plain `os.write`. That is less than writing to a file system varies from run to run,
+so it is measured on /dev/null as well, where nothing but the interpreter is left.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from typing import TYPE_CHECKING
+
+from pessoa.log.files import OsDisk
+from pessoa.log.simulated_disk import SimulatedDisk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bench.report import Report
+
+ROUNDS = 9
+# What a file holds before it is emptied again: enough for a round, and little enough to stay in the page cache.
+FILE_BYTES = 32 << 20
+
+
+def in_turns(work: dict[str, Callable[[], None]], number: int) -> dict[str, float]:
+    """The best microseconds a call of each, none of them favoured by when it ran."""
+    best = dict.fromkeys(work, float("inf"))
+    for _ in range(ROUNDS):
+        for name, call in work.items():
+            start = time.perf_counter()
+            call()
+            best[name] = min(best[name], (time.perf_counter() - start) / number * 1e6)
+    return best
+
+
+def run(report: Report) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for label, size in (("16 KiB", 16 << 10), ("1 MiB", 1 << 20)):
+            appends(report, folder, label, size)
+            reads(report, folder, label, size)
+        overhead(report)
+        pool(report, folder)
+        report.add("open and close a file", "pessoa", *opening(folder))
+    simulated(report)
+
+
+def appends(report: Report, folder: str, label: str, size: int) -> None:
+    data = memoryview(bytearray(os.urandom(size)))
+    pieces = [data[: size // 2], data[size // 2 :]]
+    number = FILE_BYTES // size
+    file = OsDisk().open(f"{folder}/ours", create=True)
+    descriptor = os.open(f"{folder}/plain", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+
+    def ours() -> None:
+        file.truncate(0)
+        for _ in range(number):
+            file.append(data)
+
+    def ours_in_pieces() -> None:
+        file.truncate(0)
+        for _ in range(number):
+            file.append_all(pieces)
+
+    def plain() -> None:
+        os.ftruncate(descriptor, 0)
+        for _ in range(number):
+            os.write(descriptor, data)
+
+    def plain_in_pieces() -> None:
+        os.ftruncate(descriptor, 0)
+        for _ in range(number):
+            os.writev(descriptor, pieces)
+
+    best = in_turns({"pessoa": ours, "os": plain, "pieces": ours_in_pieces, "os pieces": plain_in_pieces}, number)
+    report.add(f"append {label}", "pessoa", best["pessoa"], "µs")
+    report.add(f"append {label}", "os", best["os"], "µs")
+    report.add(f"append {label} in 2 pieces", "pessoa", best["pieces"], "µs")
+    report.add(f"append {label} in 2 pieces", "os", best["os pieces"], "µs")
+    os.close(descriptor)
+    file.close()
+
+
+def reads(report: Report, folder: str, label: str, size: int) -> None:
+    """From the file that `appends` has left."""
+    number = FILE_BYTES // size
+    file = OsDisk().open(f"{folder}/ours")
+    descriptor = os.open(f"{folder}/ours", os.O_RDONLY)
+
+    def ours() -> None:
+        for position in range(0, FILE_BYTES, size):
+            file.read(position, size)
+
+    def plain() -> None:
+        for position in range(0, FILE_BYTES, size):
+            os.pread(descriptor, size, position)
+
+    for name, microseconds in in_turns({"pessoa": ours, "os": plain}, number).items():
+        report.add(f"read {label}", name, microseconds, "µs")
+    os.close(descriptor)
+    file.close()
+
+
+def overhead(report: Report) -> None:
+    data = memoryview(bytearray(16 << 10))
+    number = 20_000
+    file = OsDisk().open("/dev/null")
+    descriptor = os.open("/dev/null", os.O_RDWR)
+
+    def ours() -> None:
+        for _ in range(number):
+            file.append(data)
+
+    def plain() -> None:
+        for _ in range(number):
+            os.write(descriptor, data)
+
+    for name, microseconds in in_turns({"pessoa": ours, "os": plain}, number).items():
+        report.add("append 16 KiB to /dev/null", name, microseconds, "µs")
+    os.close(descriptor)
+    file.close()
+
+
+def pool(report: Report, folder: str) -> None:
+    """Twice as many files as descriptors, used in turn: every use finds its file evicted."""
+    count = 200
+    disk = OsDisk(max_open_files=count // 2)
+    files = [disk.open(f"{folder}/pooled-{number}", create=True) for number in range(count)]
+    for file in files:
+        file.append(b"x" * 100)
+
+    def evicted() -> None:
+        for file in files:
+            file.read(0, 100)
+
+    def at_hand() -> None:
+        for _ in range(count):
+            files[0].read(0, 100)
+
+    best = in_turns({"evicted": evicted, "at hand": at_hand}, count)
+    report.add("read 100 B of a file at hand", "pessoa", best["at hand"], "µs")
+    report.add("read 100 B of an evicted file", "pessoa", best["evicted"], "µs")
+    for file in files:
+        file.close()
+
+
+def opening(folder: str) -> tuple[float, str]:
+    disk = OsDisk()
+    number = 500
+
+    def work() -> None:
+        for _ in range(number):
+            disk.open(f"{folder}/pooled-0").close()
+
+    return in_turns({"pessoa": work}, number)["pessoa"], "µs"
+
+
+def simulated(report: Report) -> None:
+    number = 20_000
+    disk = SimulatedDisk()
+    file = disk.open("/file", create=True)
+    data = b"x" * 100
+
+    def append() -> None:
+        file.truncate(0)
+        for _ in range(number):
+            file.append(data)
+
+    def read() -> None:
+        for _ in range(number):
+            file.read(50, 100)
+
+    best = in_turns({"append": append, "read": read}, number)
+    report.add("append 100 B, simulated", "pessoa", best["append"], "µs")
+    report.add("read 100 B, simulated", "pessoa", best["read"], "µs")
+    disk.record()
+    report.add("append 100 B, simulated, recorded", "pessoa", in_turns({"append": append}, number)["append"], "µs")
