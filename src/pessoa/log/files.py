@@ -28,7 +28,7 @@ descriptor (Linux appends whatever position a `pwrite` names on a descriptor wit
 append left behind are overwritten by the next one.
 
 Paths are `str`, because a broker makes them by the thousand and `Path` is ten times the price. The door has no
-opinion on formats, and no locks: what keeps two brokers out of one directory stands in `directory`.
+opinion on formats, and does not keep two brokers out of one directory.
 """
 
 # Here paths meet the operating system.
