@@ -10,8 +10,9 @@ every `index.interval.bytes` of log, so a look-up ends with a short walk through
 Entries are collected in memory and go to the file a block at a time, and whenever the segment is flushed, rolled or
 closed. An index is only ever a shortcut: after a crash it is rebuilt from the log, so nothing depends on when it
 reaches the disk. A look-up first tries the entries in memory, where readers at the end of the log find theirs, and
-otherwise searches the file: over the first entries of its blocks, then within one block. Memory is one block an
-index, however large the segment.
+otherwise searches the file: over the first entries of its blocks, then within one block. The block that was searched
+last is kept, because a reader that goes through the log comes back to it. So memory is at most two blocks an index,
+however large the segment.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from struct import Struct
 from typing import TYPE_CHECKING
+
+from pessoa.records.batch import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from pessoa.log.files import File
@@ -37,7 +40,7 @@ MAX_RELATIVE_OFFSET = (1 << 31) - 1
 class Index:
     """A file of fixed-size entries of two columns, both rising. What the columns mean, the two kinds below say."""
 
-    __slots__ = ("_entry", "_file_entries", "_file_last", "_tail", "base_offset", "file")
+    __slots__ = ("_block", "_block_start", "_entry", "_file_entries", "_file_last", "_tail", "base_offset", "file")
 
     def __init__(self, file: File, base_offset: int, entry: Struct) -> None:
         self.file = file
@@ -46,6 +49,9 @@ class Index:
         self._tail = bytearray()
         self._file_entries = file.size // entry.size
         self._file_last = self._read_entry(self._file_entries - 1) if self._file_entries else None
+        # Some whole entries of the file, from the one with the number `_block_start` on.
+        self._block = b""
+        self._block_start = 0
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.file.path}: {self.entry_count} entries, last {self.last}>"
@@ -61,6 +67,11 @@ class Index:
             return self._file_last
         first, second = self._entry.unpack_from(self._tail, len(self._tail) - self._entry.size)
         return first, second
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the file ends with an entry, and not with a piece of one."""
+        return self.file.size % self._entry.size == 0
 
     def write(self) -> None:
         """Bring the entries in memory to the file."""
@@ -86,7 +97,8 @@ class Index:
         """Keep the first `count` entries."""
         self.write()
         # A crash or another program may have left a piece of an entry behind the last one.
-        if count < self.entry_count or self.file.size % self._entry.size:
+        if count < self.entry_count or not self.is_whole:
+            self._block = b""
             self.file.truncate(count * self._entry.size)
             self._file_entries = count
             self._file_last = self._read_entry(count - 1) if count else None
@@ -97,11 +109,23 @@ class Index:
 
     def _floor(self, value: int, column: int) -> int:
         """The number of the last entry whose column is at most `value`, or -1."""
-        if self._tail and self._entry.unpack_from(self._tail)[column] <= value:
-            return self._file_entries + self._floor_in(self._tail, value, column)
+        tail = self._tail
+        if tail and self._entry.unpack_from(tail)[column] <= value:
+            return self._file_entries + self._floor_in(tail, value, column)
         if not self._file_entries:
             return -1
-        size = self._entry.size
+        if not self._is_within_block(value, column):
+            self._load_block(value, column)
+        return self._block_start + self._floor_in(self._block, value, column)
+
+    def _is_within_block(self, value: int, column: int) -> bool:
+        """Whether the block at hand has an entry at or before the value, and one at or behind it."""
+        block, entry = self._block, self._entry
+        if not block or entry.unpack_from(block)[column] > value:
+            return False
+        return bool(value <= entry.unpack_from(block, len(block) - entry.size)[column])
+
+    def _load_block(self, value: int, column: int) -> None:
         low, high = 0, (self._file_entries - 1) // _BLOCK_ENTRIES
         while low < high:
             middle = (low + high + 1) // 2
@@ -109,13 +133,14 @@ class Index:
                 low = middle
             else:
                 high = middle - 1
-        start = low * _BLOCK_ENTRIES
+        start, size = low * _BLOCK_ENTRIES, self._entry.size
         count = min(_BLOCK_ENTRIES, self._file_entries - start)
-        return start + self._floor_in(self.file.read(start * size, count * size), value, column)
+        self._block, self._block_start = self.file.read(start * size, count * size), start
 
     def _floor_in(self, block: bytes | bytearray, value: int, column: int) -> int:
-        entries = list(self._entry.iter_unpack(block))
-        return bisect_right(entries, value, key=lambda entry: entry[column]) - 1
+        unpack_from, size = self._entry.unpack_from, self._entry.size
+        numbers = range(len(block) // size)
+        return bisect_right(numbers, value, key=lambda number: unpack_from(block, number * size)[column]) - 1
 
     def _read_entry(self, number: int) -> tuple[int, int]:
         first, second = self._entry.unpack(self.file.read(number * self._entry.size, self._entry.size))
@@ -167,7 +192,7 @@ class TimeIndex(Index):
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add the entry if it says something that the last one does not."""
         last = self.last
-        if last is None or timestamp > last[0]:
+        if timestamp > (last[0] if last is not None else NO_TIMESTAMP):
             self._tail += TIME_ENTRY.pack(timestamp, offset - self.base_offset)
             if len(self._tail) >= _BLOCK_ENTRIES * TIME_ENTRY.size:
                 self.write()
