@@ -168,8 +168,15 @@ class OffsetIndex(Index):
 
     def position_before(self, offset: int) -> int:
         """A position at or before the batch that holds `offset`."""
+        return self.entry_before(offset)[1]
+
+    def entry_before(self, offset: int) -> tuple[int, int]:
+        """The same with the last offset of the batch that stands there; the start of the segment if there is none."""
         number = self._floor(offset - self.base_offset, 0)
-        return self.entry(number)[1] if number >= 0 else 0
+        if number < 0:
+            return self.base_offset, 0
+        relative_offset, position = self.entry(number)
+        return self.base_offset + relative_offset, position
 
     def offset_after(self, position: int) -> int | None:
         """An offset that lies behind every record before `position`, if the index reaches so far."""

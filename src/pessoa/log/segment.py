@@ -20,6 +20,7 @@ cleaner, `.swap` is complete and takes the place of others, `.deleted` is unreac
 
 from __future__ import annotations
 
+import logging
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,12 +45,15 @@ from pessoa.records.batch import (
 )
 from pessoa.records.errors import InvalidBatch
 from pessoa.records.record import records
+from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pessoa.log.config import LogConfig
     from pessoa.log.files import Disk, File
+
+log = logging.getLogger("pessoa.log")
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -139,7 +143,7 @@ class Segment:
         self.prefix = f"{directory}/{segment_name(base_offset)}"
         self.suffix = suffix
         self.file: File = disk.open(self._path(LOG_SUFFIX), create=create)
-        # A missing index file is an empty index: `needs_index` tells the loader.
+        # A missing index file is an empty index, which the loader fills.
         self.offset_index = OffsetIndex(disk.open(self._path(INDEX_SUFFIX), create=True), base_offset)
         self.time_index = TimeIndex(disk.open(self._path(TIME_INDEX_SUFFIX), create=True), base_offset)
         self._transaction_index: File | None = None
@@ -216,11 +220,14 @@ class Segment:
         self._max_index_bytes = config.segment_index_bytes
         self._find_index_room()
 
-    def _find_index_room(self) -> None:
+    def _find_index_room(self) -> int:
+        """How many entries fit for certain. A batch that adds none to the time index makes it an underestimate."""
         self._index_room = min(
             self._max_index_bytes // OFFSET_ENTRY.size - self.offset_index.entry_count,
-            self._max_index_bytes // TIME_ENTRY.size - self.time_index.entry_count,
+            # One more, because a segment that ends adds the entry for its largest timestamp.
+            self._max_index_bytes // TIME_ENTRY.size - self.time_index.entry_count - 1,
         )
+        return self._index_room
 
     def has_room_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether a batch may still go here, or a new segment must begin with it."""
@@ -234,7 +241,7 @@ class Segment:
             first = self.first_timestamp
         # Kafka lets the records' own clock decide how old a segment is, if they have one.
         age_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
-        return age_ms <= self._max_age_ms and self._index_room > 0
+        return age_ms <= self._max_age_ms and (self._index_room > 0 or self._find_index_room() > 0)
 
     def append(self, batch: RecordBatch) -> None:
         """Write a stamped batch behind the last one."""
@@ -290,7 +297,7 @@ class Segment:
     # Finding.
 
     def places(self, position: int = 0, end: int | None = None) -> Iterator[BatchPlace]:
-        """The batches from a position on, by their headers. Stops at bytes that are no header."""
+        """The whole batches from a position on, by their headers. Stops at bytes that are no header."""
         file = self.file
         end = file.size if end is None else min(end, file.size)
         chunk, chunk_start = b"", position
@@ -302,16 +309,28 @@ class Segment:
                     return
             base_offset, length, epoch, magic, _, _, last_delta, _, max_timestamp, *_ = HEADER.unpack_from(chunk, at)
             size = length + LOG_OVERHEAD
-            if magic != MAGIC or size < HEADER_SIZE or last_delta < 0:
+            if magic != MAGIC or size < HEADER_SIZE or last_delta < 0 or position + size > file.size:
                 return
             yield BatchPlace(position, size, base_offset, base_offset + last_delta, max_timestamp, epoch)
             position += size
 
     def find(self, offset: int) -> BatchPlace | None:
-        """The first batch that ends at or after `offset`."""
-        for place in self.places(self.offset_index.position_before(offset)):
+        """The first batch that ends at or after `offset`. `InvalidBatch` if damage stands before it."""
+        indexed_offset, start = self.offset_index.entry_before(offset)
+        end = start
+        for place in self.places(start):
+            if end == start and start and place.last_offset > indexed_offset:
+                break
             if place.last_offset >= offset:
                 return place
+            end = place.position + place.size
+        if start and end == start:
+            # No batch of that offset stands where the index says. Left alone, it would lead past records.
+            log.warning("an index of %r is wrong about position %s: both are rebuilt", self, start)
+            self.rebuild_indexes()
+            return self.find(offset)
+        if end < self.file.size:
+            raise InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"no batch begins at position {end} of {self!r}")
         return None
 
     def position_of(self, offset: int) -> int:
@@ -373,10 +392,15 @@ class Segment:
 
     def next_offset(self) -> int:
         """The offset behind the last batch."""
-        last = self.base_offset
-        for place in self.places(self.offset_index.last[1] if self.offset_index.last else 0):
-            last = place.last_offset + 1
-        return last
+        return self.walk_to_end()[0]
+
+    def walk_to_end(self) -> tuple[int, int]:
+        """The offset and the position behind the last whole batch. If the position is not the size, there is damage."""
+        last_entry = self.offset_index.last
+        next_offset, end = self.base_offset, last_entry[1] if last_entry is not None else 0
+        for place in self.places(end):
+            next_offset, end = place.last_offset + 1, place.position + place.size
+        return next_offset, end
 
     # Shrinking, and being put right.
 
@@ -403,13 +427,15 @@ class Segment:
 
     def indexes_are_plausible(self) -> bool:
         """Whether their last entries could be true. Whole files of zeros, as other programs preallocate, are not."""
-        for index, bound in ((self.offset_index, self.file.size), (self.time_index, None)):
+        for index, bound in ((self.offset_index, self.file.size), (self.time_index, MAX_RELATIVE_OFFSET)):
             last = index.last
+            if not index.is_whole:
+                return False
             if last is None:
                 continue
             if index.entry_count > 1 and last[0] <= index.entry(index.entry_count - 2)[0]:
                 return False
-            if bound is not None and not (last[0] >= 0 and 0 <= last[1] < bound):
+            if not (last[0] >= 0 and 0 <= last[1] < bound):
                 return False
         return True
 
@@ -451,6 +477,7 @@ class Segment:
             pass  # what follows is no batch: the cut below deals with it
         if valid_end < self.file.size:
             self.file.truncate(valid_end)
+        self.finish()
 
     def _forget_indexes(self) -> None:
         self.offset_index.truncate_entries(0)
