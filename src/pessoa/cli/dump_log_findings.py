@@ -63,8 +63,8 @@ class Findings:
         for path, pairs in self._timestamps_out_of_order.items():
             yield f"Found out of order timestamp in :{path}"
             yield from (f"  Index timestamp: {now}, Previously indexed timestamp: {before}" for now, before in pairs)
-        for pairs in self._offsets_not_found.values():
-            yield "The following indexed offsets are not found in the log."
+        for path, pairs in self._offsets_not_found.items():
+            yield f"The following indexed offsets are not found in :{path}"
             yield from (f"Indexed offset: {indexed}, found log offset: {found}" for indexed, found in pairs)
         for path, gaps in self._gaps.items():
             yield f"Non-consecutive offsets in {path}"
