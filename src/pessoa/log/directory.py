@@ -1,6 +1,7 @@
 """One log directory: the partitions on it, their checkpoints, and what happens when its disk fails.
 
     meta.properties                    whose directory this is: cluster, node, directory id
+    .lock                              held while somebody is at work here
     .kafka_cleanshutdown               it was closed in order; removed as soon as it is opened again
     recovery-point-offset-checkpoint   per partition: where recovery starts after a crash
     replication-offset-checkpoint      per partition: the high watermark
@@ -82,6 +83,7 @@ class LogDirectory:
         self.unwanted: list[str] = []
         self.was_clean = False
         self._disk = disk
+        self._unlock: Callable[[], None] = lambda: None
 
     def __repr__(self) -> str:
         state = f"offline ({self.offline})" if self.offline is not None else "online"
@@ -92,6 +94,7 @@ class LogDirectory:
     def open(self, config_of: Callable[[str], LogConfig], now_ms: int) -> None:
         """Load everything. DiskError and CorruptProperties pass: a directory that cannot be opened is not opened."""
         self._disk.make_directory(self.path)
+        self._unlock = self._disk.lock(self.path)
         names = self._disk.list(self.path)
         if META_PROPERTIES_FILE in names:
             self.meta = parse_meta_properties(self._read(META_PROPERTIES_FILE), self._in(META_PROPERTIES_FILE))
@@ -140,6 +143,7 @@ class LogDirectory:
             self.write_checkpoints()
             marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
             self._disk.write_file(self._in(CLEAN_SHUTDOWN_FILE), marker.encode())
+            self._unlock()
         except DiskError as error:
             self.fail(error)
             raise DirectoryOffline(self.path) from error

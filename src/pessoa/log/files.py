@@ -37,10 +37,12 @@ opinion on formats, and does not keep two brokers out of one directory.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import sys
 from contextlib import closing, contextmanager, nullcontext, suppress
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -57,6 +59,8 @@ Names: TypeAlias = list[str]
 _MAX_BUFFERS = 1024
 # `write_file` builds the new content here. Apache Kafka uses the same suffix, so either cleans up after the other.
 TEMPORARY_SUFFIX = ".tmp"
+# Apache Kafka locks the same file, so neither opens a directory that the other is at work in.
+LOCK_FILE = ".lock"
 
 
 class DiskError(Exception):
@@ -76,6 +80,10 @@ class DiskError(Exception):
     def is_missing(self) -> bool:
         """There is no such file: for some callers the expected answer."""
         return self.errno in (errno.ENOENT, errno.ENOTDIR)
+
+    @property
+    def is_locked(self) -> bool:
+        return self.errno == errno.EWOULDBLOCK
 
     @property
     def is_full(self) -> bool:
@@ -169,6 +177,12 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int:
         """How much more the disk that holds the path can take."""
+
+    def lock(self, path: str) -> Callable[[], None]:
+        """Keep every other process out of a directory until the returned function is called, or this one ends.
+
+        `DiskError` with `is_locked` if another has it.
+        """
 
 
 def parent_directory(path: str) -> str:
@@ -300,6 +314,17 @@ class OsDisk:
         with disk_errors("ask for the free space of", path):
             found = os.statvfs(path)
         return found.f_bavail * found.f_frsize
+
+    def lock(self, path: str) -> Callable[[], None]:
+        name = f"{path}/{LOCK_FILE}"
+        with disk_errors("lock", name):
+            descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(descriptor)
+                raise
+        return partial(os.close, descriptor)
 
 
 class OsFile:

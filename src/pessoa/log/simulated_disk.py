@@ -36,10 +36,11 @@ import io
 from contextlib import closing
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias
 
-from pessoa.log.files import Bytes, DiskError, Names, disk_errors, parent_directory, replace_file
+from pessoa.log.files import LOCK_FILE, Bytes, DiskError, Names, disk_errors, parent_directory, replace_file
 from pessoa.log.simulated_platter import Directory, Inode, Platter, Snapshot, refused
 
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ class SimulatedDisk:
         self._slow: list[Slowness] = []
         # How many more bytes fit; None for as many as you like.
         self._room: int | None = None
+        # Which life holds the lock of a directory.
+        self._locked: dict[str, int] = {}
 
     def __repr__(self) -> str:
         state = "down" if self._is_down else f"life {self.life}"
@@ -312,6 +315,15 @@ class SimulatedDisk:
             self.attend("look_up", path)
             self.platter.node(path)
         return ENDLESS if self._room is None else self._room
+
+    def lock(self, path: str) -> Callable[[], None]:
+        name = f"{path}/{LOCK_FILE}"
+        with disk_errors("lock", name):
+            self.attend("look_up", path)
+            if self._locked.get(name) == self.life:
+                raise OSError(errno.EWOULDBLOCK, "another process has the lock")
+        self._locked[name] = self.life
+        return partial(self._locked.__delitem__, name)
 
     # The stations of a call.
 

@@ -575,3 +575,12 @@ def test_a_disk_error_says_what_was_tried_where_and_why() -> None:
 @pytest.mark.parametrize(("path", "parent"), [("/a/b", "/a"), ("/a", "/"), ("a/b", "a"), ("a", "."), ("/", "/")])
 def test_the_parent_of_a_path(path: str, parent: str) -> None:
     assert parent_directory(path) == parent
+
+
+def test_a_locked_directory_keeps_others_out_until_it_is_given_back(bench: Workbench) -> None:
+    unlock = bench.disk.lock(bench.root)
+    with pytest.raises(DiskError) as refused:
+        bench.disk.lock(bench.root)
+    assert refused.value.is_locked
+    unlock()
+    bench.disk.lock(bench.root)()
