@@ -1,0 +1,251 @@
+"""What changed from one image to the next, and what every metadata record means.
+
+A delta starts from an image, takes records one by one (`replay`), and ends in a new image (`finish`). It keeps what it
+touched, so that whoever follows the image does work in proportion to the change:
+
+    delta.changed_topics    created, or with partitions that are new or changed
+    delta.deleted_topics    with the names they had
+    delta.changed_configs   (resource type, name)
+    delta.changed_brokers   registered, fenced, unfenced, gone
+
+The records here are committed, and the controller checked them before it wrote them. One that does not fit (a change
+to a topic that is not there) is a mistake of the writer that nobody can repair by guessing: it raises KeyError or
+AssertionError, and the broker stops, as Kafka does. A record of a kind that only matters elsewhere changes nothing.
+
+The records of a metadata transaction (BeginTransaction … EndTransaction, KIP-868) count together or not at all; that
+is the business of `pessoa.metadata.loader`, which decides which records a delta gets to see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pessoa.metadata.cluster import ClusterDelta
+from pessoa.metadata.image import MetadataImage
+from pessoa.metadata.settings import (
+    Acl,
+    AclsImage,
+    ConfigResource,
+    ConfigsImage,
+    DelegationToken,
+    DelegationTokensImage,
+    FeaturesImage,
+    ProducerIdsImage,
+    QuotaEntity,
+    QuotasImage,
+    ScramCredential,
+    ScramImage,
+)
+from pessoa.metadata.topics import TopicsDelta
+from pessoa.wire.stored import metadata_log as log
+
+if TYPE_CHECKING:
+    from pessoa.base.ids import Uuid
+    from pessoa.wire.schema import Message
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class TableDelta(Generic[Key, Value]):
+    """A mapping that is copied when something first touches it."""
+
+    def __init__(self, before: Mapping[Key, Value]) -> None:
+        self.before = before
+        self.changed: dict[Key, None] = {}
+        self._after: dict[Key, Value] | None = None
+
+    @property
+    def after(self) -> Mapping[Key, Value]:
+        return self.before if self._after is None else self._after
+
+    def set(self, key: Key, value: Value) -> None:
+        self._touch(key)[key] = value
+
+    def remove(self, key: Key) -> None:
+        if key in self.after:
+            del self._touch(key)[key]
+
+    def _touch(self, key: Key) -> dict[Key, Value]:
+        if self._after is None:
+            self._after = dict(self.before)
+        self.changed[key] = None
+        return self._after
+
+
+class MetadataDelta:
+    def __init__(self, old: MetadataImage) -> None:
+        self.old = old
+        # The result, once `finish` has been called.
+        self.new = old
+        self.topics = TopicsDelta(old.topics)
+        self.cluster = ClusterDelta(old.cluster)
+        self.features: TableDelta[str, int] = TableDelta(old.features.finalized)
+        self.configs: TableDelta[tuple[int, str], Mapping[str, str]] = TableDelta(old.configs.by_resource)
+        self.quotas: TableDelta[QuotaEntity, Mapping[str, float]] = TableDelta(old.quotas.by_entity)
+        self.scram: TableDelta[tuple[str, int], ScramCredential] = TableDelta(old.scram.credentials)
+        self.tokens: TableDelta[str, DelegationToken] = TableDelta(old.delegation_tokens.by_id)
+        self.acls: TableDelta[Uuid, Acl] = TableDelta(old.acls.by_id)
+        self.next_producer_id = old.producer_ids.next_producer_id
+        self.kraft_version = old.features.kraft_version
+
+    def __repr__(self) -> str:
+        return (
+            f"<MetadataDelta {self.old.offset}..{self.new.offset}: {len(self.changed_topics)} topics changed, "
+            f"{len(self.deleted_topics)} deleted>"
+        )
+
+    # What changed.
+
+    @property
+    def changed_topics(self) -> Mapping[Uuid, object]:
+        return self.topics.changed
+
+    @property
+    def deleted_topics(self) -> Mapping[Uuid, str]:
+        return self.topics.deleted
+
+    @property
+    def changed_configs(self) -> Mapping[tuple[int, str], None]:
+        return self.configs.changed
+
+    @property
+    def changed_brokers(self) -> Mapping[int, object]:
+        return self.cluster.changed_brokers
+
+    # Making it.
+
+    def replay(self, record: Message) -> None:
+        _REPLAY[type(record)](self, record)
+
+    def finish(self, offset: int, epoch: int) -> MetadataImage:
+        old = self.old
+        features = old.features
+        if self.features.changed or self.kraft_version != features.kraft_version:
+            features = FeaturesImage(self.features.after, self.kraft_version)
+        producer_ids = old.producer_ids
+        if self.next_producer_id != producer_ids.next_producer_id:
+            producer_ids = ProducerIdsImage(self.next_producer_id)
+        self.new = MetadataImage(
+            offset=offset,
+            epoch=epoch,
+            features=features,
+            cluster=self.cluster.finish(),
+            topics=self.topics.finish(),
+            configs=ConfigsImage(self.configs.after) if self.configs.changed else old.configs,
+            quotas=QuotasImage(self.quotas.after) if self.quotas.changed else old.quotas,
+            scram=ScramImage(self.scram.after) if self.scram.changed else old.scram,
+            acls=AclsImage(self.acls.after) if self.acls.changed else old.acls,
+            producer_ids=producer_ids,
+            delegation_tokens=(
+                DelegationTokensImage(self.tokens.after) if self.tokens.changed else old.delegation_tokens
+            ),
+        )
+        return self.new
+
+    # One method for each record that needs more than a line.
+
+    def _config(self, record: log.ConfigRecord) -> None:
+        resource = (record.resource_type, record.resource_name)
+        values = dict(self.configs.after.get(resource, {}))
+        if record.value is None:
+            values.pop(record.name, None)
+        else:
+            values[record.name] = record.value
+        self._set_or_remove(self.configs, resource, values)
+
+    def _client_quota(self, record: log.ClientQuotaRecord) -> None:
+        entity = quota_entity({one.entity_type: one.entity_name for one in record.entity})
+        values = dict(self.quotas.after.get(entity, {}))
+        if record.remove:
+            values.pop(record.key, None)
+        else:
+            values[record.key] = record.value
+        self._set_or_remove(self.quotas, entity, values)
+
+    @staticmethod
+    def _set_or_remove(table: TableDelta[Any, Mapping[str, Any]], key: Hashable, values: Mapping[str, Any]) -> None:
+        if values:
+            table.set(key, values)
+        else:
+            table.remove(key)
+
+    def _feature_level(self, record: log.FeatureLevelRecord) -> None:
+        if record.feature_level:
+            self.features.set(record.name, record.feature_level)
+        else:
+            self.features.remove(record.name)
+
+    def _remove_topic(self, record: log.RemoveTopicRecord) -> None:
+        # Its configuration goes with the topic, and no record says so.
+        self.configs.remove((ConfigResource.TOPIC, self.topics.replay_remove(record)))
+
+    def _scram(self, record: log.UserScramCredentialRecord) -> None:
+        credential = ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
+        self.scram.set((record.name, record.mechanism), credential)
+
+    def _token(self, record: log.DelegationTokenRecord) -> None:
+        self.tokens.set(
+            record.token_id,
+            DelegationToken(
+                token_id=record.token_id,
+                owner=record.owner,
+                requester=record.requester,
+                renewers=tuple(record.renewers),
+                issue_timestamp_ms=record.issue_timestamp,
+                max_timestamp_ms=record.max_timestamp,
+                expiration_timestamp_ms=record.expiration_timestamp,
+            ),
+        )
+
+    def _acl(self, record: log.AccessControlEntryRecord) -> None:
+        acl = Acl(
+            record.resource_type,
+            record.resource_name,
+            record.pattern_type,
+            record.principal,
+            record.host,
+            record.operation,
+            record.permission_type,
+        )
+        self.acls.set(record.id, acl)
+
+    def _producer_ids(self, record: log.ProducerIdsRecord) -> None:
+        self.next_producer_id = record.next_producer_id
+
+    def _nothing(self, record: Message) -> None:
+        """A record that no image shows."""
+
+
+def quota_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
+    """The key of a quota: its parts in the order of their types, so that it is the same however it was asked for."""
+    return tuple(sorted(parts.items()))
+
+
+_REPLAY: dict[type[Message], Callable[[MetadataDelta, Any], object]] = {
+    log.TopicRecord: lambda delta, record: delta.topics.replay_topic(record),
+    log.PartitionRecord: lambda delta, record: delta.topics.replay_partition(record),
+    log.PartitionChangeRecord: lambda delta, record: delta.topics.replay_change(record),
+    log.ClearElrRecord: lambda delta, record: delta.topics.replay_clear_elr(record),
+    log.RemoveTopicRecord: MetadataDelta._remove_topic,
+    log.RegisterBrokerRecord: lambda delta, record: delta.cluster.replay_register(record),
+    log.UnregisterBrokerRecord: lambda delta, record: delta.cluster.replay_unregister(record),
+    log.FenceBrokerRecord: lambda delta, record: delta.cluster.replay_fence(record.id, record.epoch, True),
+    log.UnfenceBrokerRecord: lambda delta, record: delta.cluster.replay_fence(record.id, record.epoch, False),
+    log.BrokerRegistrationChangeRecord: lambda delta, record: delta.cluster.replay_change(record),
+    log.RegisterControllerRecord: lambda delta, record: delta.cluster.replay_register_controller(record),
+    log.FeatureLevelRecord: MetadataDelta._feature_level,
+    log.ConfigRecord: MetadataDelta._config,
+    log.ClientQuotaRecord: MetadataDelta._client_quota,
+    log.UserScramCredentialRecord: MetadataDelta._scram,
+    log.RemoveUserScramCredentialRecord: lambda delta, record: delta.scram.remove((record.name, record.mechanism)),
+    log.DelegationTokenRecord: MetadataDelta._token,
+    log.RemoveDelegationTokenRecord: lambda delta, record: delta.tokens.remove(record.token_id),
+    log.AccessControlEntryRecord: MetadataDelta._acl,
+    log.RemoveAccessControlEntryRecord: lambda delta, record: delta.acls.remove(record.id),
+    log.ProducerIdsRecord: MetadataDelta._producer_ids,
+    log.NoOpRecord: MetadataDelta._nothing,
+    # Kafka 4 left ZooKeeper behind; the records of a cluster that once had it stay readable.
+    log.ZkMigrationStateRecord: MetadataDelta._nothing,
+}
