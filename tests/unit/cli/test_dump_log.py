@@ -65,7 +65,8 @@ def test_every_batch_is_one_line_and_with_print_data_log_every_record_is_one(
         f"Dumping {path}",
         "Log starting offset: 5",
         (
-            "baseOffset: 5 lastOffset: 6 count: 2 baseSequence: 2147483647 lastSequence: 0 producerId: 7 producerEpoch: 1"
+            "baseOffset: 5 lastOffset: 6 count: 2 baseSequence: 2147483647 lastSequence: 0 producerId: 7"
+            " producerEpoch: 1"
             " partitionLeaderEpoch: 3 isTransactional: false isControl: false deleteHorizonMs: OptionalLong.empty"
             f" position: 0 CreateTime: 1004 size: {len(data)} magic: 2 compresscodec: zstd crc: {crc_of(data)}"
             " isvalid: true"
@@ -275,8 +276,8 @@ def test_aborted_transactions_and_producers_are_printed_one_to_a_line(
         "version: 0 producerId: 7 firstOffset: 3 lastOffset: 8 lastStableOffset: 9",
         f"Dumping {snapshot}",
         (
-            "producerId: 7 producerEpoch: 1 coordinatorEpoch: 2 currentTxnFirstOffset: OptionalLong[3] lastTimestamp: 1000"
-            " firstSequence: 2 lastSequence: 4 lastOffset: 9 offsetDelta: 2 timestamp: 1000"
+            "producerId: 7 producerEpoch: 1 coordinatorEpoch: 2 currentTxnFirstOffset: OptionalLong[3]"
+            " lastTimestamp: 1000 firstSequence: 2 lastSequence: 4 lastOffset: 9 offsetDelta: 2 timestamp: 1000"
         ),
         (
             "producerId: 8 producerEpoch: 0 coordinatorEpoch: 5 currentTxnFirstOffset: OptionalLong.empty"
