@@ -30,9 +30,22 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 def open_log(
-    disk: Disk, config: LogConfig = CONFIG, *, high_watermark: int = 0, was_clean: bool = True
+    disk: Disk,
+    config: LogConfig = CONFIG,
+    *,
+    high_watermark: int = 0,
+    was_clean: bool = True,
+    recovery_point: int = 0,
 ) -> PartitionLog:
-    loaded = load_partition(disk, DIRECTORY, config, NOW_MS, was_clean=was_clean, high_watermark=high_watermark)
+    loaded = load_partition(
+        disk,
+        DIRECTORY,
+        config,
+        NOW_MS,
+        was_clean=was_clean,
+        recovery_point=recovery_point,
+        high_watermark=high_watermark,
+    )
     loaded.producers.verification_enabled = False
     return loaded
 

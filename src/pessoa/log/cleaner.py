@@ -203,18 +203,20 @@ class Cleaning:
 
     @property
     def is_still_valid(self) -> bool:
-        """Whether the log has what the plan says. Once it does not, the pass should be stopped."""
-        return self._truncations == self._log._truncations
+        """Whether the log has what the plan says. Once it does not, the pass may be stopped."""
+        present = {id(segment) for segment in self._log.segments[:-1]}
+        return self._truncations == self._log._truncations and all(
+            id(segment) in present and segment.size == size for segment, size in self._sources.values()
+        )
 
     def begin_swap(self, ready: SwapReady, now_ms: int) -> Swap | None:
         """Put a cleaned segment into the log; None if the log has changed and `ready` is good for nothing."""
-        old = [self._sources[offset] for offset in ready.replaced]
-        present = {id(segment) for segment in self._log.segments[:-1]}
-        if not self.is_still_valid or any(id(segment) not in present or segment.size != size for segment, size in old):
+        if not self.is_still_valid:
             self._discard(ready)
             return None
+        old = [self._sources.pop(offset)[0] for offset in ready.replaced]
         new = Segment(self._disk, self._log.directory, ready.base_offset, self._log.config, now_ms, suffix=SWAP_SUFFIX)
-        return Swap(self._disk, self._log, [segment for segment, _ in old], new)
+        return Swap(self._disk, self._log, old, new)
 
     def _discard(self, ready: SwapReady) -> None:
         log.info("%s: segments from %s on have changed while they were cleaned", self._log.directory, ready.base_offset)

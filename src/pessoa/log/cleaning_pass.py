@@ -49,7 +49,7 @@ from pessoa.records.record import unpacked_records
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from pessoa.log.cleaning_plan import CleaningPlan, SourceSegment, Step
     from pessoa.log.files import Disk
@@ -81,7 +81,7 @@ class CleaningPass:
     def __repr__(self) -> str:
         return f"<CleaningPass over {self._plan.directory} up to {self._map_end}: {self._map!r}, {self.stats!r}>"
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Generator[Step, None, None]:
         started = self._clock()
         remove_leftovers(self._disk, self._plan.directory, self._plan.busy_swaps)
         yield from self._build_map()
@@ -141,7 +141,12 @@ class CleaningPass:
                         self._count_written(batch, cleaned)
                     if self._pacer.is_due():
                         yield self._pacer.pause()
-            self._make_durable(target, group[-1].modified_ms)
+            self._write_out(target, group[-1].modified_ms)
+            # The last moment to stop: from here on the files stay.
+            yield self._pacer.pause()
+            target.change_suffix(SWAP_SUFFIX)
+            self._disk.sync_directory(directory)
+            target.close()
         except (DiskError, InvalidBatch, GeneratorExit):
             # What went wrong first is what matters; the next pass removes what cannot be removed here.
             with suppress(DiskError):
@@ -149,7 +154,7 @@ class CleaningPass:
             raise
         yield SwapReady(base_offset, tuple(source.base_offset for source in group))
 
-    def _make_durable(self, target: Segment, modified_ms: int) -> None:
+    def _write_out(self, target: Segment, modified_ms: int) -> None:
         directory, name = self._plan.directory, segment_name(target.base_offset)
         target.finish()
         self._disk.open(f"{directory}/{name}{TRANSACTION_INDEX_SUFFIX}{CLEANED_SUFFIX}", create=True).close()
@@ -157,9 +162,6 @@ class CleaningPass:
         # Retention goes by it where records have no timestamps.
         self._disk.set_modified_ms(f"{directory}/{name}{LOG_SUFFIX}{CLEANED_SUFFIX}", modified_ms)
         self._disk.sync_directory(directory)
-        target.change_suffix(SWAP_SUFFIX)
-        self._disk.sync_directory(directory)
-        target.close()
 
     def _count_written(self, batch: RecordBatch, cleaned: RecordBatch) -> None:
         stats = self.stats

@@ -1,0 +1,226 @@
+"""The shell around compaction: finds the dirtiest log, has it cleaned, swaps the result in, and moves the checkpoint.
+
+One pass at a time for a whole broker. `run` goes on until it is cancelled and looks every `log.cleaner.backoff.ms`
+whether something is due; `clean_filthiest` is one turn of it.
+
+Where the pass runs is not decided here: `start_pass` makes a `RunningPass`, by default a process of its own
+(`cleaning_process`). Tests hand in one that works in place.
+
+What can go wrong, and what happens:
+
+    the log was truncated, its segments were dropped, its partition deleted   the pass is thrown away and tried again
+    a batch is damaged                                                        the log is left alone until a restart
+    the worker died                                                           tried again after the backoff
+    the disk refused                                                          its directory goes offline
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from pessoa.log.checkpoints import CLEANER_OFFSET_FILE, CorruptCheckpoint, parse_offsets, render_offsets
+from pessoa.log.cleaner import Cleanable, CleanerSettings, Cleaning, assess, make_plan
+from pessoa.log.cleaning_pass import remove_leftovers
+from pessoa.log.cleaning_plan import Finished, SwapReady
+from pessoa.log.cleaning_process import CleanerDied, CleaningProcess
+from pessoa.log.files import DiskError
+from pessoa.records.errors import InvalidBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pessoa.base.clock import Clock
+    from pessoa.log.checkpoints import TopicPartition
+    from pessoa.log.cleaning_plan import CleanerStats, CleaningPlan
+    from pessoa.log.directory import LogDirectory
+    from pessoa.log.files import Disk
+    from pessoa.log.partition_log import PartitionLog
+
+log = logging.getLogger("pessoa.log")
+
+
+class RunningPass(Protocol):
+    def next_step(self) -> SwapReady | Finished:
+        """Wait for it, in a worker thread."""
+
+    def stop(self) -> None:
+        """Make it end soon; `next_step` then raises `CleanerDied`. From any thread."""
+
+    def close(self) -> None:
+        """Return when it touches no file any more."""
+
+
+class Candidate(NamedTuple):
+    directory: LogDirectory
+    key: TopicPartition
+    log: PartitionLog
+    cleanable: Cleanable
+
+
+class _Outdated(Exception):
+    """The log is no longer the one that the plan was made for."""
+
+
+class LogCleaner:
+    def __init__(
+        self,
+        disk: Disk,
+        directories: Sequence[LogDirectory],
+        clock: Clock,
+        settings: CleanerSettings | None = None,
+        start_pass: Callable[[CleaningPlan], RunningPass] = CleaningProcess,
+    ) -> None:
+        self._disk = disk
+        self._directories = directories
+        self._clock = clock
+        self._settings = settings or CleanerSettings()
+        self._start_pass = start_pass
+        self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
+        # Logs in which a damaged batch was found.
+        self._uncleanable: set[PartitionLog] = set()
+        self._running: tuple[PartitionLog, RunningPass] | None = None
+        self.last_stats: CleanerStats | None = None
+
+    def __repr__(self) -> str:
+        at = self._running[0].directory if self._running is not None else "nothing"
+        return f"<LogCleaner at {at}, {len(self._uncleanable)} logs are damaged, last pass {self.last_stats!r}>"
+
+    async def run(self) -> None:
+        while True:
+            if not await self.clean_filthiest():
+                await self._clock.wait_ms(self._settings.backoff_ms)
+
+    async def clean_filthiest(self) -> bool:
+        """Clean the dirtiest log of those that are due; whether that came to its end."""
+        now_ms = self._clock.now_ms()
+        due = [
+            one for one in self._candidates(now_ms) if one.cleanable.is_due(one.log.config.min_cleanable_dirty_ratio)
+        ]
+        if not due:
+            return False
+        return await self._clean(max(due, key=lambda one: one.cleanable.ratio), now_ms)
+
+    def stop_cleaning(self, partition_log: PartitionLog) -> None:
+        """The log is about to be deleted, or truncated below its high watermark: what is being made of it is void."""
+        if self._running is not None and self._running[0] is partition_log:
+            self._running[1].stop()
+
+    def truncate_checkpoint(self, directory: LogDirectory, key: TopicPartition, offset: int) -> None:
+        """The log was cut to `offset`: what comes behind it now has not been cleaned."""
+        checkpoints = self._checkpoints_of(directory)
+        if checkpoints.get(key, 0) > offset:
+            checkpoints[key] = offset
+
+    def checkpoint(self, directory: LogDirectory, key: TopicPartition) -> int | None:
+        """Up to where the log is clean."""
+        return self._checkpoints_of(directory).get(key)
+
+    # Choosing.
+
+    def _candidates(self, now_ms: int) -> Iterator[Candidate]:
+        for directory in self._directories:
+            if directory.offline is not None:
+                continue
+            try:
+                checkpoints = self._checkpoints_of(directory)
+                for key, partition_log in list(directory.partitions.items()):
+                    if partition_log.config.is_compacted and partition_log not in self._uncleanable:
+                        cleanable = assess(partition_log, checkpoints.get(key), now_ms)
+                        if cleanable.has_bad_checkpoint:
+                            checkpoints[key] = cleanable.first_dirty_offset
+                        yield Candidate(directory, key, partition_log, cleanable)
+            except DiskError as error:
+                directory.fail(error)
+
+    def _checkpoints_of(self, directory: LogDirectory) -> dict[TopicPartition, int]:
+        known = self._checkpoints.get(directory.path)
+        if known is None:
+            known = self._checkpoints[directory.path] = self._read_checkpoints(directory)
+        return known
+
+    def _read_checkpoints(self, directory: LogDirectory) -> dict[TopicPartition, int]:
+        path = f"{directory.path}/{CLEANER_OFFSET_FILE}"
+        if not self._disk.exists(path):
+            return {}
+        try:
+            return parse_offsets(self._disk.read_file(path).decode("ascii", "replace"), path)
+        except CorruptCheckpoint as problem:
+            log.warning("%s; logs are cleaned from their start", problem)
+            return {}
+
+    # Cleaning.
+
+    async def _clean(self, chosen: Candidate, now_ms: int) -> bool:
+        directory, key, partition_log, cleanable = chosen
+        try:
+            plan = make_plan(partition_log, cleanable, self._settings, now_ms)
+            finished = await self._run_pass(chosen, Cleaning(self._disk, partition_log, plan))
+            self._checkpoints_of(directory)[key] = finished.end_offset
+            await self._write_checkpoints(directory)
+        except (_Outdated, CleanerDied) as reason:
+            log.info("%s is cleaned another time: %s", partition_log.directory, reason)
+            await self._tidy_up(chosen)
+        except InvalidBatch as damage:
+            log.error("%s is not cleaned any more: %s", partition_log.directory, damage)  # noqa: TRY400  # expected
+            self._uncleanable.add(partition_log)
+            await self._tidy_up(chosen)
+        except DiskError as error:
+            directory.fail(error)
+        else:
+            log.info("%s is clean up to %s: %r", partition_log.directory, finished.end_offset, finished.stats)
+            self.last_stats = finished.stats
+            return True
+        return False
+
+    async def _run_pass(self, chosen: Candidate, cleaning: Cleaning) -> Finished:
+        in_thread = asyncio.get_running_loop().run_in_executor
+        running = await in_thread(None, self._start_pass, cleaning.plan)
+        self._running = (chosen.log, running)
+        try:
+            while True:
+                step = await self._next_step(chosen, cleaning, running)
+                if isinstance(step, Finished):
+                    return step
+                swap = cleaning.begin_swap(step, self._clock.now_ms())
+                if swap is None:
+                    raise _Outdated("its segments have changed")
+                while (wait := swap.advance()) is not None:
+                    await in_thread(None, wait)
+        finally:
+            self._running = None
+            running.stop()
+            await in_thread(None, running.close)
+
+    async def _next_step(self, chosen: Candidate, cleaning: Cleaning, running: RunningPass) -> SwapReady | Finished:
+        try:
+            step = await asyncio.get_running_loop().run_in_executor(None, running.next_step)
+        except DiskError:
+            if not (self._is_there(chosen) and cleaning.is_still_valid):
+                raise _Outdated("its files have gone") from None
+            raise
+        if not (self._is_there(chosen) and cleaning.is_still_valid):
+            raise _Outdated("it has changed")
+        return step
+
+    def _is_there(self, chosen: Candidate) -> bool:
+        return chosen.directory.partitions.get(chosen.key) is chosen.log
+
+    async def _write_checkpoints(self, directory: LogDirectory) -> None:
+        known = self._checkpoints_of(directory)
+        for key in [key for key in known if key not in directory.partitions]:
+            del known[key]
+        path, text = f"{directory.path}/{CLEANER_OFFSET_FILE}", render_offsets(known)
+        await asyncio.get_running_loop().run_in_executor(None, self._disk.write_file, path, text.encode())
+
+    async def _tidy_up(self, chosen: Candidate) -> None:
+        if not self._is_there(chosen):
+            return
+        busy = frozenset(segment.base_offset for segment in chosen.log.segments if segment.suffix)
+        # The partition may be deleted in this very moment, and its directory with it.
+        with suppress(DiskError):
+            await asyncio.get_running_loop().run_in_executor(
+                None, remove_leftovers, self._disk, chosen.log.directory, busy
+            )
