@@ -1,0 +1,353 @@
+"""A partition log as a list of batches: the dumb model that the real one is compared with, and the comparison itself.
+
+The model knows what was appended, in order, and nothing that could be computed from it. Everything that can be asked
+of a log is worked out anew from the whole list each time: what a producer may send next, which transactions are open,
+which leader wrote what. There are no segments, indexes, snapshots or checkpoints here.
+
+Crashes make a log uncertain, so the model says what *must* be there and what *may* be:
+
+    `batches`       what a reader finds; after the process died, or a stop in order, exactly these
+    `durable_end`   what lies below it was synced, and must be there after a loss of power
+    `ghosts`        the lists as they were before truncations that no sync has made final: after a loss of power the
+                    log may be one of them again, whole or in part
+    `durable_start` where the log started when that was last synced: a loss of power may bring deleted records back, but
+                    none below it
+
+After a loss of power, what is left must be the beginning of one of these lists, cut between two batches, and reach
+at least to `durable_end`. Never a mixture of two lists: a log that has the batches of one leader in front of those that
+another leader wrote behind something else looks healthy and is a different log.
+
+Producers have a list of their own, `memory`, because the log forgets batches (retention, compaction) and not what they
+said about their producers, as long as a snapshot tells it. Snapshots keep only the last batch of each producer, so a
+reload may forget the four before it; `remembered_from` says which.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from pessoa.log.producer_state import BatchMetadata, ProducerStateEntry
+from pessoa.records.batch import RecordBatch
+from pessoa.records.checksum import crc32c
+from pessoa.records.control import ControlRecordType, control_records
+from pessoa.records.record import Record, records
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.stored.control import EndTxnMarker
+
+SEQUENCES = 1 << 31
+NO_TIMESTAMP = -1
+
+
+class Marker(NamedTuple):
+    is_abort: bool
+    coordinator_epoch: int
+
+
+class Stored:
+    """A batch as it stands in the log, byte for byte."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.header = RecordBatch(data)
+        self.base_offset = self.header.base_offset
+        self.last_offset = self.header.last_offset
+        self.next_offset = self.header.next_offset
+        self.epoch = self.header.partition_leader_epoch
+        self.producer_id = self.header.producer_id
+
+    @cached_property
+    def records(self) -> tuple[Record, ...]:
+        return tuple(records(self.header))
+
+    @cached_property
+    def marker(self) -> Marker | None:
+        if not self.header.is_control:
+            return None
+        (record,) = control_records(self.header)
+        assert isinstance(record.message, EndTxnMarker)
+        return Marker(record.type is ControlRecordType.ABORT, record.message.coordinator_epoch)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stored) and self.data == other.data
+
+    def __hash__(self) -> int:
+        return hash(self.data)
+
+    def __repr__(self) -> str:
+        kind = "" if self.marker is None else " abort" if self.marker.is_abort else " commit"
+        return f"{self.base_offset}..{self.last_offset}@{self.epoch}{kind}"
+
+
+def stamped(data: bytes | bytearray, base_offset: int, epoch: int, append_time_ms: int | None) -> Stored:
+    """What a leader makes of a produced batch, written without looking at how it does it."""
+    batch = bytearray(data)
+    struct.pack_into(">q", batch, 0, base_offset)
+    struct.pack_into(">i", batch, 12, epoch)
+    if append_time_ms is not None:
+        (attributes,) = struct.unpack_from(">h", batch, 21)
+        struct.pack_into(">h", batch, 21, attributes | 8)
+        struct.pack_into(">q", batch, 35, append_time_ms)
+        struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
+    return Stored(bytes(batch))
+
+
+@dataclass
+class Producer:
+    """What the batches of one producer add up to."""
+
+    epoch: int = -1
+    coordinator_epoch: int = -1
+    last_timestamp: int = -1
+    transaction_since: int | None = None
+    # Of the epoch, the last five, and of those the ones that were not forgotten.
+    batches: list[BatchMetadata] = field(default_factory=list)
+
+    @property
+    def next_sequence(self) -> int:
+        return (self.batches[-1].last_sequence + 1) % SEQUENCES if self.batches else 0
+
+
+class Ghost(NamedTuple):
+    """The log as it was before a truncation."""
+
+    batches: list[Stored]
+    memory: list[Stored]
+    log_start: int
+
+
+class Ended(NamedTuple):
+    """A transaction that has its marker."""
+
+    producer_id: int
+    first_offset: int
+    marker_offset: int
+
+
+def learnt(batches: Iterable[Stored]) -> tuple[dict[int, Producer], list[Ended]]:
+    """Go through all batches and say what they mean for the producers."""
+    producers: dict[int, Producer] = {}
+    ended: list[Ended] = []
+    for batch in batches:
+        if batch.producer_id < 0:
+            continue
+        producer = producers.setdefault(batch.producer_id, Producer())
+        header = batch.header
+        if header.producer_epoch != producer.epoch:
+            producer.epoch, producer.batches = header.producer_epoch, []
+        producer.last_timestamp = header.max_timestamp
+        if batch.marker is not None:
+            producer.coordinator_epoch = batch.marker.coordinator_epoch
+            if producer.transaction_since is not None:
+                ended.append(Ended(batch.producer_id, producer.transaction_since, batch.base_offset))
+            producer.transaction_since = None
+            continue
+        known = BatchMetadata(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+        producer.batches = [*producer.batches, known][-5:]
+        if header.is_transactional and producer.transaction_since is None:
+            producer.transaction_since = header.base_offset
+    return producers, ended
+
+
+@dataclass
+class LogModel:
+    """One partition. Operations return what the real log must answer; see the head of this file for the fields."""
+
+    is_log_append_time: bool = False
+    batches: list[Stored] = field(default_factory=list)
+    memory: list[Stored] = field(default_factory=list)
+    log_start: int = 0
+    log_end: int = 0
+    high_watermark: int = 0
+    # A checkpoint may hold an older high watermark, even from before a truncation; never a higher one than ever was.
+    highest_watermark: int = 0
+    durable_end: int = 0
+    durable_start: int = 0
+    ghosts: list[Ghost] = field(default_factory=list)
+    truncations: int = 0
+    # Transactions that ended below it may be taken for replicated: a reload forgets that they were not.
+    reloaded_at: int = 0
+    # producer id → the first offset of the oldest batch that is known for answering repetitions
+    remembered_from: dict[int, int] = field(default_factory=dict)
+
+    # ---- what the list says ----
+
+    def producers(self) -> dict[int, Producer]:
+        producers, _ = learnt(self.memory)
+        for producer_id, producer in producers.items():
+            floor = self.remembered_from.get(producer_id, 0)
+            producer.batches = [batch for batch in producer.batches if batch.first_offset >= floor]
+        return producers
+
+    def last_stable_offsets(self) -> tuple[int, int]:
+        """The least and the greatest that it may be: they differ only where a reload may have forgotten a marker."""
+        producers, ended = learnt(self.memory)
+        still_open = [one.transaction_since for one in producers.values() if one.transaction_since is not None]
+        unreplicated = [one for one in ended if one.marker_offset >= self.high_watermark]
+        strict = still_open + [one.first_offset for one in unreplicated]
+        lenient = still_open + [one.first_offset for one in unreplicated if one.marker_offset >= self.reloaded_at]
+        return self._stable(strict), self._stable(lenient)
+
+    def _stable(self, unstable: list[int]) -> int:
+        return max(self.log_start, min([self.high_watermark, *unstable]))
+
+    def visible(self) -> list[Stored]:
+        return [batch for batch in self.batches if batch.last_offset >= self.log_start]
+
+    def committed(self, batches: Sequence[Stored]) -> list[Record]:
+        """The data records in these batches that are not part of an aborted transaction."""
+        found: list[Record] = []
+        for batch in batches:
+            if batch.marker is None and not (batch.header.is_transactional and self._is_aborted(batch)):
+                found += batch.records
+        return found
+
+    def _is_aborted(self, batch: Stored) -> bool:
+        for later in self.memory:
+            is_of_it = later.base_offset > batch.base_offset and later.producer_id == batch.producer_id
+            if is_of_it and later.marker is not None:
+                return later.marker.is_abort
+        return False
+
+    def first_at_or_after(self, timestamp: int) -> Record | None:
+        for batch in self.visible():
+            for record in batch.records:
+                if record.offset >= self.log_start and record.timestamp >= timestamp:
+                    return record
+        return None
+
+    def newest(self) -> Record | None:
+        found = [one for batch in self.visible() for one in batch.records if one.offset >= self.log_start]
+        found = [one for one in found if one.timestamp >= 0]
+        return max(found, key=lambda one: (one.timestamp, -one.offset), default=None)
+
+    # ---- what an append means ----
+
+    def refusal_of(self, data: bytes | bytearray) -> ErrorCode | BatchMetadata | None:
+        """Why a batch of a client is refused, or what it repeats; None if it is appended."""
+        batch = RecordBatch(data)
+        producer = self.producers().get(batch.producer_id)
+        if producer is None:
+            return None
+        if batch.producer_epoch == producer.epoch:
+            for known in producer.batches:
+                if (known.first_sequence, known.last_sequence) == (batch.base_sequence, batch.last_sequence):
+                    return known
+        if batch.producer_epoch < producer.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        expected = producer.next_sequence if batch.producer_epoch == producer.epoch else 0
+        if batch.base_sequence != expected:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if producer.transaction_since is not None and not batch.is_transactional:
+            return ErrorCode.INVALID_TXN_STATE
+        return None
+
+    def refusal_of_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> ErrorCode | None:
+        producer = self.producers().get(producer_id)
+        if producer is None:
+            return None
+        if epoch < producer.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if coordinator_epoch < producer.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return None
+
+    def lead(self, data: bytes | bytearray, epoch: int, now_ms: int) -> Stored:
+        """Append as leader; what stands in the log then."""
+        batch = stamped(data, self.log_end, epoch, now_ms if self.is_log_append_time else None)
+        self.follow([batch])
+        return batch
+
+    def follow(self, batches: Iterable[Stored]) -> None:
+        for batch in batches:
+            assert batch.base_offset >= self.log_end
+            self.batches.append(batch)
+            self.memory.append(batch)
+            self.log_end = batch.next_offset
+
+    # ---- everything else that moves ----
+
+    def replicate(self, offset: int) -> None:
+        self.high_watermark = max(self.high_watermark, min(offset, self.log_end))
+        self.highest_watermark = max(self.highest_watermark, self.high_watermark)
+
+    def truncate(self, offset: int) -> None:
+        if offset >= self.log_end:
+            return
+        self.ghosts.append(self._as_it_is())
+        self.batches = [batch for batch in self.batches if batch.last_offset < offset]
+        self.memory = [batch for batch in self.memory if batch.last_offset < offset]
+        self.log_end = offset
+        self.log_start = min(self.log_start, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self.durable_end = min(self.durable_end, offset)
+        self.durable_start = min(self.durable_start, offset)
+        self.truncations += 1
+        self.reloaded_at = max(self.reloaded_at, offset)
+
+    def last_batch_end(self) -> int:
+        return self.batches[-1].next_offset if self.batches else 0
+
+    def shorten_to(self, offset: int) -> None:
+        """The log ends there, and behind its last batch."""
+        assert self.last_batch_end() <= offset
+        self.log_end = offset
+        self.log_start = min(self.log_start, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+
+    def restart(self, offset: int) -> None:
+        """Everything goes, and the log goes on elsewhere."""
+        self.ghosts.append(self._as_it_is())
+        self.batches, self.memory = [], []
+        self.log_start = self.log_end = self.high_watermark = offset
+        self.highest_watermark = max(self.highest_watermark, offset)
+        self.durable_end = self.durable_start = 0
+        self.truncations += 1
+        self.remembered_from.clear()
+
+    def _as_it_is(self) -> Ghost:
+        return Ghost(list(self.batches), list(self.memory), self.log_start)
+
+    def possible_logs(self) -> list[Ghost]:
+        """What a loss of power may leave the beginning of."""
+        return [self._as_it_is(), *self.ghosts]
+
+    def delete_before(self, offset: int) -> None:
+        self.log_start = max(self.log_start, offset)
+
+    def synced(self, offset: int, truncations: int) -> None:
+        """A flush that began at these is done."""
+        if truncations == self.truncations:
+            self.durable_end = max(self.durable_end, offset)
+            self.ghosts.clear()
+
+    def stopped_in_order(self) -> None:
+        self.durable_end, self.durable_start = self.log_end, self.log_start
+        self.ghosts.clear()
+
+    def copy(self) -> LogModel:
+        return replace(
+            self,
+            batches=list(self.batches),
+            memory=list(self.memory),
+            ghosts=list(self.ghosts),
+            remembered_from=dict(self.remembered_from),
+        )
+
+
+def describes(producer: Producer, producer_id: int, entry: ProducerStateEntry) -> bool:
+    """Whether an entry says the same, but for batches that a reload may have forgotten."""
+    kept = entry.batches
+    return (
+        entry.producer_id == producer_id
+        and entry.epoch == producer.epoch
+        and entry.coordinator_epoch == producer.coordinator_epoch
+        and entry.last_timestamp == producer.last_timestamp
+        and entry.current_txn_first_offset == producer.transaction_since
+        and entry.next_sequence == producer.next_sequence
+        and kept == producer.batches[len(producer.batches) - len(kept) :]
+        and bool(kept) == bool(producer.batches)
+    )
