@@ -1,0 +1,77 @@
+"""From committed batches to images: the one place that follows the metadata log.
+
+Outside a transaction every batch makes a new image. Between BeginTransaction and EndTransaction (KIP-868) the changes
+gather, over as many batches as there are, and show up together; AbortTransaction drops them. A controller writes a
+transaction where the records of one decision do not fit into one batch, or where nobody may ever see a part of it: the
+bootstrap records of a new cluster.
+
+    outside ──Begin──▶ within ──End──▶ outside      changes of the transaction are published
+                              ──Abort─▶ outside      they never were
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pessoa.metadata.delta import MetadataDelta
+from pessoa.metadata.image import MetadataImage
+from pessoa.wire.stored.metadata_log import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
+
+if TYPE_CHECKING:
+    from pessoa.wire.schema import Message
+
+
+class MetadataLoader:
+    """`image` is what all batches so far have made."""
+
+    def __init__(self, image: MetadataImage = MetadataImage.EMPTY) -> None:
+        self.image = image
+        # The changes of a transaction that has begun and not ended.
+        self._transaction: MetadataDelta | None = None
+
+    def __repr__(self) -> str:
+        return f"<MetadataLoader {'within' if self.in_transaction else 'outside'} a transaction, {self.image!r}>"
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._transaction is not None
+
+    def copy(self) -> MetadataLoader:
+        """One that goes on from here by itself: a controller tries records on it before they are written."""
+        assert self._transaction is None
+        return MetadataLoader(self.image)
+
+    def load(self, records: Sequence[Message], last_offset: int, epoch: int) -> list[MetadataDelta]:
+        """Take one batch in; what has changed by it, in order. Nothing comes out within a transaction."""
+        published: list[MetadataDelta] = []
+        delta = self._transaction or MetadataDelta(self.image)
+        first_offset = last_offset - len(records) + 1
+        for offset, record in enumerate(records, first_offset):
+            if isinstance(record, BeginTransactionRecord):
+                assert self._transaction is None, f"a transaction begins within another at offset {offset}"
+                if offset > first_offset:
+                    published.append(self._publish(delta, offset - 1, epoch))
+                delta = self._transaction = MetadataDelta(self.image)
+            elif isinstance(record, EndTransactionRecord):
+                assert self._transaction is not None, f"no transaction ends at offset {offset}"
+                self._transaction = None
+            elif isinstance(record, AbortTransactionRecord):
+                assert self._transaction is not None, f"no transaction is aborted at offset {offset}"
+                self._transaction = None
+                delta = MetadataDelta(self.image)
+            else:
+                delta.replay(record)
+        if self._transaction is None:
+            published.append(self._publish(delta, last_offset, epoch))
+        return published
+
+    def set_kraft_version(self, level: int) -> None:
+        """Said by a control record of the quorum, which is no part of any transaction."""
+        delta = MetadataDelta(self.image)
+        delta.kraft_version = level
+        self.image = delta.finish(self.image.offset, self.image.epoch)
+
+    def _publish(self, delta: MetadataDelta, offset: int, epoch: int) -> MetadataDelta:
+        self.image = delta.finish(offset, epoch)
+        return delta

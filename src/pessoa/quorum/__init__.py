@@ -1,0 +1,1 @@
+"""The shell of the metadata quorum: its log, its files, and the order in which its records reach everybody."""

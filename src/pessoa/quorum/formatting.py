@@ -1,0 +1,111 @@
+"""Making empty directories those of a node: what `kafka-storage format` does.
+
+    meta.properties         in every log directory: cluster, node, and an id of the directory itself
+    bootstrap.checkpoint    in the metadata log directory: the records that a new cluster begins with
+
+The bootstrap file is a snapshot in Kafka's format (a header, the records, a footer). The first controller that finds
+an empty metadata log copies its records there; every node of a new cluster has the same ones.
+
+A directory counts as formatted when it has its `meta.properties`, so that is written last. A crash before that leaves
+a directory that is formatted again, from the beginning and with other ids, and nobody has seen the first ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from pessoa.log.files import DiskError
+from pessoa.log.properties import (
+    META_PROPERTIES_FILE,
+    CorruptProperties,
+    MetaProperties,
+    parse_meta_properties,
+    render_meta_properties,
+)
+from pessoa.metadata.features import METADATA_4_3_IV0, bootstrap_records, record_version
+from pessoa.quorum.batches import decode_batch, encode_batch
+from pessoa.records.batch import whole_batches
+from pessoa.records.control import build_quorum_batch
+from pessoa.wire.stored.control import SnapshotFooterRecord, SnapshotHeaderRecord
+
+if TYPE_CHECKING:
+    from pessoa.base.ids import Uuid
+    from pessoa.log.files import Disk
+    from pessoa.wire.schema import Message
+
+BOOTSTRAP_FILE = "bootstrap.checkpoint"
+_BOOTSTRAP_EPOCH = 0
+
+
+class WrongDirectory(Exception):
+    """A log directory belongs to another node or cluster, or two directories contradict each other."""
+
+
+def render_bootstrap(records: Sequence[Message], now_ms: int) -> bytes:
+    header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=0)
+    footer = SnapshotFooterRecord(version=0)
+    versioned = [(record, record_version(record, METADATA_4_3_IV0)) for record in records]
+    first, last = 1, len(records) + 1
+    return bytes(
+        build_quorum_batch([header], timestamp=now_ms, partition_leader_epoch=_BOOTSTRAP_EPOCH)
+        + encode_batch(versioned, now_ms, first, _BOOTSTRAP_EPOCH)
+        + build_quorum_batch([footer], timestamp=now_ms, base_offset=last, partition_leader_epoch=_BOOTSTRAP_EPOCH)
+    )
+
+
+def read_bootstrap(disk: Disk, directory: str) -> list[Message]:
+    """The records that the directory was formatted with; those of this release where it says nothing."""
+    path = f"{directory}/{BOOTSTRAP_FILE}"
+    if not disk.exists(path):
+        return bootstrap_records()
+    return [record for batch in whole_batches(disk.read_file(path)) for record in decode_batch(batch).records]
+
+
+def format_metadata(
+    disk: Disk,
+    directories: Iterable[str],
+    metadata_directory: str,
+    node_id: int,
+    new_uuid: Callable[[], Uuid],
+    now_ms: int,
+    cluster_id: str | None = None,
+) -> dict[str, MetaProperties]:
+    """Format what is not formatted, and say whose every directory is.
+
+    All directories must be of one cluster, the given one if one is given, and of this node. Without a cluster id the
+    directories' own is taken, or a new one made.
+    """
+    paths = list(dict.fromkeys([*directories, metadata_directory]))
+    known = {path: meta for path in paths if (meta := _read_meta(disk, path)) is not None}
+    for path, meta in known.items():
+        _check_owner(path, meta, node_id, cluster_id)
+        cluster_id = meta.cluster_id
+    if cluster_id is None:
+        cluster_id = str(new_uuid())
+    for path in paths:
+        if path in known:
+            continue
+        disk.make_directory(path)
+        if path == metadata_directory:
+            disk.write_file(f"{path}/{BOOTSTRAP_FILE}", render_bootstrap(bootstrap_records(), now_ms))
+        meta = known[path] = MetaProperties(cluster_id, node_id, new_uuid())
+        disk.write_file(f"{path}/{META_PROPERTIES_FILE}", render_meta_properties(meta, now_ms).encode())
+    return {path: known[path] for path in paths}
+
+
+def _read_meta(disk: Disk, directory: str) -> MetaProperties | None:
+    path = f"{directory}/{META_PROPERTIES_FILE}"
+    if not disk.exists(path):
+        return None
+    try:
+        return parse_meta_properties(disk.read_file(path).decode("utf-8", "replace"), path)
+    except (DiskError, CorruptProperties) as problem:
+        raise WrongDirectory(f"{directory} cannot be used: {problem}") from problem
+
+
+def _check_owner(path: str, meta: MetaProperties, node_id: int, cluster_id: str | None) -> None:
+    if meta.node_id != node_id:
+        raise WrongDirectory(f"{path} belongs to node {meta.node_id}, but node.id is {node_id}")
+    if cluster_id is not None and meta.cluster_id != cluster_id:
+        raise WrongDirectory(f"{path} belongs to the cluster {meta.cluster_id}, not to {cluster_id}")

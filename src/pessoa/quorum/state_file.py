@@ -1,0 +1,76 @@
+"""`quorum-state`: the epoch that this node has seen and whom it has voted for, which it may never forget.
+
+One line of JSON in the fields' wire names, with the version at the end; version 0 belongs to a quorum whose voters the
+configuration names (`kraft.version` 0), version 1 to one whose voters stand in the log (KIP-853):
+
+    {"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[{"voterId":1}],"data_version":0}
+    {"leaderId":1,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}
+
+It is on the disk before anything is said or done in the epoch it names.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pessoa.base.ids import ZERO_UUID, Uuid
+from pessoa.wire.stored.quorum_state import QuorumStateData, Voter
+
+if TYPE_CHECKING:
+    from pessoa.log.files import Disk
+
+QUORUM_STATE_FILE = "quorum-state"
+STATIC_VOTERS = 0
+VOTERS_IN_LOG = 1
+
+
+class CorruptQuorumState(Exception):
+    """The file is there and cannot be read. To go on without it could mean to vote twice in one epoch."""
+
+
+def render_quorum_state(state: QuorumStateData, version: int) -> bytes:
+    fields: dict[str, Any] = {}
+    if version == STATIC_VOTERS:
+        fields["clusterId"] = state.cluster_id
+    fields |= {"leaderId": state.leader_id, "leaderEpoch": state.leader_epoch, "votedId": state.voted_id}
+    if version == STATIC_VOTERS:
+        fields["appliedOffset"] = state.applied_offset
+        fields["currentVoters"] = [{"voterId": voter.voter_id} for voter in state.current_voters or ()]
+    else:
+        fields["votedDirectoryId"] = str(state.voted_directory_id)
+    fields["data_version"] = version
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def parse_quorum_state(data: bytes, file_name: str = QUORUM_STATE_FILE) -> tuple[QuorumStateData, int]:
+    """The state, and the version it was written in."""
+    try:
+        fields = json.loads(data)
+        version = int(fields["data_version"])
+        if version not in QuorumStateData.versions:
+            raise CorruptQuorumState(f"{file_name}: the version is {version}, and only 0 and 1 are known")
+        voters = [Voter(voter_id=int(voter["voterId"])) for voter in fields.get("currentVoters") or ()]
+        state = QuorumStateData(
+            cluster_id=str(fields.get("clusterId", "")),
+            leader_id=int(fields["leaderId"]),
+            leader_epoch=int(fields["leaderEpoch"]),
+            voted_id=int(fields["votedId"]),
+            voted_directory_id=Uuid.parse(fields["votedDirectoryId"]) if "votedDirectoryId" in fields else ZERO_UUID,
+            applied_offset=int(fields.get("appliedOffset", 0)),
+            current_voters=voters,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptQuorumState(f"{file_name}: {data[:200]!r} is not the state of a quorum ({error!r})") from error
+    return state, version
+
+
+def read_quorum_state(disk: Disk, path: str) -> QuorumStateData | None:
+    """None where this node has never taken part in an election."""
+    if not disk.exists(path):
+        return None
+    return parse_quorum_state(disk.read_file(path), path)[0]
+
+
+def write_quorum_state(disk: Disk, path: str, state: QuorumStateData, version: int = STATIC_VOTERS) -> None:
+    disk.write_file(path, render_quorum_state(state, version))
