@@ -402,8 +402,10 @@ def test_apache_serves_what_we_appended_to_its_directory(
     expected: dict[str, tuple[list[Record], list[Record]]] = {}
     for topic in TOPICS:
         log = directory.partitions[topic, 0]
-        scribe = LogScribe(log, leader_epoch=log.epochs.latest_epoch or 0)
-        write_history(scribe, leader_epochs=(scribe.leader_epoch,))
+        scribe = LogScribe(log)
+        # Apache has led in higher epochs since, so these are of leaders before it.
+        latest_epoch = log.epochs.latest_epoch or 0
+        write_history(scribe, leader_epochs=(latest_epoch, latest_epoch + 1))
         for producer_id in scribe.open_transactions:
             scribe.end(producer_id, ControlRecordType.COMMIT)
         log.update_high_watermark(log.log_end_offset)
@@ -421,6 +423,10 @@ def test_apache_serves_what_we_appended_to_its_directory(
             assert consume(kafka.bootstrap_servers, topic, isolation="read_uncommitted") == every
             assert consume(kafka.bootstrap_servers, topic, isolation="read_committed") == committed
         complaints = [line for line in kafka.log_text().splitlines() if " WARN [LogLoader " in line]
+    for topic in TOPICS:
+        # What we know, and then the epoch in which Apache served it.
+        *known, _ = LeaderEpochs.parse((path / f"{topic}-0" / LEADER_EPOCH_FILE).read_text()).entries()
+        assert known == directory.partitions[topic, 0].epochs.entries()
     # The torn end is all that it finds.
     assert [line.split()[4].removeprefix("partition=") for line in complaints] == ([] if is_closed else ["empty-0,"])
 
