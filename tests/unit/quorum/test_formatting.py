@@ -57,7 +57,7 @@ def test_a_crash_at_any_call_leaves_something_that_can_be_formatted() -> None:
     format_metadata(probe, ["/a", "/b"], "/a", 3, uuids(), 0)
     for call in range(1, len(probe.journal) + 1):
         disk = SimulatedDisk(call)
-        disk.crash_at(call)
+        disk.crash_at("any", nth=call)
         with pytest.raises(Crashed):
             format_metadata(disk, ["/a", "/b"], "/a", 3, uuids(), 0)
         disk.heal()
