@@ -148,7 +148,8 @@ def _is_overdue(partition_log: PartitionLog, dirty: Sequence[Segment], now_ms: i
 def make_plan(
     partition_log: PartitionLog, cleanable: Cleanable, settings: CleanerSettings, now_ms: int
 ) -> CleaningPlan:
-    """Everything a pass needs to know, as of now."""
+    """Everything a pass needs to know, as of now. Swaps of an earlier pass must have come to their end."""
+    assert not unfinished_swaps(partition_log)
     segments = [one for one in partition_log.segments[:-1] if one.base_offset < cleanable.first_uncleanable_offset]
     return CleaningPlan(
         directory=partition_log.directory,
@@ -162,10 +163,14 @@ def make_plan(
             entry.producer_id: LastOfProducer(entry.last_data_offset if entry.batches else None, entry.epoch)
             for entry in partition_log.producers.entries()
         },
-        busy_swaps=frozenset(one.base_offset for one in partition_log.segments if one.suffix == SWAP_SUFFIX),
         map_bytes=settings.map_bytes,
         max_bytes_per_second=settings.io_max_bytes_per_second,
     )
+
+
+def unfinished_swaps(partition_log: PartitionLog) -> list[Segment]:
+    """Segments in the log that have not got their final names, because somebody stopped in the middle."""
+    return [segment for segment in partition_log.segments if segment.suffix == SWAP_SUFFIX]
 
 
 def _source(segment: Segment) -> SourceSegment:
@@ -226,7 +231,8 @@ class Cleaning:
 
 
 class Swap:
-    """A cleaned segment on its way into the log.
+    """A cleaned segment on its way into the log. One that is in the log already, but not under its final name, has no
+    `old` any more.
 
     while (wait := swap.advance()) is not None:
         run wait() in a worker thread
@@ -255,6 +261,8 @@ class Swap:
             wait()
 
     def _replace(self) -> None:
+        if self._new in self._log.segments:
+            return
         self._log.replace_segments(self._old, [self._new])
         # Snapshots stand where segments begin, and there are fewer of those now.
         gone = {segment.base_offset for segment in self._old} - {self._new.base_offset}

@@ -83,7 +83,7 @@ class CleaningPass:
 
     def steps(self) -> Generator[Step, None, None]:
         started = self._clock()
-        remove_leftovers(self._disk, self._plan.directory, self._plan.busy_swaps)
+        remove_leftovers(self._disk, self._plan.directory)
         yield from self._build_map()
         self.stats.map_seconds = self._clock() - started
         self.stats.map_keys = self._map.key_count
@@ -314,11 +314,11 @@ def _has_room_for(group: list[SourceSegment], source: SourceSegment, end_offset:
     )
 
 
-def remove_leftovers(disk: Disk, directory: str, busy_swaps: frozenset[int]) -> None:
+def remove_leftovers(disk: Disk, directory: str, busy_swaps: frozenset[int] = frozenset()) -> None:
     """Remove what a pass left that did not come to its end.
 
     A `.swap` that nobody remembers would be finished by the next start, long after its time: records that were deleted
-    since would be back.
+    since would be back. `busy_swaps` are segments of the log that still have their `.swap` names.
     """
     busy = {segment_name(offset) for offset in busy_swaps}
     stale = [

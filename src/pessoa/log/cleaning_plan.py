@@ -38,9 +38,8 @@ class LastOfProducer(NamedTuple):
 class CleaningPlan:
     """One pass over one log.
 
-    `segments` are all below `first_uncleanable_offset`, from the first of the log on. Aborted transactions are all that
-    overlap them, wherever their markers are. `busy_swaps` are segments that an earlier pass has put into the log and
-    that still have their `.swap` names.
+    `segments` are all below `first_uncleanable_offset`, from the first of the log on, under their final names. Aborted
+    transactions are all that overlap them, wherever their markers are.
     """
 
     directory: str
@@ -51,7 +50,6 @@ class CleaningPlan:
     segments: tuple[SourceSegment, ...]
     aborted: tuple[AbortedTransaction, ...]
     producers: Mapping[int, LastOfProducer]
-    busy_swaps: frozenset[int]
     map_bytes: int
     max_bytes_per_second: float
 

@@ -22,7 +22,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pessoa.log.checkpoints import CLEANER_OFFSET_FILE, CorruptCheckpoint, parse_offsets, render_offsets
-from pessoa.log.cleaner import Cleanable, CleanerSettings, Cleaning, assess, make_plan
+from pessoa.log.cleaner import (
+    Cleanable,
+    CleanerSettings,
+    Cleaning,
+    Swap,
+    assess,
+    make_plan,
+    unfinished_swaps,
+)
 from pessoa.log.cleaning_pass import remove_leftovers
 from pessoa.log.cleaning_plan import Finished, SwapReady
 from pessoa.log.cleaning_process import CleanerDied, CleaningProcess
@@ -156,6 +164,8 @@ class LogCleaner:
     async def _clean(self, chosen: Candidate, now_ms: int) -> bool:
         directory, key, partition_log, cleanable = chosen
         try:
+            for segment in unfinished_swaps(partition_log):
+                await self._finish(Swap(self._disk, partition_log, (), segment))
             plan = make_plan(partition_log, cleanable, self._settings, now_ms)
             finished = await self._run_pass(chosen, Cleaning(self._disk, partition_log, plan))
             self._checkpoints_of(directory)[key] = finished.end_offset
@@ -187,12 +197,15 @@ class LogCleaner:
                 swap = cleaning.begin_swap(step, self._clock.now_ms())
                 if swap is None:
                     raise _Outdated("its segments have changed")
-                while (wait := swap.advance()) is not None:
-                    await in_thread(None, wait)
+                await self._finish(swap)
         finally:
             self._running = None
             running.stop()
             await in_thread(None, running.close)
+
+    async def _finish(self, swap: Swap) -> None:
+        while (wait := swap.advance()) is not None:
+            await asyncio.get_running_loop().run_in_executor(None, wait)
 
     async def _next_step(self, chosen: Candidate, cleaning: Cleaning, running: RunningPass) -> SwapReady | Finished:
         try:
@@ -218,7 +231,7 @@ class LogCleaner:
     async def _tidy_up(self, chosen: Candidate) -> None:
         if not self._is_there(chosen):
             return
-        busy = frozenset(segment.base_offset for segment in chosen.log.segments if segment.suffix)
+        busy = frozenset(segment.base_offset for segment in unfinished_swaps(chosen.log))
         # The partition may be deleted in this very moment, and its directory with it.
         with suppress(DiskError):
             await asyncio.get_running_loop().run_in_executor(
