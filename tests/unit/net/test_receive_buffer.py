@@ -1,0 +1,98 @@
+"""Frames out of a buffer that a socket fills, beside a dumb reader that joins everything first."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pessoa.net.receive_buffer import INITIAL_BYTES, ReceiveBuffer
+from pessoa.wire.errors import ProtocolViolation
+
+
+def put(buffer: ReceiveBuffer, data: bytes) -> None:
+    """As a socket does: at most what there is room for at a time."""
+    while data:
+        space = buffer.space()
+        count = min(len(space), len(data))
+        space[:count] = data[:count]
+        buffer.received(count)
+        data = data[count:]
+
+
+def take(buffer: ReceiveBuffer) -> bytes | None:
+    frame = buffer.take_frame()
+    if frame is None:
+        return None
+    data, start, end = frame
+    return bytes(data[start:end])
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+@given(
+    bodies=st.lists(st.binary(max_size=40) | st.integers(0, 3 * INITIAL_BYTES).map(bytes), max_size=6),
+    cuts=st.lists(st.integers(1, 5000), max_size=30),
+    release=st.booleans(),
+)
+def test_frames_come_out_as_they_went_in_however_they_arrive(
+    bodies: list[bytes], cuts: list[int], release: bool
+) -> None:
+    buffer, found = ReceiveBuffer(), []
+    stream = b"".join(map(framed, bodies))
+    for size in [*cuts, len(stream)]:
+        piece, stream = stream[:size], stream[size:]
+        put(buffer, piece)
+        while (frame := take(buffer)) is not None:
+            found.append(frame)
+        if release:
+            buffer.release()
+    assert found == bodies
+    assert buffer.waiting_bytes == 0
+
+
+def test_a_frame_in_use_is_not_overwritten_by_what_arrives_next() -> None:
+    buffer = ReceiveBuffer()
+    put(buffer, framed(b"first"))
+    frame = buffer.take_frame()
+    assert frame is not None
+    view = memoryview(frame[0])[frame[1] : frame[2]]
+    put(buffer, framed(bytes(3 * INITIAL_BYTES)))
+    assert bytes(view) == b"first"
+    buffer.release()
+    assert take(buffer) == bytes(3 * INITIAL_BYTES)
+
+
+def test_a_frame_is_writable_in_place() -> None:
+    buffer = ReceiveBuffer()
+    put(buffer, framed(b"stamp me"))
+    frame = buffer.take_frame()
+    assert frame is not None
+    view = memoryview(frame[0])[frame[1] : frame[2]]
+    view[:5] = b"STAMP"
+    assert bytes(view) == b"STAMP me"
+
+
+@pytest.mark.parametrize("size", [-1, -(1 << 31), 101, (1 << 31) - 1])
+def test_an_impossible_size_is_refused_before_anything_is_allocated_for_it(size: int) -> None:
+    buffer = ReceiveBuffer(max_frame_bytes=100)
+    put(buffer, size.to_bytes(4, "big", signed=True))
+    with pytest.raises(ProtocolViolation, match="the limit is 100"):
+        buffer.take_frame()
+
+
+def test_memory_follows_the_bytes_that_came_and_not_the_size_that_was_announced() -> None:
+    buffer = ReceiveBuffer()
+    put(buffer, (90 * 1024 * 1024).to_bytes(4, "big") + bytes(10))
+    assert buffer.take_frame() is None
+    assert len(buffer.space()) < 2 * INITIAL_BYTES
+
+
+def test_a_buffer_that_a_large_frame_has_grown_is_given_back() -> None:
+    buffer = ReceiveBuffer()
+    put(buffer, framed(bytes(5 * 1024 * 1024)))
+    assert take(buffer) is not None
+    buffer.release()
+    assert len(buffer.space()) == INITIAL_BYTES
