@@ -1,0 +1,277 @@
+"""The shell: which log goes first, what is written down afterwards, and what happens when something goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from pessoa.base.clock import ManualClock
+from pessoa.base.ids import Uuid
+from pessoa.log.cleaner import CleanerSettings, assess, make_plan
+from pessoa.log.cleaning_pass import CleaningPass
+from pessoa.log.cleaning_plan import CleaningPlan, Finished, Pause, SwapReady
+from pessoa.log.cleaning_process import CleanerDied, CleaningProcess, run_child
+from pessoa.log.cleaning_shell import LogCleaner
+from pessoa.log.directory import LogDirectory
+from pessoa.log.files import Disk, DiskError, OsDisk
+from pessoa.log.partition_log import PartitionLog
+from pessoa.log.simulated_disk import SimulatedDisk
+from pessoa.records.errors import InvalidBatch
+from tests.support.cleaning import CONFIG, NOW_MS, ManualSeconds, all_records, append
+
+PATH = "/data"
+TOPIC_ID = Uuid(UUID(int=7).bytes)
+
+
+class PassInPlace:
+    """Works in the thread that asks."""
+
+    def __init__(self, disk: Disk, plan: CleaningPlan) -> None:
+        self.steps = CleaningPass(disk, plan, ManualSeconds()).steps()
+        self.is_stopped = False
+        self.before_step: Callable[[], None] = lambda: None
+
+    def next_step(self) -> SwapReady | Finished:
+        self.before_step()
+        if self.is_stopped:
+            raise CleanerDied("it was stopped")
+        for step in self.steps:
+            if not isinstance(step, Pause):
+                return step
+        raise AssertionError("a pass ends with Finished")
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    def close(self) -> None:
+        self.steps.close()
+
+
+def opened(disk: Disk, path: str = PATH) -> LogDirectory:
+    directory = LogDirectory(disk, path)
+    directory.open(lambda _: CONFIG, NOW_MS)
+    return directory
+
+
+def topic(directory: LogDirectory, name: str) -> PartitionLog:
+    return directory.create(name, 0, TOPIC_ID, CONFIG, NOW_MS)
+
+
+def fill(log: PartitionLog, *values: bytes, size: int = 0) -> None:
+    for value in values:
+        append(log, [(b"key", value + b" " * size)])
+    log.roll(NOW_MS)
+
+
+def values(log: PartitionLog) -> list[bytes]:
+    return [(record.value or b"").strip() for record in all_records(log)]
+
+
+def test_the_dirtiest_log_is_cleaned_first_and_the_checkpoint_moves() -> None:
+    disk = SimulatedDisk()
+    directory = opened(disk)
+    tidy, messy = topic(directory, "tidy"), topic(directory, "messy")
+    for log in (tidy, messy):
+        fill(log, b"1", b"2")
+    cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=lambda plan: PassInPlace(disk, plan))
+
+    async def run() -> None:
+        assert await cleaner.clean_filthiest()
+        assert await cleaner.clean_filthiest()
+        assert not await cleaner.clean_filthiest()
+        assert (values(tidy), values(messy)) == ([b"2"], [b"2"])
+        fill(tidy, b"3", size=200)
+        fill(messy, b"3", b"4", size=2000)
+        assert await cleaner.clean_filthiest()
+        assert (values(tidy), values(messy)) == ([b"2", b"3"], [b"4"])
+
+    asyncio.run(run())
+    assert cleaner.checkpoint(directory, ("messy", 0)) == 4
+    text = disk.read_file(f"{PATH}/cleaner-offset-checkpoint").decode()
+    assert sorted(text.splitlines()) == ["0", "2", "messy 0 4", "tidy 0 2"]
+    again = LogCleaner(disk, [directory], ManualClock(NOW_MS))
+    assert again.checkpoint(directory, ("tidy", 0)) == 2
+
+
+def test_a_log_that_is_not_compacted_is_left_alone() -> None:
+    disk = SimulatedDisk()
+    directory = opened(disk)
+    log = topic(directory, "events")
+    fill(log, b"1", b"2")
+    log.configure(CONFIG.but(cleanup_policy=frozenset({"delete"})))
+    cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=lambda plan: PassInPlace(disk, plan))
+    assert not asyncio.run(cleaner.clean_filthiest())
+    assert values(log) == [b"1", b"2"]
+
+
+def test_a_damaged_log_is_not_tried_again() -> None:
+    disk = SimulatedDisk()
+    directory = opened(disk)
+    log = topic(directory, "orders")
+    fill(log, b"1", b"2")
+    disk.flip_bit(log.segments[0].file.path, 65)
+    plans: list[CleaningPlan] = []
+
+    def start(plan: CleaningPlan) -> PassInPlace:
+        plans.append(plan)
+        return PassInPlace(disk, plan)
+
+    cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=start)
+    assert not asyncio.run(cleaner.clean_filthiest())
+    assert not asyncio.run(cleaner.clean_filthiest())
+    assert len(plans) == 1
+    assert directory.offline is None
+
+
+def test_a_disk_that_refuses_takes_its_directory_offline() -> None:
+    disk = SimulatedDisk()
+    directory = opened(disk)
+    fill(topic(directory, "orders"), b"1", b"2")
+    disk.fail("write", "*.log.cleaned")
+    cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=lambda plan: PassInPlace(disk, plan))
+    assert not asyncio.run(cleaner.clean_filthiest())
+    assert directory.offline is not None
+
+
+@pytest.mark.parametrize("how", ["deleted", "truncated", "dropped", "stopped"])
+def test_a_log_that_changes_meanwhile_is_cleaned_another_time(how: str) -> None:
+    disk = SimulatedDisk()
+    directory = opened(disk)
+    log = topic(directory, "orders")
+    fill(log, b"1", b"2")
+    cleaner: LogCleaner
+
+    def meanwhile() -> None:
+        if how == "deleted":
+            directory.remove("orders", 0, TOPIC_ID)
+        elif how == "truncated":
+            log.truncate_to(1, NOW_MS)
+        elif how == "dropped":
+            log.drop_segments(1, NOW_MS)
+        else:
+            cleaner.stop_cleaning(log)
+
+    def start(plan: CleaningPlan) -> PassInPlace:
+        started = PassInPlace(disk, plan)
+        started.before_step = meanwhile
+        return started
+
+    cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=start)
+    assert not asyncio.run(cleaner.clean_filthiest())
+    assert directory.offline is None
+    assert cleaner.checkpoint(directory, ("orders", 0)) is None
+    if how != "deleted":
+        assert not [name for name in disk.contents() if name.endswith((".cleaned", ".swap"))]
+        assert values(log) == {"truncated": [b"1"], "dropped": [], "stopped": [b"1", b"2"]}[how]
+
+
+class WatchedClock(ManualClock):
+    """Tells when somebody begins to wait."""
+
+    def __init__(self, now_ms: int) -> None:
+        super().__init__(now_ms)
+        self.is_awaited = asyncio.Event()
+
+    async def wait_ms(self, duration_ms: int) -> None:
+        self.is_awaited.set()
+        await super().wait_ms(duration_ms)
+
+
+def test_run_waits_for_the_backoff_when_nothing_is_due() -> None:
+    disk = SimulatedDisk()
+    directory = opened(disk)
+    log = topic(directory, "orders")
+    clock = WatchedClock(NOW_MS)
+    cleaner = LogCleaner(disk, [directory], clock, start_pass=lambda plan: PassInPlace(disk, plan))
+
+    async def run() -> None:
+        task = asyncio.create_task(cleaner.run())
+        async with asyncio.timeout(10):
+            await clock.is_awaited.wait()
+            fill(log, b"1", b"2")
+            clock.advance_ms(14_999)
+            await asyncio.sleep(0)
+            assert values(log) == [b"1", b"2"]
+            clock.is_awaited.clear()
+            clock.advance_ms(1)
+            await clock.is_awaited.wait()
+        assert values(log) == [b"2"]
+        task.cancel()
+
+    asyncio.run(run())
+
+
+# A process of its own.
+
+
+def real_log(tmp_path: Path) -> tuple[OsDisk, LogDirectory, PartitionLog]:
+    disk = OsDisk()
+    directory = opened(disk, str(tmp_path))
+    log = topic(directory, "orders")
+    return disk, directory, log
+
+
+def plan_for(log: PartitionLog) -> CleaningPlan:
+    return make_plan(log, assess(log, None, NOW_MS), CleanerSettings(), NOW_MS)
+
+
+def test_a_process_cleans_a_log_on_a_real_disk(tmp_path: Path) -> None:
+    disk, directory, log = real_log(tmp_path)
+    for number in range(300):
+        append(log, [(b"%d" % (number % 7), b"%d" % number)])
+    log.roll(NOW_MS)
+    cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS))
+    assert asyncio.run(cleaner.clean_filthiest())
+    assert [record.offset for record in all_records(log)] == list(range(293, 300))
+    assert cleaner.last_stats is not None
+    assert (cleaner.last_stats.records_read, cleaner.last_stats.records_kept) == (300, 7)
+    assert not [name for name in disk.list(log.directory) if name.endswith((".cleaned", ".swap"))]
+
+
+def test_what_goes_wrong_in_the_process_comes_out_here_as_what_it_was(tmp_path: Path) -> None:
+    _, _, log = real_log(tmp_path)
+    fill(log, b"1", b"2")
+    plan = plan_for(log)
+    path = Path(log.segments[0].file.path)
+    sound = path.read_bytes()
+    path.write_bytes(sound[:65] + b"\xff" + sound[66:])
+    process = CleaningProcess(plan)
+    with pytest.raises(InvalidBatch, match="the CRC of a batch is wrong"):
+        process.next_step()
+    process.close()
+    path.unlink()
+    process = CleaningProcess(plan)
+    with pytest.raises(DiskError, match="No such file") as caught:
+        process.next_step()
+    assert caught.value.is_missing
+    process.close()
+
+
+def drain(process: CleaningProcess) -> None:
+    """Ask until there is nothing more: the signal may come later than the first steps."""
+    while True:
+        process.next_step()
+
+
+def test_a_process_that_is_stopped_says_so(tmp_path: Path) -> None:
+    _, _, log = real_log(tmp_path)
+    fill(log, b"1", b"2")
+    process = CleaningProcess(plan_for(log))
+    process.stop()
+    with pytest.raises(CleanerDied, match="exit code -9"):
+        drain(process)
+    process.close()
+
+
+def test_a_child_without_parent_renames_nothing(tmp_path: Path) -> None:
+    disk, _, log = real_log(tmp_path)
+    fill(log, b"1", b"2")
+    names = disk.list(log.directory)
+    sent: list[object] = []
+    run_child(plan_for(log), sent.append, lambda: True)
+    assert sent == []
+    assert disk.list(log.directory) == names
