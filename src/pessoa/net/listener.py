@@ -36,6 +36,8 @@ _SWEEP_SECONDS = 5.0
 _connection_ids = count(1)
 # What a connection may send ahead while a request of it is in progress.
 _PIPELINED_BYTES = 1024 * 1024
+# So much is collected before it is written; more would only wait.
+_WRITE_BYTES = 256 * 1024
 
 
 class Serve(Protocol):
@@ -130,6 +132,7 @@ class Connection(asyncio.BufferedProtocol):
     def _serve_waiting(self) -> None:
         """Serve every whole frame, up to the first whose answer takes time."""
         answers: list[Buffer] = []
+        answer_bytes = 0
         buffer, serve = self._buffer, self._listener.serve
         try:
             while self._can_write and (frame := buffer.take_frame()) is not None:
@@ -138,6 +141,11 @@ class Connection(asyncio.BufferedProtocol):
                     continue
                 if isinstance(answer, list):
                     answers += answer
+                    answer_bytes += sum(map(len, answer))
+                    if answer_bytes > _WRITE_BYTES:
+                        # Where the peer does not read, this is what stops the loop.
+                        self._write(answers)
+                        answers, answer_bytes = [], 0
                     continue
                 self._task = self._listener.loop.create_task(self._finish(answer))
                 break
@@ -146,10 +154,14 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolViolation as violation:
             self._close_for(violation)
             return
-        if answers and self._transport is not None:
-            self._transport.writelines(answers)
+        if answers:
+            self._write(answers)
         if self._can_write:
             self._resume()
+
+    def _write(self, answers: list[Buffer]) -> None:
+        if self._transport is not None:
+            self._transport.writelines(answers)
 
     async def _finish(self, awaitable: Awaitable[list[Buffer] | None]) -> None:
         try:
