@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pessoa.log.checkpoints import (
@@ -37,6 +38,7 @@ from pessoa.log.loading import load_partition
 from pessoa.log.properties import (
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
+    CorruptProperties,
     MetaProperties,
     parse_meta_properties,
     parse_partition_metadata,
@@ -158,7 +160,7 @@ class LogDirectory:
         try:
             self._disk.make_directory(self._in(name))
             metadata = render_partition_metadata(topic_id).encode()
-            self._disk.write_file(self._in(f"{name}/{PARTITION_METADATA_FILE}"), metadata, durable=False)
+            self._disk.write_file(self._in(f"{name}/{PARTITION_METADATA_FILE}"), metadata)
             # Nothing of it can be trusted if it was there and unknown: a scan costs nothing where there is nothing.
             created = load_partition(self._disk, self._in(name), config, now_ms, was_clean=False)
         except DiskError as error:
@@ -174,8 +176,9 @@ class LogDirectory:
         key = (topic, partition)
         removed = self.partitions.pop(key)
         self.topic_ids.pop(key, None)
-        tail = f".{unique.hex()}{DELETED_DIRECTORY_SUFFIX}"
-        name = f"{topic}-{partition}"[: _MAX_NAME - len(tail)] + tail
+        # A long topic loses its end, and never the partition: Kafka reads these names too.
+        tail = f"-{partition}.{unique.hex()}{DELETED_DIRECTORY_SUFFIX}"
+        name = topic[: _MAX_NAME - len(tail)] + tail
         try:
             removed.release()
             self._disk.rename(removed.directory, self._in(name))
@@ -194,16 +197,22 @@ class LogDirectory:
 
     def _keep(self, key: TopicPartition, loaded: PartitionLog) -> None:
         self.partitions[key] = loaded
-        loaded.on_checkpoint_needed = self._write_checkpoints_soon
+        loaded.on_log_start_moved = partial(self._write_checkpoint, LOG_START_OFFSET_FILE)
+        loaded.on_recovery_point_lowered = partial(self._write_checkpoint, RECOVERY_POINT_FILE)
         path = f"{loaded.directory}/{PARTITION_METADATA_FILE}"
         if key not in self.topic_ids and self._disk.exists(path):
-            self.topic_ids[key] = parse_partition_metadata(self._disk.read_file(path).decode("ascii", "replace"), path)
+            try:
+                text = self._disk.read_file(path).decode("ascii", "replace")
+                self.topic_ids[key] = parse_partition_metadata(text, path)
+            except CorruptProperties as problem:
+                # As if there were none: the cluster's metadata says whose partition it is.
+                log.warning("%s; the topic id of %s-%s is not known", problem, *key)
 
     # Checkpoints.
 
-    def write_checkpoints(self, *, durable: bool = True) -> None:
+    def write_checkpoints(self) -> None:
         for name, offsets in self.checkpoints().items():
-            self._disk.write_file(self._in(name), render_offsets(offsets).encode(), durable=durable)
+            self._disk.write_file(self._in(name), render_offsets(offsets).encode())
 
     def checkpoints(self) -> dict[str, Mapping[TopicPartition, int]]:
         """What each file would say now."""
@@ -218,10 +227,10 @@ class LogDirectory:
             },
         }
 
-    def _write_checkpoints_soon(self) -> None:
-        """Without waiting for the disk: it is called from within truncations, and the upkeep syncs what it writes."""
+    def _write_checkpoint(self, name: str) -> None:
+        """One of them, at once: for DeleteRecords and truncations, which are rare."""
         if self.offline is None:
-            self.write_checkpoints(durable=False)
+            self._disk.write_file(self._in(name), render_offsets(self.checkpoints()[name]).encode())
 
     def _offsets(self, name: str, names: list[str]) -> dict[TopicPartition, int]:
         if name not in names:

@@ -34,10 +34,10 @@ class Flusher:
         return f"<Flusher: {len(self._running)} flushes running, {self.flush_count} done>"
 
     async def wait_until_durable(self, log: PartitionLog, offset: int) -> bool:
-        """True when everything below `offset` is on the disk; False if the log has been cut below it. DiskError
-        passes."""
+        """True when everything below `offset` is on the disk; False if the log has been cut below it or deleted.
+        DiskError passes."""
         while log.recovery_point < offset:
-            if offset > log.log_end_offset:
+            if log.is_released or offset > log.log_end_offset:
                 return False
             running = self._running.get(log)
             if running is None:

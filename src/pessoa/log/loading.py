@@ -2,19 +2,22 @@
 
     1. half-done work   `.deleted` and `.cleaned` files go; a complete `.swap` takes the place of what it replaces
     2. segments         one per `.log`; an index that is missing or cannot be true is rebuilt from its log
-    3. recovery         only after a crash: every batch from the recovery point's segment on is checked and learnt from
-                        anew; at the first that is torn or damaged the log is cut, and segments behind the cut go too
+    3. recovery         only after a crash, or where damage is seen: every batch from the recovery point's segment on is
+                        checked and learnt from anew; at the first that is torn or damaged the log is cut, and segments
+                        behind the cut go too
     4. offsets          the log end from the last batch; the log start from its checkpoint, or the first segment
     5. epochs           the checkpoint, without what lies outside the log
     6. producers        the latest good snapshot, and the batches behind it
 
 After a clean stop (the caller knows it from `.kafka_cleanshutdown`) step 3 is left out, and 6 finds a snapshot at the
-very end of the log: opening costs a few small reads, whatever the size of the log.
+very end of the log: opening costs a few small reads, whatever the size of the log. That the last batch is whole is
+seen all the same.
 
 What a crash may have left behind, and why the result is right all the same: bytes are appended to `.log` before
 anything else speaks of them, so indexes, epochs and snapshots can be behind the log or damaged, and each of them is
 either checked (CRC, order, bounds) or rebuilt. Everything below the recovery point was synced before the checkpoint
-said so.
+said so. A snapshot behind the recovery point is taken anew, because the one at hand may be of a history that was
+truncated, and come back with a lost removal.
 """
 
 from __future__ import annotations
@@ -23,15 +26,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from pessoa.log.checkpoints import CorruptCheckpoint
-from pessoa.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
-from pessoa.log.partition_log import (
-    PRODUCER_EXPIRATION_MS,
-    PartitionLog,
-    note_epoch,
-    note_producer,
-    replay_producers,
-)
+from pessoa.log.config import NEVER
+from pessoa.log.index import MAX_RELATIVE_OFFSET
+from pessoa.log.leader_epochs import LEADER_EPOCH_FILE, UNDEFINED_EPOCH, LeaderEpochs
+from pessoa.log.partition_log import PRODUCER_EXPIRATION_MS, PartitionLog
 from pessoa.log.producer_state import ProducerState
+from pessoa.log.replay import note_epoch, note_producer, replay_producers
 from pessoa.log.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -82,20 +82,28 @@ class _Loader:
         self.now_ms = now_ms
         self.producer_expiration_ms = producer_expiration_ms
         self.producers = ProducerState()
-        # The first segment whose aborted transactions are unknown: only its batches can tell them.
+        # The first segment that only a scan of its batches can put right.
         self.damaged_from: int | None = None
+        # The segment that recovery began with, if there was any.
+        self.recovered_from: int | None = None
 
     def load(self, was_clean: bool, recovery_point: int, log_start_offset: int, high_watermark: int) -> PartitionLog:
         self.disk.make_directory(self.directory)
         names = self._finish_swaps(self.disk.list(self.directory))
-        self.epochs = self._load_epochs(names)
+        found_epochs = self._load_epochs(names)
+        self.epochs = found_epochs or LeaderEpochs()
         self.snapshots = ProducerSnapshots(self.disk, self.directory, _offsets(names, SNAPSHOT_SUFFIX))
         self.segments = self._open_segments(names, log_start_offset)
-        if not was_clean:
-            damaged_from = recovery_point if self.damaged_from is None else self.damaged_from
-            self._recover(min(recovery_point, damaged_from))
-        elif self.damaged_from is not None:
-            self._recover(self.damaged_from)
+        if was_clean:
+            recovery_point = NEVER
+            self._look_at_the_end()
+        first = len(self.segments) if was_clean else self._segment_before(recovery_point)
+        if self.damaged_from is not None:
+            first = min(first, self._segment_before(self.damaged_from + 1))
+        if not found_epochs:
+            self._learn_epochs(self.segments[:first])
+        if first < len(self.segments):
+            self._recover(first, recovery_point)
         end = self.segments[-1].next_offset()
         if end < log_start_offset:
             # Everything below the log start was deleted; a crash lost what came behind it.
@@ -105,8 +113,13 @@ class _Loader:
         start = max(log_start_offset, self.segments[0].base_offset)
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
-        self.snapshots.remove(lambda offset: offset > end)
-        replay_producers(self.producers, self.snapshots, self.segments, end, self.now_ms, self.producer_expiration_ms)
+        self._remove_stray_snapshots(end)
+        if self.recovered_from is None:
+            replay_producers(
+                self.producers, self.snapshots, self.segments, end, self.now_ms, self.producer_expiration_ms
+            )
+        self.producers.end_offset = end
+        recovered_from = self.segments[-1].base_offset if self.recovered_from is None else self.recovered_from
         loaded = PartitionLog(
             self.disk,
             self.directory,
@@ -117,10 +130,13 @@ class _Loader:
             self.epochs,
             log_start_offset=start,
             log_end_offset=end,
-            recovery_point=min(recovery_point, end) if not was_clean else end,
+            recovery_point=end if self.recovered_from is None else min(recovery_point, end),
             producer_expiration_ms=self.producer_expiration_ms,
+            synced_base_offset=recovered_from,
+            is_durable=self.recovered_from is None,
         )
         loaded.update_high_watermark(max(high_watermark, start))
+        self.producers.on_high_watermark_updated(loaded.high_watermark)
         return loaded
 
     # 1. Half-done work.
@@ -157,9 +173,12 @@ class _Loader:
     def _remove_replaced(self, names: list[str], swap_offset: int) -> list[str]:
         """Remove the segments whose records a complete `.swap` holds."""
         swap = Segment(self.disk, self.directory, swap_offset, self.config, self.now_ms, suffix=SWAP_SUFFIX)
-        end = swap.next_offset()
-        swap.close()
-        end = max(end, swap_offset + 1)
+        end = max(swap.next_offset(), swap_offset + 1)
+        for file in swap.files():
+            file.close()
+            # An index that was renamed already was made anew by opening; in its place it would be believed.
+            if file.path.rpartition("/")[2] not in names:
+                self.disk.remove(file.path)
         replaced = [
             name
             for name in names
@@ -191,36 +210,64 @@ class _Loader:
             segment.rebuild_indexes()
         if f"{offset:020d}{TRANSACTION_INDEX_SUFFIX}" in names and not segment.transactions_are_plausible():
             log.warning("the transaction index of %r cannot be true: it is rebuilt", segment)
-            self.damaged_from = offset if self.damaged_from is None else min(offset, self.damaged_from)
+            self._note_damage(offset)
         return segment
 
     def _new_segment(self, offset: int) -> Segment:
-        return Segment(self.disk, self.directory, offset, self.config, self.now_ms, create=True)
+        segment = Segment(self.disk, self.directory, offset, self.config, self.now_ms, create=True)
+        # A log whose first segment a power loss can take away would begin wherever the next one does.
+        self.disk.sync_directory(self.directory)
+        return segment
 
     # 3. Recovery.
 
-    def _recover(self, recovery_point: int) -> None:
-        first = 0
-        for number, segment in enumerate(self.segments):
-            if segment.base_offset <= recovery_point:
-                first = number
-        start = self.segments[first].base_offset
+    def _segment_before(self, offset: int) -> int:
+        """The number of the last segment that begins before `offset`.
+
+        Not the one that begins there: where a log has rolled right at its recovery point, the indexes of the segment
+        before may never have been synced.
+        """
+        return max((number for number, one in enumerate(self.segments) if one.base_offset < offset), default=0)
+
+    def _look_at_the_end(self) -> None:
+        """Appending behind a torn batch would bury the damage in the middle of the log."""
+        last = self.segments[-1]
+        if last.walk_to_end()[1] != last.size:
+            log.warning("%r does not end with a whole batch, though it was closed in order", last)
+            self._note_damage(last.base_offset)
+
+    def _note_damage(self, base_offset: int) -> None:
+        self.damaged_from = base_offset if self.damaged_from is None else min(base_offset, self.damaged_from)
+
+    def _recover(self, first: int, recovery_point: int) -> None:
+        self.recovered_from = start = self.segments[first].base_offset
+        self.snapshots.remove(lambda offset: offset > start)
         replay_producers(self.producers, self.snapshots, self.segments, start, self.now_ms, self.producer_expiration_ms)
         # What a batch says about epochs is learnt again; what the checkpoint said beyond it may never have happened.
         self.epochs.truncate_from_end(start)
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
+            if number > first:
+                if self._is_behind_a_loss(number, recovery_point):
+                    self._remove_segments_behind(number - 1)
+                    break
+                self.snapshots.take(segment.base_offset, self.producers)
             size = segment.size
-            for batch in segment.recover():
+            for batch in segment.recover(-1 if self.epochs.latest_epoch is None else self.epochs.latest_epoch):
                 note_epoch(self.epochs, batch)
                 note_producer(self.producers, batch, segment)
             if segment.size < size:
                 log.warning("%r was cut by %s bytes: its end was torn or damaged", segment, size - segment.size)
                 self._remove_segments_behind(number)
                 break
-        end = self.segments[-1].next_offset()
-        self.snapshots.remove(lambda offset: start < offset <= end and offset not in self._base_offsets())
         self.disk.write_file(f"{self.directory}/{LEADER_EPOCH_FILE}", self.epochs.render().encode(), durable=False)
+
+    def _is_behind_a_loss(self, number: int, recovery_point: int) -> bool:
+        """Whether the segment does not begin where the one before it ends, which is what every log does above its
+        recovery point: see `PartitionLog.roll`. Cleaned segments are shorter than their range, and were synced."""
+        base_offset = self.segments[number].base_offset
+        gap = base_offset - self.segments[number - 1].next_offset()
+        return base_offset > recovery_point and not self.config.is_compacted and gap != 0 and gap <= MAX_RELATIVE_OFFSET
 
     def _remove_segments_behind(self, number: int) -> None:
         for segment in self.segments[number + 1 :]:
@@ -228,37 +275,41 @@ class _Loader:
             segment.remove_files()
         del self.segments[number + 1 :]
 
-    def _base_offsets(self) -> set[int]:
-        return {segment.base_offset for segment in self.segments}
+    def _remove_stray_snapshots(self, end: int) -> None:
+        """Keep those where a segment begins, and the last one, which a clean stop has taken."""
+        wanted = {segment.base_offset for segment in self.segments}
+        wanted.update(self.snapshots.offsets[-1:])
+        self.snapshots.remove(lambda offset: offset > end or offset not in wanted)
 
     def _restart(self, offset: int) -> None:
         for segment in self.segments:
             segment.remove_files()
         self.segments = [self._new_segment(offset)]
+        self.recovered_from = offset
         self.epochs.clear()
+        self.producers.clear(offset)
         self.snapshots.remove(lambda _: True)
 
     # 5. Epochs.
 
-    def _load_epochs(self, names: Iterable[str]) -> LeaderEpochs:
+    def _load_epochs(self, names: Iterable[str]) -> LeaderEpochs | None:
+        """None where the batches have to tell them: the file is missing, empty after a power loss, or damaged."""
         if LEADER_EPOCH_FILE not in names:
-            return LeaderEpochs()
+            return None
         path = f"{self.directory}/{LEADER_EPOCH_FILE}"
         try:
             return LeaderEpochs.parse(self.disk.read_file(path).decode("ascii", "replace"), path)
         except CorruptCheckpoint as problem:
             log.warning("%s; the epochs are learnt again from the batches", problem)
-            return self._epochs_from_batches(names)
+            return None
 
-    def _epochs_from_batches(self, names: Iterable[str]) -> LeaderEpochs:
-        epochs = LeaderEpochs()
-        for offset in _offsets(names, LOG_SUFFIX):
-            segment = Segment(self.disk, self.directory, offset, self.config, self.now_ms)
+    def _learn_epochs(self, segments: Iterable[Segment]) -> None:
+        latest = UNDEFINED_EPOCH
+        for segment in segments:
             for place in segment.places():
-                if place.partition_leader_epoch >= 0:
-                    epochs.assign(place.partition_leader_epoch, place.base_offset)
-            segment.close()
-        return epochs
+                if place.partition_leader_epoch > latest:
+                    latest = place.partition_leader_epoch
+                    self.epochs.assign(latest, place.base_offset)
 
 
 def _offset_of(name: str) -> int:

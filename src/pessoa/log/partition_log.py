@@ -14,18 +14,26 @@ plain functions for a worker thread: `begin_flush` says what must be synced, and
 point.
 
 An append either happens whole or not at all: a batch is written with one call, offsets move only after it, and a failed
-write (`DiskError`) leaves the file as it was. The caller then takes the log directory offline.
+write (`DiskError`) leaves the log as it was. The caller then takes the log directory offline, and what stands in a file
+without having been acknowledged is for recovery to keep or to cut.
+
+What a flush must sync: after a crash recovery reads everything from the segment on that the recovery point lies in, and
+makes its indexes anew. So of the last segment only the `.log` has to be on the disk, and a group commit costs one sync.
+A segment that is full is synced whole, indexes and all, before the recovery point leaves it behind.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from pessoa.log.aborted_transactions import AbortedTransaction, overlapping_in_segments
+from pessoa.log.aborted_transactions import overlapping_in_segments
+from pessoa.log.files import DiskError
+from pessoa.log.index import MAX_RELATIVE_OFFSET
 from pessoa.log.leader_epochs import LEADER_EPOCH_FILE
 from pessoa.log.producer_state import AppendOrigin
+from pessoa.log.replay import note_epoch, note_producer, replay_producers
 from pessoa.log.segment import DELETED_SUFFIX, FileSlice, Segment, TimestampOffset
 from pessoa.records.batch import NO_TIMESTAMP, RecordBatch, TimestampType, batches
 from pessoa.records.errors import InvalidBatch
@@ -36,6 +44,7 @@ from pessoa.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pessoa.log.aborted_transactions import AbortedTransaction
     from pessoa.log.config import LogConfig
     from pessoa.log.files import Disk
     from pessoa.log.leader_epochs import LeaderEpochs
@@ -79,7 +88,10 @@ class Flush(NamedTuple):
     """What must be synced, in this order, until everything below `offset` is safe."""
 
     offset: int
+    # As they were when the flush began.
     truncations: int
+    changes: int
+    active_base_offset: int
     steps: Sequence[Callable[[], None]]
 
     def run(self) -> None:
@@ -104,6 +116,9 @@ class PartitionLog:
         log_end_offset: int,
         recovery_point: int,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        *,
+        synced_base_offset: int,
+        is_durable: bool = False,
     ) -> None:
         assert segments, "a log has at least one segment"
         self.directory = directory
@@ -116,17 +131,25 @@ class PartitionLog:
         self.recovery_point = recovery_point
         self.producer_expiration_ms = producer_expiration_ms
         self.segments = segments
-        # Called when an offset that is checkpointed has moved in the direction in which a stale checkpoint would harm:
-        # a lower recovery point, a higher log start offset.
-        self.on_checkpoint_needed: Callable[[], None] = lambda: None
+        # Called when DeleteRecords or a truncation has moved the log start offset: nothing else remembers it.
+        self.on_log_start_moved: Callable[[], None] = lambda: None
+        # Called when the recovery point went back. Its checkpoint must follow before anything is appended: otherwise
+        # recovery might begin behind bytes that were never synced.
+        self.on_recovery_point_lowered: Callable[[], None] = lambda: None
         # Called when a segment is full and a new one has begun: the full one should reach the disk before long.
         self.on_rolled: Callable[[PartitionLog], None] = lambda _: None
         # Called with segments that nobody can reach any more, so that their files go after `file.delete.delay.ms`.
         self.on_segments_dropped: Callable[[Sequence[Segment]], None] = _remove_at_once
+        # The partition was deleted, and its files are let go.
+        self.is_released = False
         self._disk = disk
         self._truncations = 0
-        # Small files that were replaced without waiting for the disk.
-        self._unsynced: set[str] = set()
+        # Counts what has to become durable besides appended bytes: names that came or went, files that were cut.
+        self._changes = 0 if is_durable else 1
+        self._synced_changes = 0
+        self._end_offset_at_opening = log_end_offset
+        # Segments that begin below it are on the disk whole, indexes and all.
+        self._synced_base_offset = synced_base_offset
         # Where the last offset that bounded a read lies: (offset, segment, position).
         self._bound: tuple[int, Segment, int] | None = None
         self.configure(config)
@@ -158,7 +181,10 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         first_unstable = self.producers.first_unstable_offset
-        return self.high_watermark if first_unstable is None else min(first_unstable, self.high_watermark)
+        if first_unstable is None:
+            return self.high_watermark
+        # DeleteRecords may have moved the start of the log into an open transaction.
+        return max(self.log_start_offset, min(first_unstable, self.high_watermark))
 
     def update_high_watermark(self, offset: int) -> bool:
         """Whether it moved. It never goes back, and never past the end."""
@@ -185,36 +211,55 @@ class PartitionLog:
         what `producers.start_verification` gave, for a batch that begins a transaction.
         """
         batch = check_produced(data, self._rules, now_ms, produce_version)
+        if batch.size > self.config.segment_bytes:
+            self._refuse_size(batch)
         if batch.producer_id >= 0:
             known = self.producers.check(batch, guard=guard)
             if known is not None:
-                append_time = known.timestamp if self._is_log_append_time else NO_TIMESTAMP
-                return Appended(known.first_offset, known.last_offset, append_time, True)
+                # The time of the first append, even in a topic of CreateTime: so does Kafka.
+                return Appended(known.first_offset, known.last_offset, known.timestamp, True)
         return self._append_stamped(batch, leader_epoch, now_ms)
 
     def append_own(self, data: memoryview, leader_epoch: int, now_ms: int, transaction_version: int = -1) -> Appended:
         """Append, as leader, one batch that this broker made itself: a coordinator's records, or a marker."""
         batch = RecordBatch(data)
+        if batch.size > self.config.segment_bytes:
+            self._refuse_size(batch)
         if batch.producer_id >= 0:
             self.producers.check(batch, AppendOrigin.COORDINATOR, transaction_version=transaction_version)
         return self._append_stamped(batch, leader_epoch, now_ms)
 
-    def append_as_follower(self, data: bytes | bytearray | memoryview, now_ms: int) -> int:
+    def append_as_follower(
+        self, data: bytes | bytearray | memoryview, now_ms: int, leader_epoch: int | None = None
+    ) -> int:
         """Append what the leader sent, with its offsets and epochs; the number of batches.
 
-        A piece of a batch at the end is dropped: it comes again, whole, with the next fetch.
+        A piece of a batch at the end is dropped: it comes again, whole, with the next fetch. So is what has a higher
+        epoch than `leader_epoch`, the one of the fetch: its sender has lost the leadership meanwhile and may send what
+        it fetches itself (KAFKA-18723). `InvalidBatch` if any batch is damaged or out of order, and nothing has changed.
         """
-        count = 0
+        found: list[RecordBatch] = []
+        next_offset = self.log_end_offset
         for batch in batches(data):
+            if leader_epoch is not None and batch.partition_leader_epoch > leader_epoch:
+                break
             if not batch.is_valid():
                 raise InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the fetched batch is wrong: {batch!r}")
-            if batch.base_offset < self.log_end_offset:
+            if batch.base_offset < next_offset or batch.last_offset_delta < 0:
                 raise InvalidBatch(
-                    ErrorCode.CORRUPT_MESSAGE, f"{batch!r} was fetched, but the log ends at {self.log_end_offset}"
+                    ErrorCode.CORRUPT_MESSAGE, f"{batch!r} was fetched, but offset {next_offset} comes next"
                 )
+            next_offset = batch.next_offset
+            found.append(batch)
+        for batch in found:
             self._append(batch, now_ms)
-            count += 1
-        return count
+        return len(found)
+
+    def _refuse_size(self, batch: RecordBatch) -> NoReturn:
+        raise InvalidBatch(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"the batch has {batch.size} bytes, and segment.bytes is {self.config.segment_bytes}",
+        )
 
     def _append_stamped(self, batch: RecordBatch, leader_epoch: int, now_ms: int) -> Appended:
         append_time = NO_TIMESTAMP
@@ -231,7 +276,7 @@ class PartitionLog:
         last_offset = batch.base_offset + batch.last_offset_delta
         segment = self.segments[-1]
         if not segment.has_room_for(batch.size, last_offset, batch.max_timestamp, now_ms):
-            segment = self.roll(now_ms, batch.base_offset)
+            segment = self._roll_for(batch, now_ms)
         if batch.partition_leader_epoch != self.epochs.latest_epoch and note_epoch(self.epochs, batch):
             self._write_epochs()
         segment.append(batch)
@@ -239,8 +284,17 @@ class PartitionLog:
         if batch.producer_id >= 0:
             note_producer(self.producers, batch, segment)
 
+    def _roll_for(self, batch: RecordBatch, now_ms: int) -> Segment:
+        """Begin the segment of a batch, where the log ends: what recovery finds between two segments is then a loss.
+
+        Only a follower's batch may lie so far beyond the end that a segment from there could not name its offsets.
+        """
+        if batch.last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET:
+            return self.roll(now_ms, batch.base_offset)
+        return self.roll(now_ms)
+
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
-        """Begin a new segment, at the end of the log or a little beyond it if the next batch starts there."""
+        """Begin a new segment, at the end of the log or, if need be, beyond it."""
         start = self.log_end_offset if base_offset is None else base_offset
         last = self.segments[-1]
         if last.base_offset == start and not last.size:
@@ -250,13 +304,15 @@ class PartitionLog:
         self.snapshots.take(start, self.producers)
         segment = Segment(self._disk, self.directory, start, self.config, now_ms, create=True)
         self.segments.append(segment)
+        self._changes += 1
         self.on_rolled(self)
         return segment
 
     # Reading.
 
     def read(self, offset: int, max_bytes: int, up_to: ReadUpTo, *, at_least_one_batch: bool = True) -> Fetched:
-        """Batches from the one that holds `offset`. OffsetOutOfRange if the log does not reach there."""
+        """Batches from the one that holds `offset`. OffsetOutOfRange if the log does not reach there, and InvalidBatch
+        if damage stands in the way."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
                 f"offset {offset} is outside {self.log_start_offset}..{self.log_end_offset} of {self.directory}"
@@ -319,70 +375,95 @@ class PartitionLog:
         return None
 
     def find_max_timestamp(self) -> TimestampOffset | None:
-        """The record with the largest timestamp, the first of them if there are several (KIP-734)."""
+        """The record with the largest timestamp, the first of them if there are several (KIP-734).
+
+        As in Kafka it may be one below the log start offset, if its segment is still there.
+        """
         newest = max(self.segments, key=lambda segment: segment.max_timestamp)
         if newest.max_timestamp < 0:
             return None
-        return newest.find_by_timestamp(newest.max_timestamp, self.log_start_offset)
+        return newest.find_by_timestamp(newest.max_timestamp, newest.base_offset)
 
     # Shrinking.
 
     def truncate_to(self, offset: int, now_ms: int) -> bool:
-        """Drop everything at and after `offset`; whether there was something."""
+        """Drop every batch that reaches to `offset` or beyond; whether there was one. The log then ends with the last
+        batch that is left, which is below `offset` if that was in the middle of a batch."""
         if offset >= self.log_end_offset:
+            # An epoch may begin there that has written nothing, and that the leader does not know.
+            if self.epochs.truncate_from_end(offset):
+                self._write_epochs()
             return False
         if offset < self.segments[0].base_offset:
             self.restart_at(offset, now_ms)
             return True
         kept = self._segment_number(offset) + 1
-        self._drop(self.segments[kept:])
+        # From the end, so that a crash in between leaves no hole.
+        self._drop(self.segments[: kept - 1 : -1])
         del self.segments[kept:]
         self.active.truncate_to(offset)
-        self.log_end_offset = offset
-        self.log_start_offset = min(self.log_start_offset, offset)
+        self.log_end_offset = self.active.next_offset()
+        self.high_watermark = min(self.high_watermark, self.log_end_offset)
         self._after_truncation()
-        self.snapshots.remove(lambda known: known > offset)
-        replay_producers(self.producers, self.snapshots, self.segments, offset, now_ms, self.producer_expiration_ms)
+        self._move_log_start(min(self.log_start_offset, self.log_end_offset))
+        self.snapshots.remove(lambda known: known > self.log_end_offset)
+        replay_producers(
+            self.producers, self.snapshots, self.segments, self.log_end_offset, now_ms, self.producer_expiration_ms
+        )
         self.producers.on_high_watermark_updated(self.high_watermark)
         return True
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Drop everything and go on at `offset`: for a follower whose leader no longer has what would come next."""
-        self._drop(self.segments)
+        self._drop(self.segments[::-1])
         self.segments = [Segment(self._disk, self.directory, offset, self.config, now_ms, create=True)]
-        self.log_start_offset = self.log_end_offset = offset
+        self.log_end_offset = self.high_watermark = offset
         self.epochs.clear()
         self._write_epochs()
         self.producers.clear(offset)
         self.snapshots.remove(lambda _: True)
         self._after_truncation()
+        self._sync_names()
+        self._move_log_start(offset)
 
     def _after_truncation(self) -> None:
         offset = self.log_end_offset
         self._truncations += 1
+        self._changes += 1
+        self._synced_base_offset = min(self._synced_base_offset, self.active.base_offset)
         self._bound = None
-        self.high_watermark = min(self.high_watermark, offset)
         if self.epochs.truncate_from_end(offset):
             self._write_epochs()
         if self.recovery_point > offset:
+            # Rare, so it may wait: bytes that were called safe must not come back between those that follow now.
             self.recovery_point = offset
-            self.on_checkpoint_needed()
+            self.active.file.sync()
+            self._sync_names()
+            self.on_recovery_point_lowered()
+
+    def _move_log_start(self, offset: int) -> None:
+        if offset != self.log_start_offset:
+            self.log_start_offset = offset
+            self.on_log_start_moved()
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log start offset up to `offset`, at most to the high watermark; the new one (KIP-107)."""
         if offset > self.high_watermark:
             raise OffsetOutOfRange(f"{offset} is beyond the high watermark {self.high_watermark} of {self.directory}")
         if offset > self.log_start_offset:
-            self.log_start_offset = offset
             if self.epochs.truncate_from_start(offset):
                 self._write_epochs()
-            self.on_checkpoint_needed()
+            self.producers.truncate_head(offset)
+            self._move_log_start(offset)
         return self.log_start_offset
 
     def drop_segments(self, count: int, now_ms: int) -> None:
         """Drop the oldest segments. The log start offset follows; if none is left, the log goes on in an empty one."""
         if count == len(self.segments):
             self.roll(now_ms)
+            # Without it, a power loss that keeps the removals would leave a log that begins at 0 again.
+            self._sync_names()
+        assert count < len(self.segments), f"the last segment of {self!r} is empty and cannot be dropped"
         dropped = self.segments[:count]
         del self.segments[:count]
         self._drop(dropped)
@@ -391,7 +472,6 @@ class PartitionLog:
             self._write_epochs()
         self.snapshots.remove(lambda offset: offset < self.segments[0].base_offset)
         self.producers.truncate_head(self.log_start_offset)
-        self.on_checkpoint_needed()
 
     def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
         """Put cleaned segments in the place of the ones they were made from; their files have been renamed."""
@@ -406,6 +486,7 @@ class PartitionLog:
         for segment in segments:
             if segment.suffix != DELETED_SUFFIX:
                 segment.change_suffix(DELETED_SUFFIX)
+        self._changes += 1
         self.on_segments_dropped(tuple(segments))
 
     # Making durable.
@@ -416,30 +497,44 @@ class PartitionLog:
         return self.log_end_offset - self.recovery_point
 
     def begin_flush(self) -> Flush | None:
-        """What to sync so that everything appended so far survives a power loss; None if it is safe."""
-        if self.recovery_point >= self.log_end_offset:
+        """What to sync so that everything done so far survives a power loss; None if it does."""
+        has_changed = self._changes != self._synced_changes
+        if self.is_released or (self.recovery_point >= self.log_end_offset and not has_changed):
             return None
+        active = self.segments[-1]
         steps: list[Callable[[], None]] = []
-        for segment in self.segments[self._segment_number(self.recovery_point) :]:
+        for segment in self.segments[self._segment_number(self._synced_base_offset) : -1]:
             segment.offset_index.write()
             segment.time_index.write()
             steps += [file.sync_later() for file in segment.files()]
-        for name in sorted(self._unsynced):
-            steps.append(self._sync_step(name))
-        self._unsynced.clear()
-        steps.append(lambda: self._disk.sync_directory(self.directory))
-        return Flush(self.log_end_offset, self._truncations, steps)
+        steps.append(active.file.sync_later())
+        if has_changed:
+            if self._disk.exists(f"{self.directory}/{LEADER_EPOCH_FILE}"):
+                steps.append(self._sync_step(LEADER_EPOCH_FILE))
+            steps.append(self._sync_names)
+        return Flush(self.log_end_offset, self._truncations, self._changes, active.base_offset, steps)
 
     def finish_flush(self, flush: Flush) -> None:
         """It was run. If the log was truncated meanwhile, what is there now is not what was synced."""
         if flush.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, flush.offset)
+            self._synced_base_offset = max(self._synced_base_offset, flush.active_base_offset)
+            self._synced_changes = max(self._synced_changes, flush.changes)
 
     def _sync_step(self, name: str) -> Callable[[], None]:
         file = self._disk.open(f"{self.directory}/{name}", pooled=False)
         step = file.sync_later()
         file.close()
         return step
+
+    def _sync_names(self) -> None:
+        """Also from a worker thread."""
+        try:
+            self._disk.sync_directory(self.directory)
+        except DiskError as error:
+            # A partition that is deleted meanwhile has another name, and nobody needs it on the disk.
+            if not (error.is_missing and self.is_released):
+                raise
 
     def flush(self) -> None:
         """Sync here and now: for shutdown, tools and tests."""
@@ -451,63 +546,26 @@ class PartitionLog:
     def _write_epochs(self) -> None:
         # Synced with the next flush: until then the epochs above the recovery point stand in the batches themselves.
         self._disk.write_file(f"{self.directory}/{LEADER_EPOCH_FILE}", self.epochs.render().encode(), durable=False)
-        self._unsynced.add(LEADER_EPOCH_FILE)
+        self._changes += 1
 
     def close(self) -> None:
-        """Write what is in memory only. After a clean stop the next start can trust every file."""
-        self.flush()
+        """Write what is in memory only, and sync it. After a clean stop the next start can trust every file."""
+        self.active.finish()
         self.snapshots.take(self.log_end_offset, self.producers)
+        if self._changes or self.log_end_offset != self._end_offset_at_opening:
+            self.flush()
+            # A flush leaves the indexes of the last segment to recovery, which a clean stop leaves out.
+            self.active.sync()
+            self._sync_names()
         for segment in self.segments:
             segment.close()
 
     def release(self) -> None:
         """Let go of the files without writing anything more: the partition is being deleted."""
+        self.is_released = True
         for segment in self.segments:
             for file in segment.files():
                 file.close()
-
-
-def note_epoch(epochs: LeaderEpochs, batch: RecordBatch) -> bool:
-    """Learn from a batch that its leader's epoch has begun; whether that is news."""
-    epoch = batch.partition_leader_epoch
-    return epoch >= 0 and epochs.assign(epoch, batch.base_offset)
-
-
-def note_producer(producers: ProducerState, batch: RecordBatch, segment: Segment | None) -> None:
-    """Learn from a batch what it means for its producer. Transactions that it aborts go into the segment's index."""
-    completed = producers.update(batch)
-    if completed is not None:
-        if completed.is_aborted and segment is not None:
-            stable = producers.last_stable_offset(completed)
-            segment.append_aborted(
-                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-            )
-        producers.complete(completed)
-
-
-def replay_producers(
-    producers: ProducerState,
-    snapshots: ProducerSnapshots,
-    segments: Sequence[Segment],
-    end_offset: int,
-    now_ms: int,
-    expiration_ms: int,
-) -> None:
-    """Make the producers what the batches below `end_offset` say: from the last snapshot on, batch by batch."""
-    found = snapshots.latest(end_offset)
-    start = found[0] if found is not None else segments[0].base_offset
-    producers.reload(found[1] if found is not None else (), start, now_ms, expiration_ms)
-    for number, segment in enumerate(segments):
-        if number + 1 < len(segments) and segments[number + 1].base_offset <= start:
-            continue
-        if segment.base_offset >= end_offset:
-            break
-        for _, batch in segment.batches(segment.position_of(start)):
-            if batch.base_offset >= end_offset:
-                break
-            if batch.base_offset >= start:
-                note_producer(producers, batch, None)
-    producers.end_offset = end_offset
 
 
 def _base_offset(segment: Segment) -> int:

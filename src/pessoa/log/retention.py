@@ -1,8 +1,8 @@
 """Which segments may go: too old, too many bytes, or below the log start offset.
 
 The oldest segments go first, and whole ones only. A segment stays while it holds a record at or above the high
-watermark, whatever its age: what is not replicated may not be deleted. The active segment can go too (the log rolls
-an empty one in its place), unless it is empty.
+watermark, whatever its age: what is not replicated may not be deleted. By time and size the active segment can go too
+(the log rolls an empty one in its place), unless it is empty.
 
     retention.ms        the newest record is older than that; records without timestamp are as old as their file
     retention.bytes     without it the log is still at least that large
@@ -32,7 +32,13 @@ class Expired(NamedTuple):
 def expired_segments(log: PartitionLog, now_ms: int) -> Expired:
     config = log.config
     rules: list[tuple[str, Callable[[int, Segment], bool]]] = [
-        ("the log start offset has passed them", lambda number, _: _end_offset(log, number) <= log.log_start_offset)
+        # Not the active one, even if every record of it was deleted.
+        (
+            "the log start offset has passed them",
+            lambda number, _: (
+                number + 1 < len(log.segments) and log.segments[number + 1].base_offset <= log.log_start_offset
+            ),
+        )
     ]
     if config.is_deleted:
         if config.retention_ms != UNLIMITED:

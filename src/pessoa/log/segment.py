@@ -453,10 +453,11 @@ class Segment:
             self._note(place.position, place.size, place.last_offset, place.max_timestamp)
         self.finish()
 
-    def recover(self) -> Iterator[RecordBatch]:
+    def recover(self, least_epoch: int = -1) -> Iterator[RecordBatch]:
         """Check every batch, rebuild the indexes, and cut the file behind the last whole, valid batch.
 
-        Yields the valid batches as it goes, so that the caller can rebuild what it knows about them.
+        Yields the valid batches as it goes, so that the caller can rebuild what it knows about them. From `least_epoch`
+        on, leader epochs never fall: where they do, a power loss has brought back what a truncation had taken away.
         """
         self._forget_indexes()
         if self._open_transaction_index():
@@ -469,6 +470,9 @@ class Segment:
                     break
                 if batch.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
                     break
+                if -1 < batch.partition_leader_epoch < least_epoch:
+                    break
+                least_epoch = max(least_epoch, batch.partition_leader_epoch)
                 next_offset = batch.next_offset
                 self._note(position, batch.size, batch.last_offset, batch.max_timestamp)
                 yield batch

@@ -161,7 +161,8 @@ class Upkeep:
     def _online(self) -> Iterator[tuple[LogDirectory, PartitionLog]]:
         for directory in self._directories:
             for partition_log in list(directory.partitions.values()):
-                if directory.offline is None:
+                # Jobs wait between two logs, and meanwhile a partition may have been deleted.
+                if directory.offline is None and not partition_log.is_released:
                     yield directory, partition_log
 
     def _write(self, path: str, texts: dict[str, str]) -> None:
