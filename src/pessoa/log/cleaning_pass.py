@@ -98,8 +98,7 @@ class CleaningPass:
 
     def _build_map(self) -> Iterator[Step]:
         plan = self._plan
-        ends = [source.base_offset for source in plan.segments[1:]] + [plan.first_uncleanable_offset]
-        for source, end_offset in zip(plan.segments, ends, strict=True):
+        for source, end_offset in _with_ends(plan.segments, plan):
             if end_offset <= plan.first_dirty_offset:
                 continue
             for batch in self._batches(source):
@@ -294,13 +293,19 @@ def grouped(segments: Sequence[SourceSegment], plan: CleaningPlan) -> list[list[
     Sizes are those before cleaning, so the result may be smaller than it could be, never larger.
     """
     groups: list[list[SourceSegment]] = []
-    ends = [source.base_offset for source in segments[1:]] + [plan.first_uncleanable_offset]
-    for source, end_offset in zip(segments, ends, strict=True):
+    for source, end_offset in _with_ends(segments, plan):
         if groups and _has_room_for(groups[-1], source, end_offset, plan):
             groups[-1].append(source)
         else:
             groups.append([source])
     return groups
+
+
+def _with_ends(segments: Sequence[SourceSegment], plan: CleaningPlan) -> Iterator[tuple[SourceSegment, int]]:
+    """Each with the offset behind its last: where the next one starts."""
+    for number, source in enumerate(segments, 1):
+        is_last = number == len(segments)
+        yield source, plan.first_uncleanable_offset if is_last else segments[number].base_offset
 
 
 def _has_room_for(group: list[SourceSegment], source: SourceSegment, end_offset: int, plan: CleaningPlan) -> bool:
