@@ -220,13 +220,20 @@ class PartitionLog:
                 return Appended(known.first_offset, known.last_offset, known.timestamp, True)
         return self._append_stamped(batch, leader_epoch, now_ms)
 
-    def append_own(self, data: memoryview, leader_epoch: int, now_ms: int, transaction_version: int = -1) -> Appended:
+    def append_own(
+        self,
+        data: memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        transaction_version: int = -1,
+        guard: VerificationGuard | None = None,
+    ) -> Appended:
         """Append, as leader, one batch that this broker made itself: a coordinator's records, or a marker."""
         batch = RecordBatch(data)
         if batch.size > self.config.segment_bytes:
             self._refuse_size(batch)
         if batch.producer_id >= 0:
-            self.producers.check(batch, AppendOrigin.COORDINATOR, transaction_version=transaction_version)
+            self.producers.check(batch, AppendOrigin.COORDINATOR, guard, transaction_version)
         return self._append_stamped(batch, leader_epoch, now_ms)
 
     def append_as_follower(
