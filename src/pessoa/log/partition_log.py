@@ -243,7 +243,7 @@ class PartitionLog:
 
         A piece of a batch at the end is dropped: it comes again, whole, with the next fetch. So is what has a higher
         epoch than `leader_epoch`, the one of the fetch: its sender has lost the leadership meanwhile and may send what
-        it fetches itself (KAFKA-18723). `InvalidBatch` if any batch is damaged or out of order, and nothing has changed.
+        it fetches itself (KAFKA-18723). `InvalidBatch` if a batch is damaged or out of order: nothing has changed then.
         """
         found: list[RecordBatch] = []
         next_offset = self.log_end_offset
