@@ -102,6 +102,7 @@ class _Loader:
             first = min(first, self._segment_before(self.damaged_from + 1))
         if not found_epochs:
             self._learn_epochs(self.segments[:first])
+            self._write_epochs(durable=len(self.epochs) > 0)
         if first < len(self.segments):
             self._recover(first, recovery_point)
         end = self.segments[-1].next_offset()
@@ -260,7 +261,7 @@ class _Loader:
                 log.warning("%r was cut by %s bytes: its end was torn or damaged", segment, size - segment.size)
                 self._remove_segments_behind(number)
                 break
-        self.disk.write_file(f"{self.directory}/{LEADER_EPOCH_FILE}", self.epochs.render().encode(), durable=False)
+        self._write_epochs(durable=False)
 
     def _is_behind_a_loss(self, number: int, recovery_point: int) -> bool:
         """Whether the segment does not begin where the one before it ends, which is what every log does above its
@@ -302,6 +303,10 @@ class _Loader:
         except CorruptCheckpoint as problem:
             log.warning("%s; the epochs are learnt again from the batches", problem)
             return None
+
+    def _write_epochs(self, *, durable: bool) -> None:
+        path = f"{self.directory}/{LEADER_EPOCH_FILE}"
+        self.disk.write_file(path, self.epochs.render().encode(), durable=durable)
 
     def _learn_epochs(self, segments: Iterable[Segment]) -> None:
         latest = UNDEFINED_EPOCH

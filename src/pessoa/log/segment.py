@@ -447,11 +447,13 @@ class Segment:
         return True
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes anew from the headers of the batches."""
+        """Make both indexes anew from the headers of the batches, and durable: a flush passes over older segments."""
         self._forget_indexes()
         for place in self.places():
             self._note(place.position, place.size, place.last_offset, place.max_timestamp)
         self.finish()
+        self.offset_index.file.sync()
+        self.time_index.file.sync()
 
     def recover(self, least_epoch: int = -1) -> Iterator[RecordBatch]:
         """Check every batch, rebuild the indexes, and cut the file behind the last whole, valid batch.
