@@ -331,6 +331,11 @@ def test_a_transaction_is_late_five_minutes_after_its_longest_timeout(silent_ms:
     assert state.has_late_transaction(5_000 + silent_ms, max_transaction_timeout_ms=900_000) is is_late
 
 
+def test_a_transaction_without_time_is_never_late() -> None:
+    state = state_after(data(0, transactional=True, timestamp=-1))
+    assert not state.has_late_transaction(10**15, 900_000)
+
+
 def test_without_an_open_transaction_none_is_late() -> None:
     state = state_after(data(0, transactional=True), marker(offset=1))
     assert not state.has_late_transaction(10**15, 900_000)
@@ -383,6 +388,13 @@ def test_all_who_wait_for_one_verification_share_its_guard_and_the_lowest_sequen
     assert verify(state, 6) is guard
     assert refusal(state, data(4, transactional=True), guard=guard) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert refusal(state, data(2, transactional=True), guard=guard) is None
+
+
+def test_while_a_lower_sequence_waits_the_next_one_is_not_appended_even_outside_transactions() -> None:
+    state = state_after(data(0, 3))
+    verify(state, 1)
+    assert refusal(state, data(3)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refusal(state, data(0, producer=8)) is None
 
 
 def test_a_higher_epoch_takes_the_verification_over_and_a_lower_one_does_not() -> None:
@@ -467,7 +479,7 @@ def test_reloading_brings_open_transactions_back_in_the_order_of_their_offsets()
 def test_a_log_that_starts_later_keeps_its_producers_and_drops_what_was_not_replicated() -> None:
     state = state_after(data(0, transactional=True), marker(offset=1))
     state.truncate_head(1)
-    assert first_unstable(state) == 0
+    assert (first_unstable(state), state.end_offset) == (0, 2)
     state.truncate_head(50)
     assert first_unstable(state) is None
     assert state.end_offset == 50
