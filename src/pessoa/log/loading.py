@@ -102,7 +102,8 @@ class _Loader:
             first = min(first, self._segment_before(self.damaged_from + 1))
         if not found_epochs:
             self._learn_epochs(self.segments[:first])
-            self._write_epochs(durable=len(self.epochs) > 0)
+            if len(self.epochs) or found_epochs is None:
+                self._write_epochs(durable=len(self.epochs) > 0)
         if first < len(self.segments):
             self._recover(first, recovery_point)
         end = self.segments[-1].next_offset()
@@ -246,6 +247,7 @@ class _Loader:
         replay_producers(self.producers, self.snapshots, self.segments, start, self.now_ms, self.producer_expiration_ms)
         # What a batch says about epochs is learnt again; what the checkpoint said beyond it may never have happened.
         self.epochs.truncate_from_end(start)
+        least_epoch = UNDEFINED_EPOCH
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
             if number > first:
@@ -254,7 +256,8 @@ class _Loader:
                     break
                 self.snapshots.take(segment.base_offset, self.producers)
             size = segment.size
-            for batch in segment.recover(-1 if self.epochs.latest_epoch is None else self.epochs.latest_epoch):
+            for batch in segment.recover(least_epoch):
+                least_epoch = max(least_epoch, batch.partition_leader_epoch)
                 note_epoch(self.epochs, batch)
                 note_producer(self.producers, batch, segment)
             if segment.size < size:
@@ -299,7 +302,9 @@ class _Loader:
             return None
         path = f"{self.directory}/{LEADER_EPOCH_FILE}"
         try:
-            return LeaderEpochs.parse(self.disk.read_file(path).decode("ascii", "replace"), path)
+            text = self.disk.read_file(path).decode("ascii", "replace")
+            # The file is not synced before it gets its name, and an offset that a power loss has cut short is one too.
+            return LeaderEpochs.parse(text, path) if text.endswith("\n") else None
         except CorruptCheckpoint as problem:
             log.warning("%s; the epochs are learnt again from the batches", problem)
             return None
