@@ -88,7 +88,7 @@ def some_operation(chance: Random) -> Data | Marker | Replicate:
 # One draw per operation, out of a fixed set: many times faster than drawing their parts, and shrinking stays quick.
 CHANCE = Random(0)
 OPERATIONS = [Data(0, 0, "next", 0, 1, stays=True), *(some_operation(CHANCE) for _ in range(4_000))]
-# A run is cut out of a long list. Left to itself a list has five elements on average, and five batches are nothing here.
+# A run is cut out of a long list. Left to itself a list has five elements on average, and five batches are nothing.
 operations = st.tuples(st.lists(st.sampled_from(OPERATIONS), min_size=40, max_size=40), st.integers(0, 40)).map(
     lambda drawn: drawn[0][: drawn[1]]
 )
