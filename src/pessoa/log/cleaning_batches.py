@@ -14,7 +14,8 @@ A batch that keeps all its records is copied as it is. One that loses some is wr
 
 **Speed.** Opening a batch is the only thing done per record, so `read_keys` reads no more than it must: a record says
 its own length, and a length of -1 is the single byte 01, so value and headers are never looked at. Bytes of a varint
-before its last have the high bit, which is how numbers are skipped. Records that stay are copied as ranges of bytes
+before its last have the high bit, which is how numbers are skipped. Lengths of one and two bytes, up to 8 KiB, are
+worked out in place. Records that stay are copied as ranges of bytes
 if the base timestamp stays; with another base every record counts its timestamp anew, and the batch is built from
 records.
 """
@@ -61,14 +62,18 @@ def read_keys(data: bytes, count: int) -> tuple[list[bytes | None], bytearray]:
     position = 0
     try:
         for number in range(count):
+            # The length of the record, then its attributes.
             length = data[position]
-            position += 1
-            if length >= _MORE:
-                length, position = _varint(data, position - 1)
+            if length < _MORE:
+                end = position + 1 + (length >> 1)
+                position += 2
+            elif (second := data[position + 1]) < _MORE:
+                end = position + 2 + ((length & 0x7F | second << 7) >> 1)
+                position += 3
             else:
-                length = (length >> 1) ^ -(length & 1)
-            end = position + length
-            position += 1  # the attributes
+                length, position = _varint(data, position)
+                end = position + length
+                position += 1
             while data[position] >= _MORE:
                 position += 1
             position += 1  # the timestamp delta
@@ -159,11 +164,15 @@ def _kept_ranges(data: bytes, verdicts: Sequence[int]) -> tuple[list[bytes], int
     for verdict in verdicts:
         start = position
         length = data[position]
-        position += 1
-        if length >= _MORE:
-            length, position = _varint(data, position - 1)
+        if length < _MORE:
+            position += 1
+            end = position + (length >> 1)
+        elif (second := data[position + 1]) < _MORE:
+            position += 2
+            end = position + ((length & 0x7F | second << 7) >> 1)
         else:
-            length >>= 1
+            length, position = _varint(data, position)
+            end = position + length
         if verdict != DEAD:
             if range_start < 0:
                 range_start = start
@@ -176,7 +185,7 @@ def _kept_ranges(data: bytes, verdicts: Sequence[int]) -> tuple[list[bytes], int
         elif range_start >= 0:
             ranges.append(data[range_start:start])
             range_start = -1
-        position += length
+        position = end
     if range_start >= 0:
         ranges.append(data[range_start:position])
     return ranges, deltas[0], max(deltas)

@@ -1,0 +1,173 @@
+"""Compaction: how fast a dirty topic is cleaned, and whether the event loop notices.
+
+A topic of PESSOA_BENCH_COMPACTION_MB megabytes (1000 if nothing is said) in batches of 16 KiB, in which every key comes
+several times, is cleaned by a `LogCleaner` on a real disk, beside an event loop that asks itself every millisecond how
+late it is. MB/s are those of the topic's size. A plain copy reads and writes the same bytes with the same calls and
+syncs them: the limit that nobody passes.
+
+The loop is measured three times: alone, with the pass in a process of its own, and with the pass in a thread that gives
+the interpreter away after every step; the first number is what the machine itself does to a loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from pessoa.base.clock import SystemClock
+from pessoa.base.ids import Uuid
+from pessoa.log.cleaning_pass import CleaningPass
+from pessoa.log.cleaning_plan import CleaningPlan, Finished, Pause, SwapReady
+from pessoa.log.cleaning_process import CleanerDied, CleaningProcess
+from pessoa.log.cleaning_shell import LogCleaner
+from pessoa.log.config import COMPACT, LogConfig
+from pessoa.log.directory import LogDirectory
+from pessoa.log.files import OsDisk
+from pessoa.records.builder import build_batch
+from pessoa.records.compression import Codec
+from pessoa.records.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from bench.report import Report
+    from pessoa.log.cleaning_shell import RunningPass
+
+MEGABYTES = int(os.environ.get("PESSOA_BENCH_COMPACTION_MB", "1000"))
+CONFIG = LogConfig(cleanup_policy=frozenset({COMPACT}), segment_bytes=128 << 20, flush_messages=1 << 62)
+BATCH_BYTES = 16 << 10
+# How often a key comes in the topic.
+REPETITION = 4
+# More than a pass of the default buffer takes would measure several passes.
+MAX_KEYS = 500_000
+TICK_SECONDS = 0.001
+
+
+class PassInThread:
+    """For comparison: works in the thread that asks, and sleeps for a moment after every step."""
+
+    def __init__(self, plan: CleaningPlan) -> None:
+        self._steps = CleaningPass(OsDisk(), plan, time.monotonic).steps()
+        self._is_stopped = False
+
+    def next_step(self) -> SwapReady | Finished:
+        for step in self._steps:
+            if self._is_stopped:
+                raise CleanerDied("it was stopped")
+            if not isinstance(step, Pause):
+                return step
+            # Long enough for whoever waits to be woken; 0 would take the interpreter back at once.
+            time.sleep(0.00005)
+        raise AssertionError("a pass ends with Finished")
+
+    def stop(self) -> None:
+        self._is_stopped = True
+
+    def close(self) -> None:
+        self._steps.close()
+
+
+def run(report: Report) -> None:
+    for value_bytes, codec in ((1000, Codec.NONE), (100, Codec.NONE), (100, Codec.LZ4)):
+        case = f"{MEGABYTES} MB of {value_bytes}-byte records{', ' + codec.name.lower() if codec else ''}"
+        with tempfile.TemporaryDirectory(prefix="pessoa-bench-") as home:
+            measure(report, case, Path(home), value_bytes, codec)
+
+
+def measure(report: Report, case: str, home: Path, value_bytes: int, codec: Codec) -> None:
+    original = home / "original"
+    fill(original, value_bytes, codec)
+    size = sum(path.stat().st_size for path in original.rglob("*.log"))
+    report.add(case, "plain copy", size / copy_seconds(original, home / "copied") / 1e6, "MB/s")
+    shutil.rmtree(home / "copied")
+    starts: dict[str, Callable[[CleaningPlan], RunningPass]] = {"pessoa": CleaningProcess, "in a thread": PassInThread}
+    for name, start in starts.items():
+        shutil.copytree(original, home / "work")
+        seconds, delays = asyncio.run(clean(home / "work", start))
+        shutil.rmtree(home / "work")
+        report.add(case, name, size / seconds / 1e6, "MB/s")
+        report.add(f"{case}: the loop is late, p99", name, percentile(delays, 0.99) * 1e3, "ms")
+        report.add(f"{case}: the loop is late, at worst", name, delays[-1] * 1e3, "ms")
+    idle = asyncio.run(lateness(asyncio.sleep(3)))
+    report.add(f"{case}: the loop is late, p99", "loop alone", percentile(idle, 0.99) * 1e3, "ms")
+    report.add(f"{case}: the loop is late, at worst", "loop alone", idle[-1] * 1e3, "ms")
+
+
+def fill(path: Path, value_bytes: int, codec: Codec) -> None:
+    """A topic of which a pass keeps about one record in REPETITION."""
+    chance = Random(1)
+    disk = OsDisk()
+    directory = LogDirectory(disk, str(path))
+    path.mkdir()
+    directory.open(lambda _: CONFIG, 0)
+    log = directory.create("orders", 0, Uuid(b"compaction bench"), CONFIG, 0)
+    count = BATCH_BYTES // (value_bytes + 20)
+    key_count = min(MEGABYTES * 1_000_000 // (value_bytes + 20) // REPETITION, MAX_KEYS)
+    # Text that compresses to about a half; every record has another piece of it.
+    text = chance.randbytes(1 << 20).hex().encode()
+    now_ms = 1_700_000_000_000
+    while log.size < MEGABYTES * 1_000_000:
+        now_ms += 5
+        made = [
+            Record(
+                number, now_ms + number // 50, b"customer-%d" % chance.randrange(key_count), text[at : at + value_bytes]
+            )
+            for number, at in enumerate(chance.sample(range(1 << 20), count))
+        ]
+        log.append_as_leader(memoryview(build_batch(made, codec=codec)), 0, now_ms, 12)
+    log.roll(now_ms)
+    log.update_high_watermark(log.log_end_offset)
+    directory.close()
+
+
+def copy_seconds(source: Path, target: Path) -> float:
+    """Every byte of the logs read and written once, a megabyte at a time, and synced."""
+    target.mkdir()
+    started = time.perf_counter()
+    for path in sorted(source.rglob("*.log")):
+        with path.open("rb", buffering=0) as reader, (target / path.name).open("wb", buffering=0) as writer:
+            while piece := reader.read(1 << 20):
+                writer.write(piece)
+            os.fdatasync(writer.fileno())
+    return time.perf_counter() - started
+
+
+async def clean(path: Path, start: Callable[[CleaningPlan], RunningPass]) -> tuple[float, list[float]]:
+    """How long a pass took, and how late the loop was meanwhile."""
+    disk = OsDisk()
+    directory = LogDirectory(disk, str(path))
+    directory.open(lambda _: CONFIG, 0)
+    for log in directory.partitions.values():
+        log.update_high_watermark(log.log_end_offset)
+        log.on_segments_dropped = lambda _: None
+    cleaner = LogCleaner(disk, [directory], SystemClock(), start_pass=start)
+    # Choosing the log is a glance at every partition; what is measured is the pass.
+    started = time.perf_counter()
+    delays = await lateness(cleaner.clean_filthiest())
+    seconds = time.perf_counter() - started
+    assert cleaner.last_stats is not None, "the topic was not cleaned"
+    print(f"    {cleaner.last_stats!r}", flush=True)
+    directory.close()
+    return seconds, delays
+
+
+async def lateness(work: Coroutine[object, object, object]) -> list[float]:
+    """By how many seconds the loop came too late to each of its appointments while `work` ran, rising."""
+    delays: list[float] = []
+    task = asyncio.create_task(work)
+    while not task.done():
+        due = time.perf_counter() + TICK_SECONDS
+        await asyncio.sleep(TICK_SECONDS)
+        delays.append(max(0.0, time.perf_counter() - due))
+    await task
+    return sorted(delays)
+
+
+def percentile(rising: list[float], share: float) -> float:
+    return rising[min(len(rising) - 1, int(len(rising) * share))]
