@@ -13,9 +13,10 @@ Nothing here waits. Appends and reads go to the page cache and take microseconds
 plain functions for a worker thread: `begin_flush` says what must be synced, and `finish_flush` moves the recovery
 point.
 
-An append either happens whole or not at all: a batch is written with one call, offsets move only after it, and a failed
-write (`DiskError`) leaves the log as it was. The caller then takes the log directory offline, and what stands in a file
-without having been acknowledged is for recovery to keep or to cut.
+An append either happens whole or not at all: a batch is written with one call, offsets move only after it, and if it
+fails (`DiskError`) the log is as it was. If what follows it fails, an entry in an index, the batch stands and the offsets
+have moved, so that they rise whatever comes. In both cases the caller takes the log directory offline, and recovery
+decides about what was not acknowledged.
 
 What a flush must sync: after a crash recovery reads everything from the segment on that the recovery point lies in, and
 makes its indexes anew. So of the last segment only the `.log` has to be on the disk, and a group commit costs one sync.
@@ -286,7 +287,13 @@ class PartitionLog:
             segment = self._roll_for(batch, now_ms)
         if batch.partition_leader_epoch != self.epochs.latest_epoch and note_epoch(self.epochs, batch):
             self._write_epochs()
-        segment.append(batch)
+        size = segment.file.size
+        try:
+            segment.append(batch)
+        except DiskError:
+            if segment.file.size > size:
+                self.log_end_offset = last_offset + 1
+            raise
         self.log_end_offset = last_offset + 1
         if batch.producer_id >= 0:
             note_producer(self.producers, batch, segment)
@@ -458,10 +465,11 @@ class PartitionLog:
         if offset > self.high_watermark:
             raise OffsetOutOfRange(f"{offset} is beyond the high watermark {self.high_watermark} of {self.directory}")
         if offset > self.log_start_offset:
+            # Before the epochs: those that begin too low are cut at the next start, those that are gone are gone.
+            self._move_log_start(offset)
             if self.epochs.truncate_from_start(offset):
                 self._write_epochs()
             self.producers.truncate_head(offset)
-            self._move_log_start(offset)
         return self.log_start_offset
 
     def drop_segments(self, count: int, now_ms: int) -> None:

@@ -386,6 +386,26 @@ def test_after_a_crash_within_an_append_the_batch_is_there_whole_or_not_at_all()
     assert 2 in ends
 
 
+def test_a_batch_whose_index_entry_fails_stands_and_offsets_rise_all_the_same(
+    shaky: Home, simulated: SimulatedDisk
+) -> None:
+    log = shaky.open()
+    log.append_as_follower(transactional(9, 0, epoch=0), NOW_MS)
+    fill(log, 512)
+    # The block of entries is full with the next batch.
+    simulated.fail("write", "*.index")
+    with pytest.raises(DiskError):
+        produce(log, plain())
+    assert log.log_end_offset == 514
+    simulated.fail("write", "*.txnindex")
+    with pytest.raises(DiskError):
+        log.append_own(abort(9), 0, NOW_MS)
+    assert log.log_end_offset == 515
+    log = shaky.reopen_after_crash(log)
+    assert read_offsets(log) == [(number, number) for number in range(515)]
+    assert [one.producer_id for one in log.active.aborted_transactions()] == [9]
+
+
 def test_a_roll_that_fails_can_be_tried_again(shaky: Home, simulated: SimulatedDisk) -> None:
     log = shaky.open(EVERY_BATCH.but(segment_bytes=300))
     produce(log, plain(size=200))
