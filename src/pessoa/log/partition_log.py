@@ -14,9 +14,9 @@ plain functions for a worker thread: `begin_flush` says what must be synced, and
 point.
 
 An append either happens whole or not at all: a batch is written with one call, offsets move only after it, and if it
-fails (`DiskError`) the log is as it was. If what follows it fails, an entry in an index, the batch stands and the offsets
-have moved, so that they rise whatever comes. In both cases the caller takes the log directory offline, and recovery
-decides about what was not acknowledged.
+fails (`DiskError`) the log is as it was. If what follows it fails, an entry in an index, the batch stands and the
+offsets have moved, so that they rise whatever comes. In both cases the caller takes the log directory offline, and
+recovery decides about what was not acknowledged.
 
 What a flush must sync: after a crash recovery reads everything from the segment on that the recovery point lies in, and
 makes its indexes anew. So of the last segment only the `.log` has to be on the disk, and a group commit costs one sync.

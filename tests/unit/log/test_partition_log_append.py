@@ -391,18 +391,18 @@ def test_a_batch_whose_index_entry_fails_stands_and_offsets_rise_all_the_same(
 ) -> None:
     log = shaky.open()
     log.append_as_follower(transactional(9, 0, epoch=0), NOW_MS)
-    fill(log, 512)
+    fill(log, 511)
     # The block of entries is full with the next batch.
     simulated.fail("write", "*.index")
     with pytest.raises(DiskError):
         produce(log, plain())
-    assert log.log_end_offset == 514
+    assert log.log_end_offset == 513
     simulated.fail("write", "*.txnindex")
     with pytest.raises(DiskError):
         log.append_own(abort(9), 0, NOW_MS)
-    assert log.log_end_offset == 515
+    assert log.log_end_offset == 514
     log = shaky.reopen_after_crash(log)
-    assert read_offsets(log) == [(number, number) for number in range(515)]
+    assert read_offsets(log) == [(number, number) for number in range(514)]
     assert [one.producer_id for one in log.active.aborted_transactions()] == [9]
 
 
