@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 from pessoa.base.config_values import ConfigProblem, ConfigType, Rule, Value, parse, split_list
@@ -51,16 +51,6 @@ class Scope(Enum):
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 PER_BROKER, CLUSTER_WIDE = Scope.PER_BROKER, Scope.CLUSTER_WIDE
-
-
-class ResourceType(IntEnum):
-    """The kinds of things that have a configuration; the numbers are the protocol's."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 class ConfigKey(NamedTuple):

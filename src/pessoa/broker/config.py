@@ -1,0 +1,373 @@
+"""The configuration of a broker: what its file says, what was set while it runs, and what holds.
+
+    server.properties  ──┐
+    --set key=value    ──┴─► static ──┐
+    set for all brokers ──────────────┼──► values: every key of the table, with its Python value
+    set for this broker ──────────────┘
+
+A `BrokerConfig` is a value: a change while the broker runs makes a new one (`with_overrides`), and whoever reads it
+reads it anew. The attributes are Kafka's keys with underscores. Only those that the code reads are declared below; any
+other key is had with `value`. The declarations are checked against the table by a test, so that a type here cannot be
+wrong.
+
+Without a file a broker is a cluster of its own: see `single_node_properties`. What the file or the command line get
+wrong stops the start with a `ConfigProblem`; a key that nobody knows is a warning, since plug-ins have keys of their
+own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Self
+
+from pessoa.base.config_keys.broker import BROKER_CONFIGS, find, validate_broker_configs
+from pessoa.base.config_values import ConfigProblem, Value
+from pessoa.broker.config_checks import check
+from pessoa.broker.config_listeners import (
+    ListenerEndpoint,
+    SecurityProtocol,
+    parse_endpoints,
+    parse_protocol_map,
+)
+from pessoa.log.properties import CorruptProperties, parse_properties
+
+log = logging.getLogger("pessoa.broker")
+
+CONTROLLER = "CONTROLLER"
+BROKER_PORT = 9092
+CONTROLLER_PORT = 9093
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class BrokerConfig:
+    # ---- The node ----
+    process_roles: tuple[str, ...]
+    node_id: int
+    broker_rack: str | None
+    broker_heartbeat_interval_ms: int
+    broker_session_timeout_ms: int
+    initial_broker_registration_timeout_ms: int
+    controlled_shutdown_enable: bool
+    controller_listener_names: tuple[str, ...]
+    controller_quorum_voters: tuple[str, ...]
+    controller_quorum_bootstrap_servers: tuple[str, ...]
+    controller_quorum_election_timeout_ms: int
+    controller_quorum_election_backoff_max_ms: int
+    controller_quorum_fetch_timeout_ms: int
+    controller_quorum_fetch_max_bytes: int
+    controller_quorum_fetch_snapshot_max_bytes: int
+    controller_quorum_request_timeout_ms: int
+    controller_quorum_retry_backoff_ms: int
+    controller_quorum_append_linger_ms: int
+    metadata_log_segment_bytes: int
+    metadata_log_segment_ms: int
+    metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
+    metadata_max_retention_bytes: int
+    metadata_max_retention_ms: int
+    metadata_max_idle_interval_ms: int
+
+    # ---- Network ----
+    socket_send_buffer_bytes: int
+    socket_receive_buffer_bytes: int
+    socket_request_max_bytes: int
+    socket_listen_backlog_size: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_connection_creation_rate: int
+    connections_max_idle_ms: int
+    queued_max_requests: int
+    queued_max_request_bytes: int
+    request_timeout_ms: int
+    fetch_max_bytes: int
+    max_incremental_fetch_session_cache_slots: int
+    max_request_partition_size_limit: int
+    telemetry_max_bytes: int
+
+    # ---- Storage ----
+    num_partitions: int
+    auto_create_topics_enable: bool
+    delete_topic_enable: bool
+    message_max_bytes: int
+    num_recovery_threads_per_data_dir: int
+    log_dir_failure_timeout_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_retention_check_interval_ms: int
+    log_initial_task_delay_ms: int
+    log_cleaner_enable: bool
+    log_cleaner_threads: int
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_io_buffer_size: int
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_max_bytes_per_second: float
+
+    # ---- Replication ----
+    default_replication_factor: int
+    min_insync_replicas: int
+    unclean_leader_election_enable: bool
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_check_interval_seconds: int
+    num_replica_fetchers: int
+    replica_lag_time_max_ms: int
+    replica_fetch_min_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_backoff_ms: int
+    replica_socket_timeout_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
+
+    # ---- Groups ----
+    group_coordinator_rebalance_protocols: tuple[str, ...]
+    group_initial_rebalance_delay_ms: int
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    group_consumer_session_timeout_ms: int
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_assignment_interval_ms: int
+    group_consumer_max_size: int
+    group_consumer_assignors: tuple[str, ...]
+    group_consumer_migration_policy: str
+    group_consumer_regex_refresh_interval_ms: int
+    offset_metadata_max_bytes: int
+    offsets_commit_timeout_ms: int
+    offsets_load_buffer_size: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
+    offsets_topic_compression_codec: int
+    share_coordinator_state_topic_num_partitions: int
+    share_coordinator_state_topic_replication_factor: int
+    share_coordinator_state_topic_segment_bytes: int
+    share_coordinator_state_topic_min_isr: int
+
+    # ---- Transactions ----
+    transaction_max_timeout_ms: int
+    transactional_id_expiration_ms: int
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
+    transaction_partition_verification_enable: bool
+    transaction_two_phase_commit_enable: bool
+    transaction_state_log_num_partitions: int
+    transaction_state_log_replication_factor: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_segment_bytes: int
+    transaction_state_log_load_buffer_size: int
+    producer_id_expiration_ms: int
+    producer_id_expiration_check_interval_ms: int
+
+    # ---- What is derived from several keys ----
+    listeners: tuple[ListenerEndpoint, ...]
+    advertised_listeners: tuple[ListenerEndpoint, ...]
+    inter_broker_listener_name: str
+    log_dirs: tuple[str, ...]
+    metadata_log_dir: str
+
+    def __init__(
+        self,
+        static: Mapping[str, str],
+        cluster_defaults: Mapping[str, str] = _NOTHING,
+        broker_overrides: Mapping[str, str] = _NOTHING,
+    ) -> None:
+        """Take settings that are right one by one in the dynamic part; the static part is checked here."""
+        self.static = _with_both_ids(static)
+        self.cluster_defaults = cluster_defaults
+        self.broker_overrides = broker_overrides
+        self._values: dict[str, Value] = {one.name: one.default for one in BROKER_CONFIGS}
+        for settings in (self.static, cluster_defaults, broker_overrides):
+            for name, text in settings.items():
+                known = BROKER_CONFIGS.get(name)
+                if known is not None:
+                    self._values[name] = known.parse(text)
+                elif (base := find(name)) is not None:
+                    base.parse(text)
+        for one in BROKER_CONFIGS:
+            if one.is_required and self._values[one.name] is None:
+                raise ConfigProblem(one.name, None, "it must be set")
+        for attribute, name in _PLAIN_ATTRIBUTES.items():
+            setattr(self, attribute, self._values[name])
+        self._derive()
+        check(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"<BrokerConfig of node {self.node_id}: {', '.join(map(str, self.listeners))} in {','.join(self.log_dirs)}>"
+        )
+
+    def value(self, name: str) -> Value:
+        """What holds for a key of the table."""
+        return self._values[name]
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.process_roles
+
+    @property
+    def unknown_keys(self) -> list[str]:
+        """Keys of the static configuration that are in no table."""
+        return [name for name in self.static if find(name) is None]
+
+    def with_overrides(self, cluster_defaults: Mapping[str, str], broker_overrides: Mapping[str, str]) -> Self:
+        """The same broker with other settings at run time. What is wrong is passed over with a warning.
+
+        They were checked when they were made, though perhaps by another version; and whoever runs goes on running.
+        """
+        cluster_defaults = _usable(cluster_defaults, is_default=True)
+        broker_overrides = _usable(broker_overrides, is_default=False)
+        try:
+            return type(self)(self.static, cluster_defaults, broker_overrides)
+        except ConfigProblem as problem:
+            log.warning("the settings of the running broker contradict each other and stay as they are: %s", problem)
+            return self
+
+    def _derive(self) -> None:
+        protocols = self._protocols()
+        self.listeners = parse_endpoints("listeners", self._list("listeners"), protocols)
+        advertised = self._list("advertised.listeners")
+        if advertised:
+            self.advertised_listeners = parse_endpoints("advertised.listeners", advertised, protocols)
+        else:
+            self.advertised_listeners = tuple(_with_a_host(one) for one in self.listeners)
+        named = self._values["inter.broker.listener.name"]
+        self.inter_broker_listener_name = str(named or self._values["security.inter.broker.protocol"]).upper()
+        self.log_dirs = self._list("log.dirs") or self._list("log.dir")
+        self.metadata_log_dir = str(self._values["metadata.log.dir"] or self.log_dirs[0])
+
+    def _protocols(self) -> dict[str, SecurityProtocol]:
+        text = self._values["listener.security.protocol.map"]
+        assert isinstance(text, str)
+        protocols = parse_protocol_map(text)
+        if "listener.security.protocol.map" not in self.static:
+            # As Kafka does: who says nothing about security has a controller without it.
+            for name in self.controller_listener_names:
+                protocols.setdefault(name.upper(), SecurityProtocol.PLAINTEXT)
+        return protocols
+
+    def _list(self, name: str) -> tuple[str, ...]:
+        value = self._values[name]
+        assert value is None or isinstance(value, tuple)
+        return value or ()
+
+
+_DERIVED_ATTRIBUTES = frozenset(
+    ("listeners", "advertised_listeners", "inter_broker_listener_name", "log_dirs", "metadata_log_dir")
+)
+# Attribute → key, for all that are taken from the table as they are.
+_PLAIN_ATTRIBUTES = {
+    attribute: attribute.replace("_", ".")
+    for attribute in BrokerConfig.__annotations__
+    if attribute not in _DERIVED_ATTRIBUTES
+}
+
+
+def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
+    """`broker.id` is the old name of `node.id`, and whoever asks for either gets the same answer."""
+    ids = {name: static[name] for name in ("node.id", "broker.id") if name in static}
+    either = next(iter(ids.values()), None)
+    return dict(static) if either is None else {"node.id": either, "broker.id": either, **static}
+
+
+def _with_a_host(endpoint: ListenerEndpoint) -> ListenerEndpoint:
+    """Clients cannot be told "every address", so they are told the machine's name."""
+    return endpoint if endpoint.host else endpoint._replace(host=socket.gethostname())
+
+
+def _usable(settings: Mapping[str, str], *, is_default: bool) -> dict[str, str]:
+    usable = {}
+    for name, text in settings.items():
+        problem = validate_broker_configs({name: text}, is_default=is_default)
+        if problem is None:
+            usable[name] = text
+        else:
+            log.warning("a setting of the running broker is passed over: %s", problem)
+    return usable
+
+
+# ---- From a file, a command line, or nothing ----
+
+
+def load(
+    text: str | None,
+    settings: Mapping[str, str],
+    home: Path,
+    *,
+    file_name: str = "server.properties",
+) -> BrokerConfig:
+    """The configuration of a file's text, or of a single node where there is none; `settings` win over both."""
+    if text is None:
+        static = single_node_properties(settings, home)
+    else:
+        try:
+            static = {**parse_properties(text, file_name), **settings}
+        except CorruptProperties as error:
+            raise ConfigProblem(file_name, None, str(error).removeprefix(f"{file_name}: ")) from error
+    config = BrokerConfig(static)
+    for name in config.unknown_keys:
+        near = difflib.get_close_matches(name, [one.name for one in BROKER_CONFIGS], n=1, cutoff=0.8)
+        hint = f"; is {near[0]} meant?" if near else ""
+        log.warning("the configuration key %s is not known and has no effect%s", name, hint)
+    return config
+
+
+def parse_settings(items: Iterable[str]) -> dict[str, str]:
+    """`key=value` from a command line, each; the last wins."""
+    settings = {}
+    for item in items:
+        name, separator, text = item.partition("=")
+        if not separator or not name.strip():
+            raise ConfigProblem(item, None, "a setting is written key=value")
+        settings[name.strip()] = text.strip()
+    return settings
+
+
+def single_node_properties(settings: Mapping[str, str], home: Path) -> dict[str, str]:
+    """The settings of a broker that has no file, completed so that it is a whole cluster on this machine.
+
+    Kafka's own defaults want three brokers: the internal topics have three replicas each. As the file that Kafka ships
+    for a single node does, this asks for one, unless the settings name other voters, so that there will be more nodes.
+    """
+    node_id = settings.get("node.id", settings.get("broker.id", "1"))
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": node_id,
+        "listeners": f"PLAINTEXT://127.0.0.1:{BROKER_PORT}",
+        "controller.listener.names": CONTROLLER,
+        "log.dirs": str(home / f"broker-{node_id}"),
+        **settings,
+    }
+    if "controller" in properties["process.roles"] and f"{CONTROLLER}://" not in properties["listeners"]:
+        # Who moves the broker's port has not said where the controller is to listen; any port will do for one node.
+        port = 0 if "listeners" in settings else CONTROLLER_PORT
+        properties["listeners"] += f",{CONTROLLER}://127.0.0.1:{port}"
+    if "controller.quorum.voters" in settings or "controller.quorum.bootstrap.servers" in settings:
+        return properties
+    alone = {
+        "controller.quorum.voters": f"{node_id}@127.0.0.1:{_controller_port(properties['listeners'])}",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+    }
+    return alone | properties
+
+
+def _controller_port(listeners: str) -> str:
+    controller = next((one for one in listeners.split(",") if one.strip().startswith(f"{CONTROLLER}://")), "")
+    return controller.rpartition(":")[2].strip() or "0"
