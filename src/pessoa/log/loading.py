@@ -96,7 +96,7 @@ class _Loader:
         self.segments = self._open_segments(names, log_start_offset)
         if was_clean:
             recovery_point = NEVER
-            self._look_at_the_end()
+            end = self._look_at_the_end()
         first = len(self.segments) if was_clean else self._segment_before(recovery_point)
         if self.damaged_from is not None:
             first = min(first, self._segment_before(self.damaged_from + 1))
@@ -106,7 +106,7 @@ class _Loader:
                 self._write_epochs(durable=len(self.epochs) > 0)
         if first < len(self.segments):
             self._recover(first, recovery_point)
-        end = self.segments[-1].next_offset()
+            end = self.segments[-1].next_offset()
         if end < log_start_offset:
             # Everything below the log start was deleted; a crash lost what came behind it.
             log.warning("%s ends at %s; it goes on at its log start %s", self.directory, end, log_start_offset)
@@ -231,12 +231,14 @@ class _Loader:
         """
         return max((number for number, one in enumerate(self.segments) if one.base_offset < offset), default=0)
 
-    def _look_at_the_end(self) -> None:
-        """Appending behind a torn batch would bury the damage in the middle of the log."""
+    def _look_at_the_end(self) -> int:
+        """The end offset. Appending behind a torn batch would bury the damage in the middle of the log."""
         last = self.segments[-1]
-        if last.walk_to_end()[1] != last.size:
+        end, position = last.walk_to_end()
+        if position != last.size:
             log.warning("%r does not end with a whole batch, though it was closed in order", last)
             self._note_damage(last.base_offset)
+        return end
 
     def _note_damage(self, base_offset: int) -> None:
         self.damaged_from = base_offset if self.damaged_from is None else min(base_offset, self.damaged_from)

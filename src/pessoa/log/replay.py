@@ -57,7 +57,7 @@ def replay_producers(
     for number, segment in enumerate(segments):
         if number + 1 < len(segments) and segments[number + 1].base_offset <= start:
             continue
-        if segment.base_offset >= end_offset:
+        if segment.base_offset >= end_offset or start >= end_offset:
             break
         try:
             _replay_segment(producers, segment, start, end_offset)

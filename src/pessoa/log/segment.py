@@ -426,8 +426,9 @@ class Segment:
             self._transaction_index.truncate(kept * ABORTED_ENTRY_SIZE)
 
     def indexes_are_plausible(self) -> bool:
-        """Whether their last entries could be true. Whole files of zeros, as other programs preallocate, are not."""
-        for index, bound in ((self.offset_index, self.file.size), (self.time_index, MAX_RELATIVE_OFFSET)):
+        """Whether their last entries could be true. Zeros, as a lost page leaves them, are not: the first batch of a
+        segment has no entry, and no clock has shown 0 for long."""
+        for index in (self.offset_index, self.time_index):
             last = index.last
             if not index.is_whole:
                 return False
@@ -435,16 +436,19 @@ class Segment:
                 continue
             if index.entry_count > 1 and last[0] <= index.entry(index.entry_count - 2)[0]:
                 return False
-            if not (last[0] >= 0 and 0 <= last[1] < bound):
+            if index is self.offset_index:
+                if not (last[0] >= 0 and 0 < last[1] < self.file.size):
+                    return False
+            elif not (last[0] > 0 and last[1] >= 0):
                 return False
         return True
 
     def transactions_are_plausible(self) -> bool:
         try:
-            self.aborted_transactions()
+            # A marker stands behind what it ends; an entry of zeros would say otherwise.
+            return all(one.first_offset < one.last_offset for one in self.aborted_transactions())
         except CorruptTransactionIndex:
             return False
-        return True
 
     def rebuild_indexes(self) -> None:
         """Make both indexes anew from the headers of the batches, and durable: a flush passes over older segments."""
