@@ -218,6 +218,24 @@ class MetadataDelta:
         """A record that no image shows."""
 
 
+def full_delta(image: MetadataImage) -> MetadataDelta:
+    """From nothing to an image: everything in it is new."""
+    delta = MetadataDelta(MetadataImage.EMPTY)
+    delta.new = image
+    for topic_id, topic in image.topics.by_id.items():
+        delta.topics.names[topic_id] = topic.name
+        delta.topics.changed[topic_id] = dict(topic.partitions)
+    delta.cluster.changed_brokers.update(image.cluster.brokers)
+    delta.cluster.changed_controllers.update(image.cluster.controllers)
+    delta.features.changed.update(dict.fromkeys(image.features.finalized))
+    delta.configs.changed.update(dict.fromkeys(image.configs.by_resource))
+    delta.quotas.changed.update(dict.fromkeys(image.quotas.by_entity))
+    delta.scram.changed.update(dict.fromkeys(image.scram.credentials))
+    delta.tokens.changed.update(dict.fromkeys(image.delegation_tokens.by_id))
+    delta.acls.changed.update(dict.fromkeys(image.acls.by_id))
+    return delta
+
+
 def quota_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
     """The key of a quota: its parts in the order of their types, so that it is the same however it was asked for."""
     return tuple(sorted(parts.items()))

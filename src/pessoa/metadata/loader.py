@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
 
 class MetadataLoader:
-    """`image` is what all batches so far have made."""
+    """`image` is what all batches so far have made, but for those that are deferred."""
 
     def __init__(self, image: MetadataImage = MetadataImage.EMPTY) -> None:
         self.image = image
         # The changes of a transaction that has begun and not ended.
         self._transaction: MetadataDelta | None = None
+        # Changes that wait to become an image, and the offset and epoch of the last of them.
+        self._deferred: tuple[MetadataDelta, int, int] | None = None
 
     def __repr__(self) -> str:
         return f"<MetadataLoader {'within' if self.in_transaction else 'outside'} a transaction, {self.image!r}>"
@@ -37,20 +39,21 @@ class MetadataLoader:
     def in_transaction(self) -> bool:
         return self._transaction is not None
 
-    def copy(self) -> MetadataLoader:
-        """One that goes on from here by itself: a controller tries records on it before they are written."""
-        assert self._transaction is None
-        return MetadataLoader(self.image)
+    def load(
+        self, records: Sequence[Message], last_offset: int, epoch: int, *, defer: bool = False
+    ) -> list[MetadataDelta]:
+        """Take one batch in; what has changed by it, in order. Nothing comes out within a transaction.
 
-    def load(self, records: Sequence[Message], last_offset: int, epoch: int) -> list[MetadataDelta]:
-        """Take one batch in; what has changed by it, in order. Nothing comes out within a transaction."""
+        A batch that is deferred is learnt without making an image for it: for reading a long log at once.
+        """
         published: list[MetadataDelta] = []
-        delta = self._transaction or MetadataDelta(self.image)
+        was_deferred = self._deferred is not None
+        delta = self._transaction or self._take_deferred() or MetadataDelta(self.image)
         first_offset = last_offset - len(records) + 1
         for offset, record in enumerate(records, first_offset):
             if isinstance(record, BeginTransactionRecord):
                 assert self._transaction is None, f"a transaction begins within another at offset {offset}"
-                if offset > first_offset:
+                if was_deferred or offset > first_offset:
                     published.append(self._publish(delta, offset - 1, epoch))
                 delta = self._transaction = MetadataDelta(self.image)
             elif isinstance(record, EndTransactionRecord):
@@ -63,14 +66,29 @@ class MetadataLoader:
             else:
                 delta.replay(record)
         if self._transaction is None:
-            published.append(self._publish(delta, last_offset, epoch))
+            if defer:
+                self._deferred = (delta, last_offset, epoch)
+            else:
+                published.append(self._publish(delta, last_offset, epoch))
         return published
+
+    def finish_deferred(self) -> None:
+        """Make the image of everything that was deferred."""
+        if self._deferred is not None:
+            delta, offset, epoch = self._deferred
+            self._deferred = None
+            self._publish(delta, offset, epoch)
 
     def set_kraft_version(self, level: int) -> None:
         """Said by a control record of the quorum, which is no part of any transaction."""
+        self.finish_deferred()
         delta = MetadataDelta(self.image)
         delta.kraft_version = level
         self.image = delta.finish(self.image.offset, self.image.epoch)
+
+    def _take_deferred(self) -> MetadataDelta | None:
+        deferred, self._deferred = self._deferred, None
+        return None if deferred is None else deferred[0]
 
     def _publish(self, delta: MetadataDelta, offset: int, epoch: int) -> MetadataDelta:
         self.image = delta.finish(offset, epoch)

@@ -1,0 +1,227 @@
+"""AlterConfigs and IncrementalAlterConfigs: topics, brokers, groups and client metrics.
+
+Both end in ConfigRecords, one for each key that changes; a null value is a key that goes back to its default. What is
+checked is always the whole that would come out, since keys can contradict each other.
+
+Each resource stands for itself. Within one resource it is all or nothing.
+
+While eligible leader replicas are in use, `min.insync.replicas` must mean the same on every broker: it can be set for
+a topic and for the whole cluster, not for one broker, and the setting for the cluster can be changed but not removed.
+A change of it makes what is known about eligible leaders void (KIP-966), which a ClearElrRecord says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from pessoa.controller.decision import Decision, Refusal, check_named_once, check_record_count
+from pessoa.controller.partition_change import MIN_INSYNC_REPLICAS
+from pessoa.controller.topic_names import why_illegal
+from pessoa.metadata.features import ELIGIBLE_LEADER_REPLICAS
+from pessoa.metadata.image import ConfigResource
+from pessoa.wire.api.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from pessoa.wire.api.incremental_alter_configs import AlterableConfig as IncrementalConfig
+from pessoa.wire.api.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
+)
+from pessoa.wire.api.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.stored.metadata_log import ClearElrRecord, ConfigRecord
+
+if TYPE_CHECKING:
+    from pessoa.controller.decision import Situation
+    from pessoa.wire.schema import Message
+
+CLUSTER_DEFAULT = ""
+
+
+class Operation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def config_record(resource_type: int, resource: str, name: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(resource_type=resource_type, resource_name=resource, name=name, value=value)
+
+
+def check_configs(situation: Situation, resource_type: int, configs: Mapping[str, str]) -> None:
+    """Raise a Refusal if a resource cannot have these settings."""
+    problem = situation.config.problem(resource_type, configs)
+    if problem is not None:
+        raise Refusal(*problem)
+
+
+# ---- IncrementalAlterConfigs (KIP-339) ----
+
+
+def incremental_alter_configs(situation: Situation, request: IncrementalAlterConfigsRequest) -> Decision:
+    records: list[Message] = []
+    responses: list[IncrementalResourceResponse] = []
+    asked = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    for resource in request.resources:
+        kind, name = resource.resource_type, resource.resource_name
+        response = IncrementalResourceResponse(
+            error_code=ErrorCode.NONE, error_message=None, resource_type=kind, resource_name=name
+        )
+        responses.append(response)
+        try:
+            _check_resource(kind, name, asked[kind, name])
+            changes = _changes(situation, kind, name, resource.configs)
+            records += _records(situation, kind, name, changes)
+        except Refusal as refusal:
+            response.error_code, response.error_message = refusal.code, refusal.message
+    check_record_count(records)
+    answer = IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
+    return Decision([] if request.validate_only else records, answer)
+
+
+def _changes(situation: Situation, kind: int, resource: str, configs: list[IncrementalConfig]) -> dict[str, str | None]:
+    """What becomes of each key that is named; None goes back to the default."""
+    _check_names([config.name for config in configs])
+    present = situation.image.configs.of(kind, resource)
+    changes: dict[str, str | None] = {}
+    for config in configs:
+        operation = config.config_operation
+        if operation not in Operation._value2member_map_:
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"There is no operation {operation} on configurations.")
+        if operation == Operation.DELETE:
+            changes[config.name] = None
+            continue
+        value = _given(config.name, config.value)
+        if operation == Operation.SET:
+            changes[config.name] = value
+        else:
+            changes[config.name] = _changed_list(situation, kind, config, present.get(config.name))
+    return changes
+
+
+def _changed_list(situation: Situation, kind: int, config: IncrementalConfig, present: str | None) -> str:
+    if not situation.config.is_list(kind, config.name):
+        raise Refusal(
+            ErrorCode.INVALID_CONFIG, f"{config.name} is not a list, so nothing can be added to it or taken from it."
+        )
+    if present is None:
+        present = situation.config.default(kind, config.name)
+    entries = present.split(",") if present else []
+    changed = (config.value or "").split(",")
+    if config.config_operation == Operation.APPEND:
+        return ",".join(dict.fromkeys(entries + changed))
+    return ",".join(entry for entry in entries if entry not in changed)
+
+
+# ---- AlterConfigs ----
+
+
+def alter_configs(situation: Situation, request: AlterConfigsRequest) -> Decision:
+    records: list[Message] = []
+    responses: list[AlterConfigsResourceResponse] = []
+    asked = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    for resource in request.resources:
+        kind, name = resource.resource_type, resource.resource_name
+        response = AlterConfigsResourceResponse(
+            error_code=ErrorCode.NONE, error_message=None, resource_type=kind, resource_name=name
+        )
+        responses.append(response)
+        try:
+            _check_resource(kind, name, asked[kind, name])
+            _check_names([config.name for config in resource.configs])
+            changes: dict[str, str | None] = dict.fromkeys(situation.image.configs.of(kind, name))
+            changes.update((config.name, _given(config.name, config.value)) for config in resource.configs)
+            records += _records(situation, kind, name, changes)
+        except Refusal as refusal:
+            response.error_code, response.error_message = refusal.code, refusal.message
+    check_record_count(records)
+    answer = AlterConfigsResponse(throttle_time_ms=0, responses=responses)
+    return Decision([] if request.validate_only else records, answer)
+
+
+# ---- What both have in common ----
+
+
+def _given(name: str, value: str | None) -> str:
+    if value is None:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"The configuration {name!r} has no value.")
+    return value
+
+
+def _check_names(names: list[str]) -> None:
+    if len(set(names)) != len(names):
+        raise Refusal(ErrorCode.INVALID_REQUEST, "A configuration key is named more than once.")
+
+
+def _check_resource(kind: int, name: str, count: int) -> None:
+    check_named_once(count, f"The resource {name!r}")
+    if kind == ConfigResource.TOPIC:
+        problem = why_illegal(name)
+        if problem is not None:
+            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    elif kind == ConfigResource.BROKER:
+        _check_broker_name(name)
+    elif kind in (ConfigResource.GROUP, ConfigResource.CLIENT_METRICS):
+        if not name:
+            raise Refusal(ErrorCode.INVALID_REQUEST, "The name of the resource is empty.")
+    else:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"Resources of type {kind} have no configuration here.")
+
+
+def _check_broker_name(name: str) -> None:
+    if name != CLUSTER_DEFAULT and not (name.isascii() and name.isdigit()):
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"{name!r} is not the id of a broker.")
+
+
+def _check_exists(situation: Situation, kind: int, name: str) -> None:
+    """Asked last, as Kafka does: what is wrong with the settings themselves comes first."""
+    if kind == ConfigResource.TOPIC and name not in situation.image.topics.by_name:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
+    if kind == ConfigResource.BROKER and name != CLUSTER_DEFAULT and int(name) not in situation.image.cluster.brokers:
+        raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} is registered.")
+
+
+def _records(situation: Situation, kind: int, name: str, changes: Mapping[str, str | None]) -> list[Message]:
+    present = situation.image.configs.of(kind, name)
+    outcome = {key: value for key, value in {**present, **changes}.items() if value is not None}
+    _check_min_insync(situation, kind, name, changes)
+    check_configs(situation, kind, outcome)
+    _check_exists(situation, kind, name)
+    # A broker reads its files again (keys, certificates) when it is told a value that it has, so brokers are told.
+    records: list[Message] = [
+        config_record(kind, name, key, value)
+        for key, value in changes.items()
+        if kind == ConfigResource.BROKER or present.get(key) != value
+    ]
+    if _uses_elr(situation) and any(
+        isinstance(one, ConfigRecord) and one.name == MIN_INSYNC_REPLICAS for one in records
+    ):
+        records.append(ClearElrRecord(topic_name=name if kind == ConfigResource.TOPIC else ""))
+    return records
+
+
+def _check_min_insync(situation: Situation, kind: int, name: str, changes: Mapping[str, str | None]) -> None:
+    if kind != ConfigResource.BROKER or MIN_INSYNC_REPLICAS not in changes or not _uses_elr(situation):
+        return
+    if name != CLUSTER_DEFAULT:
+        raise Refusal(
+            ErrorCode.INVALID_CONFIG,
+            f"{MIN_INSYNC_REPLICAS} cannot be set for one broker while eligible leader replicas are in use.",
+        )
+    if changes[MIN_INSYNC_REPLICAS] is None:
+        raise Refusal(
+            ErrorCode.INVALID_CONFIG,
+            f"{MIN_INSYNC_REPLICAS} of the cluster cannot be removed while eligible leader replicas are in use.",
+        )
+
+
+def _uses_elr(situation: Situation) -> bool:
+    return situation.image.features.level(ELIGIBLE_LEADER_REPLICAS) > 0

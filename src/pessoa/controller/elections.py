@@ -1,0 +1,146 @@
+"""Leaders: elected because somebody asked, or because a broker came, went, or lost a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from pessoa.controller.assignments import is_active
+from pessoa.controller.decision import Decision, Refusal, check_record_count
+from pessoa.controller.partition_change import Election, allows_unclean_election, change_of
+from pessoa.wire.api.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pessoa.controller.decision import Situation
+    from pessoa.metadata.image import PartitionImage, TopicImage
+    from pessoa.wire.schema import Message
+
+NOBODY = -1
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+# Elections that somebody asked for (KIP-460).
+
+
+def elect_leaders(situation: Situation, request: ElectLeadersRequest) -> Decision:
+    if request.election_type not in (_PREFERRED, _UNCLEAN):
+        return Decision(
+            [],
+            ElectLeadersResponse(throttle_time_ms=0, error_code=ErrorCode.INVALID_REQUEST, replica_election_results=[]),
+        )
+    records: list[Message] = []
+    results: dict[str, list[PartitionResult]] = {}
+    election = Election.PREFERRED if request.election_type == _PREFERRED else Election.UNCLEAN
+    everything = request.topic_partitions is None
+    for topic, index in _wanted(situation, request):
+        result = PartitionResult(partition_id=index, error_code=ErrorCode.NONE, error_message=None)
+        try:
+            records.append(_elect(situation, topic, index, election))
+        except Refusal as refusal:
+            if everything and refusal.code is ErrorCode.ELECTION_NOT_NEEDED:
+                continue
+            result.error_code, result.error_message = refusal.code, refusal.message
+        results.setdefault(topic, []).append(result)
+    check_record_count(records)
+    response = ElectLeadersResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        replica_election_results=[
+            ReplicaElectionResult(topic=topic, partition_result=parts) for topic, parts in results.items()
+        ],
+    )
+    return Decision(records, response)
+
+
+def _wanted(situation: Situation, request: ElectLeadersRequest) -> Iterator[tuple[str, int]]:
+    if request.topic_partitions is None:
+        for topic in situation.image.topics.by_name.values():
+            for index in topic.partitions:
+                yield topic.name, index
+    else:
+        for wanted in request.topic_partitions:
+            for index in wanted.partitions:
+                yield wanted.topic, index
+
+
+def _elect(situation: Situation, topic: str, index: int, election: Election) -> Message:
+    known = situation.image.topics.by_name.get(topic)
+    if known is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}.")
+    partition = known.partitions.get(index)
+    if partition is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic {topic!r} has no partition {index}.")
+    if election is Election.PREFERRED and partition.leader == partition.preferred_leader:
+        raise Refusal(ErrorCode.ELECTION_NOT_NEEDED)
+    if election is Election.UNCLEAN and partition.has_leader:
+        raise Refusal(ErrorCode.ELECTION_NOT_NEEDED)
+    change = change_of(situation, topic, known.id, index, partition)
+    change.election = election
+    record = change.record()
+    if record is None:
+        if election is Election.PREFERRED:
+            raise Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+        raise Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+    return record
+
+
+# Elections that follow from what happens to a broker.
+
+
+def after_departure(situation: Situation, broker_id: int) -> Iterator[Message]:
+    """The broker is fenced or shutting down: it leaves every ISR, and others lead."""
+    return _updates(situation, lambda partition: broker_id in partition.isr, leaving=broker_id)
+
+
+def after_arrival(situation: Situation, broker_id: int) -> Iterator[Message]:
+    """The broker is unfenced: it may lead what has no leader."""
+    return _updates(situation, lambda partition: not partition.has_leader, arriving=broker_id)
+
+
+def after_unclean_shutdown(situation: Situation, broker_id: int) -> Iterator[Message]:
+    """The broker is back and may have lost what it had acknowledged: it is no longer in sync, nor eligible."""
+    return _updates(
+        situation,
+        lambda partition: broker_id in partition.isr or broker_id in partition.elr,
+        unclean=broker_id,
+    )
+
+
+def _updates(
+    situation: Situation,
+    is_affected: Callable[[PartitionImage], bool],
+    *,
+    leaving: int = NOBODY,
+    arriving: int = NOBODY,
+    unclean: int = NOBODY,
+) -> Iterator[Message]:
+    cluster = situation.image.cluster
+
+    def can_lead(broker: int) -> bool:
+        # A broker that is being unfenced counts as up before the record that says so is written.
+        return broker != leaving and (broker == arriving or is_active(cluster, broker))
+
+    for topic, index, partition in _partitions(situation):
+        if not is_affected(partition):
+            continue
+        change = change_of(situation, topic.name, topic.id, index, partition, can_lead)
+        if allows_unclean_election(situation, topic.name):
+            change.election = Election.UNCLEAN
+        if unclean != NOBODY:
+            change.unclean_shutdown = (unclean,)
+        change.isr = tuple(replica for replica in partition.isr if replica not in (leaving, unclean))
+        record = change.record()
+        if record is not None:
+            yield record
+
+
+def _partitions(situation: Situation) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+    for topic in situation.image.topics.by_name.values():
+        for index, partition in topic.partitions.items():
+            yield topic, index, partition

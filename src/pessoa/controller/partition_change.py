@@ -1,0 +1,242 @@
+"""The change to one partition that follows from what happened: who leads, who is in sync, where it moves.
+
+A `PartitionChange` starts from a partition as it is. Whoever found out that something happened sets what should be (a
+smaller ISR, other replicas, a kind of election), and `record` works out the rest, in this order:
+
+    1. a reassignment is complete when all new replicas are in sync: the old ones go
+    2. the ELR takes whoever leaves the ISR while fewer than min.insync.replicas are left (KIP-966)
+    3. a leader is elected, if the one there is cannot go on
+    4. the leader epoch moves also without a new leader, if a replica was taken away
+
+and answers with a record that says only what is new, or with None if nothing is.
+
+Who may lead (`Election`):
+
+    ONLINE      the leader stays if it can; else the first live replica in the ISR; with an empty ISR one of the ELR;
+                with both empty the leader that was last, if it is back
+    PREFERRED   the same, but the first replica comes before the present leader
+    UNCLEAN     the same, and after all others any live replica: what it lacks is lost
+
+A leader that came from outside ISR and ELR is `RECOVERING` until it says that it has put its log in order; its ISR is
+itself alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from pessoa.controller.assignments import default_directory, is_active, is_directory_online
+from pessoa.metadata.features import ELIGIBLE_LEADER_REPLICAS
+from pessoa.metadata.topics import NO_LEADER, NO_LEADER_CHANGE, RECOVERING
+from pessoa.wire.stored.metadata_log import PartitionChangeRecord
+
+if TYPE_CHECKING:
+    from pessoa.base.ids import Uuid
+    from pessoa.controller.decision import Situation
+    from pessoa.metadata.image import ClusterImage, PartitionImage
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+UNCLEAN_LEADER_ELECTION_ENABLE = "unclean.leader.election.enable"
+
+
+class Election(Enum):
+    ONLINE = "online"
+    PREFERRED = "preferred"
+    UNCLEAN = "unclean"
+
+
+class PartitionChange:
+    def __init__(
+        self,
+        cluster: ClusterImage,
+        topic_id: Uuid,
+        index: int,
+        partition: PartitionImage,
+        min_insync_replicas: int,
+        *,
+        elr_enabled: bool,
+        can_lead: Callable[[int], bool] | None = None,
+    ) -> None:
+        """`can_lead` says who is up, where that is not (or no longer) what the cluster's image says."""
+        self.election = Election.ONLINE
+        self.replicas = partition.replicas
+        self.isr = partition.isr
+        self.removing = partition.removing_replicas
+        self.adding = partition.adding_replicas
+        self.leader_recovery_state = partition.leader_recovery_state
+        self.directories = dict(zip(partition.replicas, partition.directories, strict=True))
+        # Those that came back without having stopped in order: nobody knows what they have lost.
+        self.unclean_shutdown: tuple[int, ...] = ()
+        self._cluster = cluster
+        self._topic_id = topic_id
+        self._index = index
+        self._partition = partition
+        self._min_insync_replicas = min_insync_replicas
+        self._elr_enabled = elr_enabled
+        self._can_lead = can_lead if can_lead is not None else lambda broker: is_active(cluster, broker)
+        self._elr = partition.elr
+
+    def record(self) -> PartitionChangeRecord | None:
+        partition = self._partition
+        record = PartitionChangeRecord(partition_id=self._index, topic_id=self._topic_id)
+        self._complete_reassignment()
+        self._populate_elr()
+        self._elect(record)
+        if record.leader == NO_LEADER_CHANGE and not set(partition.replicas) <= set(self.replicas):
+            record.leader = partition.leader
+        is_unclean = record.isr is not None
+        elr = () if is_unclean or not self._elr_enabled else self._elr
+        if elr != partition.elr:
+            record.eligible_leader_replicas = list(elr)
+        # Without ELR a partition keeps the last of its ISR, since that one alone may lead again.
+        if record.isr is None and self.isr != partition.isr and (self.isr or self._elr_enabled):
+            record.isr = list(self.isr)
+        self._remember_last_leader(record)
+        self._assign(record)
+        if self.leader_recovery_state != partition.leader_recovery_state:
+            record.leader_recovery_state = self.leader_recovery_state
+        unchanged = PartitionChangeRecord(partition_id=self._index, topic_id=self._topic_id)
+        return None if record == unchanged else record
+
+    # 1. Reassignments.
+
+    def _complete_reassignment(self) -> None:
+        if not self.removing and not self.adding:
+            return
+        target = tuple(replica for replica in self.replicas if replica not in self.removing)
+        isr = tuple(replica for replica in self.isr if replica not in self.removing)
+        if not isr:
+            # Nobody of the new ones is in sync, and a partition cannot be handed over to nobody.
+            return
+        if set(self.adding) <= set(isr):
+            self.replicas, self.isr, self.removing, self.adding = target, isr, (), ()
+
+    # 2. Eligible leader replicas.
+
+    def _populate_elr(self) -> None:
+        if not self._elr_enabled:
+            return
+        if len(self.isr) >= self._min_insync_replicas:
+            self._elr = ()
+            return
+        candidates = sorted({*self._elr, *self._partition.isr})
+        self._elr = tuple(
+            replica for replica in candidates if replica not in self.isr and replica not in self.unclean_shutdown
+        )
+
+    # 3. Leaders.
+
+    def _elect(self, record: PartitionChangeRecord) -> None:
+        leader, is_clean = self._choose()
+        if leader == self._partition.leader:
+            return
+        record.leader = leader
+        if leader in self._elr:
+            self.isr = (leader,)
+            self._elr = tuple(replica for replica in self._elr if replica != leader)
+        if not is_clean:
+            record.isr = [leader]
+            if self._partition.leader_recovery_state != RECOVERING:
+                record.leader_recovery_state = RECOVERING
+
+    def _choose(self) -> tuple[int, bool]:
+        """The leader, and whether it is known to have everything."""
+        first = [self._partition.leader]
+        if self.election is Election.PREFERRED:
+            first.insert(0, self.replicas[0])
+        for candidate in (*first, *self.replicas):
+            if self._is_valid_leader(candidate):
+                return candidate, True
+        last = self._partition.last_known_elr
+        if self._elr_enabled and not self.isr and not self._elr and len(last) == 1 and self._is_up(last[0]):
+            return last[0], False
+        if self.election is Election.UNCLEAN:
+            for candidate in self.replicas:
+                if self._is_up(candidate):
+                    return candidate, False
+        return NO_LEADER, True
+
+    def _is_valid_leader(self, replica: int) -> bool:
+        in_sync = replica in self.isr or (not self.isr and replica in self._elr)
+        return in_sync and self._is_up(replica)
+
+    def _is_up(self, replica: int) -> bool:
+        if not self._can_lead(replica):
+            return False
+        directory = self.directories.get(replica)
+        return directory is None or is_directory_online(self._cluster, replica, directory)
+
+    # 4. The rest of the record.
+
+    def _remember_last_leader(self, record: PartitionChangeRecord) -> None:
+        """While a partition has no ISR, its last leader stands in the last known ELR: it may lead again, uncleanly."""
+        partition = self._partition
+        if not self._elr_enabled:
+            if partition.last_known_elr:
+                record.last_known_elr = []
+            return
+        if record.isr is not None and not record.isr:
+            if partition.last_known_elr != (partition.leader,):
+                record.last_known_elr = [partition.leader]
+            return
+        keeps_leader = partition.leader != NO_LEADER and record.leader != NO_LEADER
+        if partition.last_known_elr and (record.leader >= 0 or keeps_leader):
+            record.last_known_elr = []
+
+    def _assign(self, record: PartitionChangeRecord) -> None:
+        partition = self._partition
+        directories = [
+            self.directories[replica] if replica in self.directories else default_directory(self._cluster, replica)
+            for replica in self.replicas
+        ]
+        if tuple(directories) != partition.directories:
+            record.directories = directories
+        if self.replicas != partition.replicas:
+            record.replicas = list(self.replicas)
+        if self.removing != partition.removing_replicas:
+            record.removing_replicas = list(self.removing)
+        if self.adding != partition.adding_replicas:
+            record.adding_replicas = list(self.adding)
+
+
+def topic_setting(situation: Situation, topic: str, name: str) -> str:
+    """What a topic's key is worth: set for the topic, for all brokers, or in this node's file."""
+    configs = situation.image.configs
+    for resource in ((_TOPIC, topic), (_BROKER, "")):
+        value = configs.of(*resource).get(name)
+        if value is not None:
+            return value
+    return situation.config.broker_value(name)
+
+
+def change_of(
+    situation: Situation,
+    topic: str,
+    topic_id: Uuid,
+    index: int,
+    partition: PartitionImage,
+    can_lead: Callable[[int], bool] | None = None,
+) -> PartitionChange:
+    """The start of a change, with what the configuration says about the topic."""
+    image = situation.image
+    # A topic cannot ask for more in-sync replicas than it has.
+    minimum = min(int(topic_setting(situation, topic, MIN_INSYNC_REPLICAS)), len(partition.replicas))
+    return PartitionChange(
+        image.cluster,
+        topic_id,
+        index,
+        partition,
+        minimum,
+        elr_enabled=image.features.level(ELIGIBLE_LEADER_REPLICAS) > 0,
+        can_lead=can_lead,
+    )
+
+
+def allows_unclean_election(situation: Situation, topic: str) -> bool:
+    return topic_setting(situation, topic, UNCLEAN_LEADER_ELECTION_ENABLE).strip().lower() == "true"
+
+
+_TOPIC = 2
+_BROKER = 4

@@ -1,0 +1,118 @@
+"""Which brokers get the replicas of new partitions, so that leaders, brokers and racks share the load.
+
+Racks and the brokers within each rack are rings. A partition takes its first replica, the preferred leader, from the
+rack whose turn it is, and the others from the racks that follow; the next partition starts one rack further, and within
+a rack one broker further. So replicas of a partition are in as many racks as possible, and leaders go round everybody.
+When every live broker has had its turn the rings are shuffled, or the same neighbours would share the same partitions
+again and again and a broker that fails would burden one neighbour alone.
+
+Fenced brokers come last within their rack, and never first of a partition: they are used only where the replication
+factor cannot be reached without them. This is how Kafka's StripedReplicaPlacer spreads replicas; the turns themselves
+come from chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from pessoa.controller.decision import Refusal
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pessoa.metadata.image import BrokerImage
+
+RandomBelow = Callable[[int], int]
+Item = TypeVar("Item")
+
+
+class _Ring:
+    """Brokers in a ring. In one round everybody is given out once; a new round starts one further."""
+
+    def __init__(self, brokers: list[int], random_below: RandomBelow) -> None:
+        self._brokers = sorted(brokers)
+        self._start = random_below(len(brokers)) if brokers else 0
+        self._given = 0
+        self._round = 0
+
+    def next(self, round_number: int) -> int | None:
+        if not self._brokers:
+            return None
+        if round_number != self._round:
+            self._round, self._given = round_number, 0
+            self._start = (self._start + 1) % len(self._brokers)
+        if self._given == len(self._brokers):
+            return None
+        found = self._brokers[(self._start + self._given) % len(self._brokers)]
+        self._given += 1
+        return found
+
+    def shuffle(self, random_below: RandomBelow) -> None:
+        _shuffle(self._brokers, random_below)
+
+
+class _Rack:
+    def __init__(self, brokers: list[BrokerImage], random_below: RandomBelow) -> None:
+        self.live = _Ring([broker.id for broker in brokers if not broker.fenced], random_below)
+        self.fenced = _Ring([broker.id for broker in brokers if broker.fenced], random_below)
+
+    def next(self, round_number: int) -> int | None:
+        found = self.live.next(round_number)
+        return found if found is not None else self.fenced.next(round_number)
+
+
+def place(
+    brokers: Iterable[BrokerImage], partition_count: int, replication_factor: int, random_below: RandomBelow
+) -> list[tuple[int, ...]]:
+    """The replicas of each new partition, the preferred leader first; or a Refusal."""
+    usable = [broker for broker in brokers if not broker.in_controlled_shutdown]
+    live_count = sum(not broker.fenced for broker in usable)
+    if not live_count:
+        raise _refused(replication_factor, "no broker is up")
+    if replication_factor > len(usable):
+        registered = "1 broker is" if len(usable) == 1 else f"{len(usable)} brokers are"
+        raise _refused(replication_factor, f"only {registered} registered")
+    by_name: dict[str, list[BrokerImage]] = {}
+    for broker in usable:
+        by_name.setdefault(broker.rack or "", []).append(broker)
+    racks = [_Rack(by_name[name], random_below) for name in sorted(by_name)]
+    turn = random_below(len(racks))
+    placed = []
+    round_number = 0
+    for _ in range(partition_count):
+        if round_number == live_count and live_count > 1:
+            _shuffle(racks, random_below)
+            for rack in racks:
+                rack.live.shuffle(random_below)
+                rack.fenced.shuffle(random_below)
+            round_number = 0
+        placed.append(_place_one(racks, turn % len(racks), round_number, replication_factor))
+        round_number += 1
+        turn += 1
+    return placed
+
+
+def _place_one(racks: list[_Rack], turn: int, round_number: int, replication_factor: int) -> tuple[int, ...]:
+    order = racks[turn:] + racks[:turn]
+    first = next(found for rack in order if (found := rack.live.next(round_number)) is not None)
+    replicas = [first]
+    position = 1
+    while len(replicas) < replication_factor:
+        found = order[position % len(order)].next(round_number)
+        if found is not None:
+            replicas.append(found)
+        position += 1
+    return tuple(replicas)
+
+
+def _shuffle(items: list[Item], random_below: RandomBelow) -> None:
+    for last in range(len(items) - 1, 0, -1):
+        chosen = random_below(last + 1)
+        items[last], items[chosen] = items[chosen], items[last]
+
+
+def _refused(replication_factor: int, why: str) -> Refusal:
+    times = "once" if replication_factor == 1 else f"{replication_factor} times"
+    return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"The partitions cannot be replicated {times}: {why}.")

@@ -1,0 +1,53 @@
+"""The image of a node: follows the committed batches, and tells everybody what has changed.
+
+    quorum ──committed batch──▶ ImagePublisher ──delta──▶ replicas, coordinators, configuration, …
+
+While a node starts it reads the whole log, and nobody wants to hear of topics that were deleted long ago. So the
+publisher is silent at first; `go_live` makes one delta out of everything, and from then on each batch is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pessoa.metadata.delta import MetadataDelta, full_delta
+from pessoa.metadata.loader import MetadataLoader
+
+if TYPE_CHECKING:
+    from pessoa.metadata.image import MetadataImage
+    from pessoa.quorum.batches import CommittedBatch
+
+
+class ImagePublisher:
+    """`listen` is for `quorum.listeners`. Subscribers are called in their order, with `delta.new` as the image."""
+
+    def __init__(self) -> None:
+        self.loader = MetadataLoader()
+        self.subscribers: list[Callable[[MetadataDelta], None]] = []
+        self._is_live = False
+
+    def __repr__(self) -> str:
+        return f"<ImagePublisher {'live' if self._is_live else 'loading'}: {self.loader!r}>"
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.loader.image
+
+    def listen(self, batch: CommittedBatch) -> None:
+        if batch.kraft_version is not None:
+            self.loader.set_kraft_version(batch.kraft_version)
+        for delta in self.loader.load(batch.records, batch.last_offset, batch.epoch, defer=not self._is_live):
+            self._publish(delta)
+
+    def go_live(self) -> None:
+        """The log has been read: say what there is."""
+        assert not self._is_live
+        self._is_live = True
+        self.loader.finish_deferred()
+        self._publish(full_delta(self.loader.image))
+
+    def _publish(self, delta: MetadataDelta) -> None:
+        if self._is_live:
+            for subscriber in self.subscribers:
+                subscriber(delta)

@@ -1,0 +1,196 @@
+"""A controller without a disk: a quorum that commits at once, and a configuration that is a dict."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import count
+from random import Random
+from typing import TypeVar
+
+import pytest
+
+from pessoa.base.clock import ManualClock
+from pessoa.base.ids import Uuid
+from pessoa.controller.controller import Controller
+from pessoa.metadata.features import FEATURES, bootstrap_records
+from pessoa.metadata.image import MetadataImage
+from pessoa.metadata.loader import MetadataLoader
+from pessoa.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from pessoa.wire.api.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+from pessoa.wire.api.create_topics import CreatableTopicConfigs
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.schema import Message
+from pessoa.wire.stored.framing import decode_metadata_record, encode_metadata_record
+
+Response = TypeVar("Response", bound=Message)
+
+_DEFAULTS = {
+    "num.partitions": "1",
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "unclean.leader.election.enable": "false",
+    "delete.topic.enable": "true",
+    "cleanup.policy": "delete",
+}
+
+
+class TinyConfig:
+    """Knows one list and one number, and takes everything else as it comes."""
+
+    def __init__(self) -> None:
+        self.values = dict(_DEFAULTS)
+
+    def broker_value(self, name: str) -> str:
+        return self.values[name]
+
+    def problem(self, resource_type: int, configs: Mapping[str, str]) -> tuple[ErrorCode, str] | None:
+        retention = configs.get("retention.ms", "0")
+        if not retention.lstrip("-").isdigit():
+            return ErrorCode.INVALID_CONFIG, f"retention.ms is {retention}, not a number"
+        return None
+
+    def is_list(self, resource_type: int, name: str) -> bool:
+        return name == "cleanup.policy"
+
+    def default(self, resource_type: int, name: str) -> str:
+        return self.values[name]
+
+    def topic_configs(self, image: MetadataImage, overrides: Mapping[str, str]) -> Sequence[CreatableTopicConfigs]:
+        return [
+            CreatableTopicConfigs(name=name, value=value, read_only=False, config_source=1, is_sensitive=False)
+            for name, value in overrides.items()
+        ]
+
+
+class InstantQuorum:
+    """Commits what is appended, and passes every record through its bytes, as a log would."""
+
+    def __init__(self) -> None:
+        self.epoch = 1
+        self.batches: list[list[Message]] = []
+        self.log_end_offset = 1
+        self.loader = MetadataLoader()
+
+    def append(self, records: Sequence[tuple[Message, int]]) -> asyncio.Future[int]:
+        stored = [decode_metadata_record(encode_metadata_record(record, version)) for record, version in records]
+        batch = [record for record in stored if record is not None]
+        assert len(batch) == len(records)
+        self.batches.append(batch)
+        self.log_end_offset += len(batch)
+        self.loader.load(batch, self.log_end_offset - 1, self.epoch)
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        future.set_result(self.log_end_offset - 1)
+        return future
+
+
+class Client:
+    version = 7
+    principal = "User:ANONYMOUS"
+
+
+class Cluster:
+    """A controller and what a test does to it. Everything is asked and answered in one go."""
+
+    def __init__(self) -> None:
+        self.quorum = InstantQuorum()
+        self.config = TinyConfig()
+        self.clock = ManualClock(1_000_000)
+        ids = count(1 << 100)
+        chance = Random(7)
+        self.controller = Controller(
+            0, "the-cluster", self.quorum, self.config, self.clock, lambda: Uuid.of(next(ids)), chance.randrange
+        )
+        self.epochs: dict[int, int] = {}
+        asyncio.run(self._activate())
+
+    async def _activate(self) -> None:
+        await self.controller.activate(self.quorum.loader, bootstrap_records())
+
+    @property
+    def image(self) -> MetadataImage:
+        image = self.controller.image
+        assert image == self.quorum.loader.image, "the log makes the same picture that the controller decides on"
+        return image
+
+    @property
+    def last_batch(self) -> list[Message]:
+        return self.quorum.batches[-1]
+
+    def ask(self, request: Message, answer: type[Response], version: int = 7) -> Response:
+        client = Client()
+        client.version = version
+
+        async def asking() -> Message:
+            return await self.controller.submit(request, client)
+
+        response = asyncio.run(asking())
+        assert isinstance(response, answer)
+        return response
+
+    def fence_stale(self) -> None:
+        async def fencing() -> None:
+            await self.controller.fence_stale_brokers()
+
+        asyncio.run(fencing())
+
+    def registration(self, broker_id: int, incarnation: int = 1, **changes: object) -> BrokerRegistrationRequest:
+        request = BrokerRegistrationRequest(
+            broker_id=broker_id,
+            cluster_id="the-cluster",
+            incarnation_id=Uuid.of(1000 * broker_id + incarnation),
+            listeners=[Listener(name="PLAINTEXT", host="localhost", port=9000 + broker_id, security_protocol=0)],
+            features=[
+                Feature(name=one.name, min_supported_version=one.min_level, max_supported_version=one.max_level)
+                for one in FEATURES
+            ],
+            rack=None,
+            log_dirs=[Uuid.of(5000 + broker_id)],
+        )
+        for name, value in changes.items():
+            setattr(request, name, value)
+        return request
+
+    def register(self, broker_id: int, incarnation: int = 1, **changes: object) -> BrokerRegistrationResponse:
+        response = self.ask(self.registration(broker_id, incarnation, **changes), BrokerRegistrationResponse)
+        if response.error_code == ErrorCode.NONE:
+            self.epochs[broker_id] = response.broker_epoch
+        return response
+
+    def heartbeat(self, broker_id: int, **changes: object) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=self.epochs[broker_id],
+            current_metadata_offset=self.quorum.log_end_offset - 1,
+            want_fence=False,
+            want_shut_down=False,
+        )
+        for name, value in changes.items():
+            setattr(request, name, value)
+        return self.ask(request, BrokerHeartbeatResponse)
+
+    def start_broker(self, broker_id: int, incarnation: int = 1, **changes: object) -> None:
+        assert self.register(broker_id, incarnation, **changes).error_code == ErrorCode.NONE
+        assert not self.heartbeat(broker_id).is_fenced
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """One broker, up."""
+    cluster = Cluster()
+    cluster.start_broker(1)
+    return cluster
+
+
+@pytest.fixture
+def trio() -> Cluster:
+    """Three brokers, up."""
+    cluster = Cluster()
+    for broker_id in (1, 2, 3):
+        cluster.start_broker(broker_id)
+    return cluster
