@@ -19,7 +19,7 @@ another leader wrote behind something else looks healthy and is a different log.
 
 Producers have a list of their own, `memory`, because the log forgets batches (retention, compaction) and not what they
 said about their producers, as long as a snapshot tells it. Snapshots keep only the last batch of each producer, so a
-reload may forget the four before it; `remembered_from` says which.
+reload may forget the four before it; `recognised` says which it has not.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class Stored:
     def marker(self) -> Marker | None:
         if not self.header.is_control:
             return None
-        (record,) = control_records(self.header)
+        record = next(control_records(self.header), None)
+        if record is None:
+            return None  # compaction has taken it out, and left the batch for its producer's sake
         assert isinstance(record.message, EndTxnMarker)
         return Marker(record.type is ControlRecordType.ABORT, record.message.coordinator_epoch)
 
@@ -132,7 +134,7 @@ def learnt(batches: Iterable[Stored]) -> tuple[dict[int, Producer], list[Ended]]
     producers: dict[int, Producer] = {}
     ended: list[Ended] = []
     for batch in batches:
-        if batch.producer_id < 0:
+        if batch.producer_id < 0 or (batch.header.is_control and batch.marker is None):
             continue
         producer = producers.setdefault(batch.producer_id, Producer())
         header = batch.header
@@ -168,18 +170,23 @@ class LogModel:
     durable_start: int = 0
     ghosts: list[Ghost] = field(default_factory=list)
     truncations: int = 0
-    # Transactions that ended below it may be taken for replicated: a reload forgets that they were not.
+    # Where the log ended at the last reload, which forgets that transactions are not replicated that ended before.
     reloaded_at: int = 0
-    # producer id → the first offset of the oldest batch that is known for answering repetitions
-    remembered_from: dict[int, int] = field(default_factory=dict)
+    # Of the batches below `reloaded_at`, the last offsets of those whose repetitions are still recognised.
+    recognised: set[int] = field(default_factory=set)
+    # Batches are gone from between others, and with them the places where leader epochs began.
+    is_compacted: bool = False
 
     # ---- what the list says ----
 
     def producers(self) -> dict[int, Producer]:
         producers, _ = learnt(self.memory)
-        for producer_id, producer in producers.items():
-            floor = self.remembered_from.get(producer_id, 0)
-            producer.batches = [batch for batch in producer.batches if batch.first_offset >= floor]
+        for producer in producers.values():
+            producer.batches = [
+                batch
+                for batch in producer.batches
+                if batch.last_offset >= self.reloaded_at or batch.last_offset in self.recognised
+            ]
         return producers
 
     def last_stable_offsets(self) -> tuple[int, int]:
@@ -201,11 +208,11 @@ class LogModel:
         """The data records in these batches that are not part of an aborted transaction."""
         found: list[Record] = []
         for batch in batches:
-            if batch.marker is None and not (batch.header.is_transactional and self._is_aborted(batch)):
+            if batch.marker is None and not (batch.header.is_transactional and self.is_aborted(batch)):
                 found += batch.records
         return found
 
-    def _is_aborted(self, batch: Stored) -> bool:
+    def is_aborted(self, batch: Stored) -> bool:
         for later in self.memory:
             is_of_it = later.base_offset > batch.base_offset and later.producer_id == batch.producer_id
             if is_of_it and later.marker is not None:
@@ -218,11 +225,6 @@ class LogModel:
                 if record.offset >= self.log_start and record.timestamp >= timestamp:
                     return record
         return None
-
-    def newest(self) -> Record | None:
-        found = [one for batch in self.visible() for one in batch.records if one.offset >= self.log_start]
-        found = [one for one in found if one.timestamp >= 0]
-        return max(found, key=lambda one: (one.timestamp, -one.offset), default=None)
 
     # ---- what an append means ----
 
@@ -286,7 +288,7 @@ class LogModel:
         self.durable_end = min(self.durable_end, offset)
         self.durable_start = min(self.durable_start, offset)
         self.truncations += 1
-        self.reloaded_at = max(self.reloaded_at, offset)
+        self.reloaded_at = offset
 
     def last_batch_end(self) -> int:
         return self.batches[-1].next_offset if self.batches else 0
@@ -294,7 +296,7 @@ class LogModel:
     def shorten_to(self, offset: int) -> None:
         """The log ends there, and behind its last batch."""
         assert self.last_batch_end() <= offset
-        self.log_end = offset
+        self.log_end = self.reloaded_at = offset
         self.log_start = min(self.log_start, offset)
         self.high_watermark = min(self.high_watermark, offset)
 
@@ -306,7 +308,8 @@ class LogModel:
         self.highest_watermark = max(self.highest_watermark, offset)
         self.durable_end = self.durable_start = 0
         self.truncations += 1
-        self.remembered_from.clear()
+        self.reloaded_at = offset
+        self.recognised.clear()
 
     def _as_it_is(self) -> Ghost:
         return Ghost(list(self.batches), list(self.memory), self.log_start)
@@ -334,13 +337,17 @@ class LogModel:
             batches=list(self.batches),
             memory=list(self.memory),
             ghosts=list(self.ghosts),
-            remembered_from=dict(self.remembered_from),
+            recognised=set(self.recognised),
         )
 
 
 def describes(producer: Producer, producer_id: int, entry: ProducerStateEntry) -> bool:
-    """Whether an entry says the same, but for batches that a reload may have forgotten."""
-    kept = entry.batches
+    """Whether an entry says the same, but for batches that a reload may have forgotten: never the last one.
+
+    The time of a remembered batch is not compared: a snapshot has one time for producer and batch, as Kafka's has.
+    """
+    known = [batch[:3] for batch in entry.batches]
+    all_of_them = [batch[:3] for batch in producer.batches]
     return (
         entry.producer_id == producer_id
         and entry.epoch == producer.epoch
@@ -348,6 +355,6 @@ def describes(producer: Producer, producer_id: int, entry: ProducerStateEntry) -
         and entry.last_timestamp == producer.last_timestamp
         and entry.current_txn_first_offset == producer.transaction_since
         and entry.next_sequence == producer.next_sequence
-        and kept == producer.batches[len(producer.batches) - len(kept) :]
-        and bool(kept) == bool(producer.batches)
+        and known == [batch for batch in all_of_them if batch in known]
+        and known[-1:] == all_of_them[-1:]
     )

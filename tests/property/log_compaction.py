@@ -1,0 +1,83 @@
+"""What compaction may do to a list of batches, said without saying how: the model's side of a cleaning pass.
+
+Below the first uncleanable offset a batch may be gone or have fewer records, if every record that is gone was one of
+these: superseded by a later record of its key that is there and below that offset; part of an aborted transaction;
+a tombstone whose delete horizon has passed. What is left is what it was, with its offset. Above, nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pessoa.log.cleaner import CleanerSettings, Cleaning, assess, make_plan
+from pessoa.log.cleaning_pass import CleaningPass
+from pessoa.log.cleaning_plan import SwapReady
+from pessoa.log.partition_log import PartitionLog
+from pessoa.log.simulated_disk import SimulatedDisk
+from pessoa.records.record import Record
+from tests.property.log_comparison import found_batches
+from tests.property.log_model import Ghost, LogModel, Stored
+
+
+def clean(disk: SimulatedDisk, log: PartitionLog, now_ms: int) -> int:
+    """One pass, in place; the first offset that it leaves alone."""
+    plan = make_plan(log, assess(log, None, now_ms), CleanerSettings(), now_ms)
+    cleaning = Cleaning(disk, log, plan)
+    for step in CleaningPass(disk, plan, lambda: 0.0).steps():
+        if isinstance(step, SwapReady):
+            swap = cleaning.begin_swap(step, now_ms)
+            assert swap is not None, "nothing has changed meanwhile"
+            swap.finish()
+    return plan.first_uncleanable_offset
+
+
+def check_compaction(log: PartitionLog, model: LogModel, before: Sequence[Stored], end: int, now_ms: int) -> None:
+    """Check what a pass left of the batches that were there, and take it over."""
+    after = found_batches(log)
+    assert [batch for batch in after if batch.base_offset >= end] == [
+        batch for batch in before if batch.base_offset >= end
+    ], f"compaction has changed what lies above {end}"
+    by_offset = {batch.base_offset: batch for batch in before}
+    for batch in after:
+        old = by_offset[batch.base_offset]
+        assert identity_of(batch) == identity_of(old), f"{batch.header!r} was {old.header!r}"
+        assert set(batch.records) <= set(old.records), f"{batch.records} were {old.records}"
+    left = {record.offset for batch in after for record in batch.records}
+    latest = {record.key: record.offset for record in model.committed([b for b in before if b.base_offset < end])}
+    for batch in before:
+        gone = [record for record in batch.records if record.offset not in left]
+        for record in gone:
+            assert batch.base_offset < end
+            assert may_go(model, batch, record, latest, now_ms), f"compaction has lost {record} of {batch}"
+    replace_below(model, [batch for batch in after if batch.base_offset < end], end)
+
+
+def may_go(model: LogModel, batch: Stored, record: Record, latest: dict[bytes | None, int], now_ms: int) -> bool:
+    horizon_ms = batch.header.delete_horizon_ms
+    is_due = horizon_ms is not None and horizon_ms <= now_ms
+    if batch.header.is_control:
+        return is_due
+    if batch.header.is_transactional and model.is_aborted(batch):
+        return True
+    return record.offset < latest.get(record.key, -1) or (record.value is None and is_due)
+
+
+def identity_of(batch: Stored) -> tuple[object, ...]:
+    """What a batch keeps whatever it loses."""
+    header = batch.header
+    return (
+        (header.base_offset, header.last_offset, header.partition_leader_epoch),
+        (header.producer_id, header.producer_epoch, header.base_sequence),
+        (header.is_transactional, header.is_control, header.timestamp_type),
+    )
+
+
+def replace_below(model: LogModel, cleaned: list[Stored], end: int) -> None:
+    """The cleaned batches are durable, and those that they replace are gone from every list that may come back."""
+
+    def merged(batches: Sequence[Stored]) -> list[Stored]:
+        return [*cleaned, *(batch for batch in batches if batch.base_offset >= end)]
+
+    model.batches = merged(model.batches)
+    model.ghosts = [Ghost(merged(ghost.batches), ghost.memory, ghost.log_start) for ghost in model.ghosts]
+    model.is_compacted = True
