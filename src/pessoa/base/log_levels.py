@@ -1,0 +1,57 @@
+"""The levels of this process's loggers, under Kafka's names: what the BROKER_LOGGER resource shows and changes.
+
+Loggers belong to the process, so brokers that share one share their levels too. Only ours are here, and the root that
+they inherit from; a level that is changed this way is gone after a restart, as in Kafka (KIP-412).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from pessoa.base.config_values import ConfigProblem
+
+ROOT = "root"
+_OURS = "pessoa"
+
+# Python has no TRACE; 5 is where other packages have put it.
+LEVELS = {
+    "DEBUG": logging.DEBUG,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+    "INFO": logging.INFO,
+    "TRACE": 5,
+    "WARN": logging.WARNING,
+}
+_BY_SEVERITY = sorted(LEVELS.items(), key=lambda item: item[1], reverse=True)
+
+
+def logger_levels() -> dict[str, str]:
+    """Every logger with the level that holds for it."""
+    names = sorted(name for name in logging.root.manager.loggerDict if name.split(".")[0] == _OURS)
+    return {ROOT: _name(logging.root)} | {name: _name(logging.getLogger(name)) for name in names}
+
+
+def problem(name: str, level: str | None) -> ConfigProblem | None:
+    """What is wrong with a change; a level of None means to go back to what the logger inherits."""
+    if name not in logger_levels():
+        return ConfigProblem(name, level, "there is no such logger")
+    if level is None:
+        return (
+            ConfigProblem(name, None, "the root logger needs a level", is_invalid_request=True)
+            if name == ROOT
+            else None
+        )
+    if level not in LEVELS:
+        return ConfigProblem(name, level, f"the level must be one of {', '.join(LEVELS)}")
+    return None
+
+
+def set_level(name: str, level: str | None) -> None:
+    """Make a change that has no problem."""
+    logger = logging.root if name == ROOT else logging.getLogger(name)
+    logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
+
+
+def _name(logger: logging.Logger) -> str:
+    level = logger.getEffectiveLevel()
+    return next((name for name, number in _BY_SEVERITY if level >= number), "TRACE")

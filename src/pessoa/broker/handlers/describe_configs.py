@@ -1,0 +1,133 @@
+"""DescribeConfigs: the configuration of topics, brokers, groups, client metrics and loggers.
+
+    v1  sources and synonyms        v3  types and documentation        v4  flexible
+
+A broker answers for itself alone; the name "" stands for what was set for all brokers. An unknown group or client
+metrics subscription has the defaults, an unknown topic is an error. Keys that do not exist are left out of the answer;
+no keys, or an empty list of them, means all. Secrets, and what nobody knows the type of, come without their value.
+
+A resource type that does not exist fails the whole request, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pessoa.broker.config_entries import (
+    Entry,
+    broker_entries,
+    client_metrics_entries,
+    cluster_default_entries,
+    group_entries,
+    logger_entries,
+    topic_entries,
+)
+from pessoa.controller.topic_names import why_illegal
+from pessoa.metadata.image import ConfigResource
+from pessoa.wire.api.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pessoa.broker.context import RequestContext
+    from pessoa.broker.dispatch import Reply
+    from pessoa.broker.services import BrokerServices
+
+_TYPES = frozenset(ConfigResource)
+
+
+class _Refusal(Exception):
+    def __init__(self, error: ErrorCode, message: str = "") -> None:
+        self.error = error
+        super().__init__(message)
+
+
+def handle(broker: BrokerServices, context: RequestContext, request: DescribeConfigsRequest) -> Reply:
+    strange = next((one.resource_type for one in request.resources if one.resource_type not in _TYPES), None)
+    if strange is not None:
+        refusal = _Refusal(ErrorCode.INVALID_REQUEST, f"There are no resources of type {strange}.")
+        results = [_refused(one, refusal) for one in request.resources]
+    else:
+        results = [_describe(broker, request, one) for one in request.resources]
+    return DescribeConfigsResponse(throttle_time_ms=0, results=results)
+
+
+def _describe(
+    broker: BrokerServices, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    try:
+        entries = _entries(broker, resource.resource_type, resource.resource_name)
+    except _Refusal as refusal:
+        return _refused(resource, refusal)
+    wanted = resource.configuration_keys
+    return DescribeConfigsResult(
+        error_code=ErrorCode.NONE,
+        error_message="",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[_result(entry, request) for entry in entries if not wanted or entry.name in wanted],
+    )
+
+
+def _entries(broker: BrokerServices, kind: int, name: str) -> Iterable[Entry]:
+    overrides = broker.image.configs.of(kind, name)
+    match kind:
+        case ConfigResource.TOPIC:
+            problem = why_illegal(name)
+            if problem is not None:
+                raise _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+            if name not in broker.image.topics.by_name:
+                raise _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return topic_entries(overrides, broker.config)
+        case ConfigResource.BROKER:
+            if not name:
+                return cluster_default_entries(broker.config)
+            _check_that_it_is_me(broker, name)
+            return broker_entries(broker.config)
+        case ConfigResource.BROKER_LOGGER:
+            _check_that_it_is_me(broker, name)
+            return logger_entries()
+        case _:
+            if not name:
+                raise _Refusal(ErrorCode.INVALID_REQUEST, "The name of the resource is empty.")
+            if kind == ConfigResource.GROUP:
+                return group_entries(overrides, broker.config)
+            return client_metrics_entries(overrides)
+
+
+def _check_that_it_is_me(broker: BrokerServices, name: str) -> None:
+    if name.strip() != str(broker.node_id):
+        message = f"This is broker {broker.node_id}, which can only describe itself and not {name!r}."
+        raise _Refusal(ErrorCode.INVALID_REQUEST, message)
+
+
+def _result(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if request.include_synonyms else []
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source) for one in synonyms],
+        config_type=entry.type,
+        documentation=entry.doc if request.include_documentation else None,
+    )
+
+
+def _refused(resource: DescribeConfigsResource, refusal: _Refusal) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=refusal.error,
+        error_message=str(refusal),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
