@@ -1,0 +1,63 @@
+"""The door for time: the clock that a test moves by hand, and the real one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from pessoa.base.clock import Clock, ManualClock, SystemClock
+
+
+def test_a_manual_clock_stands_still_until_it_is_moved() -> None:
+    clock = ManualClock(1000)
+    assert (clock.now_ms(), clock.monotonic_ms()) == (1000, 1000)
+    clock.advance_ms(5)
+    assert (clock.now_ms(), clock.monotonic_ms()) == (1005, 1005)
+
+
+def test_whoever_waits_is_woken_when_the_time_has_come_in_the_order_of_deadlines() -> None:
+    async def scenario() -> list[str]:
+        clock, woken = ManualClock(), list[str]()
+
+        async def sleeper(name: str, duration_ms: int) -> None:
+            await clock.wait_ms(duration_ms)
+            woken.append(f"{name} at {clock.now_ms()}")
+
+        async with asyncio.TaskGroup() as tasks:
+            for name, duration_ms in (("late", 30), ("early", 10), ("middle", 20), ("at once", 0)):
+                tasks.create_task(sleeper(name, duration_ms))
+            await asyncio.sleep(0)
+            assert woken == ["at once at 0"]
+            clock.advance_ms(9)
+            await asyncio.sleep(0)
+            assert len(woken) == 1
+            clock.advance_ms(11)
+            await asyncio.sleep(0)
+            assert woken[1:] == ["early at 20", "middle at 20"]
+            clock.advance_ms(10)
+        return woken
+
+    assert asyncio.run(scenario())[-1] == "late at 30"
+
+
+def test_one_who_has_given_up_does_not_disturb_the_others() -> None:
+    async def scenario() -> str:
+        clock = ManualClock()
+        gone, patient = (asyncio.ensure_future(clock.wait_ms(10)) for _ in range(2))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        clock.advance_ms(10)
+        await patient
+        return repr(clock)
+
+    assert asyncio.run(scenario()) == "<ManualClock at 10 ms, 0 waiting>"
+
+
+def test_the_real_clock_shows_the_time_of_day_and_one_that_only_grows() -> None:
+    clock: Clock = SystemClock()
+    before, after = time.time() * 1000 - 1, clock.now_ms()
+    assert before <= after <= time.time() * 1000
+    first = clock.monotonic_ms()
+    asyncio.run(clock.wait_ms(2))
+    assert clock.monotonic_ms() - first >= 1
