@@ -1,0 +1,275 @@
+"""One partition of `__consumer_offsets`: routes requests, records and the passing of time to the parts that know them.
+
+What is expected to be refused is raised as `Refusal` by the parts; it becomes the reply here, and the service makes
+the error response of the API out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from pessoa.base.ids import Uuid
+from pessoa.coordinator.groups import describe
+from pessoa.coordinator.groups.classic import ClassicJoin, ClassicRebalance, join_response, sync_response
+from pessoa.coordinator.groups.classic_group import ClassicGroup, ClassicState
+from pessoa.coordinator.groups.classic_sync import ClassicSync
+from pessoa.coordinator.groups.config import GroupCoordinatorConfig
+from pessoa.coordinator.groups.consumer_group import ConsumerGroup
+from pessoa.coordinator.groups.offsets import Offsets
+from pessoa.coordinator.groups.registry import Group, Registry
+from pessoa.coordinator.shard import CoordinatorRecord, Delta, Image, Output, Refusal, RequestContext
+from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from pessoa.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from pessoa.wire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from pessoa.wire.api.heartbeat import HeartbeatRequest
+from pessoa.wire.api.join_group import JoinGroupRequest
+from pessoa.wire.api.leave_group import LeaveGroupRequest
+from pessoa.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
+from pessoa.wire.api.offset_commit import OffsetCommitRequest
+from pessoa.wire.api.offset_delete import OffsetDeleteRequest
+from pessoa.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from pessoa.wire.api.sync_group import SyncGroupRequest
+from pessoa.wire.api.txn_offset_commit import TxnOffsetCommitRequest
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.schema import Message
+from pessoa.wire.stored import group_log
+
+R = TypeVar("R", bound=Message)
+Handler = Callable[[R, RequestContext, int, int], Output]
+
+_EXPIRY_KEY = ("offset expiry",)
+
+
+class GroupShard:
+    """Requests are those of the APIs, with their lists cut down to what this shard has."""
+
+    def __init__(self, config: GroupCoordinatorConfig, image: Image, new_uuid: Callable[[], Uuid]) -> None:
+        self.registry = Registry(config, image, new_uuid)
+        self.rounds = ClassicRebalance(self.registry)
+        self.classic_join = ClassicJoin(self.rounds)
+        self.classic_sync = ClassicSync(self.rounds)
+        self.offsets = Offsets(self.registry, self.rounds.expect_heartbeat)
+        self._handlers: dict[type[Message], Handler[Message]] = {}
+        self._route(JoinGroupRequest, self._join)
+        self._route(SyncGroupRequest, self._sync)
+        self._route(HeartbeatRequest, self._heartbeat)
+        self._route(LeaveGroupRequest, self._leave)
+        self._route(OffsetCommitRequest, self.offsets.commit)
+        self._route(TxnOffsetCommitRequest, self._commit_in_transaction)
+        self._route(OffsetFetchRequest, self._fetch)
+        self._route(OffsetDeleteRequest, self._delete_offsets)
+        self._route(ListGroupsRequest, self._list)
+        self._route(DescribeGroupsRequest, self._describe)
+        self._route(ConsumerGroupDescribeRequest, self._describe_consumer_groups)
+        self._route(DeleteGroupsRequest, self._delete_groups)
+
+    def __repr__(self) -> str:
+        return f"<GroupShard: {len(self.registry.groups)} groups>"
+
+    def _route(self, kind: type[R], handler: Handler[R]) -> None:
+        self._handlers[kind] = handler  # type: ignore[assignment]
+
+    def handle(self, request: Message, context: RequestContext, token: int, now_ms: int) -> Output:
+        try:
+            return self._handlers[type(request)](request, context, token, now_ms)
+        except Refusal as refusal:
+            return Output.reply(token, refusal)
+
+    # ── the classic protocol ──
+
+    def _join(self, request: JoinGroupRequest, context: RequestContext, token: int, now_ms: int) -> Output:
+        group = self.registry.groups.get(request.group_id)
+        is_new = group is None
+        if group is None:
+            if request.member_id:
+                return Output.reply(token, join_response(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+            group = ClassicGroup(request.group_id, state_since_ms=now_ms)
+            self.registry.groups[group.id] = group
+        assert isinstance(group, ClassicGroup)
+        output = self.classic_join.join(group, request, context, token, now_ms)
+        if is_new:
+            self._announce(output, group)
+        return output
+
+    def _announce(self, output: Output, group: ClassicGroup) -> None:
+        """Write that there is a new group, so that it is known wherever its first members join again."""
+        assert not output.records
+        output.records.append(group.empty_record())
+
+        def settled(code: ErrorCode, _: int) -> Output:
+            is_there = self.registry.groups.get(group.id) is group
+            if code is not ErrorCode.NONE and is_there and not group.members and not group.pending_join:
+                del self.registry.groups[group.id]
+            return Output()
+
+        output.settled = settled
+
+    def _sync(self, request: SyncGroupRequest, context: RequestContext, token: int, now_ms: int) -> Output:
+        group = self.registry.groups.get(request.group_id)
+        if group is None or group.is_empty:
+            return Output.reply(token, sync_response(ErrorCode.UNKNOWN_MEMBER_ID))
+        assert isinstance(group, ClassicGroup)
+        return self.classic_sync.sync(group, request, token, now_ms)
+
+    def _heartbeat(self, request: HeartbeatRequest, context: RequestContext, token: int, now_ms: int) -> Output:
+        group = self._group_of_member(request.group_id)
+        assert isinstance(group, ClassicGroup)
+        return self.classic_sync.heartbeat(group, request, token, now_ms)
+
+    def _leave(self, request: LeaveGroupRequest, context: RequestContext, token: int, now_ms: int) -> Output:
+        group = self._group_of_member(request.group_id)
+        assert isinstance(group, ClassicGroup)
+        return self.classic_sync.leave(group, request, token, now_ms)
+
+    def _group_of_member(self, group_id: str) -> ClassicGroup | ConsumerGroup:
+        group = self.registry.groups.get(group_id)
+        if group is None:
+            raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id}")
+        return group
+
+    # ── offsets ──
+
+    def _commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, context: RequestContext, token: int, now_ms: int
+    ) -> Output:
+        return self.offsets.commit_in_transaction(request, token, now_ms)
+
+    def _fetch(self, request: OffsetFetchRequest, context: RequestContext, token: int, now_ms: int) -> Output:
+        groups = [self.offsets.fetch(group, request.require_stable) for group in request.groups]
+        return Output.reply(token, OffsetFetchResponse(groups=groups))
+
+    def _delete_offsets(self, request: OffsetDeleteRequest, context: RequestContext, token: int, now_ms: int) -> Output:
+        return self.offsets.delete(request, token)
+
+    # ── administration ──
+
+    def _list(self, request: ListGroupsRequest, context: RequestContext, token: int, now_ms: int) -> Output:
+        groups = describe.list_groups(self.registry, request)
+        return Output.reply(token, ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups))
+
+    def _describe(self, request: DescribeGroupsRequest, context: RequestContext, token: int, now_ms: int) -> Output:
+        groups = [describe.describe_classic(self.registry, each, context.version) for each in request.groups]
+        return Output.reply(token, DescribeGroupsResponse(groups=groups))
+
+    def _describe_consumer_groups(
+        self, request: ConsumerGroupDescribeRequest, context: RequestContext, token: int, now_ms: int
+    ) -> Output:
+        groups = [describe.describe_consumer(self.registry, each) for each in request.group_ids]
+        return Output.reply(token, ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=groups))
+
+    def _delete_groups(self, request: DeleteGroupsRequest, context: RequestContext, token: int, now_ms: int) -> Output:
+        output = Output()
+        response = DeleteGroupsResponse(throttle_time_ms=0, results=[])
+        for group_id in request.groups_names:
+            code = ErrorCode.NONE
+            try:
+                group = self.registry.group(group_id)
+                group.check_delete()
+                output.records += self.offsets.tombstones(group_id)
+                output.records += group_tombstones(group)
+                output.notes.append(f"group {group_id} is deleted")
+            except Refusal as refusal:
+                code = refusal.code
+            response.results.append(DeletableGroupResult(group_id=group_id, error_code=code))
+        output.replies.append((token, response))
+        return output
+
+    # ── what is stored ──
+
+    def replay(self, key: Message, value: Message | None, offset: int, producer_id: int, producer_epoch: int) -> None:
+        if isinstance(key, group_log.OffsetCommitKey):
+            assert value is None or isinstance(value, group_log.OffsetCommitValue)
+            self.offsets.replay(key, value, offset, producer_id)
+        elif isinstance(key, group_log.GroupMetadataKey):
+            assert value is None or isinstance(value, group_log.GroupMetadataValue)
+            self._replay_classic(key, value)
+        elif isinstance(key, group_log.LegacyOffsetCommitKey):
+            assert value is None or isinstance(value, group_log.LegacyOffsetCommitValue)
+            self._replay_legacy(key, value, offset, producer_id)
+
+    def _replay_classic(self, key: group_log.GroupMetadataKey, value: group_log.GroupMetadataValue | None) -> None:
+        if value is None:
+            self.registry.groups.pop(key.group, None)
+        else:
+            self.registry.groups[key.group] = ClassicGroup.from_record(key.group, value)
+
+    def _replay_legacy(
+        self,
+        key: group_log.LegacyOffsetCommitKey,
+        value: group_log.LegacyOffsetCommitValue | None,
+        offset: int,
+        producer_id: int,
+    ) -> None:
+        """What Kafka wrote before 0.9, in the terms of today."""
+        today = None
+        if value is not None:
+            today = group_log.OffsetCommitValue(
+                offset=value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp
+            )
+        self.offsets.replay(
+            group_log.OffsetCommitKey(group=key.group, topic=key.topic, partition=key.partition),
+            today,
+            offset,
+            producer_id,
+        )
+
+    def replay_end_transaction(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        self.offsets.replay_end_transaction(producer_id, committed)
+
+    # ── time and metadata ──
+
+    def next_deadline_ms(self) -> int | None:
+        return self.registry.timers.next_deadline_ms()
+
+    def expire(self, now_ms: int) -> Output:
+        action = self.registry.timers.pop_due(now_ms)
+        return Output() if action is None else action(now_ms)
+
+    def shift_deadlines(self, by_ms: int) -> None:
+        self.registry.timers.shift(by_ms)
+
+    def on_loaded(self, image: Image, now_ms: int) -> Output:
+        self.registry.image = image
+        output = Output(replays=False)
+        for group in self.registry.groups.values():
+            if isinstance(group, ClassicGroup):
+                self._resume_classic(output, group, now_ms)
+        self._schedule_expiry(now_ms)
+        return output
+
+    def _resume_classic(self, output: Output, group: ClassicGroup, now_ms: int) -> None:
+        for member in group.members.values():
+            self.rounds.expect_heartbeat(group, member, now_ms)
+        limit = self.registry.config.group_max_size
+        if len(group.members) > limit:
+            assert group.state is ClassicState.STABLE
+            self.rounds.rebalance(output, group, f"it has more members than group.max.size={limit}", now_ms)
+
+    def on_image(self, image: Image, delta: Delta, now_ms: int) -> Output:
+        self.registry.image = image
+        deleted = {
+            topic.name: topic_id
+            for topic_id in delta.deleted_topics
+            if (topic := delta.old.topics.by_id.get(topic_id)) is not None
+        }
+        return Output(self.offsets.tombstones_of_topics(deleted), is_atomic=False) if deleted else Output()
+
+    def _schedule_expiry(self, now_ms: int) -> None:
+        interval_ms = self.registry.config.offsets_retention_check_interval_ms
+        self.registry.timers.schedule(_EXPIRY_KEY, now_ms + interval_ms, self._expire_offsets)
+
+    def _expire_offsets(self, now_ms: int) -> Output:
+        """Remove the offsets that have expired, and with its last offset a group without members."""
+        output = Output(is_atomic=False)
+        for group in self.registry.groups.values():
+            expired, is_bare = self.offsets.expire(group, now_ms)
+            output.records += expired
+            if is_bare and group.is_empty:
+                output.records += group_tombstones(group)
+        self._schedule_expiry(now_ms)
+        return output
+
+
+def group_tombstones(group: Group) -> list[CoordinatorRecord]:
+    return group.tombstones() if isinstance(group, ClassicGroup) else []

@@ -1,0 +1,419 @@
+"""The shell around the shards of one internal topic.
+
+A slot stands for a partition that this broker leads:
+
+    elect ──► LOADING ──(log replayed)──► ACTIVE ──► resign: gone
+                 └──(the log cannot be read)──► FAILED
+
+While it loads, requests are refused with COORDINATOR_LOAD_IN_PROGRESS; without a slot, or after a failure, with
+NOT_COORDINATOR. Whoever waits for an answer when a slot goes is refused with NOT_COORDINATOR too.
+
+**What waits.** An output is answered when the high watermark has reached the log end that followed its own append. An
+output without records, a read, is answered under the same condition: what it saw may contain records that are not
+committed, and a reply must never show what may still be lost. On a broker that is the only replica the watermark
+moves with the append, and nothing waits at all: `submit` then returns the message itself and no future is made. What
+is not committed within `write_timeout_ms` is answered with REQUEST_TIMED_OUT, though it may be committed later, as in
+Kafka.
+
+**Time.** One timer of the loop runs for all slots, at the earliest deadline of all. Deadlines are wall-clock times,
+yet a session must not end because somebody set the clock: the runtime watches how the wall clock stands to the
+monotonic one and shifts the shards' deadlines when that changes by a jump.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from enum import Enum
+from typing import Generic, TypeVar
+
+from pessoa.base.clock import Clock
+from pessoa.coordinator.log import CoordinatorLog
+from pessoa.coordinator.partitioning import partition_for
+from pessoa.coordinator.records import NO_PRODUCER, TransactionEnd, decode_batch, encode_batch
+from pessoa.coordinator.shard import Delta, Image, Output, Refusal, Reply, RequestContext, Shard
+from pessoa.records.compression import Codec
+from pessoa.records.control import ControlRecordType, build_transaction_marker
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.schema import Message
+
+logger = logging.getLogger(__name__)
+
+# Kafka's default of offsets.commit.timeout.ms.
+WRITE_TIMEOUT_MS = 5_000
+# Clocks that are only slewed stay far below this between two looks.
+CLOCK_JUMP_MS = 1_000
+# A load gives the loop to others after so many batches.
+BATCHES_PER_TURN = 100
+# So many tombstones stay far below the size that the log takes in one batch.
+RECORDS_PER_PIECE = 500
+
+S = TypeVar("S", bound=Shard)
+
+
+class SlotState(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+
+
+class _Pending:
+    """An output whose records, or whose view, are not committed yet. `end` is the offset that must be reached."""
+
+    __slots__ = ("deadline_ms", "end", "output")
+
+    def __init__(self, end: int, output: Output, deadline_ms: int) -> None:
+        self.end = end
+        self.output = output
+        self.deadline_ms = deadline_ms
+
+
+class Slot(Generic[S]):
+    def __init__(self, partition: int, epoch: int, shard: S) -> None:
+        self.partition = partition
+        self.epoch = epoch
+        self.shard = shard
+        self.state = SlotState.LOADING
+        self.log_end_offset = 0
+        # In the order of `end`.
+        self.pending: deque[_Pending] = deque()
+        self.waiter: asyncio.Task[None] | None = None
+        self.loader: asyncio.Task[None] | None = None
+        # Tokens of requests that are not answered.
+        self.waiting: dict[int, asyncio.Future[Message]] = {}
+
+    def __repr__(self) -> str:
+        return (
+            f"<Slot {self.partition} epoch {self.epoch}, {self.state.value}, log end {self.log_end_offset}, "
+            f"{len(self.pending)} pending, {len(self.waiting)} waiting>"
+        )
+
+
+class CoordinatorRuntime(Generic[S]):
+    """`log_name` is GROUP_LOG or TRANSACTION_LOG; `make_shard` makes an empty shard for a partition."""
+
+    def __init__(
+        self,
+        log_name: str,
+        log: CoordinatorLog,
+        make_shard: Callable[[int], S],
+        clock: Clock,
+        image: Image,
+        write_timeout_ms: int = WRITE_TIMEOUT_MS,
+        codec: Codec = Codec.NONE,
+    ) -> None:
+        self.write_timeout_ms = write_timeout_ms
+        self._log_name = log_name
+        self._log = log
+        self._make_shard = make_shard
+        self._clock = clock
+        self._image = image
+        self._codec = codec
+        self._slots: dict[int, Slot[S]] = {}
+        self._token = 0
+        # Replies to the request that is being handled, so that it needs no future.
+        self._ready: dict[int, Reply] = {}
+        self._skew_ms = clock.now_ms() - clock.monotonic_ms()
+        self._timer: asyncio.Task[None] | None = None
+        self._timer_ms: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<CoordinatorRuntime: {len(self._slots)} slots>"
+
+    def partition_for(self, key: str) -> int:
+        return partition_for(key, self._log.partition_count())
+
+    def slot(self, partition: int) -> Slot[S] | None:
+        return self._slots.get(partition)
+
+    def slots(self) -> list[Slot[S]]:
+        return list(self._slots.values())
+
+    def active_partitions(self) -> list[int]:
+        return [partition for partition, slot in self._slots.items() if slot.state is SlotState.ACTIVE]
+
+    # ── leadership ──
+
+    def elect(self, partition: int, epoch: int) -> asyncio.Task[None] | None:
+        """This broker leads the partition: load it. Returns the task that does; None for an epoch that is no news."""
+        slot = self._slots.get(partition)
+        if slot is not None:
+            if slot.epoch >= epoch:
+                return None
+            self._drop(slot)
+        slot = self._slots[partition] = Slot(partition, epoch, self._make_shard(partition))
+        slot.loader = _start(self._load(slot))
+        return slot.loader
+
+    def resign(self, partition: int, epoch: int | None = None) -> None:
+        """This broker leads the partition no more; `epoch` is the one of its successor, None if it was deleted."""
+        slot = self._slots.get(partition)
+        if slot is not None and (epoch is None or slot.epoch < epoch):
+            self._drop(slot)
+
+    def close(self) -> None:
+        for slot in list(self._slots.values()):
+            self._drop(slot)
+        self._stop_timer()
+
+    def _drop(self, slot: Slot[S]) -> None:
+        del self._slots[slot.partition]
+        slot.state = SlotState.FAILED
+        for task in (slot.loader, slot.waiter):
+            if task is not None:
+                task.cancel()
+        slot.pending.clear()
+        for token in list(slot.waiting):
+            self._deliver(slot, token, Refusal(ErrorCode.NOT_COORDINATOR))
+
+    async def _load(self, slot: Slot[S]) -> None:
+        started_ms = self._clock.monotonic_ms()
+        count = 0
+        try:
+            for number, batch in enumerate(self._log.read(slot.partition), 1):
+                for stored in decode_batch(self._log_name, batch):
+                    count += 1
+                    if isinstance(stored, TransactionEnd):
+                        slot.shard.replay_end_transaction(*stored)
+                    else:
+                        slot.shard.replay(
+                            stored.key, stored.value, stored.offset, batch.producer_id, batch.producer_epoch
+                        )
+                slot.log_end_offset = batch.next_offset
+                if number % BATCHES_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        except Exception:
+            slot.state = SlotState.FAILED
+            logger.exception("partition %d of %s cannot be loaded", slot.partition, self._log_name)
+            raise
+        slot.state = SlotState.ACTIVE
+        now_ms = self._now_ms()
+        if count:
+            logger.info(
+                "loaded partition %d of %s at epoch %d: %d records in %d ms",
+                slot.partition, self._log_name, slot.epoch, count, self._clock.monotonic_ms() - started_ms,
+            )  # fmt: skip
+        self._perform(slot, slot.shard.on_loaded(self._image, now_ms), now_ms)
+        self._arm_timer(slot)
+
+    # ── requests ──
+
+    def submit(
+        self, partition: int, request: Message, context: RequestContext, guard: object = None
+    ) -> Message | Awaitable[Message]:
+        """Let the partition's shard handle the request. Raises `Refusal`, and so does the awaitable."""
+        slot = self._active(partition)
+        self._token += 1
+        token = self._token
+        now_ms = self._now_ms()
+        output = slot.shard.handle(request, context, token, now_ms)
+        self._ready[token] = _UNANSWERED
+        try:
+            self._perform(slot, output, now_ms, guard)
+        finally:
+            reply = self._ready.pop(token)
+        self._arm_timer(slot)
+        if reply is _UNANSWERED:
+            future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+            slot.waiting[token] = future
+            return future
+        if isinstance(reply, Refusal):
+            raise reply
+        return reply
+
+    def complete_transaction(
+        self, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, committed: bool
+    ) -> Awaitable[None]:
+        """Write the marker that ends a transaction, and let the shard know. Resolves when it is committed."""
+        slot = self._active(partition)
+        marker = build_transaction_marker(
+            ControlRecordType.COMMIT if committed else ControlRecordType.ABORT,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=self._clock.now_ms(),
+        )
+        end = slot.log_end_offset = self._log.append(partition, marker)
+        slot.shard.replay_end_transaction(producer_id, producer_epoch, committed)
+        return self._log.wait_until_committed(partition, end)
+
+    def _active(self, partition: int) -> Slot[S]:
+        slot = self._slots.get(partition)
+        if slot is None or slot.state is SlotState.FAILED:
+            raise Refusal(ErrorCode.NOT_COORDINATOR)
+        if slot.state is SlotState.LOADING:
+            raise Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return slot
+
+    def publish(self, image: Image, delta: Delta) -> None:
+        """Tell every shard what the metadata is now."""
+        self._image = image
+        now_ms = self._now_ms()
+        for slot in self._active_slots():
+            self._perform(slot, slot.shard.on_image(image, delta, now_ms), now_ms)
+            self._arm_timer(slot)
+
+    def _active_slots(self) -> Iterator[Slot[S]]:
+        return (slot for slot in list(self._slots.values()) if slot.state is SlotState.ACTIVE)
+
+    # ── what an output asks for ──
+
+    def _perform(self, slot: Slot[S], output: Output, now_ms: int, guard: object = None) -> None:
+        for note in output.notes:
+            logger.info("%s", note)
+        if not output.is_atomic and len(output.records) > RECORDS_PER_PIECE:
+            assert output.replays
+            assert not output.replies
+            assert output.settled is None
+            for start in range(0, len(output.records), RECORDS_PER_PIECE):
+                piece = output.records[start : start + RECORDS_PER_PIECE]
+                self._perform(slot, Output(piece, producer=output.producer), now_ms)
+            return
+        if output.records:
+            producer = output.producer or NO_PRODUCER
+            batch = encode_batch(output.records, now_ms, output.producer, self._codec)
+            try:
+                end = self._log.append(slot.partition, batch, guard)
+            except Refusal as refusal:
+                self._settle(slot, output, refusal, now_ms)
+                return
+            slot.log_end_offset = end
+            try:
+                if output.replays:
+                    offset = end - len(output.records)
+                    for record in output.records:
+                        slot.shard.replay(record.key, record.value, offset, producer.id, producer.epoch)
+                        offset += 1
+                elif output.applied is not None:
+                    output.applied()
+            except Exception:
+                # What is written and what is known have parted: only a fresh load can join them.
+                self._drop(slot)
+                raise
+        if not output.records and not output.replies and output.settled is None:
+            return
+        end = slot.log_end_offset
+        if not slot.pending and end <= self._log.high_watermark(slot.partition):
+            self._settle(slot, output, None, now_ms)
+            return
+        slot.pending.append(_Pending(end, output, now_ms + self.write_timeout_ms))
+        if slot.waiter is None or slot.waiter.done():
+            slot.waiter = _start(self._wait_for_commits(slot))
+
+    async def _wait_for_commits(self, slot: Slot[S]) -> None:
+        while slot.pending:
+            try:
+                await self._log.wait_until_committed(slot.partition, slot.pending[0].end)
+            except Refusal as refusal:
+                while slot.pending:
+                    self._settle(slot, slot.pending.popleft().output, refusal, self._now_ms())
+                return
+            committed = self._log.high_watermark(slot.partition)
+            while slot.pending and slot.pending[0].end <= committed:
+                self._settle(slot, slot.pending.popleft().output, None, self._now_ms())
+            self._arm_timer(slot)
+
+    def _settle(self, slot: Slot[S], output: Output, refusal: Refusal | None, now_ms: int) -> None:
+        """The records are committed, or will not be for the reason that `refusal` gives."""
+        for token, reply in output.replies:
+            self._deliver(slot, token, reply if refusal is None else refusal)
+        if output.settled is not None:
+            code = ErrorCode.NONE if refusal is None else refusal.code
+            self._perform(slot, output.settled(code, now_ms), now_ms)
+
+    def _deliver(self, slot: Slot[S], token: int, reply: Reply) -> None:
+        if token in self._ready:
+            # The first answer counts: after a failed append the shard may answer a second time.
+            if self._ready[token] is _UNANSWERED:
+                self._ready[token] = reply
+            return
+        future = slot.waiting.pop(token, None)
+        if future is None or future.done():
+            return
+        if isinstance(reply, Refusal):
+            future.set_exception(Refusal(reply.code, reply.message))
+        else:
+            future.set_result(reply)
+
+    # ── time ──
+
+    def _now_ms(self) -> int:
+        """The wall clock; the shards' deadlines follow it when it jumps."""
+        now_ms = self._clock.now_ms()
+        skew_ms = now_ms - self._clock.monotonic_ms()
+        jump_ms = skew_ms - self._skew_ms
+        self._skew_ms = skew_ms
+        if abs(jump_ms) > CLOCK_JUMP_MS:
+            logger.warning("the clock jumped by %d ms; deadlines move with it", jump_ms)
+            for slot in self._slots.values():
+                slot.shard.shift_deadlines(jump_ms)
+                for pending in slot.pending:
+                    pending.deadline_ms += jump_ms
+            if self._timer_ms is not None:
+                self._timer_ms += jump_ms
+        return now_ms
+
+    def _next_deadline_ms(self) -> int | None:
+        deadlines = (_deadline_ms(slot) for slot in self._active_slots())
+        return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)
+
+    def _arm_timer(self, slot: Slot[S]) -> None:
+        """Something has happened in this slot: see that the timer is early enough for it."""
+        deadline_ms = _deadline_ms(slot)
+        if deadline_ms is None:
+            return
+        if self._timer is not None and not self._timer.done():
+            # A timer that comes early looks again, so only an earlier deadline needs a new one.
+            if self._timer_ms is not None and self._timer_ms <= deadline_ms:
+                return
+            self._stop_timer()
+        self._timer_ms = deadline_ms
+        self._timer = _start(self._run_timer())
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._timer_ms = None
+
+    async def _run_timer(self) -> None:
+        while (deadline_ms := self._next_deadline_ms()) is not None:
+            self._timer_ms = deadline_ms
+            await self._clock.wait_ms(deadline_ms - self._now_ms())
+            # From here to the next deadline nothing waits, so no request can want to stop this task half-way.
+            self.expire()
+        self._timer_ms = None
+
+    def expire(self) -> None:
+        """Do what is due by now."""
+        now_ms = self._now_ms()
+        for slot in self._active_slots():
+            while slot.pending and slot.pending[0].deadline_ms <= now_ms:
+                output = slot.pending.popleft().output
+                self._settle(slot, output, Refusal(ErrorCode.REQUEST_TIMED_OUT), now_ms)
+            while (deadline_ms := slot.shard.next_deadline_ms()) is not None and deadline_ms <= now_ms:
+                self._perform(slot, slot.shard.expire(now_ms), now_ms)
+
+
+def _deadline_ms(slot: Slot[S]) -> int | None:
+    deadline_ms = slot.shard.next_deadline_ms()
+    if slot.pending and (deadline_ms is None or slot.pending[0].deadline_ms < deadline_ms):
+        return slot.pending[0].deadline_ms
+    return deadline_ms
+
+
+def _start(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    """A task whose failure is the loop's affair at once, and not only when the task is collected."""
+    task = asyncio.get_running_loop().create_task(work)
+    task.add_done_callback(_report)
+    return task
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler({"message": "a coordinator failed", "exception": error, "task": task})
+
+
+_UNANSWERED = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "the shard has not answered")

@@ -1,0 +1,164 @@
+"""A group shard on a bench: no loop, no log, a clock that the test moves.
+
+`Bench` does what the runtime does in the simplest case: every output is written at once and committed at once, unless
+the test holds back. What was written is kept as bytes, so a reload goes through the real encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pessoa.base.ids import Uuid
+from pessoa.coordinator.groups.config import GroupCoordinatorConfig
+from pessoa.coordinator.groups.shard import GroupShard
+from pessoa.coordinator.records import NO_PRODUCER, StoredRecord, decode_batch, encode_batch
+from pessoa.coordinator.shard import CoordinatorRecord, Output, Refusal, Reply
+from pessoa.records.batch import RecordBatch
+from pessoa.records.stamping import stamp
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.schema import Message
+from pessoa.wire.stored.framing import GROUP_LOG
+from tests.unit.coordinator.images import FakeImage, change, image
+
+M = TypeVar("M", bound=Message)
+
+START_MS = 1_700_000_000_000
+
+
+@dataclass(frozen=True)
+class Context:
+    version: int = 9
+    client_id: str | None = "client"
+    client_host: str = "10.0.0.1"
+
+
+class Bench:
+    def __init__(self, config: GroupCoordinatorConfig | None = None, metadata: FakeImage | None = None) -> None:
+        self.config = config or GroupCoordinatorConfig()
+        self.image = metadata or image(orders=3, payments=2)
+        self.now_ms = START_MS
+        self.written: list[CoordinatorRecord] = []
+        self._batches: list[bytearray] = []
+        self.end_offset = 0
+        self.replies: dict[int, Reply] = {}
+        self.notes: list[str] = []
+        self.refuses_with: ErrorCode | None = None
+        self.holds_back = False
+        self.held: list[Output] = []
+        self._token = 0
+        self._ids = 0
+        self.shard = self._new_shard()
+        self.perform(self.shard.on_loaded(self.image, self.now_ms))
+
+    def _new_shard(self) -> GroupShard:
+        return GroupShard(self.config, self.image, self._new_uuid)
+
+    def _new_uuid(self) -> Uuid:
+        self._ids += 1
+        return Uuid.of(self._ids)
+
+    # ── requests ──
+
+    def send(self, request: Message, version: int = 9, client_id: str | None = "client", host: str = "10.0.0.1") -> int:
+        """Hand the request in; its token is what `reply` and `answer` ask by."""
+        self._token += 1
+        token = self._token
+        context = Context(version, client_id, host)
+        self.perform(self.shard.handle(request, context, token, self.now_ms))
+        return token
+
+    def answer(self, kind: type[M], token: int) -> M:
+        reply = self.replies[token]
+        assert isinstance(reply, kind), reply
+        return reply
+
+    def ask(self, kind: type[M], request: Message, version: int = 9, client_id: str | None = "client") -> M:
+        return self.answer(kind, self.send(request, version, client_id))
+
+    def refusal(self, request: Message, version: int = 9) -> Refusal:
+        reply = self.replies[self.send(request, version)]
+        assert isinstance(reply, Refusal), reply
+        return reply
+
+    def is_waiting(self, token: int) -> bool:
+        return token not in self.replies
+
+    # ── what the runtime does ──
+
+    def perform(self, output: Output) -> None:
+        self.notes += output.notes
+        if output.records:
+            if self.refuses_with is not None:
+                self._settle(output, Refusal(self.refuses_with))
+                return
+            self._write(output)
+            offset = self.end_offset - len(output.records)
+            producer = output.producer or NO_PRODUCER
+            if output.replays:
+                for record in output.records:
+                    self.shard.replay(record.key, record.value, offset, producer.id, producer.epoch)
+                    offset += 1
+            elif output.applied is not None:
+                output.applied()
+        if self.holds_back:
+            self.held.append(output)
+        else:
+            self._settle(output, None)
+
+    def _write(self, output: Output) -> None:
+        batch = encode_batch(output.records, self.now_ms, output.producer)
+        stamp(RecordBatch(batch), self.end_offset, 0)
+        self._batches.append(batch)
+        self.written += output.records
+        self.end_offset += len(output.records)
+
+    def commit(self) -> None:
+        """The high watermark reaches the end: what was held back is settled."""
+        self.holds_back = False
+        held, self.held = self.held, []
+        for output in held:
+            self._settle(output, None)
+
+    def _settle(self, output: Output, refusal: Refusal | None) -> None:
+        for token, reply in output.replies:
+            assert token not in self.replies, f"request {token} is answered twice"
+            self.replies[token] = reply if refusal is None else refusal
+        if output.settled is not None:
+            code = ErrorCode.NONE if refusal is None else refusal.code
+            self.perform(output.settled(code, self.now_ms))
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        self.shard.replay_end_transaction(producer_id, 0, committed)
+
+    def pass_time(self, duration_ms: int) -> None:
+        """Let the time pass and everything happen that is due, each at its time."""
+        end_ms = self.now_ms + duration_ms
+        while (deadline_ms := self.shard.next_deadline_ms()) is not None and deadline_ms <= end_ms:
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.perform(self.shard.expire(self.now_ms))
+        self.now_ms = end_ms
+
+    def publish(self, new: FakeImage) -> None:
+        self.image, delta = change(self.image, new)
+        self.perform(self.shard.on_image(self.image, delta, self.now_ms))
+
+    def reload(self) -> None:
+        """Another broker takes over: a new shard from what is in the log."""
+        self.shard = self._new_shard()
+        for batch in map(RecordBatch, self._batches):
+            for stored in decode_batch(GROUP_LOG, batch):
+                assert isinstance(stored, StoredRecord)
+                self.shard.replay(stored.key, stored.value, stored.offset, batch.producer_id, batch.producer_epoch)
+        self.perform(self.shard.on_loaded(self.image, self.now_ms))
+
+    def records_since(self, mark: int) -> list[CoordinatorRecord]:
+        return self.written[mark:]
+
+    @property
+    def mark(self) -> int:
+        return len(self.written)
+
+    def written_values(self, kind: type[M]) -> Iterator[M]:
+        return (record.value for record in self.written if isinstance(record.value, kind))

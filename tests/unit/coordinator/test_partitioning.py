@@ -1,0 +1,32 @@
+"""The partition of a group is Java's arithmetic; the expected numbers come from a JVM."""
+
+from __future__ import annotations
+
+import pytest
+
+from pessoa.coordinator.partitioning import java_string_hash, partition_for
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("my-group", -1906497762),
+        ("console-consumer-12345", 158455506),
+        ("café", 3045921),
+        ("😀", 1772899),
+        # One of the texts whose hash is the smallest int32.
+        ("polygenelubricants", -2147483648),
+    ],
+)
+def test_the_hash_of_a_text_is_that_of_java(text: str, expected: int) -> None:
+    assert java_string_hash(text) == expected
+
+
+def test_a_hash_without_absolute_value_goes_to_partition_zero() -> None:
+    assert partition_for("polygenelubricants", 50) == 0
+
+
+def test_a_negative_hash_counts_by_its_absolute_value() -> None:
+    assert partition_for("my-group", 50) == 1906497762 % 50

@@ -1,0 +1,463 @@
+"""The runtime with a toy shard: what waits for what, who is refused when, and what the clock may do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from pessoa.base.clock import ManualClock
+from pessoa.coordinator.memory_log import MemoryLog
+from pessoa.coordinator.records import encode_batch
+from pessoa.coordinator.runtime import CoordinatorRuntime, SlotState
+from pessoa.coordinator.shard import CoordinatorRecord, Delta, Image, Output, Producer, Refusal, RequestContext
+from pessoa.coordinator.timers import Timers
+from pessoa.records.batch import RecordBatch
+from pessoa.records.control import ControlRecordType, control_records
+from pessoa.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.schema import Message
+from pessoa.wire.stored.framing import GROUP_LOG
+from pessoa.wire.stored.group_log import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
+from tests.unit.coordinator.groups.bench import Context
+from tests.unit.coordinator.images import FakeDelta, image
+
+
+def record(key: str, epoch: int) -> CoordinatorRecord:
+    return CoordinatorRecord(ConsumerGroupMetadataKey(group_id=key), ConsumerGroupMetadataValue(epoch=epoch))
+
+
+class ToyShard:
+    """Remembers numbers by key. The request's group id is a command."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, int] = {}
+        self.offsets: list[int] = []
+        self.ends: list[tuple[int, int, bool]] = []
+        self.timers = Timers()
+        self.settled: list[ErrorCode] = []
+        self.parked: list[int] = []
+        self.images: list[Image] = []
+        self.rung: list[int] = []
+
+    def handle(self, request: Message, context: RequestContext, token: int, now_ms: int) -> Output:
+        assert isinstance(request, HeartbeatRequest)
+        command, _, argument = request.group_id.partition(" ")
+        answer = HeartbeatResponse(error_code=self.state.get(argument, 0))
+        if command == "set":
+            return Output([record(argument, request.generation_id)], [(token, answer)], settled=self._settled)
+        if command == "set-in-transaction":
+            return Output([record(argument, 1)], [(token, answer)], producer=Producer(77, 3))
+        if command == "get":
+            return Output.reply(token, answer)
+        if command == "park":
+            self.parked.append(token)
+            return Output()
+        if command == "unpark":
+            replies: list[tuple[int, Any]] = [(parked, answer) for parked in self.parked]
+            return Output(replies=[*replies, (token, answer)])
+        if command == "refuse":
+            return Output.reply(token, Refusal(ErrorCode.UNKNOWN_MEMBER_ID, "who?"))
+        if command == "ring-in":
+            self.timers.schedule(argument, now_ms + int(argument), self._ring)
+            return Output.reply(token, answer)
+        if command == "break":
+            return Output([record("broken", 1)], [(token, answer)])
+        raise AssertionError(command)
+
+    def _settled(self, code: ErrorCode, now_ms: int) -> Output:
+        self.settled.append(code)
+        return Output()
+
+    def _ring(self, now_ms: int) -> Output:
+        self.rung.append(now_ms)
+        return Output([record("rung", len(self.rung))])
+
+    def replay(self, key: Message, value: Message | None, offset: int, producer_id: int, producer_epoch: int) -> None:
+        assert isinstance(key, ConsumerGroupMetadataKey)
+        assert isinstance(value, ConsumerGroupMetadataValue)
+        if key.group_id == "broken":
+            raise RuntimeError("cannot replay")
+        self.state[key.group_id] = value.epoch
+        self.offsets.append(offset)
+
+    def replay_end_transaction(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        self.ends.append((producer_id, producer_epoch, committed))
+
+    def next_deadline_ms(self) -> int | None:
+        return self.timers.next_deadline_ms()
+
+    def expire(self, now_ms: int) -> Output:
+        action = self.timers.pop_due(now_ms)
+        return Output() if action is None else action(now_ms)
+
+    def shift_deadlines(self, by_ms: int) -> None:
+        self.timers.shift(by_ms)
+
+    def on_loaded(self, image: Image, now_ms: int) -> Output:
+        self.images.append(image)
+        return Output()
+
+    def on_image(self, image: Image, delta: Delta, now_ms: int) -> Output:
+        self.images.append(image)
+        return Output()
+
+
+class JumpyClock(ManualClock):
+    """A clock whose wall time can be set apart from the time that passes."""
+
+    def __init__(self) -> None:
+        super().__init__(1_000_000)
+        self.ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
+class Fixture:
+    def __init__(self, holds_back: bool = False, partitions: int = 1) -> None:
+        self.clock = JumpyClock()
+        self.log = MemoryLog(partitions, holds_back)
+        self.runtime = CoordinatorRuntime(GROUP_LOG, self.log, lambda _: ToyShard(), self.clock, image())
+
+    async def elect(self, partition: int = 0, epoch: int = 1) -> ToyShard:
+        task = self.runtime.elect(partition, epoch)
+        assert task is not None
+        await task
+        return self.shard(partition)
+
+    def shard(self, partition: int = 0) -> ToyShard:
+        slot = self.runtime.slot(partition)
+        assert slot is not None
+        return slot.shard
+
+    def submit(self, command: str, number: int = 0, guard: object = None) -> Message | Awaitable[Message]:
+        request = HeartbeatRequest(group_id=command, generation_id=number, member_id="m")
+        return self.runtime.submit(0, request, Context(), guard)
+
+    def answer(self, command: str, number: int = 0) -> int:
+        reply = self.submit(command, number)
+        assert isinstance(reply, HeartbeatResponse), "it should have been answered at once"
+        return reply.error_code
+
+    def later(self, command: str, number: int = 0) -> asyncio.Future[Message]:
+        reply = self.submit(command, number)
+        assert isinstance(reply, asyncio.Future)
+        return reply
+
+
+def looped(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def run() -> None:
+        asyncio.run(test())
+
+    run.__name__ = test.__name__
+    return run
+
+
+async def turn() -> None:
+    """Let everything run that can run."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@looped
+async def test_nothing_is_served_before_the_partition_is_ours_or_while_it_loads() -> None:
+    fixture = Fixture()
+    with pytest.raises(Refusal) as refused:
+        fixture.submit("get x")
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    task = fixture.runtime.elect(0, 1)
+    assert task is not None
+    with pytest.raises(Refusal) as refused:
+        fixture.submit("get x")
+    assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await task
+    assert fixture.answer("get x") == 0
+    fixture.runtime.close()
+
+
+@looped
+async def test_what_is_committed_with_its_append_is_answered_at_once() -> None:
+    fixture = Fixture()
+    shard = await fixture.elect()
+    fixture.answer("set a", 5)
+    assert fixture.answer("get a") == 5
+    assert shard.settled == [ErrorCode.NONE]
+    fixture.runtime.close()
+
+
+@looped
+async def test_a_write_is_answered_when_the_high_watermark_has_passed_it() -> None:
+    fixture = Fixture(holds_back=True)
+    shard = await fixture.elect()
+    first, second = fixture.later("set a", 1), fixture.later("set b", 2)
+    await turn()
+    assert not first.done()
+    assert shard.state == {"a": 1, "b": 2}, "the next decision must see it, committed or not"
+    fixture.log.commit(offset=1)
+    await turn()
+    assert first.done()
+    assert not second.done()
+    assert shard.settled == [ErrorCode.NONE]
+    fixture.log.commit()
+    await second
+    fixture.runtime.close()
+
+
+@looped
+async def test_a_read_does_not_show_what_is_not_committed() -> None:
+    fixture = Fixture(holds_back=True)
+    await fixture.elect()
+    fixture.later("set a", 1)
+    read = fixture.later("get a")
+    await turn()
+    assert not read.done()
+    fixture.log.commit()
+    reply = await read
+    assert isinstance(reply, HeartbeatResponse)
+    assert reply.error_code == 1
+    fixture.runtime.close()
+
+
+@looped
+async def test_a_refused_append_leaves_no_trace_in_the_shard() -> None:
+    fixture = Fixture()
+    shard = await fixture.elect()
+    fixture.log.refuses_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    with pytest.raises(Refusal) as refused:
+        fixture.submit("set a", 1)
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert shard.state == {}
+    assert shard.settled == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    fixture.log.refuses_with = None
+    assert fixture.answer("get a") == 0
+    fixture.runtime.close()
+
+
+@looped
+async def test_a_write_that_is_not_committed_in_time_is_refused_and_the_next_is_not() -> None:
+    fixture = Fixture(holds_back=True)
+    shard = await fixture.elect()
+    slow = fixture.later("set a", 1)
+    await turn()
+    fixture.clock.advance_ms(4_999)
+    await turn()
+    assert not slow.done()
+    late = fixture.later("set b", 1)
+    fixture.clock.advance_ms(1)
+    await turn()
+    with pytest.raises(Refusal) as refused:
+        await slow
+    assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+    assert not late.done()
+    fixture.log.commit()
+    await late
+    assert shard.settled == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
+    fixture.runtime.close()
+
+
+@looped
+async def test_a_reply_may_come_with_a_later_request() -> None:
+    fixture = Fixture()
+    await fixture.elect()
+    fixture.answer("set a", 3)
+    parked = fixture.later("park")
+    await turn()
+    assert not parked.done()
+    assert fixture.answer("unpark a") == 3
+    reply = await parked
+    assert isinstance(reply, HeartbeatResponse)
+    assert reply.error_code == 3
+    fixture.runtime.close()
+
+
+@looped
+async def test_a_refusal_of_the_shard_is_raised() -> None:
+    fixture = Fixture()
+    await fixture.elect()
+    with pytest.raises(Refusal, match=r"who\?"):
+        fixture.submit("refuse")
+    fixture.runtime.close()
+
+
+@looped
+async def test_whoever_waits_when_leadership_goes_is_sent_elsewhere() -> None:
+    fixture = Fixture(holds_back=True)
+    await fixture.elect()
+    writing, parked = fixture.later("set a", 1), fixture.later("park")
+    fixture.runtime.resign(0, epoch=2)
+    for waiting in (writing, parked):
+        with pytest.raises(Refusal) as refused:
+            await waiting
+        assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    with pytest.raises(Refusal):
+        fixture.submit("get a")
+    fixture.runtime.close()
+
+
+@looped
+async def test_a_resignation_of_an_older_epoch_is_no_news() -> None:
+    fixture = Fixture()
+    await fixture.elect(epoch=5)
+    fixture.runtime.resign(0, epoch=4)
+    assert fixture.answer("get a") == 0
+    assert fixture.runtime.elect(0, 5) is None
+    fixture.runtime.close()
+
+
+@looped
+async def test_a_new_leader_loads_what_the_old_one_wrote() -> None:
+    fixture = Fixture()
+    await fixture.elect()
+    fixture.answer("set a", 1)
+    fixture.answer("set b", 2)
+    fixture.answer("set a", 3)
+    await fixture.runtime.complete_transaction(0, 77, 3, 0, committed=True)
+    fixture.runtime.resign(0)
+    shard = await fixture.elect(epoch=2)
+    assert shard.state == {"a": 3, "b": 2}
+    assert shard.offsets == [0, 1, 2]
+    assert shard.ends == [(77, 3, True)]
+    fixture.answer("set c", 4)
+    assert shard.offsets == [0, 1, 2, 4], "the marker has an offset too"
+    fixture.runtime.close()
+
+
+@looped
+async def test_records_of_a_newer_kafka_are_passed_over() -> None:
+    fixture = Fixture()
+    batch = encode_batch([record("a", 1), record("b", 2)], 0)
+    # Key type 3 of the second record becomes 99.
+    position = batch.rindex(b"\x00\x03\x00\x01b")
+    batch[position : position + 2] = b"\x00\x63"
+    fixture.log.append(0, batch)
+    shard = await fixture.elect()
+    assert shard.state == {"a": 1}
+    fixture.runtime.close()
+
+
+@looped
+async def test_a_batch_of_a_transaction_carries_its_producer_and_the_guard_reaches_the_log() -> None:
+    fixture = Fixture()
+    await fixture.elect()
+    guard = object()
+    fixture.submit("set-in-transaction a", guard=guard)
+    batch = RecordBatch(fixture.log.batches[0][0])
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (77, 3, -1)
+    assert batch.is_transactional
+    assert fixture.log.guards == [guard]
+    fixture.runtime.close()
+
+
+@looped
+async def test_the_marker_of_a_transaction_is_written_before_the_shard_hears_of_it() -> None:
+    fixture = Fixture(holds_back=True)
+    shard = await fixture.elect()
+    ending = asyncio.ensure_future(fixture.runtime.complete_transaction(0, 77, 3, 9, committed=False))
+    await turn()
+    assert not ending.done()
+    (control,) = control_records(RecordBatch(fixture.log.batches[0][0]))
+    assert control.type is ControlRecordType.ABORT
+    assert shard.ends == [(77, 3, False)]
+    fixture.log.commit()
+    await ending
+    fixture.runtime.close()
+
+
+@looped
+async def test_a_deadline_is_kept_and_what_it_decides_is_written() -> None:
+    fixture = Fixture()
+    shard = await fixture.elect()
+    fixture.answer("ring-in 1000")
+    fixture.answer("ring-in 500")
+    await turn()
+    fixture.clock.advance_ms(499)
+    await turn()
+    assert shard.rung == []
+    fixture.clock.advance_ms(1)
+    await turn()
+    assert shard.rung == [1_000_500]
+    fixture.clock.advance_ms(500)
+    await turn()
+    assert shard.state["rung"] == 2
+    fixture.runtime.close()
+
+
+@looped
+async def test_setting_the_clock_neither_ends_nor_prolongs_what_is_measured_from_now() -> None:
+    for jump_ms in (3_600_000, -3_600_000):
+        fixture = Fixture()
+        shard = await fixture.elect()
+        fixture.answer("ring-in 10000")
+        await turn()
+        fixture.clock.ahead_ms += jump_ms
+        fixture.answer("get a")
+        fixture.clock.advance_ms(9_999)
+        await turn()
+        assert shard.rung == []
+        fixture.clock.advance_ms(1)
+        await turn()
+        assert len(shard.rung) == 1
+        fixture.runtime.close()
+
+
+@looped
+async def test_a_shard_that_cannot_replay_what_was_written_is_given_up() -> None:
+    fixture = Fixture()
+    await fixture.elect()
+    parked = fixture.later("park")
+    with pytest.raises(RuntimeError, match="cannot replay"):
+        fixture.submit("break")
+    with pytest.raises(Refusal):
+        fixture.submit("get a")
+    with pytest.raises(Refusal):
+        await parked
+    fixture.runtime.close()
+
+
+def test_a_partition_that_cannot_be_loaded_is_not_served() -> None:
+    reported: list[dict[str, Any]] = []
+
+    async def load() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        fixture = Fixture()
+        fixture.log.append(0, encode_batch([record("broken", 1)], 0))
+        with pytest.raises(RuntimeError, match="cannot replay"):
+            await fixture.elect()
+        slot = fixture.runtime.slot(0)
+        assert slot is not None
+        assert slot.state is SlotState.FAILED
+        with pytest.raises(Refusal) as refused:
+            fixture.submit("get a")
+        assert refused.value.code is ErrorCode.NOT_COORDINATOR
+        fixture.runtime.close()
+
+    asyncio.run(load())
+    assert [str(context["exception"]) for context in reported] == ["cannot replay"]
+
+
+@looped
+async def test_a_new_image_reaches_every_shard_and_those_that_load_later() -> None:
+    fixture = Fixture(partitions=2)
+    first = await fixture.elect(0)
+    later = image(orders=1)
+    fixture.runtime.publish(later, FakeDelta(image()))
+    second = await fixture.elect(1)
+    assert first.images[-1] is later
+    assert second.images == [later]
+    fixture.runtime.close()
+
+
+@looped
+async def test_closing_leaves_no_task_behind() -> None:
+    fixture = Fixture(holds_back=True)
+    await fixture.elect()
+    fixture.answer("ring-in 1000")
+    waiting = fixture.later("set a", 1)
+    fixture.runtime.close()
+    await turn()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    with pytest.raises(Refusal):
+        await waiting
