@@ -10,7 +10,11 @@
     orders-1.3f0c…-delete/             a partition that was deleted and waits to be removed
 
 Crash order: what a checkpoint says must be true before it says it. A recovery point moves only after its bytes are
-synced, the marker of a clean stop is written last and removed first.
+synced, the marker of a clean stop is written last and removed first. A partition that is gone may not stay in a
+checkpoint: one that is created under its name later would be taken for it.
+
+Checkpoints are rendered on the event loop, where offsets belong together, and written there or in a worker thread. A
+lock keeps two writers apart, and a number keeps an older text from taking the place of a newer one.
 
 A disk that fails takes the directory offline: the first `DiskError` that reaches `fail` is kept, everything here
 refuses from then on, and nothing is written any more. Other directories of the broker do not notice. There is no way
@@ -22,7 +26,8 @@ from __future__ import annotations
 import json
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.log.checkpoints import (
     LOG_START_OFFSET_FILE,
@@ -70,6 +75,13 @@ class DirectoryOffline(Exception):
     """The disk of this log directory has failed; the cause is the `DiskError` that showed it."""
 
 
+class RenderedCheckpoints(NamedTuple):
+    """The texts of some checkpoints at one moment; later ones have a higher number."""
+
+    number: int
+    texts: dict[str, str]
+
+
 class LogDirectory:
     """`partitions` is what is on it. Opening loads every partition; `close` in order makes the next opening quick."""
 
@@ -85,7 +97,11 @@ class LogDirectory:
         self.unwanted: list[str] = []
         self.was_clean = False
         self._disk = disk
-        self._unlock: Callable[[], None] = lambda: None
+        self._unlock: Callable[[], None] | None = None
+        self._checkpoint_lock = Lock()
+        self._rendered_count = 0
+        # For each file the number of what it says.
+        self._written: dict[str, int] = {}
 
     def __repr__(self) -> str:
         state = f"offline ({self.offline})" if self.offline is not None else "online"
@@ -93,10 +109,15 @@ class LogDirectory:
 
     # Opening and closing.
 
+    def claim(self) -> None:
+        """Keep everybody else out until `close`. Whoever writes here before `open` does this first."""
+        if self._unlock is None:
+            self._disk.make_directory(self.path)
+            self._unlock = self._disk.lock(self.path)
+
     def open(self, config_of: Callable[[str], LogConfig], now_ms: int) -> None:
         """Load everything. DiskError and CorruptProperties pass: a directory that cannot be opened is not opened."""
-        self._disk.make_directory(self.path)
-        self._unlock = self._disk.lock(self.path)
+        self.claim()
         names = self._disk.list(self.path)
         if META_PROPERTIES_FILE in names:
             self.meta = parse_meta_properties(self._read(META_PROPERTIES_FILE), self._in(META_PROPERTIES_FILE))
@@ -128,6 +149,8 @@ class LogDirectory:
                     high_watermark=high_watermarks.get(partition, 0),
                 ),
             )
+        if not {*recovery_points, *log_starts, *high_watermarks} <= self.partitions.keys():
+            self.write_checkpoints()
 
     def format(self, meta: MetaProperties, now_ms: int) -> None:
         """Make an empty directory somebody's."""
@@ -145,10 +168,15 @@ class LogDirectory:
             self.write_checkpoints()
             marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
             self._disk.write_file(self._in(CLEAN_SHUTDOWN_FILE), marker.encode())
-            self._unlock()
+            self._release()
         except DiskError as error:
             self.fail(error)
             raise DirectoryOffline(self.path) from error
+
+    def _release(self) -> None:
+        if self._unlock is not None:
+            self._unlock()
+            self._unlock = None
 
     # Partitions.
 
@@ -211,8 +239,27 @@ class LogDirectory:
     # Checkpoints.
 
     def write_checkpoints(self) -> None:
-        for name, offsets in self.checkpoints().items():
-            self._disk.write_file(self._in(name), render_offsets(offsets).encode())
+        self.write_rendered(self.render_checkpoints())
+
+    def render_checkpoints(self, *names: str) -> RenderedCheckpoints:
+        """What the files that are named, or all of them, would say now."""
+        self._rendered_count += 1
+        return RenderedCheckpoints(
+            self._rendered_count,
+            {
+                name: render_offsets(offsets)
+                for name, offsets in self.checkpoints().items()
+                if name in names or not names
+            },
+        )
+
+    def write_rendered(self, rendered: RenderedCheckpoints) -> None:
+        """From any thread."""
+        with self._checkpoint_lock:
+            for name, text in rendered.texts.items():
+                if self._written.get(name, 0) < rendered.number:
+                    self._disk.write_file(self._in(name), text.encode())
+                    self._written[name] = rendered.number
 
     def checkpoints(self) -> dict[str, Mapping[TopicPartition, int]]:
         """What each file would say now."""
@@ -230,7 +277,7 @@ class LogDirectory:
     def _write_checkpoint(self, name: str) -> None:
         """One of them, at once: for DeleteRecords and truncations, which are rare."""
         if self.offline is None:
-            self._disk.write_file(self._in(name), render_offsets(self.checkpoints()[name]).encode())
+            self.write_rendered(self.render_checkpoints(name))
 
     def _offsets(self, name: str, names: list[str]) -> dict[TopicPartition, int]:
         if name not in names:

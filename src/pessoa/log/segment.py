@@ -538,7 +538,11 @@ class Segment:
             file.path = next(self._path(kind) for kind in kinds if old[kind] == file.path)
 
     def remove_files(self) -> None:
+        for path in self.release():
+            self._disk.remove(path, missing_ok=True)
+
+    def release(self) -> list[str]:
+        """Close the files; what they are called, or would be if they were there."""
         for file in self.files():
             file.close()
-        for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
-            self._disk.remove(self._path(kind), missing_ok=True)
+        return [self._path(kind) for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)]

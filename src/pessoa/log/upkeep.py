@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pessoa.log.checkpoints import render_offsets
 from pessoa.log.config import NEVER
 from pessoa.log.files import DiskError
 from pessoa.log.retention import expired_segments
@@ -69,7 +68,8 @@ class Upkeep:
         self._settings = settings or UpkeepSettings()
         # (when, which), in the order in which they were dropped.
         self._dropped: deque[tuple[int, LogDirectory, Segment]] = deque()
-        self._flushed_ms: dict[PartitionLog, int] = {}
+        # Since when a job has seen that a log with `flush.ms` waits for a sync.
+        self._unflushed_since_ms: dict[PartitionLog, int] = {}
         self._background: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
@@ -116,43 +116,44 @@ class Upkeep:
             partition_log.producers.remove_expired(self._clock.now_ms(), partition_log.producer_expiration_ms)
 
     async def flush_due(self) -> None:
-        """Sync the logs whose `flush.ms` has passed since their last sync."""
+        """Sync the logs that have waited for it for their `flush.ms`."""
         now_ms = self._clock.monotonic_ms()
+        since_ms, self._unflushed_since_ms = self._unflushed_since_ms, {}
         for directory, partition_log in self._online():
             interval_ms = partition_log.config.flush_ms
-            if interval_ms != NEVER and partition_log.unflushed_count:
-                last_ms = self._flushed_ms.setdefault(partition_log, now_ms)
-                if now_ms - last_ms >= interval_ms:
-                    self._flushed_ms[partition_log] = now_ms
-                    await self._flush(directory, partition_log)
+            if interval_ms == NEVER or not partition_log.unflushed_count:
+                continue
+            if now_ms - since_ms.get(partition_log, now_ms) >= interval_ms:
+                await self._flush(directory, partition_log)
             else:
-                self._flushed_ms.pop(partition_log, None)
+                self._unflushed_since_ms[partition_log] = since_ms.get(partition_log, now_ms)
 
     async def write_checkpoints(self) -> None:
         loop = asyncio.get_running_loop()
         for directory in self._directories:
             if directory.offline is not None:
                 continue
-            # Rendered here, where the offsets belong together; written there, where waiting does not matter.
-            texts = {name: render_offsets(offsets) for name, offsets in directory.checkpoints().items()}
+            rendered = directory.render_checkpoints()
             try:
-                await loop.run_in_executor(None, self._write, directory.path, texts)
+                await loop.run_in_executor(None, directory.write_rendered, rendered)
             except DiskError as error:
                 directory.fail(error)
 
     async def remove_dropped(self) -> None:
         """Remove what was dropped long enough ago for every reader to be done with it."""
-        now_ms = self._clock.monotonic_ms()
-        while self._dropped and self._dropped[0][0] <= now_ms:
+        loop = asyncio.get_running_loop()
+        while self._dropped and self._dropped[0][0] <= self._clock.monotonic_ms():
             _, directory, segment = self._dropped.popleft()
-            try:
-                segment.remove_files()
-            except DiskError as error:
-                directory.fail(error)
+            paths = segment.release()
+            if directory.offline is None:
+                try:
+                    await loop.run_in_executor(None, self._remove, paths)
+                except DiskError as error:
+                    directory.fail(error)
         for directory in self._directories:
             if directory.unwanted and directory.offline is None:
                 try:
-                    await asyncio.get_running_loop().run_in_executor(None, directory.remove_unwanted)
+                    await loop.run_in_executor(None, directory.remove_unwanted)
                 except DiskError as error:
                     directory.fail(error)
 
@@ -165,9 +166,9 @@ class Upkeep:
                 if directory.offline is None and not partition_log.is_released:
                     yield directory, partition_log
 
-    def _write(self, path: str, texts: dict[str, str]) -> None:
-        for name, text in texts.items():
-            self._disk.write_file(f"{path}/{name}", text.encode())
+    def _remove(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self._disk.remove(path, missing_ok=True)
 
     def _remember_dropped(
         self, directory: LogDirectory, partition_log: PartitionLog, segments: Sequence[Segment]

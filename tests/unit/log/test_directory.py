@@ -1,0 +1,327 @@
+"""A log directory: its partitions, its checkpoints, its stops, and what happens when its disk fails."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pessoa.base.ids import Uuid
+from pessoa.log.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE, REPLICATION_OFFSET_FILE, parse_offsets
+from pessoa.log.directory import DirectoryOffline, LogDirectory, partition_of
+from pessoa.log.files import DiskError, OsDisk
+from pessoa.log.properties import MetaProperties
+from pessoa.log.simulated_disk import SimulatedDisk
+from tests.support.batches import NOW_MS, idempotent, plain
+from tests.support.partition_logs import EVERY_BATCH, fill, produce, read_offsets
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pessoa.log.config import LogConfig
+    from pessoa.log.files import Disk
+
+SMALL = EVERY_BATCH.but(segment_bytes=1000)
+ID, OTHER_ID = Uuid.of(1001), Uuid.of(1002)
+META = MetaProperties("cluster", 3, Uuid.of(500))
+
+
+def config_of(_: str) -> LogConfig:
+    return SMALL
+
+
+def opened(disk: Disk, path: str = "/data") -> LogDirectory:
+    directory = LogDirectory(disk, path)
+    directory.open(config_of, NOW_MS)
+    return directory
+
+
+def checkpoint(disk: Disk, name: str, path: str = "/data") -> dict[tuple[str, int], int]:
+    return parse_offsets(disk.read_file(f"{path}/{name}").decode(), name)
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    return SimulatedDisk(now_ms=lambda: NOW_MS)
+
+
+# Opening, creating, closing.
+
+
+@pytest.mark.parametrize("kind", ["os", "simulated"])
+def test_what_was_created_is_there_when_the_directory_is_opened_again(tmp_path: Path, kind: str) -> None:
+    disk: Disk = OsDisk(max_open_files=5) if kind == "os" else SimulatedDisk()
+    path = f"{tmp_path}/logs"
+    directory = opened(disk, path)
+    assert (directory.meta, directory.was_clean, directory.partitions) == (None, False, {})
+    directory.format(META, NOW_MS)
+    for topic, partition in (("orders", 0), ("orders", 11), ("a-b.c_d-1", 2)):
+        fill(directory.create(topic, partition, ID, SMALL, NOW_MS), 7, size=200)
+    directory.partitions["orders", 0].delete_records_before(6)
+    directory.close(broker_epoch=42)
+    assert json.loads(disk.read_file(f"{path}/.kafka_cleanshutdown")) == {"version": 0, "brokerEpoch": 42}
+    directory = opened(disk, path)
+    assert (directory.was_clean, directory.meta) == (True, META)
+    assert not disk.exists(f"{path}/.kafka_cleanshutdown")
+    assert set(directory.partitions) == {("orders", 0), ("orders", 11), ("a-b.c_d-1", 2)}
+    assert set(directory.topic_ids.values()) == {ID}
+    log = directory.partitions["orders", 0]
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (6, 7, 7)
+    directory.close()
+
+
+def test_a_directory_that_was_not_closed_is_recovered(disk: SimulatedDisk) -> None:
+    directory = opened(disk)
+    log = directory.create("orders", 0, ID, SMALL, NOW_MS)
+    fill(log, 7, size=200)
+    directory.write_checkpoints()
+    fill(log, 2)
+    disk.crash_process()
+    directory = opened(disk)
+    assert not directory.was_clean
+    log = directory.partitions["orders", 0]
+    assert (log.log_end_offset, log.high_watermark) == (9, 7)
+
+
+def test_the_checkpoints_say_what_holds(disk: SimulatedDisk) -> None:
+    directory = opened(disk)
+    first = directory.create("orders", 0, ID, SMALL, NOW_MS)
+    second = directory.create("orders", 1, ID, SMALL, NOW_MS)
+    fill(first, 12, size=200)
+    first.flush()
+    fill(second, 3)
+    second.high_watermark = 2
+    first.delete_records_before(7)
+    directory.write_checkpoints()
+    assert checkpoint(disk, RECOVERY_POINT_FILE) == {("orders", 0): 12, ("orders", 1): 0}
+    assert checkpoint(disk, REPLICATION_OFFSET_FILE) == {("orders", 0): 12, ("orders", 1): 2}
+    assert checkpoint(disk, LOG_START_OFFSET_FILE) == {("orders", 0): 7}
+    # A log that starts with its first segment needs no entry.
+    first.delete_records_before(10)
+    first.drop_segments(2, NOW_MS)
+    directory.write_checkpoints()
+    assert checkpoint(disk, LOG_START_OFFSET_FILE) == {}
+
+
+def test_deleted_records_stay_deleted_after_a_power_loss(disk: SimulatedDisk) -> None:
+    for seed in range(20):
+        disk = SimulatedDisk(seed)
+        directory = opened(disk)
+        log = directory.create("orders", 0, ID, SMALL, NOW_MS)
+        fill(log, 12, size=200)
+        log.flush()
+        log.delete_records_before(7)
+        disk.lose_power()
+        assert opened(disk).partitions["orders", 0].log_start_offset == 7
+
+
+def test_an_older_checkpoint_never_takes_the_place_of_a_newer_one(disk: SimulatedDisk) -> None:
+    directory = opened(disk)
+    log = directory.create("orders", 0, ID, SMALL, NOW_MS)
+    fill(log, 12, size=200)
+    log.flush()
+    # As the upkeep does it: rendered now, written by a thread that comes to it later.
+    rendered = directory.render_checkpoints()
+    log.truncate_to(3, NOW_MS)
+    directory.write_rendered(rendered)
+    assert checkpoint(disk, RECOVERY_POINT_FILE) == {("orders", 0): 3}
+    assert checkpoint(disk, REPLICATION_OFFSET_FILE) == {("orders", 0): 12}
+
+
+@pytest.mark.parametrize("text", [b"", b"0\n", b"0\n1\norders 0 x\n", b"\0\0\0\0", b"7\n0\n"])
+@pytest.mark.parametrize("name", [RECOVERY_POINT_FILE, REPLICATION_OFFSET_FILE, LOG_START_OFFSET_FILE])
+def test_a_damaged_checkpoint_is_taken_for_none(disk: SimulatedDisk, name: str, text: bytes) -> None:
+    directory = opened(disk)
+    fill(directory.create("orders", 0, ID, SMALL, NOW_MS), 7, size=200)
+    directory.write_checkpoints()
+    disk.write_file(f"/data/{name}", text)
+    disk.crash_process()
+    log = opened(disk).partitions["orders", 0]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 7)
+
+
+def test_other_names_are_left_alone(disk: SimulatedDisk) -> None:
+    for name in ("orders-0.0123-future", "orders-1.0123-stray", "lost+found", "__cluster_metadata-0", "noise", "-1"):
+        disk.make_directory(f"/data/{name}")
+    assert opened(disk).partitions == {}
+    assert len(disk.list("/data")) >= 6
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("orders-0", ("orders", 0)),
+        ("my-topic-12", ("my-topic", 12)),
+        ("__consumer_offsets-49", ("__consumer_offsets", 49)),
+        ("orders", None),
+        ("orders-", None),
+        ("-3", None),
+        ("orders-x", None),
+        ("orders-٣", None),
+    ],
+)
+def test_the_partition_that_a_name_stands_for(name: str, expected: tuple[str, int] | None) -> None:
+    assert partition_of(name) == expected
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 40, b"version: 0\n"])
+def test_a_damaged_partition_metadata_does_not_keep_the_directory_closed(disk: SimulatedDisk, content: bytes) -> None:
+    directory = opened(disk)
+    directory.create("orders", 0, ID, SMALL, NOW_MS)
+    directory.create("orders", 1, ID, SMALL, NOW_MS)
+    disk.write_file("/data/orders-0/partition.metadata", content)
+    disk.crash_process()
+    directory = opened(disk)
+    assert directory.topic_ids == {("orders", 1): ID}
+    assert set(directory.partitions) == {("orders", 0), ("orders", 1)}
+
+
+def test_a_power_loss_right_after_the_creation_of_a_partition_leaves_a_directory_that_opens(
+    disk: SimulatedDisk,
+) -> None:
+    for seed in range(30):
+        disk = SimulatedDisk(seed)
+        opened(disk).create("orders", 0, ID, SMALL, NOW_MS)
+        disk.lose_power()
+        directory = opened(disk)
+        assert directory.topic_ids == {("orders", 0): ID}
+        assert directory.partitions["orders", 0].log_end_offset == 0
+
+
+def test_two_brokers_cannot_open_one_directory(tmp_path: Path) -> None:
+    directory = opened(OsDisk(), f"{tmp_path}")
+    with pytest.raises(DiskError) as refused:
+        opened(OsDisk(), f"{tmp_path}")
+    assert refused.value.is_locked
+    directory.close()
+    opened(OsDisk(), f"{tmp_path}").close()
+
+
+# Removing.
+
+
+def test_a_removed_partition_is_out_of_sight_at_once_and_its_bytes_go_later(disk: SimulatedDisk) -> None:
+    directory = opened(disk)
+    fill(directory.create("orders", 0, ID, SMALL, NOW_MS), 7, size=200)
+    directory.create("orders", 1, ID, SMALL, NOW_MS)
+    directory.write_checkpoints()
+    directory.remove("orders", 0, Uuid.of(0xABC))
+    name = f"orders-0.{'0' * 29}abc-delete"
+    assert set(directory.partitions) == set(directory.topic_ids) == {("orders", 1)}
+    assert directory.unwanted == [name]
+    assert disk.exists(f"/data/{name}/00000000000000000000.log")
+    assert checkpoint(disk, RECOVERY_POINT_FILE) == {("orders", 1): 0}
+    disk.crash_process()
+    directory = opened(disk)
+    assert (set(directory.partitions), directory.unwanted) == ({("orders", 1)}, [name])
+    directory.remove_unwanted()
+    assert not disk.exists(f"/data/{name}")
+
+
+def test_the_name_of_a_removed_partition_keeps_its_number_however_long_the_topic(disk: SimulatedDisk) -> None:
+    directory = opened(disk)
+    directory.create("t" * 249, 12345, ID, SMALL, NOW_MS)
+    directory.remove("t" * 249, 12345, Uuid.of(1))
+    (name,) = directory.unwanted
+    assert len(name) == 255
+    assert name.startswith("ttt")
+    assert "-12345." in name
+
+
+def test_a_partition_that_is_created_again_does_not_inherit_anything(disk: SimulatedDisk) -> None:
+    directory = opened(disk)
+    log = directory.create("orders", 0, ID, SMALL, NOW_MS)
+    fill(log, 12, size=200)
+    log.flush()
+    log.delete_records_before(9)
+    directory.write_checkpoints()
+    # The process dies between the rename and the checkpoints.
+    disk.crash_at("create", f"/data/{RECOVERY_POINT_FILE}.tmp")
+    with pytest.raises(BaseException, match="dies here"):
+        directory.remove("orders", 0, Uuid.of(1))
+    disk.crash_process()
+    log = opened(disk).create("orders", 0, OTHER_ID, SMALL, NOW_MS)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (0, 0, 0)
+    produce(log, idempotent(9, 0))
+    disk.crash_process()
+    directory = opened(disk)
+    log = directory.partitions["orders", 0]
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (0, 0, 1)
+    assert directory.topic_ids["orders", 0] == OTHER_ID
+
+
+# Failing.
+
+
+def test_a_directory_whose_disk_fails_goes_offline_once_and_refuses_from_then_on(disk: SimulatedDisk) -> None:
+    directory = opened(disk)
+    directory.create("orders", 0, ID, SMALL, NOW_MS)
+    told: list[DiskError] = []
+    directory.on_offline = told.append
+    disk.fail("sync", times=None)
+    fill(directory.partitions["orders", 0], 1)
+    with pytest.raises(DirectoryOffline):
+        directory.close()
+    disk.heal()
+    disk.record()
+    directory.fail(DiskError("read", "/data", "later"))
+    for refused in (
+        lambda: directory.create("orders", 1, ID, SMALL, NOW_MS),
+        lambda: directory.remove("orders", 0, Uuid.of(1)),
+        directory.close,
+    ):
+        with pytest.raises(DirectoryOffline) as offline:
+            refused()
+        assert offline.value.__cause__ is told[0]
+    assert told == [directory.offline]
+    assert disk.calls("change") == []
+    assert not disk.exists("/data/.kafka_cleanshutdown")
+
+
+def test_an_offline_directory_writes_no_checkpoint_behind_a_truncation(disk: SimulatedDisk) -> None:
+    directory = opened(disk)
+    log = directory.create("orders", 0, ID, SMALL, NOW_MS)
+    fill(log, 3)
+    directory.fail(DiskError("read", "/data", "broken"))
+    log.delete_records_before(2)
+    assert not disk.exists(f"/data/{LOG_START_OFFSET_FILE}")
+
+
+def test_a_failing_directory_does_not_disturb_a_healthy_one(disk: SimulatedDisk) -> None:
+    sick, healthy = opened(disk, "/sick"), opened(disk, "/healthy")
+    healthy.create("orders", 0, ID, SMALL, NOW_MS)
+    disk.fail("any", "/sick/*", times=None)
+    with pytest.raises(DirectoryOffline):
+        sick.create("orders", 1, ID, SMALL, NOW_MS)
+    fill(healthy.partitions["orders", 0], 3)
+    healthy.close()
+    assert sick.offline is not None
+    assert healthy.offline is None
+    disk.heal()
+    disk.crash_process()
+    assert opened(disk, "/healthy").partitions["orders", 0].log_end_offset == 3
+
+
+def test_a_directory_that_cannot_be_read_is_not_opened(disk: SimulatedDisk) -> None:
+    directory = opened(disk)
+    fill(directory.create("orders", 0, ID, SMALL, NOW_MS), 3)
+    disk.crash_process()
+    disk.fail("read", "*.log")
+    with pytest.raises(DiskError):
+        opened(disk)
+
+
+def test_after_a_full_disk_and_a_restart_everything_acknowledged_is_there(disk: SimulatedDisk) -> None:
+    directory = opened(disk)
+    log = directory.create("orders", 0, ID, SMALL, NOW_MS)
+    fill(log, 3)
+    disk.fill(30)
+    with pytest.raises(DiskError) as failure:
+        produce(log, plain())
+    directory.fail(failure.value)
+    disk.crash_process()
+    disk.heal()
+    log = opened(disk).partitions["orders", 0]
+    assert read_offsets(log) == [(0, 0), (1, 1), (2, 2)]
+    assert produce(log, plain()).base_offset == 3
