@@ -17,7 +17,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pessoa.controller.decision import Decision, Refusal
-from pessoa.controller.elections import after_arrival, after_departure, after_unclean_shutdown
+from pessoa.controller.elections import (
+    after_arrival,
+    after_departure,
+    after_disk_failure,
+    after_unclean_shutdown,
+)
 from pessoa.metadata.cluster import BEGIN_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
 from pessoa.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from pessoa.metadata.settings import KRAFT_VERSION
@@ -173,6 +178,7 @@ def heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> Decision
     cordoned = request.cordoned_log_dirs
     if cordoned is not None and tuple(cordoned) != broker.cordoned_directories:
         records.append(_registration_change(broker, cordoned_log_dirs=list(cordoned)))
+    records += _after_disk_failures(situation, broker, request.offline_log_dirs)
     fenced, should_shut_down = broker.fenced, False
     if request.want_shut_down:
         if broker.fenced or request.want_fence or _may_stop(situation, broker):
@@ -198,6 +204,17 @@ def heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> Decision
         should_shut_down=should_shut_down,
     )
     return Decision(records, response, lambda: _remember(situation, request, fenced, len(records)))
+
+
+def _after_disk_failures(situation: Situation, broker: BrokerImage, offline: list[Uuid]) -> list[Message]:
+    """The broker lost log directories: the replicas on them are out of sync."""
+    lost = [directory for directory in broker.directories if directory in offline]
+    if not lost:
+        return []
+    online = [directory for directory in broker.directories if directory not in offline]
+    records: list[Message] = [_registration_change(broker, log_dirs=online)]
+    records += after_disk_failure(situation, broker.id, lost)
+    return records
 
 
 def _remember(situation: Situation, request: BrokerHeartbeatRequest, fenced: bool, record_count: int) -> None:
@@ -232,6 +249,7 @@ def _registration_change(
     *,
     fenced: int = 0,
     in_controlled_shutdown: int = 0,
+    log_dirs: list[Uuid] | None = None,
     cordoned_log_dirs: list[Uuid] | None = None,
 ) -> BrokerRegistrationChangeRecord:
     return BrokerRegistrationChangeRecord(
@@ -239,6 +257,7 @@ def _registration_change(
         broker_epoch=broker.epoch,
         fenced=fenced,
         in_controlled_shutdown=in_controlled_shutdown,
+        log_dirs=log_dirs or [],
         cordoned_log_dirs=cordoned_log_dirs,
     )
 

@@ -17,7 +17,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pessoa.controller import brokers, configs, elections, topics
+from pessoa.controller import (
+    acls,
+    brokers,
+    configs,
+    elections,
+    features,
+    producer_ids,
+    quotas,
+    reassignments,
+    replicas,
+    scram,
+    tokens,
+    topics,
+)
 from pessoa.controller.decision import Decision, Refusal, Situation
 from pessoa.controller.partition_change import MIN_INSYNC_REPLICAS
 from pessoa.controller.refusals import refused_response
@@ -191,6 +204,18 @@ _DECISIONS: dict[type[Message], Callable[[Situation, Any], Decision]] = {
     ApiKey.ALTER_CONFIGS.request: configs.alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS.request: configs.incremental_alter_configs,
     ApiKey.ELECT_LEADERS.request: elections.elect_leaders,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS.request: reassignments.alter_partition_reassignments,
+    ApiKey.ALTER_PARTITION.request: replicas.alter_partition,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS.request: replicas.assign_replicas_to_dirs,
+    ApiKey.ALLOCATE_PRODUCER_IDS.request: producer_ids.allocate_producer_ids,
+    ApiKey.UPDATE_FEATURES.request: features.update_features,
+    ApiKey.ALTER_CLIENT_QUOTAS.request: quotas.alter_client_quotas,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS.request: scram.alter_user_scram_credentials,
+    ApiKey.CREATE_ACLS.request: acls.create_acls,
+    ApiKey.DELETE_ACLS.request: acls.delete_acls,
+    ApiKey.CREATE_DELEGATION_TOKEN.request: tokens.create_delegation_token,
+    ApiKey.RENEW_DELEGATION_TOKEN.request: tokens.renew_delegation_token,
+    ApiKey.EXPIRE_DELEGATION_TOKEN.request: tokens.expire_delegation_token,
     ApiKey.BROKER_REGISTRATION.request: brokers.register_broker,
     ApiKey.BROKER_HEARTBEAT.request: brokers.heartbeat,
     ApiKey.CONTROLLER_REGISTRATION.request: brokers.register_controller,

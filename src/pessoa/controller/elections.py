@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from pessoa.controller.assignments import is_active
@@ -17,6 +17,7 @@ from pessoa.wire.api.elect_leaders import (
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from pessoa.base.ids import Uuid
     from pessoa.controller.decision import Situation
     from pessoa.metadata.image import PartitionImage, TopicImage
     from pessoa.wire.schema import Message
@@ -109,6 +110,15 @@ def after_unclean_shutdown(situation: Situation, broker_id: int) -> Iterator[Mes
         situation,
         lambda partition: broker_id in partition.isr or broker_id in partition.elr,
         unclean=broker_id,
+    )
+
+
+def after_disk_failure(situation: Situation, broker_id: int, lost: Collection[Uuid]) -> Iterator[Message]:
+    """The broker lost log directories: it leaves the ISR of what was there."""
+    return _updates(
+        situation,
+        lambda partition: broker_id in partition.isr and partition.directory_of(broker_id) in lost,
+        leaving=broker_id,
     )
 
 

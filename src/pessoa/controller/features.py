@@ -1,0 +1,118 @@
+"""UpdateFeatures: raising and lowering what the cluster agrees on (KIP-584).
+
+All updates of a request are done, or none. A level must be one that every registered node supports. Going down has to
+be asked for as such; `metadata.version` never goes down here, because older levels have no place for records that may
+be in the log, and `kraft.version` belongs to the quorum.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from pessoa.controller.configs import CLUSTER_DEFAULT, config_record
+from pessoa.controller.decision import Decision, Refusal
+from pessoa.controller.partition_change import MIN_INSYNC_REPLICAS
+from pessoa.metadata.features import BY_NAME, ELIGIBLE_LEADER_REPLICAS
+from pessoa.metadata.image import ConfigResource
+from pessoa.metadata.settings import KRAFT_VERSION, METADATA_VERSION
+from pessoa.wire.api.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.stored.metadata_log import ClearElrRecord, FeatureLevelRecord
+
+if TYPE_CHECKING:
+    from pessoa.controller.decision import Situation
+    from pessoa.wire.schema import Message
+
+
+class UpgradeType(IntEnum):
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+def update_features(situation: Situation, request: UpdateFeaturesRequest) -> Decision:
+    records: list[Message] = []
+    names = [update.feature for update in request.feature_updates]
+    try:
+        if len(set(names)) != len(names):
+            return _failed(Refusal(ErrorCode.INVALID_REQUEST, "A feature is named more than once."))
+        for update in request.feature_updates:
+            records += _update(situation, update)
+    except Refusal as refusal:
+        return _failed(refusal)
+    results = [UpdatableFeatureResult(feature=name, error_code=ErrorCode.NONE, error_message=None) for name in names]
+    response = UpdateFeaturesResponse(
+        throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, results=results
+    )
+    return Decision([] if request.validate_only else records, response)
+
+
+def _failed(refusal: Refusal) -> Decision:
+    response = UpdateFeaturesResponse(throttle_time_ms=0, error_code=refusal.code, error_message=refusal.message)
+    return Decision([], response)
+
+
+def _update(situation: Situation, update: FeatureUpdateKey) -> list[Message]:
+    name, level = update.feature, update.max_version_level
+    upgrade_type = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
+    if upgrade_type not in UpgradeType._value2member_map_:
+        raise _refused(update, f"there is no kind of upgrade {upgrade_type}")
+    features = situation.image.features
+    present = features.kraft_version if name == KRAFT_VERSION else features.level(name)
+    _check_supported(situation, update)
+    if level < present and upgrade_type == UpgradeType.UPGRADE:
+        raise _refused(update, f"it is at {present}, and to lower it has to be asked for as a downgrade")
+    if level > present and upgrade_type != UpgradeType.UPGRADE:
+        raise _refused(update, f"it is at {present}, so this is no downgrade")
+    if level == present:
+        return []
+    if name == METADATA_VERSION and level < present:
+        raise _refused(update, "older levels have no place for all that may be in the metadata log")
+    if name == KRAFT_VERSION:
+        raise _refused(update, "the voters of this quorum stand in its configuration")
+    records: list[Message] = [FeatureLevelRecord(name=name, feature_level=level)]
+    if name == ELIGIBLE_LEADER_REPLICAS and level > 0:
+        records += _elr_safety(situation)
+    return records
+
+
+def _check_supported(situation: Situation, update: FeatureUpdateKey) -> None:
+    name, level = update.feature, update.max_version_level
+    if level < 0:
+        raise _refused(update, "a level is not negative")
+    own = BY_NAME.get(name)
+    if own is None:
+        raise _refused(update, "this controller does not know the feature")
+    if not own.min_level <= level <= own.max_level:
+        raise _refused(update, f"this controller supports {own.min_level}-{own.max_level}")
+    for broker in situation.image.cluster.brokers.values():
+        low, high = broker.supported_features.get(name, (0, 0))
+        if not low <= level <= high:
+            raise _refused(update, f"broker {broker.id} supports {low}-{high}")
+
+
+def _elr_safety(situation: Situation) -> list[Message]:
+    """From now on min.insync.replicas is one for all brokers, so settings of single brokers go (KIP-966)."""
+    configs = situation.image.configs
+    records: list[Message] = [
+        config_record(ConfigResource.BROKER, broker, MIN_INSYNC_REPLICAS, None)
+        for broker in configs.names(ConfigResource.BROKER)
+        if broker != CLUSTER_DEFAULT and MIN_INSYNC_REPLICAS in configs.of(ConfigResource.BROKER, broker)
+    ]
+    if MIN_INSYNC_REPLICAS not in configs.of(ConfigResource.BROKER, CLUSTER_DEFAULT):
+        value = situation.config.broker_value(MIN_INSYNC_REPLICAS)
+        records.append(config_record(ConfigResource.BROKER, CLUSTER_DEFAULT, MIN_INSYNC_REPLICAS, value))
+        records.append(ClearElrRecord(topic_name=""))
+    return records
+
+
+def _refused(update: FeatureUpdateKey, why: str) -> Refusal:
+    return Refusal(
+        ErrorCode.INVALID_UPDATE_VERSION, f"{update.feature} cannot be set to {update.max_version_level}: {why}."
+    )

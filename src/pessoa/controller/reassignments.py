@@ -1,0 +1,134 @@
+"""Moving partitions to other brokers (KIP-455): AlterPartitionReassignments and ListPartitionReassignments.
+
+While a partition moves it has the old and the new replicas together, `adding` says which are new and `removing` which
+are to go. When all new ones are in sync the old ones go, whatever record brings that about (`partition_change`).
+Cancelling takes the new ones away again. A reassignment that asks for the replicas there are in another order only
+changes who is preferred.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pessoa.controller.assignments import check_assignment
+from pessoa.controller.decision import Decision, Refusal
+from pessoa.controller.partition_change import Election, allows_unclean_election, change_of
+from pessoa.wire.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from pessoa.wire.api.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pessoa.controller.decision import Situation
+    from pessoa.controller.partition_change import PartitionChange
+    from pessoa.metadata.image import MetadataImage, PartitionImage
+    from pessoa.wire.schema import Message
+
+
+def alter_partition_reassignments(situation: Situation, request: AlterPartitionReassignmentsRequest) -> Decision:
+    records: list[Message] = []
+    topics: list[ReassignableTopicResponse] = []
+    for topic in request.topics:
+        partitions: list[ReassignablePartitionResponse] = []
+        for target in topic.partitions:
+            result = ReassignablePartitionResponse(
+                partition_index=target.partition_index, error_code=ErrorCode.NONE, error_message=None
+            )
+            partitions.append(result)
+            try:
+                record = _alter(situation, topic.name, target, request.allow_replication_factor_change)
+                if record is not None:
+                    records.append(record)
+            except Refusal as refusal:
+                result.error_code, result.error_message = refusal.code, refusal.message
+        topics.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
+    response = AlterPartitionReassignmentsResponse(
+        throttle_time_ms=0,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        responses=topics,
+    )
+    return Decision(records, response)
+
+
+def _alter(situation: Situation, topic: str, target: ReassignablePartition, allow_change: bool) -> Message | None:
+    known = situation.image.topics.by_name.get(topic)
+    partition = known.partitions.get(target.partition_index) if known is not None else None
+    if known is None or partition is None:
+        raise Refusal(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {target.partition_index} of {topic!r}."
+        )
+    change = change_of(situation, topic, known.id, target.partition_index, partition)
+    if target.replicas is None:
+        _cancel(situation, topic, partition, change)
+    else:
+        check_assignment(situation.image.cluster, target.replicas)
+        present = [replica for replica in partition.replicas if replica not in partition.adding_replicas]
+        if not allow_change and len(target.replicas) != len(present):
+            raise Refusal(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"The partition has {len(present)} replica(s), and the request does not allow another number.",
+            )
+        wanted = tuple(target.replicas)
+        change.removing = tuple(sorted(set(partition.replicas) - set(wanted)))
+        change.adding = tuple(sorted(set(wanted) - set(partition.replicas)))
+        change.replicas = wanted + change.removing
+    return change.record()
+
+
+def _cancel(situation: Situation, topic: str, partition: PartitionImage, change: PartitionChange) -> None:
+    if not partition.is_reassigning:
+        raise Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    adding = partition.adding_replicas
+    change.replicas = tuple(replica for replica in partition.replicas if replica not in adding)
+    change.isr = tuple(replica for replica in partition.isr if replica not in adding)
+    change.removing, change.adding = (), ()
+    if not change.isr:
+        if not allows_unclean_election(situation, topic):
+            raise Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "The move cannot be cancelled: no old replica is in sync, and unclean elections are disabled.",
+            )
+        change.election = Election.UNCLEAN
+
+
+def list_partition_reassignments(
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """The moves that are going on: of all partitions, or of those that the request names."""
+    topics = []
+    if request.topics is None:
+        wanted: Iterable[tuple[str, Iterable[int]]] = (
+            (name, topic.partitions) for name, topic in image.topics.by_name.items()
+        )
+    else:
+        wanted = ((topic.name, topic.partition_indexes) for topic in request.topics)
+    for name, indexes in wanted:
+        partitions = [
+            OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=list(partition.replicas),
+                adding_replicas=list(partition.adding_replicas),
+                removing_replicas=list(partition.removing_replicas),
+            )
+            for index in indexes
+            if (partition := image.topics.partition(name, index)) is not None and partition.is_reassigning
+        ]
+        if partitions:
+            topics.append(OngoingTopicReassignment(name=name, partitions=partitions))
+    return ListPartitionReassignmentsResponse(
+        throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, topics=topics
+    )
