@@ -1,0 +1,179 @@
+"""Group commit: however many wait, at most two flushes. Threads are real here; a gate holds their syncs up."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor, Future
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pessoa.log.files import DiskError
+from pessoa.log.flushing import Flusher
+from tests.support.batches import NOW_MS
+from tests.support.partition_logs import fill
+
+if TYPE_CHECKING:
+    from pessoa.log.partition_log import Flush, PartitionLog
+    from pessoa.log.simulated_disk import SimulatedDisk
+    from tests.support.partition_logs import Home
+
+DEADLINE_S = 10
+
+
+class Gate:
+    """Holds the flushes of a log up, so that a test decides what happens while one runs."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self.started = 0
+        self.open = Event()
+        self._begin = log.begin_flush
+        log.begin_flush = self._begin_flush  # type: ignore[method-assign]
+
+    def _begin_flush(self) -> Flush | None:
+        flush = self._begin()
+        if flush is None:
+            return None
+        self.started += 1
+        return flush._replace(steps=[self._wait, *flush.steps])
+
+    def _wait(self) -> None:
+        assert self.open.wait(DEADLINE_S), "nobody opened the gate"
+
+
+async def turns(count: int = 5) -> None:
+    """Let whatever can run without a thread run."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_many_writers_share_one_flush_and_those_who_come_meanwhile_the_next(shaky: Home) -> None:
+    log = shaky.open()
+
+    async def scenario() -> Flusher:
+        flusher, gate = Flusher(), Gate(log)
+        waiting = []
+        for _ in range(100):
+            fill(log, 1)
+            waiting.append(asyncio.ensure_future(flusher.wait_until_durable(log, log.log_end_offset)))
+        await turns()
+        assert gate.started == 1
+        for _ in range(100):
+            fill(log, 1)
+            waiting.append(asyncio.ensure_future(flusher.wait_until_durable(log, log.log_end_offset)))
+        await turns()
+        assert (gate.started, [one for one in waiting if one.done()]) == (1, [])
+        gate.open.set()
+        assert await asyncio.wait_for(asyncio.gather(*waiting), DEADLINE_S) == [True] * 200
+        assert gate.started == 2
+        return flusher
+
+    flusher = asyncio.run(scenario())
+    assert flusher.flush_count == 2
+    assert log.recovery_point == 200
+    assert repr(flusher) == "<Flusher: 0 flushes running, 2 done>"
+
+
+class OnTheSpot(Executor):
+    """Runs what it is given at once: the simulated disk is for one thread at a time."""
+
+    def submit(self, call: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(call(*arguments, **named))
+        return done
+
+
+def test_two_hundred_writers_cost_two_syncs_of_the_log(shaky: Home, simulated: SimulatedDisk) -> None:
+    log = shaky.open()
+    fill(log, 1)
+    log.flush()
+    simulated.record()
+
+    async def writer(flusher: Flusher) -> bool:
+        fill(log, 1)
+        return await flusher.wait_until_durable(log, log.log_end_offset)
+
+    async def scenario() -> None:
+        flusher = Flusher(OnTheSpot())
+        assert all(await asyncio.gather(*(writer(flusher) for _ in range(200))))
+
+    asyncio.run(scenario())
+    assert 1 <= len(simulated.calls("sync")) <= 2
+
+
+def test_what_is_safe_already_is_not_waited_for(shaky: Home) -> None:
+    log = shaky.open()
+    fill(log, 3)
+    log.flush()
+
+    async def scenario() -> int:
+        flusher = Flusher()
+        assert await flusher.wait_until_durable(log, 3)
+        assert await flusher.wait_until_durable(log, 0)
+        return flusher.flush_count
+
+    assert asyncio.run(scenario()) == 0
+
+
+def test_a_writer_whose_records_were_truncated_hears_no(shaky: Home) -> None:
+    log = shaky.open()
+    fill(log, 5)
+
+    async def scenario() -> tuple[bool, bool]:
+        flusher, gate = Flusher(), Gate(log)
+        low, high = (asyncio.ensure_future(flusher.wait_until_durable(log, offset)) for offset in (2, 5))
+        await turns()
+        log.truncate_to(3, NOW_MS)
+        gate.open.set()
+        return await asyncio.wait_for(low, DEADLINE_S), await asyncio.wait_for(high, DEADLINE_S)
+
+    assert asyncio.run(scenario()) == (True, False)
+    assert log.recovery_point == 3
+
+
+def test_a_writer_whose_partition_is_deleted_hears_no(shaky: Home) -> None:
+    log = shaky.open()
+    fill(log, 5)
+
+    async def scenario() -> bool:
+        flusher = Flusher()
+        log.release()
+        return await flusher.wait_until_durable(log, 5)
+
+    assert asyncio.run(scenario()) is False
+
+
+def test_everybody_hears_of_a_sync_that_failed_and_nothing_is_called_safe(
+    shaky: Home, simulated: SimulatedDisk
+) -> None:
+    log = shaky.open()
+    fill(log, 5)
+    simulated.fail("sync", "*.log")
+
+    async def scenario() -> list[object]:
+        flusher = Flusher()
+        waiting = (flusher.wait_until_durable(log, 5) for _ in range(3))
+        return list(await asyncio.gather(*waiting, return_exceptions=True))
+
+    answers = asyncio.run(scenario())
+    assert [type(answer) for answer in answers] == [DiskError] * 3
+    assert log.recovery_point == 0
+
+
+def test_a_writer_who_gives_up_does_not_take_the_flush_with_him(shaky: Home) -> None:
+    log = shaky.open()
+    fill(log, 5)
+
+    async def scenario() -> bool:
+        flusher, gate = Flusher(), Gate(log)
+        impatient, patient = (asyncio.ensure_future(flusher.wait_until_durable(log, 5)) for _ in range(2))
+        await turns()
+        impatient.cancel()
+        await turns()
+        gate.open.set()
+        with pytest.raises(asyncio.CancelledError):
+            await impatient
+        return await asyncio.wait_for(patient, DEADLINE_S)
+
+    assert asyncio.run(scenario()) is True
