@@ -42,6 +42,11 @@ def new_uuid(entropy: Entropy) -> Uuid:
             return found
 
 
+def below(entropy: Entropy, bound: int) -> int:
+    """A number from 0 up to, and without, the bound."""
+    return int.from_bytes(entropy.octets(8), "big") % bound
+
+
 def positive_int32(entropy: Entropy) -> int:
     """From 1 to 2^31 - 1."""
     while True:

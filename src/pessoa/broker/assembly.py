@@ -1,45 +1,78 @@
-"""Puts a broker together and runs it until it is told to stop: `pessoa broker`."""
+"""`pessoa broker`: reads the configuration, runs one broker until it is told to stop."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pessoa.broker.dispatch import Dispatcher
-from pessoa.net.listener import Listener
+from pessoa.base.config_values import ConfigProblem
+from pessoa.log.files import DiskError
+from pessoa.log.properties import CorruptProperties
+from pessoa.quorum.formatting import WrongDirectory
+
+if TYPE_CHECKING:
+    from pessoa.broker.config import BrokerConfig
 
 log = logging.getLogger("pessoa.broker")
 
-DEFAULT_PORT = 9092
+_EXAMPLES = """\
+examples:
+  pessoa broker                                        a cluster of one on 127.0.0.1:9092
+  pessoa broker --set listeners=PLAINTEXT://127.0.0.1:19092 --set log.dirs=/tmp/broker
+  pessoa broker --config server.properties             with Kafka's own keys
+"""
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="pessoa broker",
-        description="Run one broker in the foreground.",
-        epilog="Example: pessoa broker --port 9092",
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="the port; 0 takes any (default: %(default)s)")
-    options = parser.parse_args(argv)
+    options = _parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        _run(options.host, options.port)
-    except OSError as error:
-        log.error("cannot listen on %s:%s: %s", options.host, options.port, error.strerror)  # noqa: TRY400
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(_run_until_stopped(_load(options), options.cluster_id))
+    except (ConfigProblem, WrongDirectory, CorruptProperties, DiskError) as problem:
+        log.error("%s", problem)  # noqa: TRY400
+        return 1
+    except OSError as problem:
+        log.error("cannot listen: %s", problem.strerror or problem)  # noqa: TRY400
         return 1
     return 0
 
 
-def _run(host: str, port: int) -> None:
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(run_until_stopped(host, port))
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pessoa broker",
+        description="Run one broker in the foreground. SIGTERM and Ctrl-C stop it in order.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a server.properties")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="one key; wins over the file (repeatable)"
+    )
+    parser.add_argument("--cluster-id", metavar="ID", help="the cluster to belong to; a new directory gets it")
+    return parser
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+def _load(options: argparse.Namespace) -> BrokerConfig:
+    from pessoa.broker.config import load, parse_settings
+
+    home = Path(os.environ.get("PESSOA_HOME") or "~/.pessoa").expanduser().absolute()
+    text = None
+    if options.config is not None:
+        try:
+            text = options.config.read_text(encoding="latin-1")
+        except OSError as problem:
+            raise ConfigProblem("--config", str(options.config), problem.strerror or str(problem)) from problem
+    return load(text, parse_settings(options.set), home, file_name=str(options.config or "server.properties"))
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     """uvloop is two to four times as fast, and is not there on every platform."""
     try:
         import uvloop
@@ -48,13 +81,23 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def run_until_stopped(host: str, port: int) -> None:
-    """Serve until SIGTERM or SIGINT; then close the connections and return."""
-    stopped = asyncio.Event()
+async def _run_until_stopped(config: BrokerConfig, cluster_id: str | None) -> None:
+    """Serve until SIGTERM or SIGINT, or until the broker cannot go on."""
+    from pessoa.broker.lifecycle import Broker
+
     loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    async with Listener(host, port, Dispatcher(None).serve) as listener:
-        log.info("listening on %s", listener.address)
-        await stopped.wait()
+        loop.add_signal_handler(number, asked.set)
+    stopped = loop.create_task(asked.wait())
+    broker = Broker(config, cluster_id=cluster_id)
+    try:
+        await broker.start()
+        log.info("broker %s of cluster %s is ready", config.node_id, broker.services.cluster_id)
+        ends: list[asyncio.Future[Any]] = [stopped, broker.failed]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         log.info("stopping")
+    finally:
+        await broker.stop()
+    if broker.failed.done():
+        broker.failed.result()

@@ -12,7 +12,8 @@ is answered in any version.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from enum import Enum
 from importlib import import_module
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,18 +32,50 @@ if TYPE_CHECKING:
 Reply = Message | Awaitable[Message | None] | None
 
 
+class Where(Enum):
+    """Who answers: the module of the API's name in `handlers`, or whoever decides about such things."""
+
+    HERE = "handlers"
+    CONTROLLER = "controller"
+    GROUPS = "group coordinator"
+    TRANSACTIONS = "transaction coordinator"
+
+
 class Row(NamedTuple):
     key: ApiKey
     versions: Versions
+    where: Where
     # Produce advertises 0 to 2 without serving them: librdkafka takes a broker that lacks them for too old.
     advertised: Versions
 
 
-def _row(key: ApiKey, versions: str, advertised: str | None = None) -> Row:
-    return Row(key, Versions.parse(versions), Versions.parse(advertised or versions))
+def _row(key: ApiKey, versions: str, where: Where = Where.HERE, advertised: str | None = None) -> Row:
+    return Row(key, Versions.parse(versions), where, Versions.parse(advertised or versions))
 
 
-TABLE: tuple[Row, ...] = (_row(ApiKey.API_VERSIONS, "0-4"),)
+_CONTROLLER = Where.CONTROLLER
+
+TABLE: tuple[Row, ...] = (
+    _row(ApiKey.PRODUCE, "3-13", advertised="0-13"),
+    _row(ApiKey.FETCH, "4-18"),
+    _row(ApiKey.LIST_OFFSETS, "1-11"),
+    _row(ApiKey.METADATA, "0-13"),
+    _row(ApiKey.FIND_COORDINATOR, "0-6"),
+    _row(ApiKey.API_VERSIONS, "0-4"),
+    _row(ApiKey.CREATE_TOPICS, "2-7", _CONTROLLER),
+    _row(ApiKey.DELETE_TOPICS, "1-6", _CONTROLLER),
+    _row(ApiKey.DELETE_RECORDS, "0-2"),
+    _row(ApiKey.OFFSET_FOR_LEADER_EPOCH, "2-4"),
+    _row(ApiKey.ALTER_CONFIGS, "0-2", _CONTROLLER),
+    _row(ApiKey.DESCRIBE_LOG_DIRS, "1-5"),
+    _row(ApiKey.CREATE_PARTITIONS, "0-3", _CONTROLLER),
+    _row(ApiKey.ELECT_LEADERS, "0-2", _CONTROLLER),
+    _row(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1", _CONTROLLER),
+    _row(ApiKey.DESCRIBE_CLUSTER, "0-2"),
+    _row(ApiKey.DESCRIBE_PRODUCERS, "0"),
+    _row(ApiKey.UNREGISTER_BROKER, "0", _CONTROLLER),
+    _row(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "0"),
+)
 
 _read_prefix = Struct(">hhi").unpack_from
 
@@ -54,14 +87,26 @@ def advertised(table: tuple[Row, ...] = TABLE) -> Iterator[tuple[ApiKey, Version
 class Route:
     """Everything that serving one API in one version takes."""
 
-    __slots__ = ("decode_header", "decode_request", "handle", "title")
+    __slots__ = ("decode_header", "decode_request", "handle")
 
-    def __init__(self, key: ApiKey, version: int) -> None:
+    def __init__(self, key: ApiKey, version: int, where: Where) -> None:
         kind = key.request
         self.decode_header = RequestHeader.decoder(request_header_version(kind, version))
         self.decode_request = kind.decoder(version)
-        self.handle = import_module(f"pessoa.broker.handlers.{key.name.lower()}").handle
-        self.title = f"{key.title} version {version}"
+        self.handle = _handler(key, where)
+
+
+def _handler(key: ApiKey, where: Where) -> Callable[[Any, RequestContext, Any], Reply]:
+    if where is Where.CONTROLLER:
+        return lambda broker, context, request: broker.controller.submit(request, context)
+    if where is Where.GROUPS:
+        return lambda broker, context, request: broker.groups.submit(request, context)
+    if where is Where.TRANSACTIONS:
+        return lambda broker, context, request: broker.transactions.submit(request, context)
+    handle: Callable[[Any, RequestContext, Any], Reply] = import_module(
+        f"pessoa.broker.handlers.{key.name.lower()}"
+    ).handle
+    return handle
 
 
 class Dispatcher:
@@ -86,9 +131,8 @@ class Dispatcher:
             if route is None:
                 return _unsupported_api_versions(correlation_id)
         header, pos = route.decode_header(data, start, end)
-        request, pos = route.decode_request(data, pos, end)
-        if pos != end:
-            raise ProtocolViolation(f"{end - pos} bytes are left over behind {route.title}")
+        # Bytes behind the last field are passed over, as in Kafka: librdkafka sends some with Metadata version 13.
+        request, _ = route.decode_request(data, pos, end)
         context = RequestContext(
             key, version, correlation_id, header.client_id, connection.host, connection.id, self._listener
         )
@@ -108,7 +152,7 @@ class Dispatcher:
             if row.key is ApiKey.API_VERSIONS:
                 return None
             raise ProtocolViolation(f"{row.key.title} is served in versions {row.versions}, not {version}")
-        route = self._routes[key << 16 | version] = Route(row.key, version)
+        route = self._routes[key << 16 | version] = Route(row.key, version, row.where)
         return route
 
 

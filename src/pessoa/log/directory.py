@@ -98,6 +98,7 @@ class LogDirectory:
         self.was_clean = False
         self._disk = disk
         self._unlock: Callable[[], None] | None = None
+        self.is_open = False
         self._checkpoint_lock = Lock()
         self._rendered_count = 0
         # For each file the number of what it says.
@@ -110,7 +111,7 @@ class LogDirectory:
     # Opening and closing.
 
     def claim(self) -> None:
-        """Keep everybody else out until `close`. Whoever writes here before `open` does this first."""
+        """Keep everybody else out until `release`. Whoever writes here before `open` does this first."""
         if self._unlock is None:
             self._disk.make_directory(self.path)
             self._unlock = self._disk.lock(self.path)
@@ -151,6 +152,7 @@ class LogDirectory:
             )
         if not {*recovery_points, *log_starts, *high_watermarks} <= self.partitions.keys():
             self.write_checkpoints()
+        self.is_open = True
 
     def format(self, meta: MetaProperties, now_ms: int) -> None:
         """Make an empty directory somebody's."""
@@ -168,12 +170,14 @@ class LogDirectory:
             self.write_checkpoints()
             marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
             self._disk.write_file(self._in(CLEAN_SHUTDOWN_FILE), marker.encode())
-            self._release()
+            self.is_open = False
+            self.release()
         except DiskError as error:
             self.fail(error)
             raise DirectoryOffline(self.path) from error
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Let others in again. Nothing is written: after `close`, or where there was nothing to close."""
         if self._unlock is not None:
             self._unlock()
             self._unlock = None

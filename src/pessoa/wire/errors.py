@@ -38,6 +38,12 @@ class ErrorCode(IntEnum):
         member.text = text
         return member
 
+    @classmethod
+    def of(cls, code: int) -> ErrorCode:
+        """The member for a code that came over the wire; one that no table has is an unknown error, as for any
+        client."""
+        return _by_code.get(code, cls.UNKNOWN_SERVER_ERROR)
+
     @property
     def is_error(self) -> bool:
         return self._value_ != 0
@@ -177,3 +183,6 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, False, "The epoch of the streams topology is not valid."
     STREAMS_TOPOLOGY_FENCED = 132, False, "The streams topology is older than the group's."
     SHARE_SESSION_LIMIT_REACHED = 133, True, "The broker has as many share sessions as it may have."
+
+
+_by_code: dict[int, ErrorCode] = {int(member): member for member in ErrorCode}

@@ -9,28 +9,34 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from pessoa.broker.dispatch import TABLE
 from pessoa.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from pessoa.wire.api.metadata import MetadataRequest
-from pessoa.wire.catalogue import ApiKey
+from pessoa.wire.api.envelope import EnvelopeRequest
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.frames import request_frame
 
 TIMEOUT_S = 20
+ENVELOPE = EnvelopeRequest(request_data=b"", request_principal=None, client_host_address=b"")
+
+
+def command(directory: Path, port: int) -> list[str]:
+    settings = (f"listeners=PLAINTEXT://127.0.0.1:{port}", f"log.dirs={directory}")
+    return [sys.executable, "-m", "pessoa", "broker", *(word for one in settings for word in ("--set", one))]
 
 
 @pytest.fixture
-def broker() -> Iterator[tuple[subprocess.Popen[str], int]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pessoa", "broker", "--port", "0"], stderr=subprocess.PIPE, text=True
-    )
+def broker(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    process = subprocess.Popen(command(tmp_path / "broker", 0), stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
         line = process.stderr.readline()
-        found = re.search(r"listening on 127\.0\.0\.1:(\d+)", line)
-        assert found, line
+        found = re.search(r"listening on PLAINTEXT://127\.0\.0\.1:(\d+)", line)
+        assert found, line + process.stderr.read()
+        assert "is ready" in process.stderr.readline()
         yield process, int(found[1])
     finally:
         process.kill()
@@ -72,7 +78,9 @@ def test_it_tells_which_apis_it_serves_in_every_version_of_api_versions(
     assert int.from_bytes(data[:4], "big") == 7
     response = ApiVersionsResponse.decode(data[4:], version)
     assert response.error_code == ErrorCode.NONE
-    assert [entry.api_key for entry in response.api_keys] == [ApiKey.API_VERSIONS]
+    assert [(entry.api_key, entry.min_version, entry.max_version) for entry in response.api_keys] == [
+        (row.key, *row.advertised) for row in TABLE
+    ]
 
 
 def test_a_newer_api_versions_is_answered_in_version_0_with_our_range(
@@ -106,7 +114,7 @@ def test_pipelined_requests_are_answered_in_order_however_they_arrive(
         pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200), id="TLS hello"),
         pytest.param(b"\xff\xff\xff\xff", id="negative size"),
         pytest.param(b"\x00\x00\x00\x00", id="empty frame"),
-        pytest.param(b"".join(request_frame(MetadataRequest(topics=None), 12, 1, None)), id="API not served"),
+        pytest.param(b"".join(request_frame(ENVELOPE, 0, 1, None)), id="API not served"),
         pytest.param(b"\x00\x00\x00\x08\x7f\xff\x00\x00\x00\x00\x00\x01", id="unknown API"),
         pytest.param(b"\x00\x00\x00\x0a\x00\x12\x00\x03\x00\x00\x00\x01\x00\x50", id="header cut short"),
     ],
@@ -137,13 +145,19 @@ def test_it_stops_cleanly_when_told_to(broker: tuple[subprocess.Popen[str], int]
         assert connection.recv(1) == b""
 
 
-def test_a_taken_port_gives_one_sentence_and_exit_code_1(broker: tuple[subprocess.Popen[str], int]) -> None:
-    second = subprocess.run(
-        [sys.executable, "-m", "pessoa", "broker", "--port", str(broker[1])],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+def test_a_taken_port_gives_one_sentence_and_exit_code_1(
+    broker: tuple[subprocess.Popen[str], int], tmp_path: Path
+) -> None:
+    second = subprocess.run(command(tmp_path / "second", broker[1]), capture_output=True, text=True, timeout=TIMEOUT_S)
     assert second.returncode == 1
-    assert f"cannot listen on 127.0.0.1:{broker[1]}" in second.stderr
+    assert "cannot listen" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+def test_a_directory_that_another_broker_is_at_work_in_is_left_alone(
+    broker: tuple[subprocess.Popen[str], int], tmp_path: Path
+) -> None:
+    second = subprocess.run(command(tmp_path / "broker", 0), capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert second.returncode == 1
+    assert "cannot lock" in second.stderr
     assert "Traceback" not in second.stderr

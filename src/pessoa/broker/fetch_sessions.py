@@ -1,0 +1,200 @@
+"""Fetch sessions (KIP-227): a consumer names its partitions once, and afterwards only what changes.
+
+    epoch  -1, id 0       a fetch outside any session
+           -1, id n       the same, and session n ends
+            0             a full fetch that begins a session (an old one of that id ends)
+            n > 0         the next fetch of the session: carries changes, and answers carry changes
+
+The epochs count up by one, so both sides notice when an answer was lost. An incremental answer leaves out partitions
+that have no news: no records, no error, and offsets that the consumer knows.
+
+Memory is bounded by the number of sessions (`max.incremental.fetch.session.cache.slots`). A new session takes the
+place of one that was idle for long enough, or is not granted: the consumer then goes on with full fetches.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+from pessoa.base.ids import Uuid
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pessoa.wire.api.fetch import FetchPartition, FetchRequest, PartitionData
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+_MAX_EPOCH = (1 << 31) - 1
+
+DEFAULT_SLOTS = 1000
+# min.incremental.fetch.session.eviction.ms
+DEFAULT_EVICTION_MS = 2 * 60 * 1000
+
+
+class Wanted(NamedTuple):
+    """One partition that is to be read: the topic by name or by id, and what the fetch says about it."""
+
+    topic: str
+    topic_id: Uuid
+    request: FetchPartition
+
+
+_Key = tuple[str, Uuid, int]
+
+
+class _Known:
+    """What the consumer has been told of a partition."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def is_news(self, data: PartitionData, record_bytes: int) -> bool:
+        """Whether the answer must carry the partition; notes what it then says."""
+        is_news = (
+            record_bytes > 0
+            or data.error_code != ErrorCode.NONE
+            or data.high_watermark != self.high_watermark
+            or data.log_start_offset != self.log_start_offset
+            or data.preferred_read_replica >= 0
+            or data.diverging_epoch is not None
+        )
+        # After an error the consumer must hear how it went on, even if the offsets are the old ones.
+        self.high_watermark = data.high_watermark if data.error_code == ErrorCode.NONE else -1
+        self.log_start_offset = data.log_start_offset
+        return is_news
+
+
+class FetchSession:
+    __slots__ = ("epoch", "id", "partitions", "used_ms", "uses_topic_ids")
+
+    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int) -> None:
+        self.id = session_id
+        self.epoch = INITIAL_EPOCH
+        self.uses_topic_ids = uses_topic_ids
+        self.used_ms = now_ms
+        self.partitions: OrderedDict[_Key, _Known] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<FetchSession {self.id} in epoch {self.epoch}: {len(self.partitions)} partitions>"
+
+    def update(self, request: FetchRequest) -> None:
+        for wanted in wanted_of(request):
+            key = (wanted.topic, wanted.topic_id, wanted.request.partition)
+            known = self.partitions.get(key)
+            if known is None:
+                self.partitions[key] = _Known(wanted)
+            else:
+                known.wanted = wanted
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                self.partitions.pop((forgotten.topic, forgotten.topic_id, index), None)
+
+    def wanted(self) -> list[Wanted]:
+        return [known.wanted for known in self.partitions.values()]
+
+    def is_news(self, wanted: Wanted, data: PartitionData, record_bytes: int) -> bool:
+        key = (wanted.topic, wanted.topic_id, wanted.request.partition)
+        known = self.partitions.get(key)
+        if known is None:
+            return True
+        if record_bytes:
+            # Who got records goes to the end, so that a limited answer reaches everybody in turn.
+            self.partitions.move_to_end(key)
+        return known.is_news(data, record_bytes)
+
+
+class FetchPlan(NamedTuple):
+    """What a fetch request asks for: the partitions, and the session if there is one."""
+
+    error: ErrorCode
+    wanted: list[Wanted]
+    session: FetchSession | None
+    is_incremental: bool
+
+    @property
+    def session_id(self) -> int:
+        return self.session.id if self.session is not None else NO_SESSION
+
+
+class FetchSessions:
+    def __init__(
+        self,
+        new_id: Callable[[], int],
+        slots: int = DEFAULT_SLOTS,
+        eviction_ms: int = DEFAULT_EVICTION_MS,
+    ) -> None:
+        """`new_id` gives random positive int32s: an id is a secret of its consumer."""
+        self._new_id = new_id
+        self._slots = slots
+        self._eviction_ms = eviction_ms
+        # By last use, the longest idle first.
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<FetchSessions: {len(self._sessions)} of {self._slots}>"
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def plan(self, request: FetchRequest, version: int, now_ms: int) -> FetchPlan:
+        uses_topic_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            session = None
+            if request.session_epoch == INITIAL_EPOCH:
+                session = self._begin(request, uses_topic_ids, now_ms)
+            return FetchPlan(ErrorCode.NONE, list(wanted_of(request)), session, is_incremental=False)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            return _refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            return _refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.update(request)
+        session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
+        session.used_ms = now_ms
+        self._sessions.move_to_end(session.id)
+        return FetchPlan(ErrorCode.NONE, session.wanted(), session, is_incremental=True)
+
+    def _begin(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
+        if not request.topics or not self._make_room(now_ms):
+            return None
+        session_id = self._new_id()
+        while session_id in self._sessions:
+            session_id = self._new_id()
+        session = FetchSession(session_id, uses_topic_ids, now_ms)
+        session.update(request)
+        session.epoch = 1
+        self._sessions[session_id] = session
+        return session
+
+    def _make_room(self, now_ms: int) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now_ms - oldest.used_ms < self._eviction_ms:
+            return False
+        del self._sessions[oldest.id]
+        return True
+
+
+_FIRST_VERSION_WITH_TOPIC_IDS = 13
+
+
+def wanted_of(request: FetchRequest) -> Iterable[Wanted]:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield Wanted(topic.topic, topic.topic_id, partition)
+
+
+def _refused(error: ErrorCode) -> FetchPlan:
+    return FetchPlan(error, [], None, is_incremental=False)

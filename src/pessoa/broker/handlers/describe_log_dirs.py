@@ -1,0 +1,55 @@
+"""DescribeLogDirs: the log directories of this broker and what lies in them (KIP-113). v4: the size of the disk."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from pessoa.wire.api.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pessoa.broker.context import RequestContext
+    from pessoa.broker.services import BrokerServices
+    from pessoa.log.directory import LogDirectory
+
+
+def handle(broker: BrokerServices, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return DescribeLogDirsResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        results=[_result(directory, wanted) for directory in broker.replicas.directories],
+    )
+
+
+def _result(directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+    if directory.offline is not None:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path, topics=[])
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for (topic, index), log in directory.partitions.items():
+        if wanted is None or (topic, index) in wanted:
+            topics.setdefault(topic, []).append(
+                DescribeLogDirsPartition(
+                    partition_index=index,
+                    partition_size=log.size,
+                    offset_lag=max(0, log.high_watermark - log.log_end_offset),
+                    is_future_key=False,
+                )
+            )
+    usage = shutil.disk_usage(directory.path)
+    return DescribeLogDirsResult(
+        error_code=ErrorCode.NONE,
+        log_dir=directory.path,
+        topics=[DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+        total_bytes=usage.total,
+        usable_bytes=usage.free,
+    )

@@ -1,0 +1,103 @@
+"""DescribeTopicPartitions: topics and their partitions in pages, with eligible leader replicas (KIP-966).
+
+Topics come in the order of their names. An answer holds at most `response_partition_limit` partitions; where it
+stops, a cursor says so, and the next request goes on from there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pessoa.base.ids import ZERO_UUID
+from pessoa.broker.topic_listing import (
+    TOPIC_OPERATIONS,
+    is_internal,
+    is_valid_topic_name,
+    offline_replicas,
+    partition_error,
+)
+from pessoa.wire.api.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pessoa.broker.context import RequestContext
+    from pessoa.broker.services import BrokerServices
+    from pessoa.metadata.image import MetadataImage
+    from pessoa.metadata.topics import PartitionImage
+
+
+def handle(
+    broker: BrokerServices, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    image = broker.image
+    names = sorted({topic.name for topic in request.topics} or image.topics.by_name)
+    first_name, first_index = ("", 0)
+    if request.cursor is not None:
+        first_name, first_index = request.cursor.topic_name, request.cursor.partition_index
+    room = min(request.response_partition_limit, broker.config.max_request_partition_size_limit)
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        if name < first_name:
+            continue
+        topic = image.topics.by_name.get(name)
+        if topic is None:
+            topics.append(_refused(name))
+            continue
+        start = first_index if name == first_name else 0
+        indexes = [index for index in topic.partitions if index >= start]
+        if room <= 0:
+            return _response(topics, name, start)
+        topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                error_code=ErrorCode.NONE,
+                name=name,
+                topic_id=topic.id,
+                is_internal=is_internal(name),
+                partitions=[_partition(image, index, topic.partitions[index]) for index in indexes[:room]],
+                topic_authorized_operations=TOPIC_OPERATIONS,
+            )
+        )
+        if len(indexes) > room:
+            return _response(topics, name, indexes[room])
+        room -= len(indexes)
+    return _response(topics)
+
+
+def _response(
+    topics: list[DescribeTopicPartitionsResponseTopic], next_name: str | None = None, next_index: int = 0
+) -> DescribeTopicPartitionsResponse:
+    cursor = None
+    if next_name is not None:
+        cursor = DescribeTopicPartitionsResponseCursor(topic_name=next_name, partition_index=next_index)
+    return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=cursor)
+
+
+def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
+    is_valid = is_valid_topic_name(name)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION,
+        name=name,
+        topic_id=ZERO_UUID,
+        is_internal=is_internal(name),
+        partitions=[],
+    )
+
+
+def _partition(image: MetadataImage, index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=partition_error(image, partition),
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=offline_replicas(image, partition),
+    )

@@ -1,0 +1,53 @@
+"""OffsetForLeaderEpoch: where does a leader epoch end in this leader's log? (KIP-101, KIP-320)
+
+A follower or consumer that knows records of an epoch asks how far they are valid. v3 adds the replica id; v4 is
+flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pessoa.wire.api.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pessoa.broker.context import RequestContext
+    from pessoa.broker.services import BrokerServices
+
+
+def handle(
+    broker: BrokerServices, context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    topics = [
+        OffsetForLeaderTopicResult(
+            topic=topic.topic, partitions=[_answer(broker, topic.topic, wanted) for wanted in topic.partitions]
+        )
+        for topic in request.topics
+    ]
+    return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
+
+
+def _answer(broker: BrokerServices, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    partition = broker.replicas.get(topic, wanted.partition)
+    if partition is None:
+        error = broker.replicas.why_missing(broker.image, topic, wanted.partition)
+    elif not partition.is_leader:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    else:
+        error = partition.check_epoch(wanted.current_leader_epoch)
+    if partition is None or error is not ErrorCode.NONE:
+        return EpochEndOffset(error_code=error, partition=wanted.partition)
+    found = partition.log.epochs.end_offset_for(wanted.leader_epoch, partition.log.log_end_offset)
+    return EpochEndOffset(
+        error_code=ErrorCode.NONE,
+        partition=wanted.partition,
+        leader_epoch=found.epoch,
+        end_offset=found.end_offset,
+    )

@@ -1,0 +1,163 @@
+"""Produce: append record batches to partitions.
+
+    v3-8    record errors and a message with the partition's error from v8
+    v9      flexible
+    v10     the response names the new leader where this broker is not it
+    v12     a transactional batch adds its partition to the transaction by itself (KIP-890)
+    v13     topics by id
+
+acks 0 gets no answer at all: a producer that asked for none could not match it, and where a batch is refused the
+connection is closed, which is the only way to tell. acks 1 is answered after the append, acks -1 when every in-sync
+replica has it.
+
+The batch is checked and stamped where the socket put it and goes from there into the page cache: see
+`PartitionLog.append_as_leader`.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from pessoa.log.directory import DirectoryOffline
+from pessoa.log.files import DiskError
+from pessoa.log.producer_state import ProducerRefused
+from pessoa.records.errors import InvalidBatch
+from pessoa.wire.api.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from pessoa.wire.errors import ErrorCode, ProtocolViolation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pessoa.broker.context import RequestContext
+    from pessoa.broker.dispatch import Reply
+    from pessoa.broker.services import BrokerServices
+    from pessoa.broker.transactional_produce import Permit
+    from pessoa.replication.partition import Partition
+
+_FIRST_VERSION_WITH_TOPIC_IDS = 13
+_NO_PERMITS: Mapping[Partition, Permit] = MappingProxyType({})
+
+
+def handle(broker: BrokerServices, context: RequestContext, request: ProduceRequest) -> Reply:
+    if request.transactional_id is not None:
+        from pessoa.broker.transactional_produce import produce_in_transaction
+
+        return produce_in_transaction(broker, context, request)
+    return respond(broker, context, request)
+
+
+def respond(
+    broker: BrokerServices,
+    context: RequestContext,
+    request: ProduceRequest,
+    permits: Mapping[Partition, Permit] = _NO_PERMITS,
+) -> ProduceResponse | None:
+    """Append everything that the request carries. `permits` is what verification has found out about partitions."""
+    is_known = request.acks in (-1, 0, 1)
+    now_ms = broker.clock.now_ms()
+    responses = []
+    for topic in request.topic_data:
+        partitions, name, missing = find_topic(broker, context.version, topic)
+        answers = []
+        for data in topic.partition_data:
+            partition = None if partitions is None else partitions.get(data.index)
+            if not is_known:
+                answers.append(_refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS))
+            elif partition is None:
+                answers.append(
+                    _refused(data.index, missing or broker.replicas.why_missing(broker.image, name, data.index))
+                )
+            else:
+                answers.append(_append(partition, data, now_ms, context.version, permits.get(partition)))
+        responses.append(TopicProduceResponse(name=name, topic_id=topic.topic_id, partition_responses=answers))
+    if request.acks == 0:
+        _close_if_refused(responses)
+        return None
+    return ProduceResponse(responses=responses, throttle_time_ms=0)
+
+
+def find_topic(
+    broker: BrokerServices, version: int, topic: TopicProduceData
+) -> tuple[dict[int, Partition] | None, str, ErrorCode | None]:
+    """Our partitions of the topic, its name, and the error if the topic itself is unknown."""
+    if version < _FIRST_VERSION_WITH_TOPIC_IDS:
+        return broker.replicas.by_name.get(topic.name), topic.name, None
+    known = broker.image.topics.by_id.get(topic.topic_id)
+    if known is None:
+        return None, "", ErrorCode.UNKNOWN_TOPIC_ID
+    return broker.replicas.by_id.get(topic.topic_id), known.name, None
+
+
+def _append(
+    partition: Partition, data: PartitionProduceData, now_ms: int, version: int, permit: Permit | None
+) -> PartitionProduceResponse:
+    if not partition.is_leader:
+        return _not_leader(partition, data.index)
+    if data.records is None:
+        return _refused(data.index, ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
+    if isinstance(permit, ErrorCode):
+        return _refused(data.index, permit)
+    try:
+        appended = partition.append(data.records, now_ms, version, permit)
+    except InvalidBatch as refusal:
+        return _refused_records(data.index, refusal)
+    except ProducerRefused as refusal:
+        return _refused(data.index, refusal.error, refusal.message)
+    except DiskError as error:
+        partition.directory.fail(error)
+        return _refused(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
+    except DirectoryOffline:
+        return _refused(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
+    return PartitionProduceResponse(
+        index=data.index,
+        error_code=ErrorCode.NONE,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time_ms,
+        log_start_offset=partition.log.log_start_offset,
+    )
+
+
+def _refused(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=index, error_code=error, base_offset=-1, error_message=message)
+
+
+def _refused_records(index: int, refusal: InvalidBatch) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=refusal.error,
+        base_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message)
+            for one in refusal.record_errors
+        ],
+        error_message=refusal.message,
+    )
+
+
+def _not_leader(partition: Partition, index: int) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        base_offset=-1,
+        current_leader=LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch),
+    )
+
+
+def _close_if_refused(responses: list[TopicProduceResponse]) -> None:
+    for topic in responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                raise ProtocolViolation(
+                    f"a produce with acks=0 was refused for {topic.name}-{partition.index} "
+                    f"({ErrorCode.of(partition.error_code).name}), and closing is the only way to say so"
+                )

@@ -1,0 +1,117 @@
+"""What handlers work with: one object per broker, put together by `assembly`.
+
+A request takes `image` once at its start and keeps it: the next request may see another one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pessoa.broker.topic_listing import CLUSTER_OPERATIONS, GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pessoa.base.clock import Clock
+    from pessoa.broker.config import BrokerConfig
+    from pessoa.broker.context import RequestContext
+    from pessoa.broker.fetch_sessions import FetchSessions
+    from pessoa.metadata.image import MetadataImage
+    from pessoa.replication.replicas import Replicas
+
+# The controller decides, from its own configuration.
+_DEFAULT = -1
+_CREATE_TIMEOUT_MS = 30_000
+
+
+class Node(NamedTuple):
+    """A broker as clients of one listener see it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+
+
+@dataclass(slots=True)
+class BrokerServices:
+    node_id: int
+    cluster_id: str
+    config: BrokerConfig
+    clock: Clock
+    image: MetadataImage
+    replicas: Replicas
+    fetch_sessions: FetchSessions
+    controller: Any
+    groups: Any
+    transactions: Any
+    cluster_operations: int = CLUSTER_OPERATIONS
+
+    def nodes(self, listener: str) -> Iterator[Node]:
+        """The registered brokers that have this listener."""
+        for broker in self.image.cluster.brokers.values():
+            endpoint = broker.listeners.get(listener)
+            if endpoint is not None:
+                yield Node(broker.id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
+
+    def live_nodes(self, listener: str) -> list[Node]:
+        return [node for node in self.nodes(listener) if not node.is_fenced]
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that clients may send controller requests to. Every broker forwards them, so any will do."""
+        return self.node_id
+
+    async def create_missing_topics(self, names: list[str], context: RequestContext) -> None:
+        """Create topics that a request needs; whoever loses a race finds them made."""
+        from pessoa.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+
+        topics = []
+        for name in names:
+            partitions, replication = self._internal_shape(name)
+            topics.append(
+                CreatableTopic(
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=replication,
+                    assignments=[],
+                    configs=self._internal_configs(name),
+                )
+            )
+        request = CreateTopicsRequest(topics=topics, timeout_ms=_CREATE_TIMEOUT_MS)
+        await self.controller.submit(request, context)
+
+    def _internal_shape(self, name: str) -> tuple[int, int]:
+        config = self.config
+        if name == GROUP_TOPIC:
+            return config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
+        if name == TRANSACTION_TOPIC:
+            return config.transaction_state_log_num_partitions, config.transaction_state_log_replication_factor
+        if name == SHARE_TOPIC:
+            return (
+                config.share_coordinator_state_topic_num_partitions,
+                config.share_coordinator_state_topic_replication_factor,
+            )
+        return _DEFAULT, _DEFAULT
+
+    def _internal_configs(self, name: str) -> list[Any]:
+        from pessoa.wire.api.create_topics import CreatableTopicConfig
+
+        if name not in (GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC):
+            return []
+        config = self.config
+        segment_bytes = {
+            GROUP_TOPIC: config.offsets_topic_segment_bytes,
+            TRANSACTION_TOPIC: config.transaction_state_log_segment_bytes,
+            SHARE_TOPIC: config.share_coordinator_state_topic_segment_bytes,
+        }[name]
+        values = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)}
+        if name == TRANSACTION_TOPIC:
+            values |= {
+                "compression.type": "uncompressed",
+                "unclean.leader.election.enable": "false",
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+            }
+        return [CreatableTopicConfig(name=key, value=value) for key, value in values.items()]

@@ -1,0 +1,46 @@
+"""What Metadata, DescribeTopicPartitions and their like say about topics, in one place."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pessoa.metadata.image import MetadataImage
+    from pessoa.metadata.topics import PartitionImage
+
+GROUP_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+SHARE_TOPIC = "__share_group_state"
+_INTERNAL = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
+
+_VALID_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+# Bits by the number of the operation: read 3, write 4, create 5, delete 6, alter 7, describe 8, cluster action 9,
+# describe configs 10, alter configs 11, idempotent write 12.
+TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+
+
+def is_internal(topic: str) -> bool:
+    return topic in _INTERNAL
+
+
+def is_valid_topic_name(name: str) -> bool:
+    return _VALID_NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def partition_error(image: MetadataImage, partition: PartitionImage) -> ErrorCode:
+    return ErrorCode.NONE if _is_live(image, partition.leader) else ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def offline_replicas(image: MetadataImage, partition: PartitionImage) -> list[int]:
+    return [replica for replica in partition.replicas if not _is_live(image, replica)]
+
+
+def _is_live(image: MetadataImage, node_id: int) -> bool:
+    broker = image.cluster.brokers.get(node_id)
+    return broker is not None and not broker.fenced

@@ -1,0 +1,136 @@
+"""Produce within a transaction (KIP-890): before a batch opens a transaction in a partition, its coordinator is asked.
+
+A batch that was delayed on the way could otherwise open a transaction that its coordinator ended long ago, and nobody
+would end it again. So for every partition in which the producer has no transaction open:
+
+    start verification (a guard) ──▶ ask the coordinator ──▶ append with the guard
+
+Before version 12 the coordinator is only asked whether it knows of the partition; from version 12 on it adds it, and
+the producer saves the request for that. A marker that is written between the question and the append takes the guard
+away, and the batch is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pessoa.log.producer_state import ProducerRefused, VerificationGuard
+from pessoa.records.batch import RecordBatch
+from pessoa.records.errors import InvalidBatch
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pessoa.broker.context import RequestContext
+    from pessoa.broker.dispatch import Reply
+    from pessoa.broker.services import BrokerServices
+    from pessoa.replication.partition import Partition
+    from pessoa.wire.api.produce import ProduceRequest, ProduceResponse
+
+# What lets a batch in, or the error that keeps it out.
+Permit = VerificationGuard | ErrorCode
+
+_FIRST_VERSION_THAT_ADDS = 12
+_FIRST_VERSION_WITH_ABORTABLE_ERRORS = 11
+
+# The producer may try again: to it, the coordinator's trouble looks like the partition's.
+_PASSING = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+
+
+def produce_in_transaction(broker: BrokerServices, context: RequestContext, request: ProduceRequest) -> Reply:
+    from pessoa.broker.handlers.produce import respond
+
+    permits, unverified = _begin(broker, context, request)
+    if not unverified:
+        return respond(broker, context, request, permits)
+    return _verify_and_respond(broker, context, request, permits, unverified)
+
+
+class _Question:
+    """The partitions that one producer wants to write to."""
+
+    __slots__ = ("partitions", "producer_epoch", "producer_id")
+
+    def __init__(self, producer_id: int, producer_epoch: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.partitions: list[Partition] = []
+
+
+def _begin(
+    broker: BrokerServices, context: RequestContext, request: ProduceRequest
+) -> tuple[dict[Partition, Permit], dict[tuple[int, int], _Question]]:
+    """The permits that are clear at once, and what the coordinator has to be asked."""
+    from pessoa.broker.handlers.produce import find_topic
+
+    permits: dict[Partition, Permit] = {}
+    questions: dict[tuple[int, int], _Question] = {}
+    now_ms = broker.clock.now_ms()
+    for topic in request.topic_data:
+        partitions, _, _ = find_topic(broker, context.version, topic)
+        for data in topic.partition_data:
+            partition = (partitions or {}).get(data.index)
+            if partition is None or not partition.is_leader or data.records is None:
+                continue
+            try:
+                batch = RecordBatch(data.records)
+                if not batch.is_transactional:
+                    continue
+                guard = partition.log.producers.start_verification(
+                    batch.producer_id,
+                    batch.base_sequence,
+                    batch.producer_epoch,
+                    now_ms,
+                    supports_epoch_bump=context.version >= _FIRST_VERSION_THAT_ADDS,
+                )
+            except InvalidBatch:
+                continue  # the append will say what is wrong with it
+            except ProducerRefused as refusal:
+                permits[partition] = refusal.error
+                continue
+            if guard is not None:
+                permits[partition] = guard
+                key = (batch.producer_id, batch.producer_epoch)
+                questions.setdefault(key, _Question(*key)).partitions.append(partition)
+    return permits, questions
+
+
+async def _verify_and_respond(
+    broker: BrokerServices,
+    context: RequestContext,
+    request: ProduceRequest,
+    permits: dict[Partition, Permit],
+    questions: Mapping[tuple[int, int], _Question],
+) -> ProduceResponse | None:
+    from pessoa.broker.handlers.produce import respond
+
+    assert request.transactional_id is not None
+    for question in questions.values():
+        answers = await broker.transactions.verify(
+            request.transactional_id,
+            question.producer_id,
+            question.producer_epoch,
+            [(partition.topic, partition.index) for partition in question.partitions],
+            may_add=context.version >= _FIRST_VERSION_THAT_ADDS,
+        )
+        for partition in question.partitions:
+            error = answers.get((partition.topic, partition.index), ErrorCode.NONE)
+            if error is not ErrorCode.NONE:
+                permits[partition] = _as_seen_by_a_producer(error, context.version)
+    return respond(broker, context, request, permits)
+
+
+def _as_seen_by_a_producer(error: ErrorCode, version: int) -> ErrorCode:
+    if error in _PASSING or (error is ErrorCode.CONCURRENT_TRANSACTIONS and version < _FIRST_VERSION_THAT_ADDS):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if error is ErrorCode.INVALID_TXN_STATE and version >= _FIRST_VERSION_WITH_ABORTABLE_ERRORS:
+        return ErrorCode.TRANSACTION_ABORTABLE
+    return error
