@@ -20,8 +20,11 @@ from tests.property.log_model import Ghost, LogModel, Stored
 
 
 def clean(disk: SimulatedDisk, log: PartitionLog, now_ms: int) -> int:
-    """One pass, in place; the first offset that it leaves alone."""
-    plan = make_plan(log, assess(log, None, now_ms), CleanerSettings(), now_ms)
+    """One pass, in place, if there is anything to clean; the first offset that it leaves alone."""
+    cleanable = assess(log, None, now_ms)
+    if not cleanable.cleanable_bytes:
+        return 0
+    plan = make_plan(log, cleanable, CleanerSettings(), now_ms)
     cleaning = Cleaning(disk, log, plan)
     for step in CleaningPass(disk, plan, lambda: 0.0).steps():
         if isinstance(step, SwapReady):

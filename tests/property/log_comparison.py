@@ -69,15 +69,16 @@ def check_epochs(log: PartitionLog, model: LogModel) -> None:
     entries = log.epochs.entries()
     assert entries == sorted(entries), entries
     assert len({epoch for epoch, _ in entries}) == len({start for _, start in entries}) == len(entries), entries
-    known = [batch for batch in model.visible() if batch.epoch >= 0]
+    log_start = max(model.log_start, model.epochs_from)
+    known = [batch for batch in model.visible() if batch.epoch >= 0 and batch.last_offset >= log_start]
     for batch in known:
-        offset = max(batch.base_offset, model.log_start)
+        offset = max(batch.base_offset, log_start)
         assert log.epochs.epoch_for_offset(offset) == batch.epoch, f"{batch} and {log.epochs}"
     if model.is_compacted:
         return
     starts = {batch.epoch: batch.base_offset for batch in reversed(known)}
     for epoch, start in entries:
-        assert start <= max(model.log_start, starts.get(epoch, -1)), f"nothing of epoch {epoch} is at {start}: {known}"
+        assert start <= max(log_start, starts.get(epoch, -1)), f"nothing of epoch {epoch} is at {start}: {known}"
     for epoch in starts:
         later = [start for other, start in starts.items() if other > epoch]
         expected = (epoch, min(later, default=log.log_end_offset))
@@ -246,6 +247,8 @@ def adopt(
     assert log.log_start_offset <= log.high_watermark <= highest_watermark, f"{log!r}, once {highest_watermark}"
     if stop == "in order" and not lost_start:
         assert log.high_watermark == max(model.log_start, min(model.high_watermark, end)), log
+    if lost_start:
+        model.epochs_from = max(model.epochs_from, model.log_start)
     model.batches = found
     model.log_start, model.log_end, model.high_watermark = log.log_start_offset, end, log.high_watermark
     model.reloaded_at = end
@@ -294,21 +297,28 @@ def forget(log: PartitionLog, model: LogModel) -> None:
     model.recognised = {batch.last_offset for entry in entries for batch in entry.batches}
 
 
-def fingerprint(log: PartitionLog) -> object:
-    """Everything that a second opening must find again."""
-    return (
-        (log.log_start_offset, log.high_watermark, log.log_end_offset, log.last_stable_offset),
-        [(segment.base_offset, segment.file.read(0, segment.size)) for segment in log.segments],
-        [segment.aborted_transactions() for segment in log.segments],
-        log.epochs.entries(),
-        sorted(
-            (
-                entry.producer_id,
+def fingerprint(log: PartitionLog) -> dict[str, object]:
+    """Everything that a second opening must find again.
+
+    The last stable offset is left out: a snapshot does not say which markers are unreplicated, and a scan finds out.
+    """
+    return {
+        "offsets": (log.log_start_offset, log.high_watermark, log.log_end_offset),
+        "bytes": {segment.base_offset: segment.file.read(0, segment.size) for segment in log.segments},
+        "aborted": {segment.base_offset: segment.aborted_transactions() for segment in log.segments},
+        "epochs": log.epochs.entries(),
+        "producers": {
+            entry.producer_id: (
                 entry.epoch,
                 entry.coordinator_epoch,
                 entry.current_txn_first_offset,
-                entry.batches[-1:],
+                [batch[:3] for batch in entry.batches[-1:]],
             )
             for entry in log.producers.entries()
-        ),
-    )
+        },
+    }
+
+
+def assert_same(found: dict[str, object], before: dict[str, object]) -> None:
+    for what, value in found.items():
+        assert value == before[what], f"a second opening found other {what}: {value} instead of {before[what]}"

@@ -174,6 +174,8 @@ class LogModel:
     reloaded_at: int = 0
     # Of the batches below `reloaded_at`, the last offsets of those whose repetitions are still recognised.
     recognised: set[int] = field(default_factory=set)
+    # Below it leader epochs may be unknown: records came back that were deleted, because the checkpoint was lost.
+    epochs_from: int = 0
     # Batches are gone from between others, and with them the places where leader epochs began.
     is_compacted: bool = False
 
@@ -287,6 +289,7 @@ class LogModel:
         self.high_watermark = min(self.high_watermark, offset)
         self.durable_end = min(self.durable_end, offset)
         self.durable_start = min(self.durable_start, offset)
+        self.epochs_from = min(self.epochs_from, offset)
         self.truncations += 1
         self.reloaded_at = offset
 
@@ -306,7 +309,7 @@ class LogModel:
         self.batches, self.memory = [], []
         self.log_start = self.log_end = self.high_watermark = offset
         self.highest_watermark = max(self.highest_watermark, offset)
-        self.durable_end = self.durable_start = 0
+        self.durable_end = self.durable_start = self.epochs_from = 0
         self.truncations += 1
         self.reloaded_at = offset
         self.recognised.clear()

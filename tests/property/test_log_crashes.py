@@ -28,7 +28,15 @@ from pessoa.records.builder import build_batch
 from pessoa.records.control import ControlRecordType, build_transaction_marker
 from pessoa.records.record import Record
 from tests.property.log_compaction import check_compaction, clean
-from tests.property.log_comparison import adopt, check_read, check_whole, fingerprint, forget, found_batches
+from tests.property.log_comparison import (
+    adopt,
+    assert_same,
+    check_read,
+    check_whole,
+    fingerprint,
+    forget,
+    found_batches,
+)
 from tests.property.log_model import LogModel
 
 ROOT = "/data"
@@ -279,7 +287,7 @@ def run(ending: Ending, chapters: list[Chapter]) -> Chapter:
     seen = fingerprint(log)
     disk.crash_process()
     log = opened(disk)
-    assert fingerprint(log) == seen, "a second opening has found something else"
+    assert_same(fingerprint(log), seen)
     adopt(log, model, "process died")
     # And life goes on.
     data = build_batch([Record(0, NOW_MS, b"n", b"after the crash")], producer_id=9, producer_epoch=0, base_sequence=0)

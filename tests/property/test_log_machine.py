@@ -40,6 +40,7 @@ from tests.property.log_compaction import check_compaction, clean
 from tests.property.log_comparison import (
     Stop,
     adopt,
+    assert_same,
     check_newest,
     check_offsets,
     check_producers,
@@ -58,6 +59,7 @@ PRODUCE_VERSION = 12
 ROOT = "/data"
 SEQUENCES = 1 << 31
 
+policies = st.sampled_from([frozenset({DELETE}), frozenset({COMPACT}), frozenset({COMPACT, DELETE})])
 configs = st.builds(
     LogConfig,
     segment_bytes=st.sampled_from([300, 1000, 1000, 5000, 30_000]),
@@ -66,7 +68,7 @@ configs = st.builds(
     segment_index_bytes=st.sampled_from([48, 4096]),
     retention_ms=st.sampled_from([HOUR_MS, 24 * HOUR_MS]),
     retention_bytes=st.sampled_from([-1, -1, 2000]),
-    cleanup_policy=st.sampled_from([frozenset({DELETE}), frozenset({COMPACT}), frozenset({COMPACT, DELETE})]),
+    cleanup_policy=policies,
     delete_retention_ms=st.sampled_from([0, HOUR_MS // 4]),
     message_timestamp_type=st.sampled_from([TimestampType.CREATE_TIME] * 3 + [TimestampType.LOG_APPEND_TIME]),
 )
@@ -437,6 +439,13 @@ class LogMachine(RuleBasedStateMachine):
             log.drop_segments(count, self.now_ms)
             model.delete_before(end)
 
+    @rule(policy=policies)
+    def change_the_policy(self, policy: frozenset[str]) -> None:
+        """What compaction has left stays, also where nobody expects it any more."""
+        self.config = self.config.but(cleanup_policy=policy)
+        for partition in self.partitions.values():
+            partition.log.configure(self.config)
+
     @precondition(lambda self: self.config.is_compacted)
     @rule(number=which)
     def compact(self, number: int) -> None:
@@ -540,7 +549,8 @@ class LogMachine(RuleBasedStateMachine):
             before = [fingerprint(partition.log) for partition in self.partitions.values()]
             self.disk.crash_process()
             self.open_directory()
-            assert [fingerprint(partition.log) for partition in self.partitions.values()] == before
+            for partition, seen in zip(self.partitions.values(), before, strict=True):
+                assert_same(fingerprint(partition.log), seen)
             for partition in self.partitions.values():
                 adopt(partition.log, partition.model, "process died")
 
