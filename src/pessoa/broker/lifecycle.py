@@ -36,6 +36,8 @@ from pessoa.quorum.single_voter import SingleVoterQuorum
 from pessoa.replication.replicas import Replicas
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pessoa.base.clock import Clock
     from pessoa.base.entropy import Entropy
     from pessoa.broker.config import BrokerConfig
@@ -70,6 +72,8 @@ class Broker:
         self._publisher = ImagePublisher()
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
+        # Told about mistakes of ours that cost a request its answer.
+        self.on_bug: Callable[[Exception], None] = lambda _: None
         self._quorum: SingleVoterQuorum | None = None
         self._is_assembled = False
         self.services: BrokerServices
@@ -159,6 +163,7 @@ class Broker:
         for endpoint in self._client_endpoints():
             dispatcher = Dispatcher(self.services, listener=endpoint.name)
             listener = Listener(endpoint.host, endpoint.port, dispatcher.serve, limits)
+            listener.on_bug = self.on_bug
             await listener.__aenter__()
             self._listeners.append(listener)
             log.info("listening on %s://%s", endpoint.name, listener.address)

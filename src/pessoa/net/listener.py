@@ -27,7 +27,7 @@ from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.frames import DEFAULT_MAX_FRAME_BYTES, Buffer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
 log = logging.getLogger("pessoa.net")
 
@@ -154,6 +154,9 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolViolation as violation:
             self._close_for(violation)
             return
+        except Exception as bug:  # noqa: BLE001 (whatever it is, it must not reach the other connections)
+            self._abort_for(bug)
+            return
         if answers:
             self._write(answers)
         if self._can_write:
@@ -169,6 +172,10 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolViolation as violation:
             self._task = None
             self._close_for(violation)
+            return
+        except Exception as bug:  # noqa: BLE001
+            self._task = None
+            self._abort_for(bug)
             return
         self._task = None
         self._buffer.release()
@@ -206,6 +213,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def _abort_for(self, bug: Exception) -> None:
+        """A mistake of ours: this request cannot be answered, everybody else's can."""
+        log.error("a request of %s could not be served", self.peer, exc_info=bug)
+        self._listener.on_bug(bug)
+        self.abort()
+
     def _close_for(self, violation: ProtocolViolation) -> None:
         log.warning("%s on %s: %s; the connection is closed", self.peer, self._listener.address, violation)
         self.close()
@@ -222,6 +235,8 @@ class Listener:
         self.serve = serve
         self.limits = limits or ListenerLimits()
         self.connections: set[Connection] = set()
+        # Told about exceptions that nobody expected; they are in the log in any case.
+        self.on_bug: Callable[[Exception], None] = lambda _: None
         self.loop: asyncio.AbstractEventLoop
         self._drain_seconds = drain_seconds
         self._per_ip: dict[str, int] = {}

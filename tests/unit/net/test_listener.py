@@ -205,3 +205,35 @@ def test_leaving_waits_for_the_answer_in_progress_and_then_closes() -> None:
             writer.close()
 
     asyncio.run(main())
+
+
+def test_a_mistake_of_ours_costs_one_connection_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    def serve(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+        body = bytes(data[start:end])
+        if body == b"at once":
+            raise KeyError("a mistake")
+        if body == b"later":
+
+            async def fail() -> list[Buffer]:
+                raise KeyError("a late mistake")
+
+            return fail()
+        return [framed(body)]
+
+    async def scenario(listener: Listener) -> None:
+        told: list[Exception] = []
+        listener.on_bug = told.append
+        other_reader, other = await connect(listener)
+        for body in (b"at once", b"later"):
+            reader, writer = await connect(listener)
+            writer.write(framed(body))
+            with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+                await answer(reader)
+            writer.close()
+        assert [type(bug) for bug in told] == [KeyError, KeyError]
+        other.write(framed(b"fine"))
+        assert await answer(other_reader) == b"fine"
+        other.close()
+
+    run(serve, scenario)
+    assert sum(record.levelno == logging.ERROR for record in caplog.records) == 2
