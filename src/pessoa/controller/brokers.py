@@ -65,8 +65,12 @@ def register_broker(situation: Situation, request: BrokerRegistrationRequest) ->
     if known is not None and is_same_life:
         epoch, fenced, in_controlled_shutdown = known.epoch, known.fenced, known.in_controlled_shutdown
     records: list[Message] = []
-    if known is not None and not is_same_life and not _stopped_in_order(situation, known, request):
-        records += after_unclean_shutdown(situation, request.broker_id)
+    if known is not None and not is_same_life:
+        if not _stopped_in_order(situation, known, request):
+            records += after_unclean_shutdown(situation, known.id)
+        elif not known.fenced:
+            # It is back before anybody missed it. What it led needs a new leader epoch all the same.
+            records += after_departure(situation, known.id)
     records.append(
         RegisterBrokerRecord(
             broker_id=request.broker_id,

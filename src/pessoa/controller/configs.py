@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from pessoa.base.config_keys.broker import validate_broker_configs
 from pessoa.controller.decision import Decision, Refusal, check_named_once, check_record_count
 from pessoa.controller.partition_change import MIN_INSYNC_REPLICAS
 from pessoa.controller.topic_names import why_illegal
@@ -181,6 +182,15 @@ def _check_broker_name(name: str) -> None:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"{name!r} is not the id of a broker.")
 
 
+def _check_broker_configs(configs: Mapping[str, str], *, is_default: bool) -> None:
+    """What can be set depends on whether it is for one broker or for all."""
+    problem = validate_broker_configs(configs, is_default=is_default)
+    if problem is not None:
+        raise Refusal(
+            ErrorCode.INVALID_REQUEST if problem.is_invalid_request else ErrorCode.INVALID_CONFIG, str(problem)
+        )
+
+
 def _check_exists(situation: Situation, kind: int, name: str) -> None:
     """Asked last, as Kafka does: what is wrong with the settings themselves comes first."""
     if kind == ConfigResource.TOPIC and name not in situation.image.topics.by_name:
@@ -193,7 +203,10 @@ def _records(situation: Situation, kind: int, name: str, changes: Mapping[str, s
     present = situation.image.configs.of(kind, name)
     outcome = {key: value for key, value in {**present, **changes}.items() if value is not None}
     _check_min_insync(situation, kind, name, changes)
-    check_configs(situation, kind, outcome)
+    if kind == ConfigResource.BROKER:
+        _check_broker_configs(outcome, is_default=name == CLUSTER_DEFAULT)
+    else:
+        check_configs(situation, kind, outcome)
     _check_exists(situation, kind, name)
     # A broker reads its files again (keys, certificates) when it is told a value that it has, so brokers are told.
     records: list[Message] = [

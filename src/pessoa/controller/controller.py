@@ -15,25 +15,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pessoa.controller import (
-    acls,
-    brokers,
-    configs,
-    elections,
-    features,
-    producer_ids,
-    quotas,
-    reassignments,
-    replicas,
-    scram,
-    tokens,
-    topics,
-)
 from pessoa.controller.decision import Decision, Refusal, Situation
 from pessoa.controller.partition_change import MIN_INSYNC_REPLICAS
-from pessoa.controller.refusals import refused_response
 from pessoa.controller.sessions import BrokerSessions
 from pessoa.metadata.features import ELIGIBLE_LEADER_REPLICAS, METADATA_4_3_IV0, record_version
 from pessoa.metadata.image import ConfigResource
@@ -127,18 +113,22 @@ class Controller:
 
     def submit(self, request: Message, caller: Caller) -> Awaitable[Message]:
         """Decide, now; the response comes when what was decided is committed."""
-        decide = _DECISIONS[type(request)]
+        decide = decision_of(request.api_key)
         try:
-            decision: Decision = decide(self._situation(caller), request)
+            decision = decide(self._situation(caller), request)
         except Refusal as refusal:
+            from pessoa.controller.refusals import refused_response
+
             decision = Decision([], refused_response(request, refusal))
         return self._carry_out(decision)
 
     def fence_stale_brokers(self) -> Awaitable[None]:
         """Fence every broker that has not been heard of for a session. To be called now and then."""
+        from pessoa.controller.brokers import fence
+
         situation = self._situation(_Itself())
         for broker_id in self.sessions.stale(situation.image, situation.now_ms):
-            self._append(brokers.fence(situation, situation.image.cluster.brokers[broker_id]))
+            self._append(fence(situation, situation.image.cluster.brokers[broker_id]))
             self.sessions.end(broker_id)
             situation = self._situation(_Itself())
         return self._committed()
@@ -197,27 +187,38 @@ class Controller:
         return records
 
 
-_DECISIONS: dict[type[Message], Callable[[Situation, Any], Decision]] = {
-    ApiKey.CREATE_TOPICS.request: topics.create_topics,
-    ApiKey.DELETE_TOPICS.request: topics.delete_topics,
-    ApiKey.CREATE_PARTITIONS.request: topics.create_partitions,
-    ApiKey.ALTER_CONFIGS.request: configs.alter_configs,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS.request: configs.incremental_alter_configs,
-    ApiKey.ELECT_LEADERS.request: elections.elect_leaders,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS.request: reassignments.alter_partition_reassignments,
-    ApiKey.ALTER_PARTITION.request: replicas.alter_partition,
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS.request: replicas.assign_replicas_to_dirs,
-    ApiKey.ALLOCATE_PRODUCER_IDS.request: producer_ids.allocate_producer_ids,
-    ApiKey.UPDATE_FEATURES.request: features.update_features,
-    ApiKey.ALTER_CLIENT_QUOTAS.request: quotas.alter_client_quotas,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS.request: scram.alter_user_scram_credentials,
-    ApiKey.CREATE_ACLS.request: acls.create_acls,
-    ApiKey.DELETE_ACLS.request: acls.delete_acls,
-    ApiKey.CREATE_DELEGATION_TOKEN.request: tokens.create_delegation_token,
-    ApiKey.RENEW_DELEGATION_TOKEN.request: tokens.renew_delegation_token,
-    ApiKey.EXPIRE_DELEGATION_TOKEN.request: tokens.expire_delegation_token,
-    ApiKey.BROKER_REGISTRATION.request: brokers.register_broker,
-    ApiKey.BROKER_HEARTBEAT.request: brokers.heartbeat,
-    ApiKey.CONTROLLER_REGISTRATION.request: brokers.register_controller,
-    ApiKey.UNREGISTER_BROKER.request: brokers.unregister_broker,
+# API → the function that decides, as module.function of this package. A module is imported at the first request for it:
+# a broker that starts needs two of them.
+_DECISIONS = {
+    ApiKey.CREATE_TOPICS: "topics.create_topics",
+    ApiKey.DELETE_TOPICS: "topics.delete_topics",
+    ApiKey.CREATE_PARTITIONS: "topics.create_partitions",
+    ApiKey.ALTER_CONFIGS: "configs.alter_configs",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "configs.incremental_alter_configs",
+    ApiKey.ELECT_LEADERS: "elections.elect_leaders",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "reassignments.alter_partition_reassignments",
+    ApiKey.ALTER_PARTITION: "replicas.alter_partition",
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: "replicas.assign_replicas_to_dirs",
+    ApiKey.ALLOCATE_PRODUCER_IDS: "producer_ids.allocate_producer_ids",
+    ApiKey.UPDATE_FEATURES: "features.update_features",
+    ApiKey.ALTER_CLIENT_QUOTAS: "quotas.alter_client_quotas",
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "scram.alter_user_scram_credentials",
+    ApiKey.CREATE_ACLS: "acls.create_acls",
+    ApiKey.DELETE_ACLS: "acls.delete_acls",
+    ApiKey.CREATE_DELEGATION_TOKEN: "tokens.create_delegation_token",
+    ApiKey.RENEW_DELEGATION_TOKEN: "tokens.renew_delegation_token",
+    ApiKey.EXPIRE_DELEGATION_TOKEN: "tokens.expire_delegation_token",
+    ApiKey.BROKER_REGISTRATION: "brokers.register_broker",
+    ApiKey.BROKER_HEARTBEAT: "brokers.heartbeat",
+    ApiKey.CONTROLLER_REGISTRATION: "brokers.register_controller",
+    ApiKey.UNREGISTER_BROKER: "brokers.unregister_broker",
 }
+_found: dict[int, Callable[[Situation, Any], Decision]] = {}
+
+
+def decision_of(api_key: int) -> Callable[[Situation, Any], Decision]:
+    found = _found.get(api_key)
+    if found is None:
+        module, _, name = _DECISIONS[ApiKey(api_key)].partition(".")
+        found = _found[api_key] = getattr(import_module(f"pessoa.controller.{module}"), name)
+    return found

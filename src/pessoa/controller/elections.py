@@ -109,6 +109,7 @@ def after_unclean_shutdown(situation: Situation, broker_id: int) -> Iterator[Mes
     return _updates(
         situation,
         lambda partition: broker_id in partition.isr or broker_id in partition.elr,
+        leaving=broker_id,
         unclean=broker_id,
     )
 

@@ -178,7 +178,7 @@ class PartitionChange:
                 record.last_known_elr = []
             return
         if record.isr is not None and not record.isr:
-            if partition.last_known_elr != (partition.leader,):
+            if partition.has_leader and partition.last_known_elr != (partition.leader,):
                 record.last_known_elr = [partition.leader]
             return
         keeps_leader = partition.leader != NO_LEADER and record.leader != NO_LEADER
