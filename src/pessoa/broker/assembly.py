@@ -1,4 +1,8 @@
-"""`pessoa broker`: reads the configuration, runs one broker until it is told to stop."""
+"""The door to the broker for those who start one: `pessoa broker`, the supervisor, tests.
+
+`main` runs one in the foreground until it is told to stop; `make_broker` makes one for an event loop that is somebody
+else's.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,15 @@ from pessoa.log.properties import CorruptProperties
 from pessoa.quorum.formatting import WrongDirectory
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pessoa.broker.config import BrokerConfig
+    from pessoa.broker.lifecycle import Broker
+    from pessoa.log.files import Disk
+
+    # What those outside may call the things that they are given.
+    AnyBroker = Broker
+    AnyDisk = Disk
 
 log = logging.getLogger("pessoa.broker")
 
@@ -62,14 +74,35 @@ def _parser() -> argparse.ArgumentParser:
 def _load(options: argparse.Namespace) -> BrokerConfig:
     from pessoa.broker.config import load, parse_settings
 
-    home = Path(os.environ.get("PESSOA_HOME") or "~/.pessoa").expanduser().absolute()
     text = None
     if options.config is not None:
         try:
             text = options.config.read_text(encoding="latin-1")
         except OSError as problem:
             raise ConfigProblem("--config", str(options.config), problem.strerror or str(problem)) from problem
-    return load(text, parse_settings(options.set), home, file_name=str(options.config or "server.properties"))
+    return load(text, parse_settings(options.set), _home(), file_name=str(options.config or "server.properties"))
+
+
+def make_broker(settings: Mapping[str, str], disk: Disk | None = None) -> Broker:
+    """A broker that is a cluster of its own, with these of Kafka's keys; `start` and `stop` are the caller's."""
+    from pessoa.broker.config import BrokerConfig, single_node_properties
+    from pessoa.broker.lifecycle import Broker
+
+    return Broker(BrokerConfig(single_node_properties(settings, _home())), disk=disk)
+
+
+def memory_disk(directory: str) -> Disk:
+    """A disk in memory that has one empty directory."""
+    from pessoa.base.clock import SystemClock
+    from pessoa.log.simulated_disk import SimulatedDisk
+
+    disk = SimulatedDisk(now_ms=SystemClock().now_ms)
+    disk.make_directory(directory)
+    return disk
+
+
+def _home() -> Path:
+    return Path(os.environ.get("PESSOA_HOME") or "~/.pessoa").expanduser().absolute()
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

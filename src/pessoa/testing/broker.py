@@ -1,0 +1,148 @@
+"""A broker that lives in this process, with a thread and an event loop of its own.
+
+It listens on a port that the system chooses. Its data lies in memory, or in a directory if one is given; memory is
+quicker and leaves nothing behind. Leaving the `with` block stops it in order and gives everything back: thread,
+sockets, files.
+
+If the broker makes a mistake (an exception that nobody expected), leaving the block raises it, so that the test fails
+with the broker's own traceback instead of a client's timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+    from pathlib import Path
+
+    from pessoa.broker.assembly import AnyBroker, AnyDisk
+
+# Nobody wants to wait for the second member of a group in a test.
+_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+_TIMEOUT_S = 30.0
+_MEMORY = "/memory"
+
+
+class Broker:
+    """`with Broker() as broker: broker.bootstrap_servers`. `settings` are Kafka's keys, with dots."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None, *, directory: str | Path | None = None) -> None:
+        self._settings = dict(settings or {})
+        self._directory = str(directory) if directory is not None else None
+        # The data of a broker in memory outlives a stop, as a directory would.
+        self._disk: AnyDisk | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._broker: AnyBroker | None = None
+        self._bugs: list[Exception] = []
+        self._port = 0
+
+    def __repr__(self) -> str:
+        state = f"on {self.bootstrap_servers}" if self._broker is not None else "stopped"
+        return f"<pessoa.testing.Broker {state}, data in {self._directory or 'memory'}>"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`127.0.0.1:port`; the same after a restart."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        assert self._port, "the broker has not been started"
+        return self._port
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        assert self._thread is None, f"{self!r} is running"
+        self._thread = threading.Thread(target=self._run_loop, name="pessoa-broker", daemon=True)
+        ready: Future[asyncio.AbstractEventLoop] = Future()
+        self._ready = ready
+        self._thread.start()
+        self._loop = ready.result(_TIMEOUT_S)
+        try:
+            self._call(self._start())
+        except BaseException:
+            self._end_thread()
+            raise
+
+    def stop(self) -> None:
+        """Stop in order. Raises what went wrong inside, if something did."""
+        if self._thread is None:
+            return
+        try:
+            self._call(self._stop())
+        finally:
+            self._end_thread()
+        if self._bugs:
+            raise self._bugs.pop(0)
+
+    def restart(self) -> None:
+        """Stop and start again on the same port with the same data."""
+        self.stop()
+        self.start()
+
+    # In the broker's own thread.
+
+    def _run_loop(self) -> None:
+        from pessoa.broker.assembly import loop_factory
+
+        loop = loop_factory()()
+        asyncio.set_event_loop(loop)
+        loop.call_soon(self._ready.set_result, loop)
+        try:
+            loop.run_forever()
+        finally:
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+
+    async def _start(self) -> None:
+        from pessoa.broker.assembly import make_broker, memory_disk
+
+        if self._disk is None and self._directory is None:
+            self._disk = memory_disk(_MEMORY)
+        settings = {
+            **_SETTINGS,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:0",
+            "log.dirs": self._directory or _MEMORY,
+            **self._settings,
+        }
+        broker = make_broker(settings, self._disk)
+        broker.on_bug = self._bugs.append
+        try:
+            await broker.start()
+        except BaseException:
+            await broker.stop()
+            raise
+        self._broker = broker
+        self._port = int(broker.bootstrap_servers.rpartition(":")[2])
+
+    async def _stop(self) -> None:
+        if self._broker is not None:
+            broker, self._broker = self._broker, None
+            await broker.stop()
+            if broker.failed.done():
+                broker.failed.result()
+
+    # Between the threads.
+
+    def _call(self, work: Coroutine[None, None, None]) -> None:
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT_S)
+
+    def _end_thread(self) -> None:
+        assert self._loop is not None
+        assert self._thread is not None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_TIMEOUT_S)
+        assert not self._thread.is_alive(), "the broker's thread did not end"
+        self._loop = self._thread = None

@@ -1,0 +1,54 @@
+"""Fixtures for pytest, registered when Pessoa is installed.
+
+    kafka          a broker for the whole test session: quick, and shared
+    kafka_broker   a broker of the test's own
+    kafka_topic    the name of a fresh topic on `kafka`, created with one partition
+
+Nothing of Pessoa is imported until a test asks for one of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pessoa.testing.broker import Broker
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Broker]:
+    """A running broker, shared by all tests of the session: `kafka.bootstrap_servers`."""
+    from pessoa.testing.broker import Broker
+
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_broker() -> Iterator[Broker]:
+    """A running broker for this test alone."""
+    from pessoa.testing.broker import Broker
+
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_topic(kafka: Broker, request: pytest.FixtureRequest) -> str:
+    """The name of a topic that exists and is empty."""
+    import re
+    from uuid import uuid4
+
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    stem = re.sub(r"[^a-zA-Z0-9._-]", "-", request.node.name)[:200]
+    name = f"{stem}-{uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for future in admin.create_topics([NewTopic(name, 1, 1)]).values():
+        future.result()
+    return name
