@@ -301,12 +301,13 @@ def fingerprint(log: PartitionLog) -> dict[str, object]:
     """Everything that a second opening must find again.
 
     The last stable offset is left out: a snapshot does not say which markers are unreplicated, and a scan finds out.
+    So is an epoch of which nothing is left: whether it is known depends on whether its deleted batches were scanned.
     """
     return {
         "offsets": (log.log_start_offset, log.high_watermark, log.log_end_offset),
         "bytes": {segment.base_offset: segment.file.read(0, segment.size) for segment in log.segments},
         "aborted": {segment.base_offset: segment.aborted_transactions() for segment in log.segments},
-        "epochs": log.epochs.entries(),
+        "epochs": [entry for entry in log.epochs.entries() if entry.start_offset < log.log_end_offset],
         "producers": {
             entry.producer_id: (
                 entry.epoch,
