@@ -32,6 +32,7 @@ _BLOCK_ENTRIES = 512
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
 _pack_offset_entry = OFFSET_ENTRY.pack
+_unpack_offset_entry = OFFSET_ENTRY.unpack_from
 _OFFSET_BLOCK_BYTES = _BLOCK_ENTRIES * OFFSET_ENTRY.size
 
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
@@ -172,10 +173,18 @@ class OffsetIndex(Index):
 
     def entry_before(self, offset: int) -> tuple[int, int]:
         """The same with the last offset of the batch that stands there; the start of the segment if there is none."""
-        number = self._floor(offset - self.base_offset, 0)
+        value = offset - self.base_offset
+        block: bytes | bytearray = self._tail
+        if not block or _unpack_offset_entry(block)[0] > value:
+            if not self._file_entries:
+                return self.base_offset, 0
+            if not self._is_within_block(value, 0):
+                self._load_block(value, 0)
+            block = self._block
+        number = self._floor_in(block, value, 0)
         if number < 0:
             return self.base_offset, 0
-        relative_offset, position = self.entry(number)
+        relative_offset, position = _unpack_offset_entry(block, number * OFFSET_ENTRY.size)
         return self.base_offset + relative_offset, position
 
     def offset_after(self, position: int) -> int | None:

@@ -66,6 +66,8 @@ _HEADERS_CHUNK = 4096
 # Recovery reads everything; a large piece at a time keeps the calls few.
 _SCAN_CHUNK = 1 << 20
 _LENGTH = Struct(">i")
+_unpack_header = HEADER.unpack_from
+_new_tuple = tuple.__new__
 
 
 def segment_name(base_offset: int) -> str:
@@ -307,11 +309,14 @@ class Segment:
                 chunk, chunk_start, at = file.read(position, _HEADERS_CHUNK), position, 0
                 if len(chunk) < HEADER_SIZE:
                     return
-            base_offset, length, epoch, magic, _, _, last_delta, _, max_timestamp, *_ = HEADER.unpack_from(chunk, at)
+            base_offset, length, epoch, magic, _, _, last_delta, _, max_timestamp, _, _, _, _ = _unpack_header(
+                chunk, at
+            )
             size = length + LOG_OVERHEAD
             if magic != MAGIC or size < HEADER_SIZE or last_delta < 0 or position + size > file.size:
                 return
-            yield BatchPlace(position, size, base_offset, base_offset + last_delta, max_timestamp, epoch)
+            # Past the generated constructor, which is written in Python.
+            yield _new_tuple(BatchPlace, (position, size, base_offset, base_offset + last_delta, max_timestamp, epoch))
             position += size
 
     def find(self, offset: int) -> BatchPlace | None:
@@ -347,8 +352,12 @@ class Segment:
         place = self.find(offset)
         if place is None:
             return None
-        size = max(max_bytes, place.size) if at_least_one_batch else max_bytes
-        return FileSlice(self.file, place.position, max(0, min(size, end_position - place.position)))
+        position, size = place.position, place.size
+        if max_bytes > size or not at_least_one_batch:
+            size = max_bytes
+        if size > end_position - position:
+            size = max(0, end_position - position)
+        return FileSlice(self.file, position, size)
 
     def offset_behind(self, slice_end: int) -> int | None:
         """An offset behind every record before that position, if the index can tell."""
