@@ -1,0 +1,111 @@
+"""DescribeTransactions and ListTransactions (KIP-664): what an operator sees.
+
+A prepared transaction is described with the partitions whose markers are still missing, as those are the ones that hold
+it up. Which ids are expiring is nobody's business: they are gone.
+
+    ListTransactions   v1   only those that have been open for longer than a duration
+                       v2   only those whose id matches a pattern as a whole
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+
+from pessoa.coordinator.shard import Refusal
+from pessoa.coordinator.transactions.transaction import BY_TITLE, TopicPartition, Transaction
+from pessoa.wire.api.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+)
+from pessoa.wire.api.describe_transactions import TransactionState as DescribedTransaction
+from pessoa.wire.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from pessoa.wire.api.list_transactions import TransactionState as ListedTransaction
+from pessoa.wire.errors import ErrorCode
+
+
+def described(
+    request: DescribeTransactionsRequest,
+    transactions: Mapping[str, Transaction],
+    unmarked: Mapping[str, AbstractSet[TopicPartition]],
+) -> DescribeTransactionsResponse:
+    states = []
+    for name in request.transactional_ids:
+        transaction = transactions.get(name)
+        if transaction is None:
+            states.append(not_described(name, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND))
+        else:
+            states.append(_described(transaction, unmarked.get(name, transaction.partitions)))
+    return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
+
+
+def not_described(transactional_id: str, error: ErrorCode) -> DescribedTransaction:
+    return DescribedTransaction(
+        error_code=error,
+        transactional_id=transactional_id,
+        transaction_state="",
+        transaction_timeout_ms=0,
+        transaction_start_time_ms=0,
+        producer_id=0,
+        producer_epoch=0,
+        topics=[],
+    )
+
+
+def _described(transaction: Transaction, partitions: AbstractSet[TopicPartition]) -> DescribedTransaction:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    return DescribedTransaction(
+        error_code=ErrorCode.NONE,
+        transactional_id=transaction.transactional_id,
+        transaction_state=transaction.state.title,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=ids) for topic, ids in by_topic.items()],
+    )
+
+
+def listed(
+    request: ListTransactionsRequest, transactions: Iterable[Transaction], now_ms: int
+) -> ListTransactionsResponse:
+    states = {BY_TITLE[title] for title in request.state_filters if title in BY_TITLE}
+    producer_ids = set(request.producer_id_filters)
+    pattern = _compiled(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    found = [
+        ListedTransaction(
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            transaction_state=transaction.state.title,
+        )
+        for transaction in transactions
+        if (not producer_ids or transaction.producer_id in producer_ids)
+        # Filters of which none is known leave nothing.
+        and (not request.state_filters or transaction.state in states)
+        and (request.duration_filter < 0 or now_ms - transaction.start_ms > request.duration_filter)
+        and (pattern is None or pattern.fullmatch(transaction.transactional_id))
+    ]
+    return ListTransactionsResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        unknown_state_filters=unknown_states(request),
+        transaction_states=found,
+    )
+
+
+def unknown_states(request: ListTransactionsRequest) -> list[str]:
+    return [title for title in dict.fromkeys(request.state_filters) if title not in BY_TITLE]
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise Refusal(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"Transaction ID pattern `{pattern}` is not a valid regular expression: {error}.",
+        ) from error
