@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pessoa.base.ids import Uuid
-from pessoa.log.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE, REPLICATION_OFFSET_FILE, TopicPartition
+from pessoa.log.checkpoints import TopicPartition
 from pessoa.log.config import COMPACT, DELETE, LogConfig
 from pessoa.log.directory import LogDirectory
 from pessoa.log.partition_log import Appended, Flush, OffsetOutOfRange, PartitionLog, ReadUpTo
@@ -51,6 +51,7 @@ from tests.property.log_comparison import (
     forget,
     found_batches,
 )
+from tests.property.log_damage import CHECKPOINTS, DAMAGEABLE, damage
 from tests.property.log_model import LogModel, Producer, Stored
 
 START_MS = 1_700_000_000_000
@@ -526,11 +527,11 @@ class LogMachine(RuleBasedStateMachine):
             self.disk.crash_process()
         lost_start = lost_state = False
         for file_number, kind, percent in damages:
-            paths = [path for path in sorted(self.disk.contents()) if path.endswith(_DAMAGEABLE)]
+            paths = [path for path in sorted(self.disk.contents()) if path.endswith(DAMAGEABLE)]
             if paths:
                 path = paths[file_number % len(paths)]
                 damage(self.disk, path, kind, percent)
-                lost_start = lost_start or path.endswith(_CHECKPOINTS)
+                lost_start = lost_start or path.endswith(CHECKPOINTS)
                 lost_state = lost_state or path.endswith(".snapshot")
         self.reopen("in order" if is_clean else "process died", False, lost_start=lost_start, lost_state=lost_state)
 
@@ -568,37 +569,6 @@ class LogMachine(RuleBasedStateMachine):
         for partition in getattr(self, "partitions", {}).values():
             check_offsets(partition.log, partition.model)
             check_producers(partition.log, partition.model)
-
-
-_CHECKPOINTS = (RECOVERY_POINT_FILE, REPLICATION_OFFSET_FILE, LOG_START_OFFSET_FILE)
-_DAMAGEABLE = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint", *_CHECKPOINTS)
-
-
-def damage(disk: SimulatedDisk, path: str, kind: int, percent: int) -> None:
-    """Let a file decay in a way that can be noticed: a transaction index that is shorter by whole entries cannot."""
-    inode = disk.platter.inode(path)
-    size = len(inode.data)
-    cut = size * percent // 100
-    is_transaction_index = path.endswith(".txnindex")
-    if kind <= 1 and not is_transaction_index:
-        disk.remove(path)
-        disk.sync_directory(path.rpartition("/")[0])
-    elif kind <= 3 and not (is_transaction_index and cut % 34 == 0):
-        disk.cut(path, cut)
-    elif kind == 4 and size:
-        overwrite(disk, path, b"\xff" * size)
-    elif kind == 5 and path.endswith((".index", ".timeindex")):
-        # Whole blocks of zeros, as a program leaves that asks for the room first.
-        overwrite(disk, path, bytes(240))
-    elif kind == 6 and path.endswith(".snapshot") and size:
-        disk.flip_bit(path, min(cut, size - 1), percent % 8)
-
-
-def overwrite(disk: SimulatedDisk, path: str, data: bytes) -> None:
-    disk.cut(path, 0)
-    inode = disk.platter.inode(path)
-    inode.data += data
-    inode.commit(inode.snapshot())
 
 
 TestPartitionLogsAreLists: Callable[[], Any] = LogMachine.TestCase
