@@ -270,10 +270,12 @@ class _Loader:
 
     def _is_behind_a_loss(self, number: int, recovery_point: int) -> bool:
         """Whether the segment does not begin where the one before it ends, which is what every log does above its
-        recovery point: see `PartitionLog.roll`. Cleaned segments are shorter than their range, and were synced."""
+        recovery point: see `PartitionLog.roll`. Cleaned segments may be shorter than their range, and never longer."""
         base_offset = self.segments[number].base_offset
         gap = base_offset - self.segments[number - 1].next_offset()
-        return base_offset > recovery_point and not self.config.is_compacted and gap != 0 and gap <= MAX_RELATIVE_OFFSET
+        if gap < 0:
+            return True
+        return 0 < gap <= MAX_RELATIVE_OFFSET and base_offset > recovery_point and not self.config.is_compacted
 
     def _remove_segments_behind(self, number: int) -> None:
         for segment in self.segments[number + 1 :]:

@@ -193,6 +193,19 @@ def test_what_lies_behind_a_hole_above_the_recovery_point_goes(shaky: Home, simu
     assert (again.log_end_offset, base_offsets(again)) == (10, [0, 5])
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_segment_that_comes_back_beside_newer_ones_goes(shaky: Home, policy: str) -> None:
+    config = EVERY_BATCH.but(cleanup_policy=frozenset({policy}))
+    log = shaky.open(config)
+    log.append_as_follower(b"".join(plain(2, at=at, epoch=3) for at in range(0, 10, 2)), NOW_MS)
+    Segment(shaky.disk, shaky.directory, 6, config, NOW_MS, create=True).append(
+        next(iter(batches(plain(2, at=6, epoch=3))))
+    )
+    again = shaky.reopen_after_crash(log)
+    assert read_offsets(again) == [(at, at + 1) for at in range(0, 10, 2)]
+    assert base_offsets(again) == [0]
+
+
 def test_a_log_that_a_crash_left_below_its_log_start_goes_on_there(shaky: Home, simulated: SimulatedDisk) -> None:
     log = shaky.open(SMALL)
     fill(log, 4)
