@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pessoa.base.config_values import ConfigProblem, render
+from pessoa.log.topic_config import default_value
 
 if TYPE_CHECKING:
     from pessoa.broker.config import BrokerConfig
@@ -44,6 +45,8 @@ _ORDERED = [
 
 # Kafka's own, so that one lost heartbeat does not fence a broker.
 _HEARTBEATS_PER_SESSION = 2
+_WITHOUT_END = -1
+_AS_FOR_EVERYTHING = -2
 _EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104
 
 
@@ -62,6 +65,36 @@ def check(config: BrokerConfig) -> None:
     if config.broker_heartbeat_interval_ms * _HEARTBEATS_PER_SESSION > config.broker_session_timeout_ms:
         allowed = f"half of broker.session.timeout.ms, which is {config.broker_session_timeout_ms}"
         raise _problem(config, "broker.heartbeat.interval.ms", f"it must not be more than {allowed}")
+    if config.max_connections_per_ip == 0 and not config.value("max.connections.per.ip.overrides"):
+        raise _problem(config, "max.connections.per.ip", "with 0 only max.connections.per.ip.overrides lets anybody in")
+    _check_log_times(config)
+
+
+def check_at_run_time(config: BrokerConfig) -> None:
+    """As `check`, for what Kafka looks at only when it changes while a broker runs."""
+    for unit in ("ms", "bytes"):
+        everything, local = default_value(f"retention.{unit}", config), config.value(f"log.local.retention.{unit}")
+        assert isinstance(everything, int)
+        assert isinstance(local, int)
+        if local == _AS_FOR_EVERYTHING or everything == _WITHOUT_END:
+            continue
+        if local == _WITHOUT_END or local > everything:
+            why = f"what is local cannot be kept for longer than everything, which is {everything}"
+            raise _problem(config, f"log.local.retention.{unit}", why)
+
+
+def _check_log_times(config: BrokerConfig) -> None:
+    """In milliseconds, whatever units they were given in."""
+    for name, key, least in (
+        ("segment.ms", "log.roll.ms", 1),
+        ("segment.jitter.ms", "log.roll.jitter.ms", 0),
+    ):
+        value = default_value(name, config)
+        assert isinstance(value, int)
+        if value < least:
+            raise ConfigProblem(key, str(value), f"it must be at least {least}")
+    if default_value("retention.ms", config) == 0:
+        raise ConfigProblem("log.retention.ms", "0", "it must be at least 1, or -1")
 
 
 def _check_listeners(config: BrokerConfig) -> None:

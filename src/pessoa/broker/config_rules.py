@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from pessoa.base.config_keys.broker import BROKER_CONFIGS, synonyms, validate_broker_configs
 from pessoa.base.config_keys.client_metrics import CLIENT_METRICS_CONFIGS, validate_client_metrics_configs
 from pessoa.base.config_keys.group import GROUP_CONFIGS, group_value, validate_group_configs
-from pessoa.base.config_table import LIST
+from pessoa.base.config_table import LIST, Scope
 from pessoa.base.config_values import ConfigProblem, render
+from pessoa.broker.config import BrokerConfig
+from pessoa.broker.config_checks import check_at_run_time
 from pessoa.broker.config_entries import ConfigSource, topic_entries
 from pessoa.log.topic_config import BROKER_KEYS, TOPIC_CONFIGS, default_value, validate_topic_configs
 from pessoa.metadata.image import ConfigResource
@@ -21,7 +23,6 @@ from pessoa.wire.api.create_topics import CreatableTopicConfigs
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pessoa.broker.config import BrokerConfig
     from pessoa.metadata.image import MetadataImage
 
 _TABLES = {
@@ -59,11 +60,27 @@ class ConfigRules:
             case ConfigResource.TOPIC:
                 return validate_topic_configs(configs, self._config)
             case ConfigResource.BROKER:
-                return validate_broker_configs(configs)
+                return validate_broker_configs(configs) or self._contradiction(configs)
             case ConfigResource.GROUP:
                 return validate_group_configs(configs, self._config)
             case _:
                 return validate_client_metrics_configs(configs)
+
+    def _contradiction(self, configs: Mapping[str, str]) -> ConfigProblem | None:
+        """What is wrong with settings of a broker taken together.
+
+        Listeners and the like are another matter on every node, so each has to look after its own.
+        """
+        shared = {
+            name: text
+            for name, text in configs.items()
+            if (key := BROKER_CONFIGS.get(name)) is not None and key.scope is Scope.CLUSTER_WIDE
+        }
+        try:
+            check_at_run_time(BrokerConfig(self._config.static, shared))
+        except ConfigProblem as problem:
+            return ConfigProblem(problem.key, problem.value, problem.why, is_invalid_request=True)
+        return None
 
     def is_list(self, resource_type: int, name: str) -> bool:
         key = _TABLES[ConfigResource(resource_type)].get(name)

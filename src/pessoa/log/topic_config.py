@@ -154,8 +154,11 @@ def default_value(name: str, broker: Settings = BROKER_DEFAULTS) -> Value:
             break
         coarse = broker.value(coarser)
         assert coarse is None or isinstance(coarse, int)
+        value = None if coarse is None else coarse * unit
+    if name == "retention.ms":
+        assert isinstance(value, int)
         # Any negative number means without an end, in whatever unit.
-        value = coarse if coarse is None else -1 if coarse < 0 else coarse * unit
+        value = max(value, -1)
     return value
 
 

@@ -269,6 +269,26 @@ def test_the_controller_answers_with_kafkas_error_codes() -> None:
         assert found[0] == error
 
 
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"group.consumer.assignment.interval.ms": "20000"},
+        {"log.retention.ms": "5000", "log.local.retention.ms": "5001"},
+        {"log.retention.ms": "5000", "log.local.retention.ms": "-1"},
+        {"log.retention.ms": "0"},
+    ],
+)
+def test_settings_of_a_broker_that_contradict_each_other_are_an_invalid_request(configs: dict[str, str]) -> None:
+    found = ConfigRules(config()).problem(BROKER, configs)
+    assert found is not None
+    assert found[0] == ErrorCode.INVALID_REQUEST
+
+
+def test_the_listeners_of_another_broker_are_not_the_controllers_business() -> None:
+    rules = ConfigRules(config())
+    assert rules.problem(BROKER, {"listeners": "PLAINTEXT://b:1", "log.retention.ms": "5"}) is None
+
+
 def test_the_controller_knows_lists_and_defaults() -> None:
     rules = ConfigRules(config(log_cleanup_policy="compact", group_consumer_session_timeout_ms="46000"))
     assert rules.is_list(TOPIC, "cleanup.policy")

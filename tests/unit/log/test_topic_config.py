@@ -47,7 +47,7 @@ def test_the_defaults_of_broker_and_topic_agree(name: str) -> None:
         ({"log.retention.hours": -1}, -1),
         ({"log.retention.hours": 2, "log.retention.minutes": 3}, 3 * 60 * 1000),
         ({"log.retention.hours": 2, "log.retention.minutes": 3, "log.retention.ms": 4}, 4),
-        ({"log.retention.ms": -1}, -1),
+        ({"log.retention.ms": -2}, -1),
     ],
 )
 def test_the_finest_unit_that_is_set_decides(values: dict[str, Value], expected_ms: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pessoa.base.config_table import (
     CLUSTER_WIDE,
     HIGH,
@@ -15,7 +17,17 @@ from pessoa.base.config_table import (
     ConfigKey,
     key,
 )
-from pessoa.base.config_values import ENTRIES, SOME_ENTRIES, at_least
+from pessoa.base.config_values import ENTRIES, SOME_ENTRIES, Rule, at_least, split_list
+
+_PROTOCOL_OF_LISTENER = re.compile(r"[^:,\s]+\s*:\s*(PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)")
+PROTOCOL_MAP = Rule(
+    "a list of NAME:PROTOCOL, with PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
+    lambda value: bool(value) and all(map(_PROTOCOL_OF_LISTENER.fullmatch, split_list(str(value)))),
+)
+_LIMIT_OF_ADDRESS = re.compile(r"[^,\s]+\s*:\s*[0-9]{1,10}")
+ADDRESS_LIMITS = Rule(
+    "a list of host:count", lambda value: all(map(_LIMIT_OF_ADDRESS.fullmatch, split_list(str(value))))
+)
 
 # fmt: off
 KEYS: tuple[ConfigKey, ...] = (
@@ -24,7 +36,7 @@ KEYS: tuple[ConfigKey, ...] = (
     key("advertised.listeners", LIST, None, SOME_ENTRIES, HIGH,
         "The addresses that clients are told; those of listeners if it is not set."),
     key("listener.security.protocol.map", STRING,
-        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", LOW, PER_BROKER,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", PROTOCOL_MAP, LOW, PER_BROKER,
         "Which security protocol each listener speaks, as NAME:PROTOCOL."),
     key("inter.broker.listener.name", STRING, None, "The listener through which brokers reach each other."),
     key("early.start.listeners", LIST, None, ENTRIES, HIGH,
@@ -44,7 +56,7 @@ KEYS: tuple[ConfigKey, ...] = (
         "How many connections are open at once, over all listeners."),
     key("max.connections.per.ip", INT, MAX_INT, at_least(0), CLUSTER_WIDE,
         "How many connections one address may have."),
-    key("max.connections.per.ip.overrides", STRING, "", CLUSTER_WIDE,
+    key("max.connections.per.ip.overrides", STRING, "", ADDRESS_LIMITS, CLUSTER_WIDE,
         "Other limits for single addresses or hosts, as host:count."),
     key("max.connection.creation.rate", INT, MAX_INT, at_least(0), CLUSTER_WIDE,
         "How many connections are accepted each second."),

@@ -1,11 +1,12 @@
 """Quotas, plug-ins and metrics.
 
 The three rates at the end of the quotas can be set while a broker runs and in no other way, so they are described only
-where somebody set them."""
+where somebody set them. Unset they are no limit.
+"""
 
 from __future__ import annotations
 
-from pessoa.base.config_table import CLASS, CLUSTER_WIDE, INT, LIST, LONG, LOW, MAX_LONG, STRING, ConfigKey, key
+from pessoa.base.config_table import CLASS, CLUSTER_WIDE, INT, LIST, LONG, LOW, STRING, ConfigKey, key
 from pessoa.base.config_values import ENTRIES, at_least
 
 # fmt: off
@@ -23,11 +24,11 @@ KEYS: tuple[ConfigKey, ...] = (
     key("controller.quota.window.num", INT, 11, at_least(1), LOW,
         "How many samples are kept to measure changes of the cluster against their quotas."),
     key("controller.quota.window.size.seconds", INT, 1, at_least(1), LOW, "The length of each of those samples."),
-    key("leader.replication.throttled.rate", LONG, MAX_LONG, at_least(0), CLUSTER_WIDE,
+    key("leader.replication.throttled.rate", LONG, None, at_least(0), CLUSTER_WIDE,
         "The most bytes each second that leaders of throttled replicas send.", is_internal=True),
-    key("follower.replication.throttled.rate", LONG, MAX_LONG, at_least(0), CLUSTER_WIDE,
+    key("follower.replication.throttled.rate", LONG, None, at_least(0), CLUSTER_WIDE,
         "The most bytes each second that followers with throttled replicas fetch.", is_internal=True),
-    key("replica.alter.log.dirs.io.max.bytes.per.second", LONG, MAX_LONG, at_least(0), CLUSTER_WIDE,
+    key("replica.alter.log.dirs.io.max.bytes.per.second", LONG, None, at_least(0), CLUSTER_WIDE,
         "The most bytes each second that are moved between log directories.", is_internal=True),
     key("client.quota.callback.class", CLASS, None, LOW, "A class that decides about client quotas."),
     key("create.topic.policy.class.name", CLASS, None, LOW, "A class that may refuse to create a topic."),
