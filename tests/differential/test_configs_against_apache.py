@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
@@ -33,7 +33,13 @@ from pessoa.broker.context import RequestContext
 from pessoa.broker.handlers.describe_configs import handle
 from pessoa.log.topic_config import TOPIC_CONFIGS
 from pessoa.metadata.image import ConfigResource, MetadataImage
-from pessoa.wire.api.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from pessoa.wire.api.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicConfigs,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from pessoa.wire.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -321,6 +327,29 @@ def test_both_have_the_same_defaults_where_nothing_is_set(apache: Apache) -> Non
     for name, value in defaults.items():
         if name not in OTHER_DEFAULTS and not BROKER_CONFIGS[name].is_sensitive:
             assert render(BROKER_CONFIGS[name].default) == value, name
+
+
+def test_both_show_the_same_settings_of_a_topic_that_they_create(apache: Apache) -> None:
+    config = CreatableTopicConfig(name="flush.ms", value="5")
+    topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1, assignments=[], configs=[config])
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000, validate_only=True)
+    [created] = apache.ask(request, 7, CreateTopicsResponse).topics
+    ours = ConfigRules(our_config(apache)).topic_configs(our_image(apache), {"flush.ms": "5"})
+    assert created.configs
+    assert shown(ours) == shown(created.configs)
+
+
+def shown(configs: Sequence[CreatableTopicConfigs]) -> dict[str, tuple[str | None, bool, int, bool]]:
+    """Without the blanks and capitals of the file, which Apache keeps here and nowhere else."""
+    return {
+        one.name: (
+            render(TOPIC_CONFIGS.parse(one.name, one.value or "")),
+            one.read_only,
+            one.config_source,
+            one.is_sensitive,
+        )
+        for one in configs
+    }
 
 
 def probes(kind: ConfigResource, table: ConfigTable) -> Iterator[tuple[ConfigResource, str, str]]:
