@@ -1,0 +1,62 @@
+"""Our linear-time expressions beside Python's `re`, on the part of the syntax in which the two agree."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pessoa.coordinator.groups.regex import InvalidRegex, Regex
+
+names = st.text(st.sampled_from("ab01_-."), max_size=12)
+atoms = st.sampled_from(
+    [
+        "a",
+        "b",
+        "0",
+        ".",
+        r"\.",
+        "-",
+        "[ab]",
+        "[^a]",
+        "[a-z0-9]",
+        r"\d",
+        r"\w",
+        r"\D",
+        r"[\d_]",
+        "^",
+        "$",
+        r"\b",
+        r"\B",
+        "",
+    ]
+)
+
+
+def combine(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    repeats = st.sampled_from(["*", "+", "?", "{2}", "{0,2}", "{1,}", "*?"])
+    return st.one_of(
+        st.tuples(parts, parts).map("".join),
+        st.tuples(parts, parts).map(lambda pair: f"(?:{pair[0]}|{pair[1]})"),
+        st.tuples(parts, repeats).map(lambda pair: f"({pair[0]}){pair[1]}"),
+        parts.map(lambda part: f"(?i:{part})"),
+    )
+
+
+expressions = st.recursive(atoms, combine, max_leaves=8)
+
+
+@given(expression=expressions, name=names)
+def test_it_matches_what_python_matches(expression: str, name: str) -> None:
+    expected = re.compile(expression, re.ASCII).fullmatch(name) is not None
+    assert Regex(expression).matches(name) == expected
+
+
+@given(text=st.text(st.sampled_from(r"ab.*+?|()[]{}^$\-,12dwpQEx:P<>i"), max_size=20), name=names)
+def test_any_text_is_an_expression_or_an_invalid_one(text: str, name: str) -> None:
+    try:
+        compiled = Regex(text)
+    except InvalidRegex:
+        return
+    compiled.matches(name)

@@ -1,0 +1,71 @@
+"""The syntax of RE2 as far as topic names go: what matches, what is an error, and that nothing takes long."""
+
+from __future__ import annotations
+
+import pytest
+
+from pessoa.coordinator.groups.regex import InvalidRegex, Regex
+
+
+@pytest.mark.parametrize(
+    ("expression", "matching", "other"),
+    [
+        ("orders", ["orders"], ["orders2", "my-orders", "Orders"]),
+        ("orders.*", ["orders", "orders-2024"], ["my-orders"]),
+        (r"orders\.v[12]", ["orders.v1", "orders.v2"], ["orders-v1", "orders.v3"]),
+        ("^orders$", ["orders"], ["orders1"]),
+        (r"\Aorders\z", ["orders"], ["orders1"]),
+        ("(?i)ORDERS", ["orders", "OrDeRs"], []),
+        ("(?i:OR)ders", ["orders", "ORders"], ["orDERS"]),
+        ("(?P<what>a|b)c", ["ac", "bc"], ["abc"]),
+        ("(?<what>a|b)c", ["ac", "bc"], []),
+        ("[[:alpha:]]+", ["abc"], ["abc1"]),
+        ("[[:^digit:]]+", ["abc-_"], ["abc1"]),
+        (r"\p{Lu}\pL+", ["Orders"], ["orders"]),
+        (r"\p{Greek}", [], ["a"]),
+        (r"\P{Nd}+", ["abc"], ["ab1"]),
+        (r"\p{^L}+", ["123"], ["a"]),
+        (r"\Qa.b\E+", ["a.b"], ["axb"]),
+        (r"a{2,3}", ["aa", "aaa"], ["a", "aaaa"]),
+        ("a{,2}", ["a{,2}"], ["aa"]),
+        (r"\x61\x{62}\143", ["abc"], ["ab"]),
+        ("[]a]+", ["a"], ["b"]),
+        ("[a-]+", ["a-a"], ["b"]),
+        (r"[\w.-]+", ["a_b.c-d"], []),
+        (r"\borders\b.*", ["orders-x", "orders.x"], ["orders_x", "ordersx"]),
+        ("", [""], ["a"]),
+        ("a|", ["a", ""], ["b"]),
+        ("(a*)*", ["", "aaa"], ["b"]),
+        ("é.*", [], ["e"]),
+        ("[^é]", ["a"], []),
+    ],
+)
+def test_an_expression_matches_whole_names(expression: str, matching: list[str], other: list[str]) -> None:
+    compiled = Regex(expression)
+    assert [name for name in matching + other if compiled.matches(name)] == matching
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "(", ")", "a)", "[", "[a", "[z-a]", "*a", "a**", "a{2}{3}", "a{3,2}", "a{1001}", "a\\", r"\1", "(a)\\1",
+        "(?=a)", "(?!a)", "(?<=a)", "(?<!a)", "(?>a)", "(?P=x)", "(?P<>a)", "(?", "(?)", r"\p{Nonsense}",
+        "[[:nonsense:]]", r"\y", r"\x{", r"\xg", "(" * 200 + ")" * 200, "((((a{99}){99}){99}){99})",
+    ],
+)  # fmt: skip
+def test_what_re2_cannot_read_is_an_error_with_a_reason(expression: str) -> None:
+    with pytest.raises(InvalidRegex, match=r"."):
+        Regex(expression)
+
+
+def test_an_expression_that_would_take_for_ever_by_trial_and_error_is_quick() -> None:
+    assert not Regex("(a+)+b").matches("a" * 249)
+    assert Regex("(a|a)*").matches("a" * 249)
+    assert not Regex("(.*.*.*.*.*.*.*.*)*x").matches("a" * 249)
+
+
+def test_memory_does_not_grow_with_the_names() -> None:
+    compiled = Regex(r"(\w\w?\b)*.*[ab].{40}")
+    for number in range(300):
+        compiled.matches(f"{number:b}".replace("0", "a").replace("1", "b") * 5)
+    assert len(compiled._closures) <= 1_000
