@@ -145,12 +145,14 @@ class LogDirectory:
                     config_of(partition[0]),
                     now_ms,
                     was_clean=self.was_clean,
-                    recovery_point=recovery_points.get(partition, 0),
-                    log_start_offset=log_starts.get(partition, 0),
-                    high_watermark=high_watermarks.get(partition, 0),
+                    # A partition that the checkpoint does not know is newer than it.
+                    recovery_point=None if recovery_points is None else recovery_points.get(partition, 0),
+                    log_start_offset=(log_starts or {}).get(partition, 0),
+                    high_watermark=(high_watermarks or {}).get(partition, 0),
                 ),
             )
-        if not {*recovery_points, *log_starts, *high_watermarks} <= self.partitions.keys():
+        named = {*(recovery_points or ()), *(log_starts or ()), *(high_watermarks or ())}
+        if recovery_points is None or not named <= self.partitions.keys():
             self.write_checkpoints()
         self.is_open = True
 
@@ -283,15 +285,18 @@ class LogDirectory:
         if self.offline is None:
             self.write_rendered(self.render_checkpoints(name))
 
-    def _offsets(self, name: str, names: list[str]) -> dict[TopicPartition, int]:
+    def _offsets(self, name: str, names: list[str]) -> dict[TopicPartition, int] | None:
+        """None if there is no such file, or none that makes sense."""
         if name not in names:
-            return {}
+            return None
         try:
-            return parse_offsets(self._read(name), self._in(name))
+            text = self._read(name)
+            if text:
+                return parse_offsets(text, self._in(name))
         except CorruptCheckpoint as problem:
             # Every one of them may be too low without harm: recovery then scans more, a high watermark is found again.
-            log.warning("%s; it is taken for empty", problem)
-            return {}
+            log.warning("%s; it is taken for none", problem)
+        return None
 
     # Failing.
 

@@ -23,6 +23,7 @@ truncated, and come back with a lost removal.
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pessoa.log.checkpoints import CorruptCheckpoint
@@ -41,6 +42,7 @@ from pessoa.log.segment import (
     Segment,
 )
 from pessoa.log.snapshots import SNAPSHOT_SUFFIX, ProducerSnapshots
+from pessoa.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,15 +65,22 @@ def load_partition(
     now_ms: int,
     *,
     was_clean: bool,
-    recovery_point: int = 0,
+    recovery_point: int | None = 0,
     log_start_offset: int = 0,
     high_watermark: int = 0,
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
 ) -> PartitionLog:
-    """Open the log in `directory`, or begin one there. The three offsets are what the directory's checkpoints say."""
-    return _Loader(disk, directory, config, now_ms, producer_expiration_ms).load(
-        was_clean, recovery_point, log_start_offset, high_watermark
-    )
+    """Open the log in `directory`, or begin one there. The three offsets are what the directory's checkpoints say.
+
+    A recovery point of None is not known: everything is checked, nothing is taken for lost, and all of it is synced.
+    """
+    loader = _Loader(disk, directory, config, now_ms, producer_expiration_ms)
+    if recovery_point is not None:
+        return loader.load(was_clean, recovery_point, log_start_offset, high_watermark)
+    loader.accepts_gaps = True
+    loaded = loader.load(was_clean, 0, log_start_offset, high_watermark)
+    loaded.flush()
+    return loaded
 
 
 class _Loader:
@@ -84,6 +93,9 @@ class _Loader:
         self.producers = ProducerState()
         # The first segment that only a scan of its batches can put right.
         self.damaged_from: int | None = None
+        # Compaction leaves gaps between segments. Below the recovery point nobody asks; above it, they mean a loss, but
+        # for segments that the cleaner has synced itself.
+        self.accepts_gaps = config.is_compacted
         # The segment that recovery began with, if there was any.
         self.recovered_from: int | None = None
 
@@ -144,51 +156,59 @@ class _Loader:
     # 1. Half-done work.
 
     def _finish_swaps(self, names: list[str]) -> list[str]:
-        """Complete or undo what the cleaner and the remover were at; the names that are there afterwards."""
+        """Complete or undo what the cleaner and the remover were at; the names that are there afterwards.
+
+        Power may be lost here too, and with it removals and renames that were not synced. So what decides goes last: a
+        `.cleaned` after the `.swap`s that it makes void, and no `.swap` gets its name before what it replaces is gone.
+        """
         unfinished = [_offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]
         # While a `.cleaned` is there, the renames of its pass were not all done: its `.swap`s are not complete either.
         incomplete_from = min(unfinished) if unfinished else None
-        gone = {name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, _TEMPORARY_SUFFIX))}
-        swaps = []
-        for name in names:
-            if name.endswith(SWAP_SUFFIX):
-                if incomplete_from is not None and _offset_of(name) >= incomplete_from:
-                    gone.add(name)
-                else:
-                    swaps.append(name)
-        for name in sorted(gone):
-            self.disk.remove(f"{self.directory}/{name}")
-        kept = [name for name in names if name not in gone]
-        for name in swaps:
-            if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
-                kept = self._remove_replaced(kept, _offset_of(name))
-        for name in swaps:
-            final = name.removesuffix(SWAP_SUFFIX)
-            self.disk.rename(f"{self.directory}/{name}", f"{self.directory}/{final}")
-            kept.remove(name)
-            if final not in kept:
-                kept.append(final)
-        if gone or swaps:
-            self.disk.sync_directory(self.directory)
-        return sorted(kept)
-
-    def _remove_replaced(self, names: list[str], swap_offset: int) -> list[str]:
-        """Remove the segments whose records a complete `.swap` holds."""
-        swap = Segment(self.disk, self.directory, swap_offset, self.config, self.now_ms, suffix=SWAP_SUFFIX)
-        end = max(swap.next_offset(), swap_offset + 1)
-        for file in swap.files():
-            file.close()
-            # An index that was renamed already was made anew by opening; in its place it would be believed.
-            if file.path.rpartition("/")[2] not in names:
-                self.disk.remove(file.path)
+        swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+        void = [name for name in swaps if incomplete_from is not None and _offset_of(name) >= incomplete_from]
+        whole = [name for name in swaps if name not in void]
         replaced = [
-            name
-            for name in names
-            if name.endswith((LOG_SUFFIX, *_INDEX_SUFFIXES)) and swap_offset <= _offset_of(name) < end
+            old for name in whole if name.endswith(LOG_SUFFIX + SWAP_SUFFIX) for old in self._replaced_by(name, names)
         ]
-        for name in replaced:
-            self.disk.remove(f"{self.directory}/{name}")
-        return [name for name in names if name not in replaced]
+        gone = [name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, _TEMPORARY_SUFFIX))]
+        self._remove_for_good([*void, *replaced])
+        self._remove_for_good(gone)
+        for name in whole:
+            self.disk.rename(f"{self.directory}/{name}", f"{self.directory}/{name.removesuffix(SWAP_SUFFIX)}")
+        if whole:
+            self.disk.sync_directory(self.directory)
+        removed = {*void, *replaced, *gone}
+        return sorted({name.removesuffix(SWAP_SUFFIX) for name in names if name not in removed})
+
+    def _remove_for_good(self, names: list[str]) -> None:
+        for name in names:
+            self.disk.remove(f"{self.directory}/{name}", missing_ok=True)
+        if names:
+            self.disk.sync_directory(self.directory)
+
+    def _replaced_by(self, swap: str, names: list[str]) -> list[str]:
+        """The files of the segments whose records a complete `.log.swap` holds.
+
+        None at its own offset: an old file goes when the `.swap` takes its name, and a kind that has no `.swap` has got
+        its name already, because the cleaner writes all four.
+        """
+        start, end = _offset_of(swap), self._end_of(swap)
+        kinds = (LOG_SUFFIX, *_INDEX_SUFFIXES)
+        return [name for name in names if name.endswith(kinds) and start < _offset_of(name) < end]
+
+    def _end_of(self, name: str) -> int:
+        """The offset behind the last batch of a file. Not by a `Segment`, which would make the indexes it misses."""
+        end = _offset_of(name)
+        with closing(self.disk.open(f"{self.directory}/{name}", pooled=False, read_only=True)) as file:
+            position = 0
+            while position + HEADER_SIZE <= file.size:
+                base_offset, length, _, _, _, _, last_offset_delta, *_ = HEADER.unpack(file.read(position, HEADER_SIZE))
+                size = length + LOG_OVERHEAD
+                if size < HEADER_SIZE:
+                    break
+                end = base_offset + last_offset_delta + 1
+                position += size
+        return end
 
     # 2. Segments.
 
@@ -275,7 +295,7 @@ class _Loader:
         gap = base_offset - self.segments[number - 1].next_offset()
         if gap < 0:
             return True
-        return 0 < gap <= MAX_RELATIVE_OFFSET and base_offset > recovery_point and not self.config.is_compacted
+        return 0 < gap <= MAX_RELATIVE_OFFSET and base_offset > recovery_point and not self.accepts_gaps
 
     def _remove_segments_behind(self, number: int) -> None:
         for segment in self.segments[number + 1 :]:

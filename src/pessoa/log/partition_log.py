@@ -145,6 +145,8 @@ class PartitionLog:
         self.is_released = False
         self._disk = disk
         self._truncations = 0
+        # What the last of them took away may come back with a loss of power.
+        self._is_truncation_unsynced = False
         # Counts what has to become durable besides appended bytes: names that came or went, files that were cut.
         self._changes = 0 if is_durable else 1
         self._synced_changes = 0
@@ -170,6 +172,11 @@ class PartitionLog:
             segment.configure(config)
 
     # Offsets.
+
+    @property
+    def truncations(self) -> int:
+        """How often it was cut: who has looked at it meanwhile may have to look again."""
+        return self._truncations
 
     @property
     def active(self) -> Segment:
@@ -314,6 +321,10 @@ class PartitionLog:
         if last.base_offset == start and not last.size:
             return last
         assert start >= self.log_end_offset, f"{self!r} cannot roll at {start}"
+        if self._is_truncation_unsynced:
+            # Within one file a cut and what follows it are lost together. With the next file, a loss of power could put
+            # what is new there behind what was old here.
+            self._sync_truncation()
         last.finish()
         self.snapshots.take(start, self.producers)
         segment = Segment(self._disk, self.directory, start, self.config, now_ms, create=True)
@@ -448,12 +459,17 @@ class PartitionLog:
         self._bound = None
         if self.epochs.truncate_from_end(offset):
             self._write_epochs()
+        self._is_truncation_unsynced = True
         if self.recovery_point > offset:
             # Rare, so it may wait: bytes that were called safe must not come back between those that follow now.
             self.recovery_point = offset
-            self.active.file.sync()
-            self._sync_names()
+            self._sync_truncation()
             self.on_recovery_point_lowered()
+
+    def _sync_truncation(self) -> None:
+        self.active.file.sync()
+        self._sync_names()
+        self._is_truncation_unsynced = False
 
     def _move_log_start(self, offset: int) -> None:
         if offset != self.log_start_offset:
@@ -532,6 +548,7 @@ class PartitionLog:
     def finish_flush(self, flush: Flush) -> None:
         """It was run. If the log was truncated meanwhile, what is there now is not what was synced."""
         if flush.truncations == self._truncations:
+            self._is_truncation_unsynced = False
             self.recovery_point = max(self.recovery_point, flush.offset)
             self._synced_base_offset = max(self._synced_base_offset, flush.active_base_offset)
             self._synced_changes = max(self._synced_changes, flush.changes)

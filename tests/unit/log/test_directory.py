@@ -141,6 +141,40 @@ def test_a_damaged_checkpoint_is_taken_for_none(disk: SimulatedDisk, name: str, 
     assert (log.log_start_offset, log.log_end_offset) == (0, 7)
 
 
+def with_a_gap(disk: SimulatedDisk) -> LogDirectory:
+    """A log between whose segments records are missing, as compaction leaves it; the topic only deletes by now."""
+    directory = opened(disk)
+    log = directory.create("orders", 0, ID, SMALL, NOW_MS)
+    fill(log, 12, size=200)
+    directory.write_checkpoints()
+    for kind in (".log", ".index", ".timeindex"):
+        disk.remove(f"/data/orders-0/{5:020d}{kind}")
+    return directory
+
+
+def test_a_gap_above_the_recovery_point_is_a_loss_and_what_lies_behind_it_goes(disk: SimulatedDisk) -> None:
+    with_a_gap(disk)
+    disk.crash_process()
+    assert opened(disk).partitions["orders", 0].log_end_offset == 5
+
+
+@pytest.mark.parametrize("text", [None, b"", b"\0\0\0\0"])
+def test_where_the_recovery_point_is_not_known_a_gap_is_taken_for_lawful(
+    disk: SimulatedDisk, text: bytes | None
+) -> None:
+    with_a_gap(disk)
+    if text is None:
+        disk.remove(f"/data/{RECOVERY_POINT_FILE}")
+    else:
+        disk.write_file(f"/data/{RECOVERY_POINT_FILE}", text)
+    for _ in range(2):
+        disk.crash_process()
+        log = opened(disk).partitions["orders", 0]
+        assert [first for first, _ in read_offsets(log)] == [0, 1, 2, 3, 4, 10, 11]
+        # All of it was synced, so that a second crash has nothing to doubt.
+        assert log.recovery_point == 12
+
+
 def test_other_names_are_left_alone(disk: SimulatedDisk) -> None:
     for name in ("orders-0.0123-future", "orders-1.0123-stray", "lost+found", "__cluster_metadata-0", "noise", "-1"):
         disk.make_directory(f"/data/{name}")
@@ -284,8 +318,9 @@ def test_an_offline_directory_writes_no_checkpoint_behind_a_truncation(disk: Sim
     log = directory.create("orders", 0, ID, SMALL, NOW_MS)
     fill(log, 3)
     directory.fail(DiskError("read", "/data", "broken"))
+    disk.record()
     log.delete_records_before(2)
-    assert not disk.exists(f"/data/{LOG_START_OFFSET_FILE}")
+    assert disk.calls("change", f"/data/{LOG_START_OFFSET_FILE}*") == []
 
 
 def test_a_failing_directory_does_not_disturb_a_healthy_one(disk: SimulatedDisk) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from pessoa.log.files import DiskError
 from pessoa.log.partition_log import OffsetOutOfRange, ReadUpTo
+from pessoa.records.batch import batches
 from tests.support.batches import NOW_MS, abort, commit, idempotent, plain, transactional
 from tests.support.partition_logs import EVERY_BATCH, base_offsets, fill, produce, read_bytes, read_offsets
 
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 SMALL = EVERY_BATCH.but(segment_bytes=1000)
 
 
-def filled(home: Home, batches: int = 18) -> PartitionLog:
+def filled(home: Home, count: int = 18) -> PartitionLog:
     """Batches of two records: segments at 0, 10, 20 and 30."""
     log = home.open(SMALL)
-    fill(log, batches, records=2, size=200)
+    fill(log, count, records=2, size=200)
     return log
 
 
@@ -182,6 +183,21 @@ def test_truncation_below_the_recovery_point_is_durable_before_anything_follows(
         assert told == [12]
         disk.lose_power()
         assert read_offsets(shaky.reopen_after_crash(log))[-1] == (10, 11)
+
+
+def test_old_batches_never_come_back_in_front_of_new_ones(simulated: SimulatedDisk, shaky: Home) -> None:
+    for seed in range(200):
+        disk = type(simulated)(seed)
+        shaky = shaky._replace(disk=disk)
+        log = shaky.open()
+        follower(log, plain(epoch=0))
+        log.truncate_to(0, NOW_MS)
+        follower(log, plain(epoch=1))
+        log.roll(NOW_MS)
+        follower(log, plain(at=1, epoch=1))
+        disk.lose_power()
+        epochs = [batch.partition_leader_epoch for batch in batches(read_bytes(shaky.reopen_after_crash(log)))]
+        assert epochs in ([], [0], [1], [1, 1]), f"seed {seed}"
 
 
 def test_old_bytes_that_come_back_behind_new_ones_are_cut_by_their_epoch(shaky: Home) -> None:
