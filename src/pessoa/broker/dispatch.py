@@ -55,6 +55,8 @@ def _row(key: ApiKey, versions: str, where: Where = Where.HERE, advertised: str 
 
 _CONTROLLER = Where.CONTROLLER
 
+_TRANSACTIONS = Where.TRANSACTIONS
+
 TABLE: tuple[Row, ...] = (
     _row(ApiKey.PRODUCE, "3-13", advertised="0-13"),
     _row(ApiKey.FETCH, "4-18"),
@@ -65,7 +67,13 @@ TABLE: tuple[Row, ...] = (
     _row(ApiKey.CREATE_TOPICS, "2-7", _CONTROLLER),
     _row(ApiKey.DELETE_TOPICS, "1-6", _CONTROLLER),
     _row(ApiKey.DELETE_RECORDS, "0-2"),
+    _row(ApiKey.INIT_PRODUCER_ID, "0-5", _TRANSACTIONS),
     _row(ApiKey.OFFSET_FOR_LEADER_EPOCH, "2-4"),
+    _row(ApiKey.ADD_PARTITIONS_TO_TXN, "0-5", _TRANSACTIONS),
+    _row(ApiKey.ADD_OFFSETS_TO_TXN, "0-4", _TRANSACTIONS),
+    _row(ApiKey.END_TXN, "0-5", _TRANSACTIONS),
+    _row(ApiKey.WRITE_TXN_MARKERS, "1-2"),
+    _row(ApiKey.DESCRIBE_CONFIGS, "1-4"),
     _row(ApiKey.ALTER_CONFIGS, "0-2", _CONTROLLER),
     _row(ApiKey.DESCRIBE_LOG_DIRS, "1-5"),
     _row(ApiKey.CREATE_PARTITIONS, "0-3", _CONTROLLER),
@@ -74,6 +82,8 @@ TABLE: tuple[Row, ...] = (
     _row(ApiKey.DESCRIBE_CLUSTER, "0-2"),
     _row(ApiKey.DESCRIBE_PRODUCERS, "0"),
     _row(ApiKey.UNREGISTER_BROKER, "0", _CONTROLLER),
+    _row(ApiKey.DESCRIBE_TRANSACTIONS, "0", _TRANSACTIONS),
+    _row(ApiKey.LIST_TRANSACTIONS, "0-2", _TRANSACTIONS),
     _row(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "0"),
 )
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from pessoa.base.clock import SystemClock
 from pessoa.base.entropy import SystemEntropy, below, new_uuid, positive_int32
-from pessoa.broker.controller_settings import ControllerSettings
+from pessoa.broker.config_rules import ConfigRules
+from pessoa.broker.coordination import Coordination
 from pessoa.broker.dispatch import Dispatcher
 from pessoa.broker.fetch_sessions import FetchSessions
 from pessoa.broker.registration import Registration
@@ -126,7 +127,7 @@ class Broker:
             config.node_id,
             cluster_id,
             quorum,
-            ControllerSettings(config),
+            ConfigRules(config),
             clock,
             self._new_uuid,
             partial(below, self._entropy),
@@ -143,9 +144,8 @@ class Broker:
                 partial(positive_int32, self._entropy), config.max_incremental_fetch_session_cache_slots
             ),
             controller=controller,
-            groups=None,
-            transactions=None,
         )
+        self._coordination = Coordination(self.services)
         self._publisher.subscribers.append(self._on_metadata)
         self._is_assembled = True
 
@@ -189,6 +189,7 @@ class Broker:
             [one for one in directory_ids if one is not None],
         )
         await self._registration.register()
+        self._coordination.registration = self._registration
         for work in (self._registration.keep_alive(), self._upkeep.run()):
             self._tasks.append(asyncio.get_running_loop().create_task(work))
         for task in self._tasks:
@@ -205,6 +206,7 @@ class Broker:
             self._reconfigure()
             topics = list(self.services.replicas.by_name)
         self.services.replicas.reconfigure(topics)
+        self._coordination.publish(delta)
 
     def _reconfigure(self) -> None:
         configs = self.services.image.configs
@@ -227,6 +229,8 @@ class Broker:
                 partition.wake_all()
         for listener in self._listeners:
             await listener.__aexit__()
+        if self._is_assembled:
+            self._coordination.close()
         if self._quorum is not None:
             await self._quorum.close()
         for directory in self._directories:

@@ -45,8 +45,9 @@ class BrokerServices:
     replicas: Replicas
     fetch_sessions: FetchSessions
     controller: Any
-    groups: Any
-    transactions: Any
+    groups: Any = None
+    transactions: Any = None
+    verifier: Any = None
     cluster_operations: int = CLUSTER_OPERATIONS
 
     def nodes(self, listener: str) -> Iterator[Node]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pessoa.coordinator.transactions.verification import FIRST_PRODUCE_THAT_ADDS, produce_error
 from pessoa.log.producer_state import ProducerRefused, VerificationGuard
 from pessoa.records.batch import RecordBatch
 from pessoa.records.errors import InvalidBatch
@@ -30,19 +31,6 @@ if TYPE_CHECKING:
 
 # What lets a batch in, or the error that keeps it out.
 Permit = VerificationGuard | ErrorCode
-
-_FIRST_VERSION_THAT_ADDS = 12
-_FIRST_VERSION_WITH_ABORTABLE_ERRORS = 11
-
-# The producer may try again: to it, the coordinator's trouble looks like the partition's.
-_PASSING = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.NETWORK_EXCEPTION,
-    }
-)
 
 
 def produce_in_transaction(broker: BrokerServices, context: RequestContext, request: ProduceRequest) -> Reply:
@@ -89,7 +77,7 @@ def _begin(
                     batch.base_sequence,
                     batch.producer_epoch,
                     now_ms,
-                    supports_epoch_bump=context.version >= _FIRST_VERSION_THAT_ADDS,
+                    supports_epoch_bump=context.version >= FIRST_PRODUCE_THAT_ADDS,
                 )
             except InvalidBatch:
                 continue  # the append will say what is wrong with it
@@ -114,23 +102,15 @@ async def _verify_and_respond(
 
     assert request.transactional_id is not None
     for question in questions.values():
-        answers = await broker.transactions.verify(
+        answers = await broker.verifier.verify(
             request.transactional_id,
             question.producer_id,
             question.producer_epoch,
             [(partition.topic, partition.index) for partition in question.partitions],
-            may_add=context.version >= _FIRST_VERSION_THAT_ADDS,
+            may_add=context.version >= FIRST_PRODUCE_THAT_ADDS,
         )
         for partition in question.partitions:
             error = answers.get((partition.topic, partition.index), ErrorCode.NONE)
             if error is not ErrorCode.NONE:
-                permits[partition] = _as_seen_by_a_producer(error, context.version)
+                permits[partition] = produce_error(error, context.version).code
     return respond(broker, context, request, permits)
-
-
-def _as_seen_by_a_producer(error: ErrorCode, version: int) -> ErrorCode:
-    if error in _PASSING or (error is ErrorCode.CONCURRENT_TRANSACTIONS and version < _FIRST_VERSION_THAT_ADDS):
-        return ErrorCode.NOT_ENOUGH_REPLICAS
-    if error is ErrorCode.INVALID_TXN_STATE and version >= _FIRST_VERSION_WITH_ABORTABLE_ERRORS:
-        return ErrorCode.TRANSACTION_ABORTABLE
-    return error
