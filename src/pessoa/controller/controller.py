@@ -99,6 +99,7 @@ class Controller:
 
         Done when the first records are committed, if there are any.
         """
+        loader.finish_deferred()
         if loader.in_transaction:
             # A controller that died left a part of something behind.
             abort = AbortTransactionRecord(reason="The controller that began it is gone.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pessoa.controller.assignments import is_active
@@ -36,38 +36,33 @@ def elect_leaders(situation: Situation, request: ElectLeadersRequest) -> Decisio
             ElectLeadersResponse(throttle_time_ms=0, error_code=ErrorCode.INVALID_REQUEST, replica_election_results=[]),
         )
     records: list[Message] = []
-    results: dict[str, list[PartitionResult]] = {}
+    results: list[ReplicaElectionResult] = []
     election = Election.PREFERRED if request.election_type == _PREFERRED else Election.UNCLEAN
-    everything = request.topic_partitions is None
-    for topic, index in _wanted(situation, request):
-        result = PartitionResult(partition_id=index, error_code=ErrorCode.NONE, error_message=None)
-        try:
-            records.append(_elect(situation, topic, index, election))
-        except Refusal as refusal:
-            if everything and refusal.code is ErrorCode.ELECTION_NOT_NEEDED:
-                continue
-            result.error_code, result.error_message = refusal.code, refusal.message
-        results.setdefault(topic, []).append(result)
+    for topic, indexes in _wanted(situation, request):
+        of_topic: list[PartitionResult] = []
+        for index in indexes:
+            result = PartitionResult(partition_id=index, error_code=ErrorCode.NONE, error_message=None)
+            try:
+                records.append(_elect(situation, topic, index, election))
+            except Refusal as refusal:
+                if request.topic_partitions is None and refusal.code is ErrorCode.ELECTION_NOT_NEEDED:
+                    # Who asked for everything wants to hear of what was done, or could not be.
+                    continue
+                result.error_code, result.error_message = refusal.code, refusal.message
+            of_topic.append(result)
+        results.append(ReplicaElectionResult(topic=topic, partition_result=of_topic))
     check_record_count(records)
-    response = ElectLeadersResponse(
-        throttle_time_ms=0,
-        error_code=ErrorCode.NONE,
-        replica_election_results=[
-            ReplicaElectionResult(topic=topic, partition_result=parts) for topic, parts in results.items()
-        ],
-    )
+    response = ElectLeadersResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, replica_election_results=results)
     return Decision(records, response)
 
 
-def _wanted(situation: Situation, request: ElectLeadersRequest) -> Iterator[tuple[str, int]]:
+def _wanted(situation: Situation, request: ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
     if request.topic_partitions is None:
         for topic in situation.image.topics.by_name.values():
-            for index in topic.partitions:
-                yield topic.name, index
+            yield topic.name, topic.partitions
     else:
         for wanted in request.topic_partitions:
-            for index in wanted.partitions:
-                yield wanted.topic, index
+            yield wanted.topic, wanted.partitions
 
 
 def _elect(situation: Situation, topic: str, index: int, election: Election) -> Message:

@@ -70,14 +70,14 @@ def _update(situation: Situation, update: FeatureUpdateKey) -> list[Message]:
         raise _refused(update, f"it is at {present}, and to lower it has to be asked for as a downgrade")
     if level > present and upgrade_type != UpgradeType.UPGRADE:
         raise _refused(update, f"it is at {present}, so this is no downgrade")
-    if level == present:
-        return []
     if name == METADATA_VERSION and level < present:
         raise _refused(update, "older levels have no place for all that may be in the metadata log")
     if name == KRAFT_VERSION:
+        if level == present:
+            return []
         raise _refused(update, "the voters of this quorum stand in its configuration")
     records: list[Message] = [FeatureLevelRecord(name=name, feature_level=level)]
-    if name == ELIGIBLE_LEADER_REPLICAS and level > 0:
+    if name == ELIGIBLE_LEADER_REPLICAS and level > present:
         records += _elr_safety(situation)
     return records
 

@@ -84,8 +84,9 @@ def _alter(situation: Situation, entry: AlterEntry) -> list[Message]:
     parts = {one.entity_type: one.entity_name for one in entry.entity}
     _check_entity(parts)
     keys = _IP_KEYS if IP in parts else _CLIENT_KEYS
-    present = situation.image.quotas.by_entity.get(quota_entity(parts), {})
-    entity = [RecordEntity(entity_type=one.entity_type, entity_name=one.entity_name) for one in entry.entity]
+    key = quota_entity(parts)
+    present = situation.image.quotas.by_entity.get(key, {})
+    entity = [RecordEntity(entity_type=kind, entity_name=name) for kind, name in key]
     records: list[Message] = []
     for operation in entry.ops:
         _check_operation(operation, keys)

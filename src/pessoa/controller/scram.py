@@ -42,7 +42,7 @@ MAX_ITERATIONS = 16384
 
 def alter_user_scram_credentials(situation: Situation, request: AlterUserScramCredentialsRequest) -> Decision:
     changes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
-    named = Counter((change.name, change.mechanism) for change in changes)
+    named = Counter(change.name for change in changes)
     records: dict[str, list[Message]] = {}
     results: dict[str, AlterUserScramCredentialsResult] = {}
     for change in changes:
@@ -51,7 +51,7 @@ def alter_user_scram_credentials(situation: Situation, request: AlterUserScramCr
             AlterUserScramCredentialsResult(user=change.name, error_code=ErrorCode.NONE, error_message=None),
         )
         try:
-            record = _record(situation, change, named[change.name, change.mechanism])
+            record = _record(situation, change, named[change.name])
             records.setdefault(change.name, []).append(record)
         except Refusal as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message
@@ -68,7 +68,7 @@ def _record(situation: Situation, change: ScramCredentialDeletion | ScramCredent
     if change.mechanism not in MECHANISMS:
         raise Refusal(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"There is no SCRAM mechanism {change.mechanism}.")
     if count > 1:
-        raise Refusal(ErrorCode.DUPLICATE_RESOURCE, "One credential cannot be changed twice in one request.")
+        raise Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user's credentials can be changed once in a request.")
     if isinstance(change, ScramCredentialDeletion):
         if (change.name, change.mechanism) not in situation.image.scram.credentials:
             raise Refusal(ErrorCode.RESOURCE_NOT_FOUND, "The user has no such credential.")

@@ -214,21 +214,29 @@ def _placed_partitions(
 def delete_topics(situation: Situation, request: DeleteTopicsRequest) -> Decision:
     topics = situation.image.topics
     wanted = request.topics or [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
-    names = Counter(topic.name if topic.name is not None else topics.name_of(topic.topic_id) for topic in wanted)
+    asked = Counter(_named(situation, state) for state in wanted)
     records: list[Message] = []
-    results: list[DeletableTopicResult] = []
+    results: dict[tuple[str | None, Uuid], DeletableTopicResult] = {}
     for state in wanted:
+        # Whoever is named twice is answered once.
         name = state.name if state.name is not None else topics.name_of(state.topic_id)
         result = DeletableTopicResult(name=name, topic_id=state.topic_id, error_code=ErrorCode.NONE)
-        results.append(result)
+        results[state.name, state.topic_id] = result
         try:
             _check_deletion_enabled(situation)
-            check_named_once(names[name] if name is not None else 1, f"The topic {name!r}")
+            check_named_once(asked[_named(situation, state)], f"The topic {name!r}")
             result.topic_id = _find(situation, state)
             records.append(RemoveTopicRecord(topic_id=result.topic_id))
         except Refusal as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message
-    return Decision(records, DeleteTopicsResponse(throttle_time_ms=0, responses=results))
+    return Decision(records, DeleteTopicsResponse(throttle_time_ms=0, responses=list(results.values())))
+
+
+def _named(situation: Situation, state: DeleteTopicState) -> str | Uuid:
+    """The topic that is meant, by its name if it has one."""
+    if state.name is not None:
+        return state.name
+    return situation.image.topics.name_of(state.topic_id) or state.topic_id
 
 
 def _check_deletion_enabled(situation: Situation) -> None:

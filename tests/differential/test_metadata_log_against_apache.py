@@ -1,0 +1,323 @@
+"""The controller and its log, held against Apache Kafka.
+
+    one script → both           a session of admin requests gets the same answers and leaves the same records
+    ours → Apache's tool        kafka-dump-log --cluster-metadata-decoder reads our log, every record of it
+    ours → Apache's broker      Apache starts on a directory that we formatted and wrote, and knows what we knew
+    Apache's → ours             we start on what Apache wrote, and see the same cluster
+
+Apache writes a NoOp record whenever half a second was quiet; they are left out, and offsets are compared by what they
+refer to. Chance (ids) and the machine (ports, times) are replaced by the order in which they first appear.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from pessoa.base.clock import SystemClock
+from pessoa.base.entropy import SystemEntropy, below, new_uuid
+from pessoa.base.ids import ZERO_UUID, Uuid
+from pessoa.broker.config import BrokerConfig, load
+from pessoa.broker.config_rules import ConfigRules
+from pessoa.controller.controller import Controller
+from pessoa.log.files import OsDisk
+from pessoa.metadata.features import FEATURES
+from pessoa.metadata.image import ConfigResource, MetadataImage
+from pessoa.quorum.formatting import format_metadata, read_bootstrap
+from pessoa.quorum.publishing import ImagePublisher
+from pessoa.quorum.single_voter import METADATA_DIRECTORY, SingleVoterQuorum
+from pessoa.records.batch import whole_batches
+from pessoa.records.record import records
+from pessoa.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from pessoa.wire.api.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+from pessoa.wire.api.controller_registration import ControllerRegistrationRequest
+from pessoa.wire.api.controller_registration import Feature as ControllerFeature
+from pessoa.wire.api.controller_registration import Listener as ControllerListener
+from pessoa.wire.primitives import read_uvarint
+from pessoa.wire.schema import Message, Struct
+from pessoa.wire.stored.framing import decode_metadata_record
+from pessoa.wire.stored.metadata_log import NoOpRecord
+from tests.apache.broker import ApacheKafka, run_tool
+from tests.support.admin_script import Step, ask, comparable, script
+
+pytestmark = pytest.mark.apache
+
+NODE_ID = 1
+LOG_FILE = f"{METADATA_DIRECTORY}/00000000000000000000.log"
+
+
+class Session(NamedTuple):
+    """What the script made of one side."""
+
+    data: Path
+    answers: dict[str, Any]
+    image: MetadataImage
+
+
+class Caller(NamedTuple):
+    version: int
+    principal: str = "User:ANONYMOUS"
+
+
+# ---- Our side ----
+
+
+class OurNode:
+    """A controller with its quorum in a directory, and a broker that only registers."""
+
+    def __init__(self, data: Path, cluster_id: str | None = None) -> None:
+        clock, entropy = SystemClock(), SystemEntropy()
+        disk, directory = OsDisk(), str(data)
+        self.new_uuid = partial(new_uuid, entropy)
+        owner = format_metadata(disk, [directory], directory, NODE_ID, self.new_uuid, clock.now_ms(), cluster_id)
+        self.meta = owner[directory]
+        config: BrokerConfig = load(None, {"node.id": str(NODE_ID), "log.dirs": directory}, data)
+        self.publisher = ImagePublisher()
+        self.quorum = SingleVoterQuorum(disk, directory, NODE_ID, clock)
+        self.quorum.listeners.append(self.publisher.listen)
+        self.bootstrap = read_bootstrap(disk, directory)
+        self.controller = Controller(
+            NODE_ID,
+            self.meta.cluster_id,
+            self.quorum,
+            ConfigRules(config),
+            clock,
+            self.new_uuid,
+            partial(below, entropy),
+        )
+        self.broker_epoch = -1
+
+    async def start(self, previous_broker_epoch: int = -1) -> None:
+        self.quorum.start()
+        await self.controller.activate(self.publisher.loader, self.bootstrap)
+        self.publisher.go_live()
+        await self._register_controller()
+        await self._register_broker(previous_broker_epoch)
+
+    async def ask(self, request: Message, version: int) -> Message:
+        """What a client would get to see of the response in this version."""
+        response = await self.controller.submit(request, Caller(version))
+        return type(response).decode(response.encode(version), version)
+
+    async def _register_controller(self) -> None:
+        request = ControllerRegistrationRequest(
+            controller_id=NODE_ID,
+            incarnation_id=self.new_uuid(),
+            zk_migration_ready=False,
+            listeners=[ControllerListener(name="CONTROLLER", host="127.0.0.1", port=1, security_protocol=0)],
+            features=[
+                ControllerFeature(
+                    name=one.name, min_supported_version=one.min_level, max_supported_version=one.max_level
+                )
+                for one in FEATURES
+            ],
+        )
+        await self.ask(request, 0)
+
+    async def _register_broker(self, previous_broker_epoch: int) -> None:
+        assert self.meta.directory_id is not None
+        request = BrokerRegistrationRequest(
+            broker_id=NODE_ID,
+            cluster_id=self.meta.cluster_id,
+            incarnation_id=self.new_uuid(),
+            listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=2, security_protocol=0)],
+            features=[
+                Feature(name=one.name, min_supported_version=one.min_level, max_supported_version=one.max_level)
+                for one in FEATURES
+            ],
+            rack=None,
+            log_dirs=[self.meta.directory_id],
+            previous_broker_epoch=previous_broker_epoch,
+        )
+        response = await self.ask(request, 4)
+        assert isinstance(response, BrokerRegistrationResponse)
+        assert response.error_code == 0
+        self.broker_epoch = response.broker_epoch
+        # Apache's broker says first which directories are closed to new partitions, and then wants to be let in.
+        await self.heartbeat(want_fence=True, cordoned_log_dirs=[])
+        await self.heartbeat()
+
+    async def heartbeat(self, **changes: object) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=NODE_ID,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self.publisher.image.offset,
+            want_fence=False,
+            want_shut_down=False,
+        )
+        for name, value in changes.items():
+            setattr(request, name, value)
+        response = await self.ask(request, 2)
+        assert isinstance(response, BrokerHeartbeatResponse)
+        assert response.error_code == 0
+        return response
+
+    async def stop(self) -> None:
+        while not (await self.heartbeat(want_shut_down=True)).should_shut_down:
+            pass
+        await self.quorum.close()
+
+
+async def _our_session(data: Path) -> Session:
+    node = OurNode(data)
+    await node.start()
+    answers = {step.title: comparable(await node.ask(step.request, step.version)) for step in script()}
+    await node.stop()
+    again = OurNode(data)
+    await again.start(node.broker_epoch)
+    await again.stop()
+    return Session(data, answers, again.publisher.image)
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    return asyncio.run(_our_session(tmp_path_factory.mktemp("ours") / "data"))
+
+
+@pytest.fixture(scope="module")
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    data = tmp_path_factory.mktemp("apache") / "data"
+    with ApacheKafka(data=[data]) as kafka:
+        answers = {step.title: comparable(ask(kafka.port, step)) for step in script()}
+        kafka.stop()
+        kafka.start()
+    return Session(data, answers, _image_of(data))
+
+
+def _image_of(data: Path) -> MetadataImage:
+    """What a log means, without writing to it."""
+    publisher = ImagePublisher()
+    copy = data.with_name(f"{data.name}-copy")
+    shutil.copytree(data, copy, dirs_exist_ok=True)
+    quorum = SingleVoterQuorum(OsDisk(), str(copy), NODE_ID, SystemClock())
+    quorum.listeners.append(publisher.listen)
+    quorum.start()
+    publisher.go_live()
+    return publisher.image
+
+
+# ---- Answers ----
+
+# Where we mean to answer differently.
+DIFFERENT = {
+    "IncrementalAlterConfigs: an unknown operation": "INVALID_REQUEST says whose mistake it is; Apache has -1",
+    "IncrementalAlterConfigs: another broker": "Apache's broker refuses it before the controller sees it",
+}
+
+
+@pytest.mark.parametrize("step", script(), ids=lambda step: step.title)
+def test_a_request_is_answered_as_apache_answers_it(step: Step, ours: Session, apache: Session) -> None:
+    assert (ours.answers[step.title] == apache.answers[step.title]) is (step.title not in DIFFERENT)
+
+
+# ---- Records ----
+
+
+def _written(data: Path) -> Iterator[tuple[str, int, Message]]:
+    """Every metadata record: its kind, the version it is written in, and itself."""
+    for batch in whole_batches((data / LOG_FILE).read_bytes()):
+        if batch.is_control:
+            continue
+        for record in records(batch):
+            assert record.value is not None
+            _, position = read_uvarint(record.value, 0)
+            _, position = read_uvarint(record.value, position)
+            version, _ = read_uvarint(record.value, position)
+            message = decode_metadata_record(record.value)
+            assert message is not None
+            if not isinstance(message, NoOpRecord):
+                yield type(message).__name__, version, message
+
+
+def _alike() -> Callable[[Any, str], Any]:
+    """Replaces ids, epochs and ports by the order in which they appear."""
+    seen: dict[object, int] = {}
+
+    def alike(value: Any, name: str = "") -> Any:
+        if isinstance(value, Struct):
+            return {field.name: alike(getattr(value, field.name), field.name) for field in value.fields}
+        if isinstance(value, list):
+            items = [alike(item, name) for item in value]
+            return sorted(items, key=repr) if name == "features" else items
+        if (isinstance(value, Uuid) and value != ZERO_UUID) or name in ("broker_epoch", "epoch"):
+            return f"#{seen.setdefault(value, len(seen))}"
+        return "port" if name == "port" else value
+
+    return alike
+
+
+def _in_any_order(data: Path) -> list[tuple[str, int, Any]]:
+    """The records, with neighbours of one kind sorted: Apache takes them from hash maps."""
+    alike = _alike()
+    written = [(kind, version, alike(message, "")) for kind, version, message in _written(data)]
+    grouped = groupby(written, key=lambda one: one[0])
+    return [record for _, group in grouped for record in sorted(group, key=repr)]
+
+
+def test_the_same_session_leaves_the_same_records(ours: Session, apache: Session) -> None:
+    assert _in_any_order(ours.data) == _in_any_order(apache.data)
+
+
+# ---- Both ways ----
+
+
+def test_apaches_tool_reads_every_record_of_our_log(ours: Session) -> None:
+    path = ours.data / LOG_FILE
+    dump = run_tool("kafka-dump-log", "--cluster-metadata-decoder", "--files", path, check=True)
+    payloads = [line.partition("payload: ")[2] for line in dump.stdout.splitlines() if "payload: " in line]
+    assert "Could not decode" not in dump.stdout
+    assert [json.loads(payload)["version"] for payload in payloads] == [
+        version for _, version, _ in _written(ours.data)
+    ]
+
+
+def test_apaches_tool_reads_our_bootstrap_file(ours: Session, apache: Session) -> None:
+    def lines(session: Session) -> list[Any]:
+        path = session.data / "bootstrap.checkpoint"
+        dump = run_tool("kafka-dump-log", "--cluster-metadata-decoder", "--files", path, check=True)
+        return [line.partition("headerKeys")[2] for line in dump.stdout.splitlines() if line.startswith("|")]
+
+    assert lines(ours) == lines(apache)
+    assert len(lines(ours)) == 8
+
+
+def test_apache_serves_the_cluster_that_we_wrote(ours: Session, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(ours.data, data)
+    with ApacheKafka(data=[data]) as kafka:
+        server = ("--bootstrap-server", kafka.bootstrap_servers)
+        listed = kafka.run_tool("kafka-topics", *server, "--list").stdout.split()
+        described = kafka.run_tool("kafka-configs", *server, "--describe", "--entity-type", "topics").stdout
+        features = kafka.run_tool("kafka-features", *server, "describe").stdout
+    assert sorted(listed) == sorted(ours.image.topics.by_name)
+    assert "retention.ms=5000" in described
+    assert features.count("FinalizedVersionLevel: 1") == 4
+
+
+def test_what_apache_wrote_means_the_same_to_us(ours: Session, apache: Session) -> None:
+    image = apache.image
+    assert sorted(image.topics.by_name) == sorted(ours.image.topics.by_name)
+    assert dict(image.configs.by_resource) == dict(ours.image.configs.by_resource)
+    assert image.configs.of(ConfigResource.TOPIC, "a")["retention.ms"] == "5000"
+    assert dict(image.quotas.by_entity) == dict(ours.image.quotas.by_entity)
+    assert dict(image.scram.credentials) == dict(ours.image.scram.credentials)
+    assert image.features == ours.image.features
+    assert image.features.metadata_version == 30
+    partition = image.topics.by_name["a"].partitions[0]
+    assert (partition.replicas, partition.leader_epoch) == (
+        (1,),
+        ours.image.topics.by_name["a"].partitions[0].leader_epoch,
+    )
