@@ -307,7 +307,11 @@ def fingerprint(log: PartitionLog) -> dict[str, object]:
         "offsets": (log.log_start_offset, log.high_watermark, log.log_end_offset),
         "bytes": {segment.base_offset: segment.file.read(0, segment.size) for segment in log.segments},
         "aborted": {segment.base_offset: segment.aborted_transactions() for segment in log.segments},
-        "epochs": [entry for entry in log.epochs.entries() if entry.start_offset < log.log_end_offset],
+        "epochs": {
+            batch: log.epochs.epoch_for_offset(max(batch.base_offset, log.log_start_offset))
+            for batch in found_batches(log)
+            if batch.last_offset >= log.log_start_offset
+        },
         "producers": {
             entry.producer_id: (
                 entry.epoch,
