@@ -10,8 +10,10 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pessoa.broker.coordinator_logs import InternalTopicLog
+from pessoa.broker.group_coordinator import GroupCoordinator, group_config
 from pessoa.broker.topic_listing import GROUP_TOPIC, TRANSACTION_TOPIC
 from pessoa.broker.transaction_markers import LocalMarkers
+from pessoa.coordinator.groups.shard import GroupShard
 from pessoa.coordinator.partitioning import partition_for
 from pessoa.coordinator.transactions.config import TransactionConfig
 from pessoa.coordinator.transactions.coordinator import TransactionCoordinator
@@ -22,6 +24,9 @@ from pessoa.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, Add
 from pessoa.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pessoa.base.ids import Uuid
     from pessoa.broker.registration import Registration
     from pessoa.broker.services import BrokerServices
     from pessoa.metadata.delta import MetadataDelta
@@ -38,11 +43,15 @@ class _Ourselves(NamedTuple):
 
 
 class Coordination:
-    def __init__(self, broker: BrokerServices) -> None:
+    def __init__(self, broker: BrokerServices, new_uuid: Callable[[], Uuid]) -> None:
         config = broker.config
         self._broker = broker
         self.registration: Registration | None = None
         self._group_log = InternalTopicLog(broker, GROUP_TOPIC, config.offsets_topic_num_partitions)
+        self.groups = GroupCoordinator(
+            broker, self._group_log, lambda _: GroupShard(group_config(broker.config), broker.image, new_uuid)
+        )
+        broker.groups = self.groups
         settings = TransactionConfig(
             transaction_max_timeout_ms=config.transaction_max_timeout_ms,
             transactional_id_expiration_ms=config.transactional_id_expiration_ms,
@@ -62,14 +71,20 @@ class Coordination:
         broker.replicas.on_leadership.append(self._on_leadership)
 
     def publish(self, delta: MetadataDelta) -> None:
+        self.groups.publish(delta.new, delta)
         self.transactions.publish(delta.new, delta)
 
     def close(self) -> None:
+        self.groups.close()
         self.transactions.close()
 
     def _on_leadership(self, partition: Partition) -> None:
-        coordinator = {TRANSACTION_TOPIC: self.transactions}.get(partition.topic)
-        if coordinator is None:
+        coordinator: GroupCoordinator | TransactionCoordinator
+        if partition.topic == GROUP_TOPIC:
+            coordinator = self.groups
+        elif partition.topic == TRANSACTION_TOPIC:
+            coordinator = self.transactions
+        else:
             return
         if partition.is_leader:
             coordinator.elect(partition.index, partition.leader_epoch)

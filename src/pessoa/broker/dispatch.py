@@ -56,13 +56,22 @@ def _row(key: ApiKey, versions: str, where: Where = Where.HERE, advertised: str 
 _CONTROLLER = Where.CONTROLLER
 
 _TRANSACTIONS = Where.TRANSACTIONS
+_GROUPS = Where.GROUPS
 
 TABLE: tuple[Row, ...] = (
     _row(ApiKey.PRODUCE, "3-13", advertised="0-13"),
     _row(ApiKey.FETCH, "4-18"),
     _row(ApiKey.LIST_OFFSETS, "1-11"),
     _row(ApiKey.METADATA, "0-13"),
+    _row(ApiKey.OFFSET_COMMIT, "2-10", _GROUPS),
+    _row(ApiKey.OFFSET_FETCH, "1-10", _GROUPS),
     _row(ApiKey.FIND_COORDINATOR, "0-6"),
+    _row(ApiKey.JOIN_GROUP, "0-9", _GROUPS),
+    _row(ApiKey.HEARTBEAT, "0-4", _GROUPS),
+    _row(ApiKey.LEAVE_GROUP, "0-5", _GROUPS),
+    _row(ApiKey.SYNC_GROUP, "0-5", _GROUPS),
+    _row(ApiKey.DESCRIBE_GROUPS, "0-6", _GROUPS),
+    _row(ApiKey.LIST_GROUPS, "0-5", _GROUPS),
     _row(ApiKey.API_VERSIONS, "0-4"),
     _row(ApiKey.CREATE_TOPICS, "2-7", _CONTROLLER),
     _row(ApiKey.DELETE_TOPICS, "1-6", _CONTROLLER),
@@ -73,12 +82,15 @@ TABLE: tuple[Row, ...] = (
     _row(ApiKey.ADD_OFFSETS_TO_TXN, "0-4", _TRANSACTIONS),
     _row(ApiKey.END_TXN, "0-5", _TRANSACTIONS),
     _row(ApiKey.WRITE_TXN_MARKERS, "1-2"),
+    _row(ApiKey.TXN_OFFSET_COMMIT, "0-5"),
     _row(ApiKey.DESCRIBE_CONFIGS, "1-4"),
     _row(ApiKey.ALTER_CONFIGS, "0-2", _CONTROLLER),
     _row(ApiKey.DESCRIBE_LOG_DIRS, "1-5"),
     _row(ApiKey.CREATE_PARTITIONS, "0-3", _CONTROLLER),
+    _row(ApiKey.DELETE_GROUPS, "0-2", _GROUPS),
     _row(ApiKey.ELECT_LEADERS, "0-2", _CONTROLLER),
     _row(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1", _CONTROLLER),
+    _row(ApiKey.OFFSET_DELETE, "0", _GROUPS),
     _row(ApiKey.DESCRIBE_CLUSTER, "0-2"),
     _row(ApiKey.DESCRIBE_PRODUCERS, "0"),
     _row(ApiKey.UNREGISTER_BROKER, "0", _CONTROLLER),

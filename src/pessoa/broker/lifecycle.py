@@ -145,7 +145,7 @@ class Broker:
             ),
             controller=controller,
         )
-        self._coordination = Coordination(self.services)
+        self._coordination = Coordination(self.services, self._new_uuid)
         self._publisher.subscribers.append(self._on_metadata)
         self._is_assembled = True
 
