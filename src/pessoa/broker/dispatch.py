@@ -37,6 +37,7 @@ class Where(Enum):
 
     HERE = "handlers"
     CONTROLLER = "controller"
+    IMAGE = "the metadata image: a function of it and the request, beside the one that decides"
     GROUPS = "group coordinator"
     TRANSACTIONS = "transaction coordinator"
 
@@ -55,6 +56,7 @@ def _row(key: ApiKey, versions: str, where: Where = Where.HERE, advertised: str 
 
 _CONTROLLER = Where.CONTROLLER
 
+_IMAGE = Where.IMAGE
 _TRANSACTIONS = Where.TRANSACTIONS
 _GROUPS = Where.GROUPS
 
@@ -72,6 +74,7 @@ TABLE: tuple[Row, ...] = (
     _row(ApiKey.SYNC_GROUP, "0-5", _GROUPS),
     _row(ApiKey.DESCRIBE_GROUPS, "0-6", _GROUPS),
     _row(ApiKey.LIST_GROUPS, "0-5", _GROUPS),
+    _row(ApiKey.SASL_HANDSHAKE, "0-1"),
     _row(ApiKey.API_VERSIONS, "0-4"),
     _row(ApiKey.CREATE_TOPICS, "2-7", _CONTROLLER),
     _row(ApiKey.DELETE_TOPICS, "1-6", _CONTROLLER),
@@ -83,21 +86,46 @@ TABLE: tuple[Row, ...] = (
     _row(ApiKey.END_TXN, "0-5", _TRANSACTIONS),
     _row(ApiKey.WRITE_TXN_MARKERS, "1-2"),
     _row(ApiKey.TXN_OFFSET_COMMIT, "0-5"),
+    _row(ApiKey.DESCRIBE_ACLS, "1-3", _IMAGE),
+    _row(ApiKey.CREATE_ACLS, "1-3", _CONTROLLER),
+    _row(ApiKey.DELETE_ACLS, "1-3", _CONTROLLER),
     _row(ApiKey.DESCRIBE_CONFIGS, "1-4"),
     _row(ApiKey.ALTER_CONFIGS, "0-2", _CONTROLLER),
     _row(ApiKey.DESCRIBE_LOG_DIRS, "1-5"),
+    _row(ApiKey.SASL_AUTHENTICATE, "0-2"),
     _row(ApiKey.CREATE_PARTITIONS, "0-3", _CONTROLLER),
+    _row(ApiKey.CREATE_DELEGATION_TOKEN, "1-3", _CONTROLLER),
+    _row(ApiKey.RENEW_DELEGATION_TOKEN, "1-2", _CONTROLLER),
+    _row(ApiKey.EXPIRE_DELEGATION_TOKEN, "1-2", _CONTROLLER),
+    _row(ApiKey.DESCRIBE_DELEGATION_TOKEN, "1-3"),
     _row(ApiKey.DELETE_GROUPS, "0-2", _GROUPS),
     _row(ApiKey.ELECT_LEADERS, "0-2", _CONTROLLER),
     _row(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1", _CONTROLLER),
+    _row(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "0-1", _CONTROLLER),
+    _row(ApiKey.LIST_PARTITION_REASSIGNMENTS, "0", _IMAGE),
     _row(ApiKey.OFFSET_DELETE, "0", _GROUPS),
+    _row(ApiKey.DESCRIBE_CLIENT_QUOTAS, "0-1", _IMAGE),
+    _row(ApiKey.ALTER_CLIENT_QUOTAS, "0-1", _CONTROLLER),
+    _row(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "0", _IMAGE),
+    _row(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "0", _CONTROLLER),
+    _row(ApiKey.DESCRIBE_QUORUM, "0-2"),
+    _row(ApiKey.UPDATE_FEATURES, "0-2", _CONTROLLER),
     _row(ApiKey.DESCRIBE_CLUSTER, "0-2"),
     _row(ApiKey.DESCRIBE_PRODUCERS, "0"),
     _row(ApiKey.UNREGISTER_BROKER, "0", _CONTROLLER),
     _row(ApiKey.DESCRIBE_TRANSACTIONS, "0", _TRANSACTIONS),
     _row(ApiKey.LIST_TRANSACTIONS, "0-2", _TRANSACTIONS),
+    _row(ApiKey.LIST_CONFIG_RESOURCES, "0-1"),
     _row(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "0"),
 )
+
+# Module and function in `pessoa.controller`, where what is described is also changed.
+_FROM_IMAGE = {
+    ApiKey.DESCRIBE_ACLS: ("acls", "describe_acls"),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: ("quotas", "describe_client_quotas"),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ("scram", "describe_user_scram_credentials"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ("reassignments", "list_partition_reassignments"),
+}
 
 _read_prefix = Struct(">hhi").unpack_from
 
@@ -125,6 +153,10 @@ def _handler(key: ApiKey, where: Where) -> Callable[[Any, RequestContext, Any], 
         return lambda broker, context, request: broker.groups.submit(request, context)
     if where is Where.TRANSACTIONS:
         return lambda broker, context, request: broker.transactions.submit(request, context)
+    if where is Where.IMAGE:
+        module, name = _FROM_IMAGE[key]
+        describe = getattr(import_module(f"pessoa.controller.{module}"), name)
+        return lambda broker, _, request: describe(broker.image, request)
     handle: Callable[[Any, RequestContext, Any], Reply] = import_module(
         f"pessoa.broker.handlers.{key.name.lower()}"
     ).handle

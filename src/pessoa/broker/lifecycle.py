@@ -144,6 +144,7 @@ class Broker:
                 partial(positive_int32, self._entropy), config.max_incremental_fetch_session_cache_slots
             ),
             controller=controller,
+            quorum=quorum,
         )
         self._coordination = Coordination(self.services, self._new_uuid)
         self._publisher.subscribers.append(self._on_metadata)

@@ -48,6 +48,7 @@ class BrokerServices:
     groups: Any = None
     transactions: Any = None
     verifier: Any = None
+    quorum: Any = None
     cluster_operations: int = CLUSTER_OPERATIONS
 
     def nodes(self, listener: str) -> Iterator[Node]:

@@ -1,10 +1,10 @@
 """ApiVersions: the first request of every client. Which APIs does this node speak, in which versions?
 
     v3   the client names its software; the response has tagged fields, but keeps response header v0
-    v4   a fix in how feature ranges that start at 0 are reported
+    v4   a feature whose lowest level is 0 is reported with 0: clients of version 3 would choke on it, and hear 1
 
-A version that we do not speak is answered with UNSUPPORTED_VERSION in a v0 body that carries our range for
-ApiVersions, so that a newer client can ask again in a version that both know (KIP-511).
+A version that we do not speak is answered with UNSUPPORTED_VERSION in a v0 body that carries our range for ApiVersions,
+so that a newer client can ask again in a version that both know (KIP-511).
 """
 
 from __future__ import annotations
@@ -12,20 +12,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pessoa.broker.dispatch import TABLE, advertised
-from pessoa.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from pessoa.metadata.features import FEATURES
+from pessoa.wire.api.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.versions import Versions
 
 if TYPE_CHECKING:
     from pessoa.broker.context import RequestContext
+    from pessoa.broker.services import BrokerServices
+
+_FIRST_VERSION_WITH_LEVEL_0 = 4
 
 
-def handle(broker: object, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(broker: BrokerServices, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    image = broker.image
+    least = 0 if context.version >= _FIRST_VERSION_WITH_LEVEL_0 else 1
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=[_entry(key, versions) for key, versions in advertised()],
         throttle_time_ms=0,
+        supported_features=[
+            SupportedFeatureKey(name=one.name, min_version=max(least, one.min_level), max_version=one.max_level)
+            for one in FEATURES
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in image.features.finalized.items()
+        ],
     )
 
 
