@@ -1,0 +1,215 @@
+"""Both sides of a comparison: one broker of ours and one of Apache Kafka, each a process of its own.
+
+    compare(report, measure)
+
+starts one side on an empty directory, lets `measure` put load on it, stops it, and does the same with the other; then
+again, and the other side goes first. What is reported is the median of the rounds. Never do both run at once: the
+machine has few cores, and the load generator wants one of them.
+
+Apache Kafka runs as its scripts would start it: a heap of 1 GB, G1, and its own defaults. Both sides have the settings
+of the `server.properties` that Apache ships, in which the first member of a group need not wait.
+
+    PESSOA_BENCH_SCALE    how much load: 1 is the full measurement, 0.2 a look (default 1)
+    PESSOA_BENCH_ROUNDS   how often each side is started (default 3)
+
+`verdicts` holds the figures against what was promised: "ours, at least".
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from bench.report import MORE_IS_BETTER, OURS
+from tests.apache.broker import ApacheKafka, reserve_port
+from tests.apache.jars import java, why_no_java
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from bench.report import Report
+
+APACHE = "apache"
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+POLL_INTERVAL_S = 0.005
+
+SCALE = float(os.environ.get("PESSOA_BENCH_SCALE", "1"))
+ROUNDS = int(os.environ.get("PESSOA_BENCH_ROUNDS", "3"))
+
+# kafka-run-class gives these to every program, and kafka-server-start adds the heap.
+JVM = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+)
+SERVER_JVM = ("-Xms1G", "-Xmx1G", *JVM)
+
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+_AT_PROCESS_CPU = slice(11, 13)  # user and system time, counted behind the name of the program
+
+
+def scaled(count: int) -> int:
+    return max(1, round(count * SCALE))
+
+
+class Process(NamedTuple):
+    """What the kernel knows about a running broker."""
+
+    pid: int
+
+    def memory_mb(self) -> float:
+        for line in Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+        raise AssertionError(f"process {self.pid} has no memory")
+
+    def cpu_seconds(self) -> float:
+        # The name of the program, in brackets, may hold blanks.
+        behind_the_name = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return sum(map(int, behind_the_name[_AT_PROCESS_CPU])) / _CLOCK_TICKS
+
+
+class Side(NamedTuple):
+    """A broker that answers."""
+
+    name: str
+    port: int
+    process: Process
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
+
+
+# Starting.
+
+
+@contextmanager
+def running_pessoa(data: Path) -> Iterator[Side]:
+    port = reserve_port()
+    settings = {
+        "listeners": f"PLAINTEXT://{HOST}:{port}",
+        "log.dirs": str(data),
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    command = [sys.executable, "-m", "pessoa", "broker"]
+    for key, value in settings.items():
+        command += ["--set", f"{key}={value}"]
+    output = data.with_suffix(".output")
+    with output.open("ab") as sink:
+        process = subprocess.Popen(command, stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    try:
+        wait_for_metadata(port, process, output)
+        yield Side(OURS, port, Process(process.pid))
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def running_apache(data: Path) -> Iterator[Side]:
+    with ApacheKafka(data=[data], jvm=SERVER_JVM) as kafka:
+        process = kafka.nodes[0].process
+        assert process is not None
+        yield Side(APACHE, kafka.port, Process(process.pid))
+
+
+def sides() -> dict[str, Callable[[Path], AbstractContextManager[Side]]]:
+    """Whom there is to compare; ours alone where there is no Java."""
+    if java() is None:
+        print(f"  without Apache Kafka: {why_no_java()}")
+        return {OURS: running_pessoa}
+    return {OURS: running_pessoa, APACHE: running_apache}
+
+
+def wait_for_metadata(port: int, process: subprocess.Popen[bytes], output: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not knows_itself(port):
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise SystemExit(f"the broker did not start:\n{output.read_text(encoding='utf-8')}")
+        time.sleep(POLL_INTERVAL_S)
+
+
+def knows_itself(port: int) -> bool:
+    """Whether Metadata version 1 without topics is answered and names the one broker."""
+    body = struct.pack(">hhihi", 3, 1, 0, -1, 0)
+    try:
+        with socket.create_connection((HOST, port), timeout=5) as connection:
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            answer = connection.makefile("rb").read(12)
+    except OSError:
+        return False
+    return answer[8:] == b"\0\0\0\1"
+
+
+# Comparing.
+
+# What one round measured: (case, unit) → value.
+Figures = dict[tuple[str, str], float]
+
+
+def compare(report: Report, measure: Callable[[Side], Figures]) -> None:
+    starters = sides()
+    found: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for number in range(ROUNDS):
+        for name in list(starters)[:: -1 if number % 2 else 1]:
+            with (
+                tempfile.TemporaryDirectory(prefix="pessoa-bench-") as folder,
+                starters[name](Path(folder) / "data") as side,
+            ):
+                figures = measure(side)
+            for key, value in figures.items():
+                found.setdefault(key, {}).setdefault(name, []).append(value)
+    for (case, unit), by_side in found.items():
+        for name, values in by_side.items():
+            report.add(case, name, statistics.median(values), unit)
+
+
+def print_verdicts(report: Report, at_least: Mapping[str, float]) -> None:
+    """`at_least` says for some cases how many times better than Apache Kafka we want to be."""
+    for line in verdicts(report, at_least):
+        print(f"  {line}")
+
+
+def verdicts(report: Report, at_least: Mapping[str, float]) -> Iterator[str]:
+    for (case, unit), subjects in report.measured.items():
+        if case not in at_least or not subjects.get(OURS) or not subjects.get(APACHE):
+            continue
+        times = subjects[OURS] / subjects[APACHE]
+        if unit not in MORE_IS_BETTER:
+            times = 1 / times
+        verdict = "met" if times >= at_least[case] else "MISSED"
+        yield f"{verdict:<6}  {case} ({unit}): {times:.2f}× Apache Kafka, wanted {at_least[case]:.2f}×"
+
+
+# What the parts do with either side.
+
+# librdkafka speaks of queues that it purges when it ends. Errors are enough.
+QUIET = {"log_level": 3}
+
+
+def create_topic(side: Side, name: str, partitions: int) -> None:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = AdminClient({"bootstrap.servers": side.bootstrap, **QUIET})
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)

@@ -1,0 +1,84 @@
+"""The loads that Apache's own performance tools put on a broker, and the figures that they print.
+
+They run in a process of their own, with the memory and the collector that Apache's scripts would give them. The first
+records of a load are left out of its figures: a Java program is slow until its code is compiled.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING, NamedTuple
+
+from bench.apache import JVM
+from tests.apache.broker import TOOLS, java_command
+
+if TYPE_CHECKING:
+    from bench.apache import Side
+
+TOOL_JVM = ("-Xmx512M", *JVM)
+TOOL_TIMEOUT_S = 300.0
+# Of the records of a load; they come first and are not measured.
+WARMUP_SHARE = 0.25
+
+_STEADY = re.compile(r"steady state records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\)")
+# Apache counts in MiB; we say MB and mean millions.
+_MIB = 1024 * 1024 / 1e6
+
+
+class Produced(NamedTuple):
+    records_per_s: float
+    mb_per_s: float
+
+
+def produce(
+    side: Side, topic: str, records: int, record_bytes: int, *, acks: str = "all", codec: str = "none"
+) -> Produced:
+    """kafka-producer-perf-test, as fast as it goes."""
+    output = run(
+        "kafka-producer-perf-test",
+        *("--bootstrap-server", side.bootstrap),
+        *("--topic", topic),
+        *("--num-records", str(records)),
+        *("--record-size", str(record_bytes)),
+        *("--warmup-records", str(round(records * WARMUP_SHARE))),
+        *("--throughput", "-1"),
+        *("--command-property", f"acks={acks}", f"compression.type={codec}"),
+    )
+    found = _STEADY.search(output)
+    if found is None:
+        raise SystemExit(f"the producer says nothing that can be read:\n{output}")
+    return Produced(float(found[1]), float(found[2]) * _MIB)
+
+
+def consume(side: Side, topic: str, records: int, group: str) -> float:
+    """kafka-consumer-perf-test from the beginning: MB/s once the group has its partitions."""
+    output = run(
+        "kafka-consumer-perf-test",
+        *("--bootstrap-server", side.bootstrap),
+        *("--topic", topic),
+        *("--num-records", str(records)),
+        *("--group", group),
+        "--hide-header",
+    )
+    # start, end, MB, MB/s, records, records/s, rebalance ms, fetch ms, fetched MB/s, fetched records/s
+    for line in reversed(output.splitlines()):
+        cells = line.split(", ")
+        if len(cells) == 10:
+            if int(cells[4]) < records:
+                raise SystemExit(f"of {records} records {cells[4]} were consumed:\n{output}")
+            return float(cells[8]) * _MIB
+    raise SystemExit(f"the consumer says nothing that can be read:\n{output}")
+
+
+def run(tool: str, *arguments: str) -> str:
+    done = subprocess.run(
+        java_command(TOOLS[tool], *arguments, jvm=TOOL_JVM),
+        capture_output=True,
+        text=True,
+        timeout=TOOL_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"{tool} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
