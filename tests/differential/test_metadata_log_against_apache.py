@@ -28,9 +28,14 @@ from pessoa.base.ids import ZERO_UUID, Uuid
 from pessoa.broker.config import BrokerConfig, load
 from pessoa.broker.config_rules import ConfigRules
 from pessoa.controller.controller import Controller
+from pessoa.controller.quotas import describe_client_quotas
+from pessoa.controller.reassignments import list_partition_reassignments
+from pessoa.controller.scram import describe_user_scram_credentials
+from pessoa.controller.tokens import describe_delegation_token
 from pessoa.log.files import OsDisk
 from pessoa.metadata.features import FEATURES
 from pessoa.metadata.image import ConfigResource, MetadataImage
+from pessoa.quorum.describe import describe_quorum
 from pessoa.quorum.formatting import format_metadata, read_bootstrap
 from pessoa.quorum.publishing import ImagePublisher
 from pessoa.quorum.single_voter import METADATA_DIRECTORY, SingleVoterQuorum
@@ -46,6 +51,11 @@ from pessoa.wire.api.broker_registration import (
 from pessoa.wire.api.controller_registration import ControllerRegistrationRequest
 from pessoa.wire.api.controller_registration import Feature as ControllerFeature
 from pessoa.wire.api.controller_registration import Listener as ControllerListener
+from pessoa.wire.api.describe_client_quotas import DescribeClientQuotasRequest
+from pessoa.wire.api.describe_delegation_token import DescribeDelegationTokenRequest
+from pessoa.wire.api.describe_quorum import DescribeQuorumRequest
+from pessoa.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from pessoa.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from pessoa.wire.primitives import read_uvarint
 from pessoa.wire.schema import Message, Struct
 from pessoa.wire.stored.framing import decode_metadata_record
@@ -109,8 +119,26 @@ class OurNode:
 
     async def ask(self, request: Message, version: int) -> Message:
         """What a client would get to see of the response in this version."""
-        response = await self.controller.submit(request, Caller(version))
+        response = self._described(request)
+        if response is None:
+            response = await self.controller.submit(request, Caller(version))
         return type(response).decode(response.encode(version), version)
+
+    def _described(self, request: Message) -> Message | None:
+        """What a broker answers itself, without the controller."""
+        image = self.publisher.image
+        match request:
+            case DescribeClientQuotasRequest():
+                return describe_client_quotas(image, request)
+            case DescribeUserScramCredentialsRequest():
+                return describe_user_scram_credentials(image, request)
+            case ListPartitionReassignmentsRequest():
+                return list_partition_reassignments(image, request)
+            case DescribeQuorumRequest():
+                return describe_quorum(self.quorum, request, {}, 0)
+            case DescribeDelegationTokenRequest():
+                return describe_delegation_token("User:ANONYMOUS", request)
+        return None
 
     async def _register_controller(self) -> None:
         request = ControllerRegistrationRequest(

@@ -25,6 +25,7 @@ from pessoa.wire.api.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from pessoa.wire.api.create_delegation_token import CreateDelegationTokenRequest
 from pessoa.wire.api.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -37,12 +38,22 @@ from pessoa.wire.api.create_topics import (
     CreateTopicsRequest,
 )
 from pessoa.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from pessoa.wire.api.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from pessoa.wire.api.describe_delegation_token import DescribeDelegationTokenRequest
+from pessoa.wire.api.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from pessoa.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from pessoa.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
+from pessoa.wire.api.expire_delegation_token import ExpireDelegationTokenRequest
 from pessoa.wire.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from pessoa.wire.api.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from pessoa.wire.api.renew_delegation_token import RenewDelegationTokenRequest
 from pessoa.wire.api.unregister_broker import UnregisterBrokerRequest
 from pessoa.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from pessoa.wire.catalogue import ApiKey
@@ -299,10 +310,49 @@ def _other_steps() -> Iterator[tuple[str, Message]]:
     yield "unregister nobody", UnregisterBrokerRequest(broker_id=9)
 
 
+def quotas(*filters: tuple[str, int, str | None], strict: bool = False) -> DescribeClientQuotasRequest:
+    components = [ComponentData(entity_type=kind, match_type=how, match=name) for kind, how, name in filters]
+    return DescribeClientQuotasRequest(components=components, strict=strict)
+
+
+def quorum(topic_name: str, *partitions: int) -> DescribeQuorumRequest:
+    wanted = [PartitionData(partition_index=index) for index in partitions]
+    return DescribeQuorumRequest(topics=[TopicData(topic_name=topic_name, partitions=wanted)])
+
+
+def _describe_steps() -> Iterator[tuple[str, Message]]:
+    yield "all", quotas()
+    yield "all, strictly", quotas(strict=True)
+    yield "a user", quotas(("user", 0, "alice"))
+    yield "any user", quotas(("user", 2, None))
+    yield "any user alone", quotas(("user", 2, None), strict=True)
+    yield "the default user", quotas(("user", 1, None))
+    yield "no kind", quotas(("", 0, "x"))
+    yield "an unknown kind", quotas(("planet", 0, "x"))
+    yield "an unknown match", quotas(("user", 9, None))
+    yield "an exact match of nothing", quotas(("user", 0, None))
+    yield "the default with a name", quotas(("user", 1, "x"))
+    yield "a kind twice", quotas(("user", 0, "x"), ("user", 1, None))
+    yield "kinds that do not mix", quotas(("user", 0, "x"), ("ip", 0, "1.1.1.1"))
+    yield "everybody", DescribeUserScramCredentialsRequest(users=None)
+    yield "nobody", DescribeUserScramCredentialsRequest(users=[])
+    named = [UserName(name=name) for name in ("alice", "bob", "carol", "carol", "")]
+    yield "some", DescribeUserScramCredentialsRequest(users=named)
+    yield "all", ListPartitionReassignmentsRequest(topics=None)
+    nothing = ListPartitionReassignmentsTopics(name="nope", partition_indexes=[0])
+    yield "one that is not there", ListPartitionReassignmentsRequest(topics=[nothing])
+    yield "another topic", quorum("orders", 0)
+    yield "another partition", quorum("__cluster_metadata", 0, 1)
+    yield "a token", CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1)
+    yield "a token longer", RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=1)
+    yield "a token shorter", ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=1)
+    yield "tokens", DescribeDelegationTokenRequest(owners=None)
+
+
 def script() -> list[Step]:
     return [
         Step(f"{type(request).__name__.removesuffix('Request')}: {title}", request, type(request).versions.last)
-        for title, request in (*_topic_steps(), *_config_steps(), *_other_steps())
+        for title, request in (*_topic_steps(), *_config_steps(), *_other_steps(), *_describe_steps())
     ]
 
 

@@ -54,7 +54,7 @@ def create_acls(situation: Situation, request: CreateAclsRequest) -> Decision:
     results: list[AclCreationResult] = []
     known = set(situation.image.acls.by_id.values())
     for creation in request.creations:
-        result = AclCreationResult(error_code=ErrorCode.NONE, error_message=None)
+        result = AclCreationResult(error_code=ErrorCode.NONE, error_message="")
         results.append(result)
         try:
             acl = _checked(creation)
@@ -81,7 +81,7 @@ def _checked(creation: AclCreation) -> Acl:
         problem = "The name of the resource is empty."
     elif creation.resource_type == CLUSTER and creation.resource_name != CLUSTER_NAME:
         problem = f"The name of the cluster is always {CLUSTER_NAME!r}."
-    elif not all(creation.principal.partition(":")):
+    elif ":" not in creation.principal:
         problem = f"The principal {creation.principal!r} is not a type and a name with a colon between."
     if problem is not None:
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
@@ -169,7 +169,7 @@ def describe_acls(image: MetadataImage, request: DescribeAclsRequest) -> Describ
     return DescribeAclsResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message="",
         resources=[
             DescribeAclsResource(resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls)
             for (kind, name, pattern), acls in resources.items()
@@ -188,7 +188,7 @@ def _filter(wanted: DeleteAclsFilter | DescribeAclsRequest) -> Callable[[Acl], b
         wanted.operation,
         wanted.permission_type,
     )
-    if UNKNOWN in numbers or wanted.resource_type_filter not in (ANY, *RESOURCE_TYPES):
+    if UNKNOWN in numbers:
         raise Refusal(ErrorCode.INVALID_REQUEST, "The filter names something unknown.")
 
     def matches(acl: Acl) -> bool:

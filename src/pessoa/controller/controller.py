@@ -103,7 +103,7 @@ class Controller:
         if loader.in_transaction:
             # A controller that died left a part of something behind.
             abort = AbortTransactionRecord(reason="The controller that began it is gone.")
-            self._quorum.append([(abort, 0)])
+            self._last_append = self._quorum.append([(abort, 0)])
         self._loader = MetadataLoader(loader.image)
         # The broker of this node lived and died with the controller of this node, so it has no session to wait for.
         self.sessions.restart(self.image, self._clock.monotonic_ms())

@@ -155,7 +155,7 @@ def describe_client_quotas(image: MetadataImage, request: DescribeClientQuotasRe
         if _matches(entity, filters, request.strict)
     ]
     return DescribeClientQuotasResponse(
-        throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, entries=entries
+        throttle_time_ms=0, error_code=ErrorCode.NONE, error_message="", entries=entries
     )
 
 

@@ -105,7 +105,7 @@ def describe_user_scram_credentials(
     asked = Counter(user.name for user in request.users or ())
     results = []
     for name in asked or known:
-        code, message = ErrorCode.NONE, None
+        code, message = ErrorCode.NONE, ""
         if asked[name] > 1:
             code, message = ErrorCode.DUPLICATE_RESOURCE, f"The user {name!r} is named more than once."
         elif name not in known:
@@ -117,5 +117,5 @@ def describe_user_scram_credentials(
             )
         )
     return DescribeUserScramCredentialsResponse(
-        throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, results=results
+        throttle_time_ms=0, error_code=ErrorCode.NONE, error_message="", results=results
     )

@@ -1,7 +1,8 @@
 """DescribeQuorum: leader, voters and how far they are (KIP-836).
 
-Only the leader of the quorum can answer, and only about partition 0 of `__cluster_metadata`: others get
-INVALID_REQUEST. A leader counts as having fetched from itself this very moment.
+Only the leader of the quorum can answer, and only about partition 0 of `__cluster_metadata`: a request that names
+anything else gets UNKNOWN_TOPIC_OR_PARTITION for all it names. A leader counts as having fetched from itself this very
+moment.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ def describe_quorum(
     """`endpoints` are the controller listeners of each voter."""
     wanted = [(topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in request.topics]
     if wanted != [(METADATA_TOPIC, [0])]:
-        return DescribeQuorumResponse(
-            error_code=ErrorCode.INVALID_REQUEST,
-            error_message=f"Only partition 0 of {METADATA_TOPIC} can be described.",
-            topics=[],
-        )
+        topics = [
+            DescribeQuorumResponseTopicData(topic_name=name, partitions=[_unknown(index) for index in indexes])
+            for name, indexes in wanted
+        ]
+        return DescribeQuorumResponse(error_code=ErrorCode.NONE, error_message="", topics=topics)
     voters = [
         ReplicaState(
             replica_id=voter,
@@ -74,3 +75,17 @@ def describe_quorum(
     ]
     topics = [DescribeQuorumResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])]
     return DescribeQuorumResponse(error_code=ErrorCode.NONE, error_message="", topics=topics, nodes=nodes)
+
+
+def _unknown(index: int) -> DescribeQuorumResponsePartitionData:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return DescribeQuorumResponsePartitionData(
+        partition_index=index,
+        error_code=code,
+        error_message=code.text,
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
+        current_voters=[],
+        observers=[],
+    )

@@ -1,0 +1,255 @@
+"""Quotas, SCRAM credentials and ACLs: stored, found again by filters, removed."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import b64decode
+
+import pytest
+
+from pessoa.controller.acls import describe_acls
+from pessoa.controller.quotas import describe_client_quotas
+from pessoa.controller.scram import derived_keys, describe_user_scram_credentials
+from pessoa.controller.tokens import describe_delegation_token
+from pessoa.wire.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from pessoa.wire.api.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
+from pessoa.wire.api.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from pessoa.wire.api.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from pessoa.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from pessoa.wire.api.describe_acls import DescribeAclsRequest
+from pessoa.wire.api.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from pessoa.wire.api.describe_delegation_token import DescribeDelegationTokenRequest
+from pessoa.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from pessoa.wire.errors import ErrorCode
+from tests.support.admin_script import quota, scram
+from tests.unit.controller.conftest import Cluster
+
+EXACT, DEFAULT, SPECIFIED = 0, 1, 2
+ANY, MATCH, LITERAL, PREFIXED = 1, 2, 3, 4
+TOPIC, CLUSTER = 2, 4
+READ, WRITE, DENY, ALLOW = 3, 4, 2, 3
+
+
+# ---- Quotas ----
+
+
+def alter(cluster: Cluster, request: AlterClientQuotasRequest) -> ErrorCode:
+    return ErrorCode.of(cluster.ask(request, AlterClientQuotasResponse).entries[0].error_code)
+
+
+def described(
+    cluster: Cluster, *filters: tuple[str, int, str | None], strict: bool = False
+) -> DescribeClientQuotasResponse:
+    components = [ComponentData(entity_type=kind, match_type=how, match=name) for kind, how, name in filters]
+    return describe_client_quotas(cluster.image, DescribeClientQuotasRequest(components=components, strict=strict))
+
+
+def found(
+    cluster: Cluster, *filters: tuple[str, int, str | None], strict: bool = False
+) -> list[tuple[dict[str, str | None], dict[str, float]]]:
+    response = described(cluster, *filters, strict=strict)
+    assert response.error_code == ErrorCode.NONE
+    return [
+        ({one.entity_type: one.entity_name for one in entry.entity}, {one.key: one.value for one in entry.values})
+        for entry in response.entries or ()
+    ]
+
+
+@pytest.fixture
+def limited(cluster: Cluster) -> Cluster:
+    for entity, key, value in (
+        ({"user": "alice"}, "producer_byte_rate", 1.0),
+        ({"user": None}, "producer_byte_rate", 2.0),
+        ({"client-id": "c", "user": "alice"}, "producer_byte_rate", 3.0),
+        ({"ip": "10.0.0.1"}, "connection_creation_rate", 4.0),
+    ):
+        assert alter(cluster, quota(dict(entity), (key, value))) is ErrorCode.NONE
+    return cluster
+
+
+def test_quotas_are_found_by_exact_names_defaults_and_kinds(limited: Cluster) -> None:
+    alice = ({"user": "alice"}, {"producer_byte_rate": 1.0})
+    anybody = ({"user": None}, {"producer_byte_rate": 2.0})
+    both = ({"client-id": "c", "user": "alice"}, {"producer_byte_rate": 3.0})
+    assert found(limited, ("user", EXACT, "alice")) == [alice, both]
+    assert found(limited, ("user", EXACT, "alice"), strict=True) == [alice]
+    assert found(limited, ("user", DEFAULT, None)) == [anybody]
+    assert found(limited, ("user", SPECIFIED, None), strict=True) == [alice, anybody]
+    assert len(found(limited)) == 4
+    assert found(limited, strict=True) == []
+
+
+def test_a_removed_quota_is_gone_with_its_entity(limited: Cluster) -> None:
+    assert alter(limited, quota({"user": "alice"}, ("producer_byte_rate", None))) is ErrorCode.NONE
+    assert found(limited, ("user", EXACT, "alice"), strict=True) == []
+
+
+@pytest.mark.parametrize(
+    ("filters", "code"),
+    [
+        ([("", EXACT, "x")], ErrorCode.INVALID_REQUEST),
+        ([("user", EXACT, "x"), ("user", DEFAULT, None)], ErrorCode.INVALID_REQUEST),
+        ([("planet", EXACT, "x")], ErrorCode.UNSUPPORTED_VERSION),
+        ([("user", 9, None)], ErrorCode.INVALID_REQUEST),
+        ([("user", EXACT, None)], ErrorCode.INVALID_REQUEST),
+        ([("user", DEFAULT, "x")], ErrorCode.INVALID_REQUEST),
+        ([("user", EXACT, "x"), ("ip", EXACT, "1.1.1.1")], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_refused(
+    limited: Cluster, filters: list[tuple[str, int, str | None]], code: ErrorCode
+) -> None:
+    assert ErrorCode.of(described(limited, *filters).error_code) is code
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf"), 1.5])
+def test_a_byte_rate_is_a_positive_whole_number(cluster: Cluster, value: float) -> None:
+    request = quota({"user": "u"}, ("producer_byte_rate", 1.0))
+    request.entries[0].ops[0].value = value
+    assert alter(cluster, request) is ErrorCode.INVALID_REQUEST
+
+
+# ---- SCRAM ----
+
+
+def credentials(cluster: Cluster, request: AlterUserScramCredentialsRequest) -> dict[str, ErrorCode]:
+    response = cluster.ask(request, AlterUserScramCredentialsResponse)
+    return {one.user: ErrorCode.of(one.error_code) for one in response.results}
+
+
+def test_the_keys_of_a_credential_are_those_of_the_rfc() -> None:
+    # The exchange of RFC 7677, section 3: user "user", password "pencil".
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="), 4096)
+    nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    exchanged = f"n=user,r=rOprNGfwEbeRWgbNEkqO,r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,c=biws,r={nonce}".encode()
+    stored_key, server_key = derived_keys(1, salted)
+    assert hmac.digest(server_key, exchanged, "sha256") == b64decode("6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+    proof = b64decode("dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
+    signature = hmac.digest(stored_key, exchanged, "sha256")
+    client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=True))
+    assert hashlib.sha256(client_key).digest() == stored_key
+
+
+def test_credentials_are_described_without_their_keys(cluster: Cluster) -> None:
+    assert credentials(cluster, scram(upserted=[("alice", 1, 4096), ("bob", 2, 8192)])) == {
+        "alice": ErrorCode.NONE,
+        "bob": ErrorCode.NONE,
+    }
+    everybody = describe_user_scram_credentials(cluster.image, DescribeUserScramCredentialsRequest(users=None))
+    assert [
+        (one.user, [(info.mechanism, info.iterations) for info in one.credential_infos]) for one in everybody.results
+    ] == [
+        ("alice", [(1, 4096)]),
+        ("bob", [(2, 8192)]),
+    ]
+    users = [UserName(name=name) for name in ("alice", "carol", "bob", "bob")]
+    named = describe_user_scram_credentials(cluster.image, DescribeUserScramCredentialsRequest(users=users))
+    assert {one.user: ErrorCode.of(one.error_code) for one in named.results} == {
+        "alice": ErrorCode.NONE,
+        "carol": ErrorCode.RESOURCE_NOT_FOUND,
+        "bob": ErrorCode.DUPLICATE_RESOURCE,
+    }
+
+
+def test_a_deleted_credential_is_gone(cluster: Cluster) -> None:
+    credentials(cluster, scram(upserted=[("alice", 1, 4096)]))
+    assert credentials(cluster, scram(deleted=[("alice", 1)])) == {"alice": ErrorCode.NONE}
+    assert credentials(cluster, scram(deleted=[("alice", 1)])) == {"alice": ErrorCode.RESOURCE_NOT_FOUND}
+
+
+# ---- ACLs ----
+
+
+def acl(name: str, pattern: int = LITERAL, principal: str = "User:a", **changes: object) -> AclCreation:
+    creation = AclCreation(
+        resource_type=TOPIC, resource_name=name, resource_pattern_type=pattern, principal=principal, host="*",
+        operation=READ, permission_type=ALLOW,
+    )  # fmt: skip
+    for key, value in changes.items():
+        setattr(creation, key, value)
+    return creation
+
+
+def add(cluster: Cluster, *creations: AclCreation) -> list[ErrorCode]:
+    response = cluster.ask(CreateAclsRequest(creations=list(creations)), CreateAclsResponse)
+    return [ErrorCode.of(one.error_code) for one in response.results]
+
+
+def names(cluster: Cluster, name: str | None = None, pattern: int = ANY, principal: str | None = None) -> list[str]:
+    request = DescribeAclsRequest(
+        resource_type_filter=ANY, resource_name_filter=name, pattern_type_filter=pattern, principal_filter=principal,
+        host_filter=None, operation=ANY, permission_type=ANY,
+    )  # fmt: skip
+    response = describe_acls(cluster.image, request)
+    assert response.error_code == ErrorCode.NONE
+    return sorted(one.resource_name for one in response.resources)
+
+
+def test_entries_are_found_by_name_pattern_and_what_a_name_falls_under(cluster: Cluster) -> None:
+    assert add(cluster, acl("orders"), acl("ord", PREFIXED), acl("*"), acl("clicks")) == [ErrorCode.NONE] * 4
+    assert names(cluster) == ["*", "clicks", "ord", "orders"]
+    assert names(cluster, "orders") == ["orders"]
+    assert names(cluster, "orders", LITERAL) == ["orders"]
+    assert names(cluster, "ord", PREFIXED) == ["ord"]
+    assert names(cluster, "orders", PREFIXED) == []
+    assert names(cluster, "orders", MATCH) == ["*", "ord", "orders"]
+    assert names(cluster, principal="User:b") == []
+
+
+def test_an_entry_that_is_there_is_not_written_again(cluster: Cluster) -> None:
+    add(cluster, acl("orders"))
+    before = len(cluster.quorum.batches)
+    assert add(cluster, acl("orders")) == [ErrorCode.NONE]
+    assert len(cluster.quorum.batches) == before
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        acl(""),
+        acl("t", pattern=MATCH),
+        acl("t", pattern=0),
+        acl("t", principal="alice"),
+        acl("t", operation=ANY),
+        acl("t", operation=99),
+        acl("t", permission_type=ANY),
+        acl("t", resource_type=ANY),
+        acl("t", resource_type=CLUSTER),
+    ],
+)
+def test_an_entry_that_means_nothing_is_refused(cluster: Cluster, wrong: AclCreation) -> None:
+    assert add(cluster, wrong) == [ErrorCode.INVALID_REQUEST]
+    assert not cluster.image.acls.by_id
+
+
+def test_deleting_answers_with_what_went(cluster: Cluster) -> None:
+    add(cluster, acl("orders"), acl("orders", operation=WRITE, permission_type=DENY), acl("clicks"))
+    wanted = DeleteAclsFilter(
+        resource_type_filter=TOPIC, resource_name_filter="orders", pattern_type_filter=LITERAL, principal_filter=None,
+        host_filter=None, operation=ANY, permission_type=ANY,
+    )  # fmt: skip
+    response = cluster.ask(DeleteAclsRequest(filters=[wanted, wanted]), DeleteAclsResponse)
+    assert [len(one.matching_acls) for one in response.filter_results] == [2, 2]
+    assert names(cluster) == ["clicks"]
+    wanted.operation = 0
+    response = cluster.ask(DeleteAclsRequest(filters=[wanted]), DeleteAclsResponse)
+    assert response.filter_results[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+# ---- Tokens ----
+
+
+def test_no_tokens_are_issued_and_strangers_hear_that_they_may_not_ask(cluster: Cluster) -> None:
+    request = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1)
+    response = cluster.ask(request, CreateDelegationTokenResponse)
+    assert response.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    everybody = DescribeDelegationTokenRequest(owners=None)
+    assert describe_delegation_token("User:a", everybody).error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED

@@ -1,0 +1,118 @@
+"""Configurations change key by key or as a whole; each resource gets its own answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from pessoa.metadata.image import ConfigResource
+from pessoa.wire.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from pessoa.wire.api.create_topics import CreateTopicsResponse
+from pessoa.wire.api.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.stored.metadata_log import ClearElrRecord, ConfigRecord
+from tests.support.admin_script import APPEND, DELETE, SET, SUBTRACT, TOPIC, alter, create, replace, topic
+from tests.unit.controller.conftest import Cluster
+
+BROKER, GROUP = ConfigResource.BROKER, ConfigResource.GROUP
+
+
+@pytest.fixture
+def with_topic(cluster: Cluster) -> Cluster:
+    cluster.ask(create(topic("t"), topic("u")), CreateTopicsResponse)
+    return cluster
+
+
+def change(cluster: Cluster, request: IncrementalAlterConfigsRequest) -> ErrorCode:
+    return ErrorCode.of(cluster.ask(request, IncrementalAlterConfigsResponse).responses[0].error_code)
+
+
+def settings(cluster: Cluster, kind: int = TOPIC, name: str = "t") -> dict[str, str]:
+    return dict(cluster.image.configs.of(kind, name))
+
+
+def test_keys_are_set_and_go_back_to_their_defaults(with_topic: Cluster) -> None:
+    assert change(with_topic, alter(TOPIC, "t", ("retention.ms", SET, "5"), ("segment.ms", SET, "6"))) is ErrorCode.NONE
+    assert settings(with_topic) == {"retention.ms": "5", "segment.ms": "6"}
+    change(with_topic, alter(TOPIC, "t", ("retention.ms", DELETE, None)))
+    assert settings(with_topic) == {"segment.ms": "6"}
+    change(with_topic, alter(TOPIC, "t", ("segment.ms", DELETE, None)))
+    assert (TOPIC, "t") not in with_topic.image.configs.by_resource
+
+
+def test_what_does_not_change_is_not_written_but_for_brokers(with_topic: Cluster) -> None:
+    change(with_topic, alter(TOPIC, "t", ("retention.ms", SET, "5")))
+    before = len(with_topic.quorum.batches)
+    change(with_topic, alter(TOPIC, "t", ("retention.ms", SET, "5")))
+    assert len(with_topic.quorum.batches) == before
+    for _ in range(2):
+        change(with_topic, alter(BROKER, "1", ("log.cleaner.threads", SET, "2")))
+    assert len(with_topic.quorum.batches) == before + 2
+
+
+def test_lists_grow_and_shrink_from_their_defaults(with_topic: Cluster) -> None:
+    change(with_topic, alter(TOPIC, "t", ("cleanup.policy", APPEND, "compact")))
+    assert settings(with_topic) == {"cleanup.policy": "delete,compact"}
+    change(with_topic, alter(TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete")))
+    assert settings(with_topic) == {"cleanup.policy": "compact"}
+    assert change(with_topic, alter(TOPIC, "t", ("retention.ms", APPEND, "1"))) is ErrorCode.INVALID_CONFIG
+
+
+def test_one_wrong_key_stops_its_resource_and_no_other(with_topic: Cluster) -> None:
+    request = alter(TOPIC, "t", ("segment.ms", SET, "6"), ("retention.ms", SET, "soon"))
+    request.resources += alter(TOPIC, "u", ("segment.ms", SET, "7")).resources
+    responses = with_topic.ask(request, IncrementalAlterConfigsResponse).responses
+    assert [ErrorCode.of(one.error_code) for one in responses] == [ErrorCode.INVALID_CONFIG, ErrorCode.NONE]
+    assert settings(with_topic) == {}
+    assert settings(with_topic, name="u") == {"segment.ms": "7"}
+
+
+def test_validate_only_writes_nothing(with_topic: Cluster) -> None:
+    request = alter(TOPIC, "t", ("segment.ms", SET, "6"))
+    request.validate_only = True
+    assert change(with_topic, request) is ErrorCode.NONE
+    assert settings(with_topic) == {}
+
+
+def test_a_resource_that_is_named_twice_is_refused_both_times(with_topic: Cluster) -> None:
+    request = alter(TOPIC, "t", ("segment.ms", SET, "6"))
+    request.resources += alter(TOPIC, "t", ("segment.ms", SET, "7")).resources
+    responses = with_topic.ask(request, IncrementalAlterConfigsResponse).responses
+    assert [ErrorCode.of(one.error_code) for one in responses] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+@pytest.mark.parametrize("name", ["-1", "1.5", "one", "٣", " 1"])
+def test_a_broker_is_named_by_its_number(cluster: Cluster, name: str) -> None:
+    assert change(cluster, alter(BROKER, name, ("log.cleaner.threads", SET, "2"))) is ErrorCode.INVALID_REQUEST
+
+
+def test_replacing_drops_what_is_not_named(with_topic: Cluster) -> None:
+    def replaced(request: AlterConfigsRequest) -> ErrorCode:
+        return ErrorCode.of(with_topic.ask(request, AlterConfigsResponse).responses[0].error_code)
+
+    assert replaced(replace(TOPIC, "t", retention_ms="5", segment_ms="6")) is ErrorCode.NONE
+    assert replaced(replace(TOPIC, "t", segment_ms="7")) is ErrorCode.NONE
+    assert settings(with_topic) == {"segment.ms": "7"}
+    assert replaced(replace(TOPIC, "t")) is ErrorCode.NONE
+    assert settings(with_topic) == {}
+
+
+def test_a_new_minimum_of_in_sync_replicas_makes_what_was_known_of_leaders_void(with_topic: Cluster) -> None:
+    change(with_topic, alter(TOPIC, "t", ("min.insync.replicas", SET, "2")))
+    assert [type(record) for record in with_topic.last_batch] == [ConfigRecord, ClearElrRecord]
+    with_topic.heartbeat(1, want_fence=True)
+    assert eligible(with_topic) == {"t": (1,), "u": (1,)}
+    change(with_topic, alter(TOPIC, "t", ("min.insync.replicas", SET, "1")))
+    assert eligible(with_topic) == {"t": (), "u": (1,)}
+
+
+def eligible(cluster: Cluster) -> dict[str, tuple[int, ...]]:
+    return {name: topic.partitions[0].elr for name, topic in cluster.image.topics.by_name.items()}
+
+
+def test_groups_have_configurations_without_having_to_exist(cluster: Cluster) -> None:
+    assert change(cluster, alter(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000"))) is ErrorCode.NONE
+    assert settings(cluster, GROUP, "g") == {"consumer.session.timeout.ms": "50000"}
+    assert change(cluster, alter(GROUP, "", ("consumer.session.timeout.ms", SET, "1"))) is ErrorCode.INVALID_REQUEST

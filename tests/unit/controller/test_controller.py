@@ -1,0 +1,153 @@
+"""The shell: what is decided is written before it is answered. And the decisions that need no file of their own."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pessoa.base.ids import Uuid
+from pessoa.controller.controller import _DECISIONS, decision_of
+from pessoa.metadata.image import ConfigResource
+from pessoa.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from pessoa.wire.api.create_topics import CreateTopicsResponse
+from pessoa.wire.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.stored.metadata_log import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ClearElrRecord,
+    EndTransactionRecord,
+    TopicRecord,
+)
+from tests.support.admin_script import create, feature, topic
+from tests.unit.controller.conftest import Client, Cluster
+
+
+def test_a_new_cluster_begins_with_its_features_in_one_transaction() -> None:
+    cluster = Cluster()
+    (first,) = cluster.quorum.batches
+    assert isinstance(first[0], BeginTransactionRecord)
+    assert isinstance(first[-1], EndTransactionRecord)
+    assert cluster.image.features.metadata_version == 30
+    assert cluster.image.configs.of(ConfigResource.BROKER, "") == {"min.insync.replicas": "1"}
+
+
+def test_a_cluster_that_has_begun_is_not_begun_again() -> None:
+    cluster = Cluster()
+    asyncio.run(cluster._activate())
+    assert len(cluster.quorum.batches) == 1
+
+
+def test_a_half_transaction_of_a_dead_controller_is_aborted(cluster: Cluster) -> None:
+    before = cluster.image
+    half: list[tuple[BeginTransactionRecord | TopicRecord, int]] = [
+        (BeginTransactionRecord(), 0),
+        (TopicRecord(name="half", topic_id=Uuid.of(4242)), 0),
+    ]
+
+    async def taking_over() -> None:
+        cluster.quorum.append(half)
+        await cluster.controller.activate(cluster.quorum.loader, [])
+
+    asyncio.run(taking_over())
+    assert isinstance(cluster.last_batch[0], AbortTransactionRecord)
+    assert cluster.controller.image.topics == before.topics == cluster.quorum.loader.image.topics
+
+
+def test_two_requests_for_one_name_cannot_both_succeed_before_the_first_is_committed(cluster: Cluster) -> None:
+    async def both() -> list[int]:
+        answers = [cluster.controller.submit(create(topic("t")), Client()) for _ in range(2)]
+        responses = await asyncio.gather(*answers)
+        return [response.topics[0].error_code for response in responses if isinstance(response, CreateTopicsResponse)]
+
+    assert asyncio.run(both()) == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
+
+
+def test_no_answer_leaves_before_what_it_says_is_committed(cluster: Cluster) -> None:
+    async def asking() -> None:
+        committed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        append = cluster.quorum.append
+
+        def slow(records: object) -> asyncio.Future[int]:
+            append(records)  # type: ignore[arg-type]
+            return committed
+
+        cluster.quorum.append = slow  # type: ignore[method-assign]
+        first = asyncio.ensure_future(cluster.controller.submit(create(topic("t")), Client()))
+        second = asyncio.ensure_future(cluster.controller.submit(create(topic("t")), Client()))
+        done, _ = await asyncio.wait([first, second], timeout=0)
+        assert not done, "the second has seen what the first has not committed"
+        committed.set_result(0)
+        await asyncio.gather(first, second)
+
+    asyncio.run(asking())
+
+
+@pytest.mark.parametrize("key", list(_DECISIONS), ids=lambda key: key.title)
+def test_every_decision_of_the_table_exists(key: int) -> None:
+    assert callable(decision_of(key))
+
+
+# ---- Producer ids ----
+
+
+def allocate(cluster: Cluster, broker_epoch: int | None = None) -> AllocateProducerIdsResponse:
+    epoch = cluster.epochs[1] if broker_epoch is None else broker_epoch
+    return cluster.ask(AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch), AllocateProducerIdsResponse)
+
+
+def test_producer_ids_come_in_blocks_that_never_overlap(cluster: Cluster) -> None:
+    blocks = [allocate(cluster) for _ in range(3)]
+    assert [(one.producer_id_start, one.producer_id_len) for one in blocks] == [(0, 1000), (1000, 1000), (2000, 1000)]
+    assert cluster.image.producer_ids.next_producer_id == 3000
+
+
+def test_an_earlier_life_gets_no_producer_ids(cluster: Cluster) -> None:
+    assert allocate(cluster, broker_epoch=0).error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert cluster.image.producer_ids.next_producer_id == 0
+
+
+# ---- Features ----
+
+
+def update(cluster: Cluster, request: UpdateFeaturesRequest) -> ErrorCode:
+    return ErrorCode.of(cluster.ask(request, UpdateFeaturesResponse).error_code)
+
+
+def test_a_feature_goes_down_only_when_that_is_asked_for(cluster: Cluster) -> None:
+    assert update(cluster, feature("group.version", 0)) is ErrorCode.INVALID_UPDATE_VERSION
+    assert update(cluster, feature("group.version", 0, 2)) is ErrorCode.NONE
+    assert "group.version" not in cluster.image.features.finalized
+    assert update(cluster, feature("group.version", 1, 2)) is ErrorCode.INVALID_UPDATE_VERSION
+    assert update(cluster, feature("group.version", 1)) is ErrorCode.NONE
+
+
+def test_one_wrong_update_stops_all_of_them(cluster: Cluster) -> None:
+    request = feature("group.version", 0, 2)
+    request.feature_updates += feature("no.such.version", 1).feature_updates
+    assert update(cluster, request) is ErrorCode.INVALID_UPDATE_VERSION
+    assert cluster.image.features.level("group.version") == 1
+
+
+def test_a_feature_is_not_raised_above_what_a_broker_supports(cluster: Cluster) -> None:
+    assert update(cluster, feature("group.version", 0, 2)) is ErrorCode.NONE
+    old = cluster.registration(2)
+    old.features = [one for one in old.features if one.name != "group.version"]
+    cluster.register(2, features=old.features)
+    assert update(cluster, feature("group.version", 1)) is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_eligible_leaders_need_one_minimum_for_all_brokers(cluster: Cluster) -> None:
+    assert update(cluster, feature("eligible.leader.replicas.version", 0, 2)) is ErrorCode.NONE
+    from pessoa.wire.api.incremental_alter_configs import IncrementalAlterConfigsResponse
+    from tests.support.admin_script import BROKER, DELETE, SET, alter
+
+    for name, operation, value in (("1", SET, "2"), ("", DELETE, None)):
+        request = alter(BROKER, name, ("min.insync.replicas", operation, value))
+        cluster.ask(request, IncrementalAlterConfigsResponse)
+    assert cluster.image.configs.of(BROKER, "1") == {"min.insync.replicas": "2"}
+    assert update(cluster, feature("eligible.leader.replicas.version", 1)) is ErrorCode.NONE
+    assert cluster.image.configs.of(BROKER, "1") == {}
+    assert cluster.image.configs.of(BROKER, "") == {"min.insync.replicas": "1"}
+    assert any(isinstance(record, ClearElrRecord) for record in cluster.last_batch)

@@ -1,0 +1,212 @@
+"""Elections, reassignments and ISR changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from pessoa.controller.reassignments import list_partition_reassignments
+from pessoa.metadata.image import PartitionImage
+from pessoa.wire.api.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    BrokerState,
+    PartitionData,
+    TopicData,
+)
+from pessoa.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsResponse
+from pessoa.wire.api.create_topics import CreateTopicsResponse
+from pessoa.wire.api.elect_leaders import ElectLeadersResponse
+from pessoa.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
+from pessoa.wire.errors import ErrorCode
+from tests.support.admin_script import create, elect, reassign, topic
+from tests.unit.controller.conftest import Cluster
+
+
+@pytest.fixture
+def moving(trio: Cluster) -> Cluster:
+    """Three brokers and a topic on the first two."""
+    trio.ask(create(topic("t", -1, -1, {0: [1, 2]})), CreateTopicsResponse)
+    return trio
+
+
+def partition(cluster: Cluster) -> PartitionImage:
+    return cluster.image.topics.by_name["t"].partitions[0]
+
+
+def set_isr(
+    cluster: Cluster, *isr: int, leader: int | None = None, **changes: int
+) -> AlterPartitionResponsePartitionData:
+    one = partition(cluster)
+    leader = one.leader if leader is None else leader
+    data = PartitionData(
+        partition_index=0,
+        leader_epoch=one.leader_epoch,
+        new_isr_with_epochs=[BrokerState(broker_id=member, broker_epoch=cluster.epochs[member]) for member in isr],
+        partition_epoch=one.partition_epoch,
+    )
+    for name, value in changes.items():
+        setattr(data, name, value)
+    request = AlterPartitionRequest(
+        broker_id=leader,
+        broker_epoch=cluster.epochs[leader],
+        topics=[TopicData(topic_id=cluster.image.topics.by_name["t"].id, partitions=[data])],
+    )
+    return cluster.ask(request, AlterPartitionResponse).topics[0].partitions[0]
+
+
+# ---- ISR ----
+
+
+def test_the_isr_shrinks_and_grows_as_its_leader_says(moving: Cluster) -> None:
+    result = set_isr(moving, 1)
+    assert (result.error_code, result.isr, result.partition_epoch) == (ErrorCode.NONE, [1], 1)
+    assert partition(moving).leader_epoch == 0, "the leader stays, and its epoch with it"
+    assert set_isr(moving, 1, 2).isr == [1, 2]
+
+
+def test_an_isr_change_that_is_late_or_impossible_is_refused(moving: Cluster) -> None:
+    set_isr(moving, 1)
+    refusals = {
+        ErrorCode.NOT_CONTROLLER: set_isr(moving, 1, 2, leader_epoch=9),
+        ErrorCode.INVALID_UPDATE_VERSION: set_isr(moving, 1, 2, partition_epoch=0),
+        ErrorCode.FENCED_LEADER_EPOCH: set_isr(moving, 1, 2, leader_epoch=-1),
+        ErrorCode.INVALID_REQUEST: set_isr(moving, 1, 2, leader=2),
+    }
+    for code, result in refusals.items():
+        assert ErrorCode.of(result.error_code) is code
+    assert set_isr(moving, 2).error_code == ErrorCode.INVALID_REQUEST, "the leader is in its own ISR"
+    assert set_isr(moving, 1, 3).error_code == ErrorCode.INVALID_REQUEST, "3 is no replica"
+    moving.heartbeat(2, want_fence=True)
+    assert set_isr(moving, 1, 2).error_code == ErrorCode.INELIGIBLE_REPLICA
+    moving.heartbeat(2)
+    moving.epochs[2] += 1
+    assert set_isr(moving, 1, 2).error_code == ErrorCode.INELIGIBLE_REPLICA, "it was seen in another life"
+    assert partition(moving).isr == (1,)
+
+
+def test_a_leader_in_recovery_says_when_it_is_done(cluster: Cluster) -> None:
+    cluster.ask(create(topic("t")), CreateTopicsResponse)
+    cluster.clock.advance_ms(9_001)
+    cluster.start_broker(1, incarnation=2)
+    assert partition(cluster).leader_recovery_state == 1
+    assert set_isr(cluster, 1, leader_recovery_state=0).error_code == ErrorCode.NONE
+    assert partition(cluster).leader_recovery_state == 0
+    assert set_isr(cluster, 1, leader_recovery_state=1).error_code == ErrorCode.INVALID_REQUEST
+
+
+# ---- Elections ----
+
+
+def test_the_preferred_leader_leads_again_when_asked(moving: Cluster) -> None:
+    moving.heartbeat(1, want_fence=True)
+    moving.heartbeat(1)
+    assert partition(moving).leader == 2
+    request = elect(0, ("t", 0))
+    assert _election(moving, request) == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE], "it is not in sync"
+    set_isr(moving, 2, 1)
+    assert _election(moving, request) == [ErrorCode.NONE]
+    assert partition(moving).leader == 1
+    assert _election(moving, request) == [ErrorCode.ELECTION_NOT_NEEDED]
+    assert _election(moving, elect(0)) == [], "asking for all, one hears of what was done"
+
+
+def test_an_unclean_election_needs_a_replica_that_is_up(moving: Cluster) -> None:
+    set_isr(moving, 1)
+    moving.heartbeat(1, want_fence=True)
+    assert partition(moving).leader == -1
+    assert _election(moving, elect(1, ("t", 0))) == [ErrorCode.NONE]
+    one = partition(moving)
+    assert (one.leader, one.isr, one.elr, one.leader_recovery_state) == (2, (2,), (), 1)
+    assert _election(moving, elect(1, ("t", 0))) == [ErrorCode.ELECTION_NOT_NEEDED]
+
+
+def test_an_election_of_an_unknown_kind_is_refused(moving: Cluster) -> None:
+    response = moving.ask(elect(7, ("t", 0)), ElectLeadersResponse)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+
+
+def _election(cluster: Cluster, request: object) -> list[ErrorCode]:
+    from pessoa.wire.api.elect_leaders import ElectLeadersRequest
+
+    assert isinstance(request, ElectLeadersRequest)
+    response = cluster.ask(request, ElectLeadersResponse)
+    return [ErrorCode.of(one.error_code) for each in response.replica_election_results for one in each.partition_result]
+
+
+# ---- Reassignments ----
+
+
+def move(cluster: Cluster, replicas: list[int] | None, allow: bool = True) -> ErrorCode:
+    response = cluster.ask(reassign("t", 0, replicas, allow), AlterPartitionReassignmentsResponse)
+    return ErrorCode.of(response.responses[0].partitions[0].error_code)
+
+
+def test_a_partition_moves_when_its_new_replicas_are_in_sync(moving: Cluster) -> None:
+    assert move(moving, [3, 1]) is ErrorCode.NONE
+    one = partition(moving)
+    assert (one.replicas, one.adding_replicas, one.removing_replicas) == ((3, 1, 2), (3,), (2,))
+    assert one.leader == 1
+    set_isr(moving, 1, 2, 3)
+    one = partition(moving)
+    assert (one.replicas, one.isr, one.adding_replicas, one.removing_replicas) == ((3, 1), (1, 3), (), ())
+    assert one.leader_epoch == 1, "a replica is gone, so the leader begins an epoch that it does not know"
+    assert len(one.directories) == 2
+
+
+def test_a_move_away_from_the_leader_elects_another_and_tells_the_old_one(moving: Cluster) -> None:
+    move(moving, [3])
+    result = set_isr(moving, 1, 2, 3)
+    assert result.error_code == ErrorCode.NEW_LEADER_ELECTED
+    one = partition(moving)
+    assert (one.replicas, one.leader, one.isr) == ((3,), 3, (3,))
+
+
+def test_taking_replicas_away_needs_no_waiting(moving: Cluster) -> None:
+    assert move(moving, [2]) is ErrorCode.NONE
+    one = partition(moving)
+    assert (one.replicas, one.isr, one.leader, one.is_reassigning) == ((2,), (2,), 2, False)
+
+
+def test_another_order_changes_who_is_preferred_and_nothing_else(moving: Cluster) -> None:
+    assert move(moving, [2, 1]) is ErrorCode.NONE
+    one = partition(moving)
+    assert (one.replicas, one.leader, one.leader_epoch, one.is_reassigning) == ((2, 1), 1, 0, False)
+
+
+def test_a_move_can_be_cancelled(moving: Cluster) -> None:
+    before = partition(moving)
+    move(moving, [3])
+    assert move(moving, None) is ErrorCode.NONE
+    after = partition(moving)
+    assert after.replicas == before.replicas
+    assert not after.is_reassigning
+    assert move(moving, None) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def test_a_move_that_would_lose_the_data_cannot_be_cancelled(moving: Cluster) -> None:
+    move(moving, [3])
+    one = partition(moving)
+    assert one.replicas == (3, 1, 2)
+    # The old replicas fall out of sync before the move is over.
+    for broker_id in (2, 1):
+        moving.heartbeat(broker_id, want_fence=True)
+    assert partition(moving).isr == ()
+    assert move(moving, None) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_the_number_of_replicas_changes_only_where_that_is_allowed(moving: Cluster) -> None:
+    assert move(moving, [1, 2, 3], allow=False) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert move(moving, [3, 1], allow=False) is ErrorCode.NONE
+
+
+def test_what_moves_is_listed_until_it_has_arrived(moving: Cluster) -> None:
+    everything = ListPartitionReassignmentsRequest(topics=None)
+    assert list_partition_reassignments(moving.image, everything).topics == []
+    move(moving, [3, 1])
+    (listed,) = list_partition_reassignments(moving.image, everything).topics
+    assert listed.name == "t"
+    (one,) = listed.partitions
+    assert (one.replicas, one.adding_replicas, one.removing_replicas) == ([3, 1, 2], [3], [2])
+    set_isr(moving, 1, 2, 3)
+    assert list_partition_reassignments(moving.image, everything).topics == []

@@ -1,0 +1,92 @@
+"""The image follows the committed batches; nobody hears of them before the log has been read."""
+
+from __future__ import annotations
+
+import pytest
+
+from pessoa.base.clock import ManualClock
+from pessoa.base.ids import Uuid
+from pessoa.log.simulated_disk import SimulatedDisk
+from pessoa.metadata.cluster import Endpoint
+from pessoa.metadata.delta import MetadataDelta
+from pessoa.quorum.batches import CommittedBatch, UnknownMetadataRecord, decode_batch
+from pessoa.quorum.describe import describe_quorum
+from pessoa.quorum.publishing import ImagePublisher
+from pessoa.quorum.single_voter import SingleVoterQuorum
+from pessoa.records.batch import RecordBatch
+from pessoa.records.builder import build_batch
+from pessoa.records.record import Record
+from pessoa.wire.api.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.stored.metadata_log import RemoveTopicRecord, TopicRecord
+
+T, U = Uuid.of(1001), Uuid.of(1002)
+
+
+def test_what_was_deleted_before_the_start_is_never_told() -> None:
+    publisher = ImagePublisher()
+    told: list[MetadataDelta] = []
+    publisher.subscribers.append(told.append)
+    publisher.listen(CommittedBatch(0, 1, 0, [TopicRecord(name="t", topic_id=T)]))
+    publisher.listen(CommittedBatch(1, 1, 0, [TopicRecord(name="u", topic_id=U)]))
+    publisher.listen(CommittedBatch(2, 1, 0, [RemoveTopicRecord(topic_id=T)]))
+    assert told == []
+    publisher.go_live()
+    (start,) = told
+    assert list(start.changed_topics) == [U]
+    assert not start.deleted_topics
+    assert publisher.image.offset == 2
+
+
+def test_every_batch_is_told_from_then_on() -> None:
+    publisher = ImagePublisher()
+    told: list[MetadataDelta] = []
+    publisher.subscribers.append(told.append)
+    publisher.go_live()
+    publisher.listen(CommittedBatch(0, 1, 0, [TopicRecord(name="t", topic_id=T)]))
+    publisher.listen(CommittedBatch(1, 1, 0, [RemoveTopicRecord(topic_id=T)]))
+    _, created, removed = told
+    assert list(created.changed_topics) == [T]
+    assert created.new is removed.old
+    assert removed.deleted_topics == {T: "t"}
+
+
+def test_control_batches_move_the_offset_and_may_set_the_level_of_the_quorum() -> None:
+    publisher = ImagePublisher()
+    publisher.go_live()
+    publisher.listen(CommittedBatch(5, 2, 0, [], kraft_version=1))
+    assert (publisher.image.offset, publisher.image.epoch) == (5, 2)
+    assert publisher.image.features.kraft_version == 1
+
+
+@pytest.mark.parametrize("value", [None, b"\x01\x7f\x00", b"\x01\x02\x63"])
+def test_a_record_of_a_newer_kafka_stops_the_reading(value: bytes | None) -> None:
+    with pytest.raises(UnknownMetadataRecord, match="offset 3"):
+        decode_batch(RecordBatch(memoryview(build_batch([Record(3, 0, None, value)]))))
+
+
+def request(topic: str, *partitions: int) -> DescribeQuorumRequest:
+    return DescribeQuorumRequest(
+        topics=[TopicData(topic_name=topic, partitions=[PartitionData(partition_index=one) for one in partitions])]
+    )
+
+
+def test_the_quorum_describes_itself() -> None:
+    quorum = SingleVoterQuorum(SimulatedDisk(), "/meta", 4, ManualClock(77))
+    quorum.start()
+    endpoints = {4: {"CONTROLLER": Endpoint("localhost", 9093, 0)}}
+    response = describe_quorum(quorum, request("__cluster_metadata", 0), endpoints, 77)
+    (partition,) = response.topics[0].partitions
+    assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (4, 1, 1)
+    (voter,) = partition.current_voters
+    assert (voter.replica_id, voter.log_end_offset, voter.last_fetch_timestamp) == (4, 1, 77)
+    assert response.nodes[0].listeners[0].port == 9093
+
+
+@pytest.mark.parametrize(("topic", "partitions"), [("orders", [0]), ("__cluster_metadata", [1]), ("x", [0, 1])])
+def test_no_other_partition_is_described(topic: str, partitions: list[int]) -> None:
+    quorum = SingleVoterQuorum(SimulatedDisk(), "/meta", 4, ManualClock(77))
+    quorum.start()
+    response = describe_quorum(quorum, request(topic, *partitions), {}, 0)
+    codes = [ErrorCode.of(one.error_code) for one in response.topics[0].partitions]
+    assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * len(partitions)
