@@ -20,12 +20,15 @@ from pessoa.coordinator.answers import Maybe, all_of, ask, then
 from pessoa.coordinator.group_offsets import OffsetService
 from pessoa.coordinator.groups.classic import join_response, sync_response
 from pessoa.coordinator.groups.config import GroupCoordinatorConfig
+from pessoa.coordinator.groups.consumer import JOIN_EPOCH
+from pessoa.coordinator.groups.consumer_group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from pessoa.coordinator.groups.describe import consumer_group_error
 from pessoa.coordinator.groups.shard import GroupShard
 from pessoa.coordinator.log import CoordinatorLog
 from pessoa.coordinator.runtime import CoordinatorRuntime
 from pessoa.coordinator.shard import Delta, Image, RequestContext
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from pessoa.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from pessoa.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from pessoa.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from pessoa.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -44,6 +47,8 @@ from pessoa.wire.stored.framing import GROUP_LOG
 # The topic that keeps the groups.
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 
+# From this version of ConsumerGroupHeartbeat on members choose their ids themselves.
+_OWN_MEMBER_ID_VERSION = 1
 _LEAVE_SEVERAL_VERSION = 3
 _SYNC_PROTOCOL_VERSION = 5
 _JOIN_NULL_PROTOCOL_VERSION = 7
@@ -76,6 +81,7 @@ class GroupCoordinator:
         self._offsets = OffsetService(self.runtime, lambda: self._image)
         self._services: dict[type[Message], Callable[[Any, RequestContext], Maybe[Any]]] = {
             ConsumerGroupDescribeRequest: self._describe_consumer_groups,
+            ConsumerGroupHeartbeatRequest: self._consumer_heartbeat,
             DeleteGroupsRequest: self._delete_groups,
             DescribeGroupsRequest: self._describe_groups,
             HeartbeatRequest: self._heartbeat,
@@ -203,6 +209,26 @@ class GroupCoordinator:
         )
         return then(answer, _fit_single_leave) if is_single else answer
 
+    def _consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    ) -> Maybe[ConsumerGroupHeartbeatResponse]:
+        def failed(code: ErrorCode, message: str | None) -> ConsumerGroupHeartbeatResponse:
+            return ConsumerGroupHeartbeatResponse(
+                throttle_time_ms=0, error_code=code, error_message=message, member_epoch=0, heartbeat_interval_ms=0
+            )
+
+        problem = _consumer_heartbeat_problem(request, context.version)
+        if problem is not None:
+            return failed(ErrorCode.INVALID_REQUEST, problem)
+        assignors = self._config.group_consumer_assignors
+        if request.server_assignor is not None and request.server_assignor not in assignors:
+            known = ", ".join(assignors)
+            return failed(
+                ErrorCode.UNSUPPORTED_ASSIGNOR, f"there is no assignor {request.server_assignor}, but there are {known}"
+            )
+        partition = self.partition_for(request.group_id)
+        return ask(self.runtime, partition, request, context, ConsumerGroupHeartbeatResponse, failed)
+
     # ── administration ──
 
     def _list_groups(self, request: ListGroupsRequest, context: RequestContext) -> Maybe[ListGroupsResponse]:
@@ -291,6 +317,33 @@ class GroupCoordinator:
             return DeleteGroupsResponse(throttle_time_ms=0, results=[results[name] for name in names])
 
         return all_of(answers, join)
+
+
+def _consumer_heartbeat_problem(request: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
+    """What makes the request senseless, if anything does."""
+    epoch = request.member_epoch
+    needs_id = version >= _OWN_MEMBER_ID_VERSION or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
+    if needs_id and not request.member_id.strip():
+        return "the member id is empty"
+    for name, text in (
+        ("group id", request.group_id),
+        ("instance id", request.instance_id),
+        ("rack id", request.rack_id),
+    ):
+        if text is not None and not text.strip():
+            return f"the {name} is empty"
+    if epoch < STATIC_LEAVE_EPOCH:
+        return f"no member has epoch {epoch}"
+    if epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
+        return f"a member that leaves with epoch {epoch} must have an instance id"
+    if epoch == JOIN_EPOCH:
+        if request.rebalance_timeout_ms == -1:
+            return "a member that joins must name its rebalance timeout"
+        if request.topic_partitions is None or request.topic_partitions:
+            return "a member that joins owns no partitions, and must say so"
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            return "a member that joins must be subscribed to topics by name or by expression"
+    return None
 
 
 def _fit_join(response: JoinGroupResponse, context: RequestContext) -> JoinGroupResponse:

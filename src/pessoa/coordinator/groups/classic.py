@@ -195,7 +195,7 @@ class ClassicRebalance:
     def _end_initial_delay(self, group_id: str, delay_ms: int, remaining_ms: int, now_ms: int) -> Output:
         output = Output(replays=False)
         group = self.registry.classic_group(group_id)
-        if group is None:
+        if group is None or group.state is not ClassicState.PREPARING_REBALANCE:
             return output
         if group.new_member_added and remaining_ms > 0:
             group.new_member_added = False
@@ -216,7 +216,8 @@ class ClassicRebalance:
     def _end_wait_for_joins(self, group_id: str, now_ms: int) -> Output:
         output = Output(replays=False)
         group = self.registry.classic_group(group_id)
-        if group is not None:
+        # The timer may be left from before the group moved to the other protocol and back.
+        if group is not None and group.state is ClassicState.PREPARING_REBALANCE:
             self.complete_join(output, group, now_ms)
         return output
 

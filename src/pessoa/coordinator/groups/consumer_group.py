@@ -227,10 +227,15 @@ class ConsumerGroup:
             for partition in partitions
         )
 
+    def counts(self, member: ConsumerMember) -> bool:
+        """Whether the member is among those counted here, itself or as the one whose place it takes."""
+        return member.id in self.members or member.instance_id in self.static_members
+
     def preferred_assignor(self, member: ConsumerMember | None = None) -> str | None:
         """The assignor that most members name, with `member` as it is about to be."""
         members = dict(self.members)
         if member is not None:
+            members.pop(self.static_members.get(member.instance_id or "", ""), None)
             members[member.id] = member
         votes = Counter(each.server_assignor for each in members.values() if each.server_assignor is not None)
         return max(votes, key=votes.__getitem__) if votes else None

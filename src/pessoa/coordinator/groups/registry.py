@@ -7,7 +7,7 @@ changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from pessoa.base.ids import Uuid
 from pessoa.coordinator.groups.classic_group import ClassicGroup
 from pessoa.coordinator.groups.config import GROUP_RESOURCE, GroupCoordinatorConfig
 from pessoa.coordinator.groups.consumer_group import ConsumerGroup
+from pessoa.coordinator.groups.metadata_hash import group_hash, topic_hash
 from pessoa.coordinator.shard import Image, Refusal, RequestContext
 from pessoa.coordinator.timers import Timers
 from pessoa.wire.errors import ErrorCode
@@ -71,6 +72,31 @@ class Registry:
 
     def topic(self, name: str) -> Topic | None:
         return self.image.topics.by_name.get(name)
+
+    def topic_ids(self, names: Iterable[str]) -> frozenset[Uuid]:
+        """The ids of those topics that exist."""
+        topics = self.image.topics.by_name
+        return frozenset(topics[name].id for name in names if name in topics)
+
+    def metadata_hash(self, names: Iterable[str]) -> int:
+        """What these topics look like now, as a number."""
+        topics = self.image.topics.by_name
+        hashes = {}
+        for name in names:
+            if name in topics:
+                if name not in self.topic_hashes:
+                    self.topic_hashes[name] = topic_hash(topics[name], self.image.cluster)
+                hashes[name] = self.topic_hashes[name]
+        return group_hash(hashes)
+
+    def forget_topics(self, names: Iterable[str]) -> None:
+        """These topics have changed: the groups that are subscribed to them shall look again."""
+        for name in names:
+            self.topic_hashes.pop(name, None)
+            for group_id in self.groups_by_topic.get(name, ()):
+                group = self.groups.get(group_id)
+                if isinstance(group, ConsumerGroup):
+                    group.refresh_at_ms = 0
 
     def update_subscriptions(self, group_id: str, old: AbstractSet[str], new: AbstractSet[str]) -> None:
         for topic in sorted(old - new):

@@ -13,13 +13,20 @@ from pessoa.base.ids import Uuid
 from pessoa.coordinator.groups import describe
 from pessoa.coordinator.groups.classic import ClassicJoin, ClassicRebalance, join_response, sync_response
 from pessoa.coordinator.groups.classic_group import ClassicGroup, ClassicState
+from pessoa.coordinator.groups.classic_in_consumer import ClassicInConsumer
 from pessoa.coordinator.groups.classic_sync import ClassicSync
 from pessoa.coordinator.groups.config import GroupCoordinatorConfig
-from pessoa.coordinator.groups.consumer_group import ConsumerGroup
+from pessoa.coordinator.groups.consumer import ConsumerProtocol
+from pessoa.coordinator.groups.consumer_group import ConsumerGroup, MemberState
+from pessoa.coordinator.groups.consumer_records import ConsumerReplay, consumer_group_tombstones
+from pessoa.coordinator.groups.consumer_regex import RegexRefresh
+from pessoa.coordinator.groups.consumer_steps import ConsumerSteps
+from pessoa.coordinator.groups.migration import Migration
 from pessoa.coordinator.groups.offsets import Offsets
 from pessoa.coordinator.groups.registry import Group, Registry
 from pessoa.coordinator.shard import CoordinatorRecord, Delta, Image, Output, Refusal, RequestContext
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from pessoa.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pessoa.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from pessoa.wire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from pessoa.wire.api.heartbeat import HeartbeatRequest
@@ -50,11 +57,17 @@ class GroupShard:
         self.classic_join = ClassicJoin(self.rounds)
         self.classic_sync = ClassicSync(self.rounds)
         self.offsets = Offsets(self.registry, self.rounds.expect_heartbeat)
+        self.steps = ConsumerSteps(self.registry, Migration(self.registry, self.rounds))
+        regexes = RegexRefresh(self.registry)
+        self.consumer = ConsumerProtocol(self.steps, regexes)
+        self.classic_in_consumer = ClassicInConsumer(self.steps, regexes, self.consumer)
+        self._consumer_replay = ConsumerReplay(self.registry)
         self._handlers: dict[type[Message], Handler[Message]] = {}
         self._route(JoinGroupRequest, self._join)
         self._route(SyncGroupRequest, self._sync)
         self._route(HeartbeatRequest, self._heartbeat)
         self._route(LeaveGroupRequest, self._leave)
+        self._route(ConsumerGroupHeartbeatRequest, self.consumer.heartbeat)
         self._route(OffsetCommitRequest, self.offsets.commit)
         self._route(TxnOffsetCommitRequest, self._commit_in_transaction)
         self._route(OffsetFetchRequest, self._fetch)
@@ -80,27 +93,34 @@ class GroupShard:
 
     def _join(self, request: JoinGroupRequest, context: RequestContext, token: int, now_ms: int) -> Output:
         group = self.registry.groups.get(request.group_id)
-        is_new = group is None
-        if group is None:
-            if request.member_id:
-                return Output.reply(token, join_response(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
-            group = ClassicGroup(request.group_id, state_since_ms=now_ms)
-            self.registry.groups[group.id] = group
-        assert isinstance(group, ClassicGroup)
-        output = self.classic_join.join(group, request, context, token, now_ms)
-        if is_new:
-            self._announce(output, group)
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            return self.classic_in_consumer.join(group, request, context, token, now_ms)
+        if isinstance(group, ClassicGroup):
+            return self.classic_join.join(group, request, context, token, now_ms)
+        if request.member_id:
+            return Output.reply(token, join_response(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+        created = ClassicGroup(request.group_id, state_since_ms=now_ms)
+        self.registry.groups[created.id] = created
+        output = self.classic_join.join(created, request, context, token, now_ms)
+        self._announce(output, created, group)
         return output
 
-    def _announce(self, output: Output, group: ClassicGroup) -> None:
-        """Write that there is a new group, so that it is known wherever its first members join again."""
+    def _announce(self, output: Output, group: ClassicGroup, former: ConsumerGroup | None) -> None:
+        """Write that there is a new group, so that it is known wherever its first members join again.
+
+        It may take the place of a consumer group that has no members any more.
+        """
         assert not output.records
+        if former is not None:
+            output.records += consumer_group_tombstones(former)
         output.records.append(group.empty_record())
 
         def settled(code: ErrorCode, _: int) -> Output:
             is_there = self.registry.groups.get(group.id) is group
             if code is not ErrorCode.NONE and is_there and not group.members and not group.pending_join:
                 del self.registry.groups[group.id]
+                if former is not None:
+                    self.registry.groups[group.id] = former
             return Output()
 
         output.settled = settled
@@ -109,17 +129,20 @@ class GroupShard:
         group = self.registry.groups.get(request.group_id)
         if group is None or group.is_empty:
             return Output.reply(token, sync_response(ErrorCode.UNKNOWN_MEMBER_ID))
-        assert isinstance(group, ClassicGroup)
+        if isinstance(group, ConsumerGroup):
+            return self.classic_in_consumer.sync(group, request, token, now_ms)
         return self.classic_sync.sync(group, request, token, now_ms)
 
     def _heartbeat(self, request: HeartbeatRequest, context: RequestContext, token: int, now_ms: int) -> Output:
         group = self._group_of_member(request.group_id)
-        assert isinstance(group, ClassicGroup)
+        if isinstance(group, ConsumerGroup):
+            return self.classic_in_consumer.heartbeat(group, request, token, now_ms)
         return self.classic_sync.heartbeat(group, request, token, now_ms)
 
     def _leave(self, request: LeaveGroupRequest, context: RequestContext, token: int, now_ms: int) -> Output:
         group = self._group_of_member(request.group_id)
-        assert isinstance(group, ClassicGroup)
+        if isinstance(group, ConsumerGroup):
+            return self.classic_in_consumer.leave(group, request, token, now_ms)
         return self.classic_sync.leave(group, request, token, now_ms)
 
     def _group_of_member(self, group_id: str) -> ClassicGroup | ConsumerGroup:
@@ -187,6 +210,9 @@ class GroupShard:
         elif isinstance(key, group_log.LegacyOffsetCommitKey):
             assert value is None or isinstance(value, group_log.LegacyOffsetCommitValue)
             self._replay_legacy(key, value, offset, producer_id)
+        else:
+            # Records of share and streams groups are passed over: what wrote them serves them.
+            self._consumer_replay.replay(key, value)
 
     def _replay_classic(self, key: group_log.GroupMetadataKey, value: group_log.GroupMetadataValue | None) -> None:
         if value is None:
@@ -231,10 +257,13 @@ class GroupShard:
 
     def on_loaded(self, image: Image, now_ms: int) -> Output:
         self.registry.image = image
+        self.registry.last_new_topics_version = image.offset
         output = Output(replays=False)
         for group in self.registry.groups.values():
             if isinstance(group, ClassicGroup):
                 self._resume_classic(output, group, now_ms)
+            else:
+                self._resume_consumer(group, now_ms)
         self._schedule_expiry(now_ms)
         return output
 
@@ -246,13 +275,24 @@ class GroupShard:
             assert group.state is ClassicState.STABLE
             self.rounds.rebalance(output, group, f"it has more members than group.max.size={limit}", now_ms)
 
+    def _resume_consumer(self, group: ConsumerGroup, now_ms: int) -> None:
+        deadline_ms = now_ms + self.steps.session_timeout_ms(group.id)
+        for member in group.members.values():
+            self.steps.expect_heartbeat(group.id, member.id, deadline_ms)
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
+                self.steps.expect_revocation(group.id, member, now_ms)
+
     def on_image(self, image: Image, delta: Delta, now_ms: int) -> Output:
-        self.registry.image = image
         deleted = {
             topic.name: topic_id
             for topic_id in delta.deleted_topics
             if (topic := delta.old.topics.by_id.get(topic_id)) is not None
         }
+        changed = {image.topics.by_id[topic_id].name for topic_id in delta.changed_topics}
+        if any(topic_id not in delta.old.topics.by_id for topic_id in delta.changed_topics):
+            self.registry.last_new_topics_version = image.offset
+        self.registry.image = image
+        self.registry.forget_topics(sorted(changed | deleted.keys()))
         return Output(self.offsets.tombstones_of_topics(deleted), is_atomic=False) if deleted else Output()
 
     def _schedule_expiry(self, now_ms: int) -> None:
@@ -272,4 +312,4 @@ class GroupShard:
 
 
 def group_tombstones(group: Group) -> list[CoordinatorRecord]:
-    return group.tombstones() if isinstance(group, ClassicGroup) else []
+    return group.tombstones() if isinstance(group, ClassicGroup) else consumer_group_tombstones(group)

@@ -1,0 +1,227 @@
+"""A group moves between the protocols while its members live (`group.consumer.migration.policy`).
+
+**Up**, when a member of the consumer protocol joins a classic group of consumers. The members become members of a
+consumer group at their generation as epoch, with what they were assigned as what they own; they keep speaking the
+classic protocol to it (`classic_in_consumer`). What their assignors told each other in user data would be lost, so a
+group with such data stays.
+
+**Down**, when the last member of the consumer protocol leaves and members of the classic protocol stay. Their
+group's next classic generation begins at the group epoch; they notice a rebalance, no more.
+
+Both directions write the end of the old group and the beginning of the new one in one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pessoa.base.ids import Uuid
+from pessoa.coordinator.groups.classic import ClassicRebalance, join_response, sync_response
+from pessoa.coordinator.groups.classic_group import ClassicGroup, ClassicMember, ClassicState
+from pessoa.coordinator.groups.consumer_group import (
+    ClassicSide,
+    ConsumerGroup,
+    ConsumerMember,
+    Partitions,
+)
+from pessoa.coordinator.groups.consumer_records import consumer_group_records, consumer_group_tombstones
+from pessoa.coordinator.groups.consumer_timers import cancel_member_timers
+from pessoa.coordinator.groups.embedded import (
+    CONSUMER_PROTOCOL_TYPE,
+    embedded_version,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
+from pessoa.coordinator.groups.registry import Registry
+from pessoa.coordinator.shard import Output, Refusal
+from pessoa.wire.errors import ErrorCode, ProtocolViolation
+
+
+class Migration:
+    def __init__(self, registry: Registry, rounds: ClassicRebalance) -> None:
+        self._registry = registry
+        self._rounds = rounds
+
+    # ── up ──
+
+    def upgrade(self, output: Output, classic: ClassicGroup) -> ConsumerGroup:
+        """The consumer group that the classic group becomes with these records. Raises `Refusal`."""
+        self._check_upgrade(classic)
+        try:
+            group = self._as_consumer_group(classic)
+        except ProtocolViolation as violation:
+            raise _cannot_upgrade(classic, f"a member's part of the protocol cannot be read: {violation}") from None
+        for member in classic.members.values():
+            rejoin = join_response(member.id, ErrorCode.REBALANCE_IN_PROGRESS)
+            self._rounds.answer_join(output, classic, member, rejoin)
+            self._rounds.answer_sync(output, member, sync_response(ErrorCode.REBALANCE_IN_PROGRESS))
+        output.records += classic.tombstones()
+        output.records += consumer_group_records(group)
+        output.notes.append(f"group {classic.id} moves to the consumer protocol")
+        return group
+
+    def _check_upgrade(self, classic: ClassicGroup) -> None:
+        config = self._registry.config
+        if not config.group_consumer_migration_policy.allows_upgrade:
+            raise _cannot_upgrade(classic, "group.consumer.migration.policy does not allow it")
+        if not classic.uses_consumer_protocol:
+            raise _cannot_upgrade(classic, "its members are not consumers")
+        if len(classic.members) > config.group_consumer_max_size:
+            raise _cannot_upgrade(classic, "it has more members than group.consumer.max.size")
+
+    def _as_consumer_group(self, classic: ClassicGroup) -> ConsumerGroup:
+        group = ConsumerGroup(classic.id)
+        group.epoch = group.assignment_epoch = classic.generation
+        for classic_member in classic.members.values():
+            target = self._owned_by(classic, classic_member)
+            # In the midst of a rebalance a member may not know the last protocol, or none is chosen: its first serves.
+            known = classic.protocol is not None and classic_member.supports(classic.protocol)
+            protocol = classic.protocol if known else classic_member.protocols[0][0]
+            subscription = read_subscription(classic_member.metadata(protocol))
+            group.targets[classic_member.id] = target
+            group.put_member(
+                ConsumerMember(
+                    classic_member.id,
+                    epoch=classic.generation,
+                    previous_epoch=classic.generation,
+                    instance_id=classic_member.instance_id,
+                    rack_id=subscription.rack_id or None,
+                    rebalance_timeout_ms=classic_member.rebalance_timeout_ms,
+                    client_id=classic_member.client_id,
+                    client_host=classic_member.client_host,
+                    subscribed_topics=frozenset(subscription.topics),
+                    assigned={
+                        topic_id: dict.fromkeys(indexes, classic.generation) for topic_id, indexes in target.items()
+                    },
+                    classic=ClassicSide(classic_member.session_timeout_ms, classic_member.protocols),
+                )
+            )
+        group.metadata_hash = self._registry.metadata_hash(group.subscribed_topics())
+        return group
+
+    def _owned_by(self, classic: ClassicGroup, member: ClassicMember) -> Partitions:
+        if not member.assignment:
+            return {}
+        assignment = read_assignment(member.assignment)
+        if assignment.user_data:
+            raise _cannot_upgrade(classic, "its assignor keeps data in the assignments, which would be lost")
+        owned: dict[Uuid, frozenset[int]] = {}
+        for topic in assignment.assigned_partitions:
+            known = self._registry.topic(topic.topic)
+            if known is not None:
+                owned[known.id] = frozenset(topic.partitions)
+        return owned
+
+    # ── down ──
+
+    def can_downgrade(self, group: ConsumerGroup, leaving: Mapping[str, ConsumerMember]) -> bool:
+        """Whether those who stay are members of the classic protocol, all of them, and may go back to it."""
+        staying = [member for member in group.members.values() if member.id not in leaving]
+        return bool(staying) and self._may_be_classic(staying)
+
+    def can_downgrade_with(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
+        """The same, when a member of the classic protocol takes the place of `replaced`, the last of the other."""
+        staying = [member for member in group.members.values() if member.id != replaced.id]
+        return not replaced.uses_classic_protocol and self._may_be_classic(staying, 1)
+
+    def _may_be_classic(self, members: list[ConsumerMember], coming: int = 0) -> bool:
+        config = self._registry.config
+        return (
+            all(member.uses_classic_protocol for member in members)
+            and config.group_consumer_migration_policy.allows_downgrade
+            and len(members) + coming <= config.group_max_size
+        )
+
+    def downgrade(
+        self,
+        output: Output,
+        group: ConsumerGroup,
+        leaving: Mapping[str, ConsumerMember],
+        joining: ConsumerMember | None,
+        rebalance_reason: str | None,
+        now_ms: int,
+    ) -> None:
+        """End the consumer group and begin a classic one with those who stay, and with `joining`.
+
+        `joining` takes the place of the static member of its instance id. With a reason the classic group is
+        rebalanced at once.
+        """
+        former = None if joining is None else group.static_member(joining.instance_id)
+        replaced = {former.id: joining.id} if joining is not None and former is not None else {}
+        output.records += consumer_group_tombstones(group, replaced)
+        try:
+            classic = self._as_classic_group(group, leaving, joining, former, now_ms)
+        except ProtocolViolation as violation:
+            raise Refusal(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"group {group.id} cannot go back to the classic protocol: {violation}"
+            ) from None
+        output.records.append(classic.record({member.id: member.assignment for member in classic.members.values()}))
+        output.notes.append(f"group {group.id} goes back to the classic protocol")
+        output.replays = False
+        output.applied = self._take_over(group, classic, rebalance_reason, now_ms)
+
+    def _take_over(
+        self, group: ConsumerGroup, classic: ClassicGroup, rebalance_reason: str | None, now_ms: int
+    ) -> Callable[[], None]:
+        def applied() -> None:
+            self._registry.update_subscriptions(group.id, group.subscribed_topics(), set())
+            self._registry.groups[group.id] = classic
+            for member_id in group.members:
+                cancel_member_timers(self._registry.timers, group.id, member_id)
+            for member in classic.members.values():
+                self._rounds.expect_heartbeat(classic, member, now_ms)
+            if rebalance_reason is not None:
+                begun = Output()
+                self._rounds.rebalance(begun, classic, rebalance_reason, now_ms)
+                assert not begun.records, "members that have not joined cannot end a rebalance"
+                assert not begun.replies
+
+        return applied
+
+    def _as_classic_group(
+        self,
+        group: ConsumerGroup,
+        leaving: Mapping[str, ConsumerMember],
+        joining: ConsumerMember | None,
+        former: ConsumerMember | None,
+        now_ms: int,
+    ) -> ClassicGroup:
+        classic = ClassicGroup(
+            group.id, ClassicState.STABLE, group.epoch, CONSUMER_PROTOCOL_TYPE, state_since_ms=now_ms
+        )
+        members = [member for member in group.members.values() if member.id not in leaving and member is not former]
+        for member in members if joining is None else [*members, joining]:
+            assert member.classic is not None
+            classic.add(
+                ClassicMember(
+                    member.id,
+                    member.instance_id,
+                    member.client_id,
+                    member.client_host,
+                    member.rebalance_timeout_ms,
+                    member.classic.session_timeout_ms,
+                    member.classic.protocols,
+                ),
+                CONSUMER_PROTOCOL_TYPE,
+            )
+        classic.protocol = classic.select_protocol()
+        classic.refresh_subscriptions()
+        for classic_member in classic.members.values():
+            is_joining = joining is not None and former is not None and classic_member.id == joining.id
+            target = group.target_of(former.id if is_joining and former is not None else classic_member.id)
+            version = embedded_version(classic_member.metadata(classic.protocol))
+            classic_member.assignment = write_assignment(self._by_name(target), version)
+        return classic
+
+    def _by_name(self, partitions: Partitions) -> list[tuple[str, list[int]]]:
+        topics = self._registry.image.topics.by_id
+        return [
+            (topics[topic_id].name, sorted(indexes))
+            for topic_id, indexes in sorted(partitions.items())
+            if topic_id in topics
+        ]
+
+
+def _cannot_upgrade(classic: ClassicGroup, reason: str) -> Refusal:
+    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"group {classic.id} cannot move to the consumer protocol: {reason}")
