@@ -1,0 +1,143 @@
+"""Subscriptions by expression: when they are resolved, and what a member gets of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pessoa.coordinator.groups.consumer_group import ResolvedRegex
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.stored import group_log
+from tests.unit.coordinator.groups.bench import START_MS, Bench
+from tests.unit.coordinator.groups.consumer_client import GROUP, Member, consumer_group, settle
+from tests.unit.coordinator.images import image
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(metadata=image(orders=2, orders_old=1, payments=1))
+
+
+def subscriber(bench: Bench, name: str, regex: str, *topics: str) -> Member:
+    member = Member(bench, name, *topics, regex=regex)
+    if not topics:
+        member.topics = None
+    return member
+
+
+def test_an_expression_is_resolved_after_the_heartbeat_that_brought_it(bench: Bench) -> None:
+    member = subscriber(bench, "a", "orders.*")
+    assert member.join() == {}
+    bench.pass_time(1_000)
+    assert member.beat() == {"orders": [0, 1], "orders-old": [0]}
+    assert consumer_group(bench).resolved_regexes == {
+        "orders.*": ResolvedRegex(frozenset({"orders", "orders-old"}), 1, START_MS)
+    }
+
+
+def test_the_resolution_is_written_with_the_epoch_that_it_raises(bench: Bench) -> None:
+    subscriber(bench, "a", "orders.*").join()
+    mark = bench.mark
+    bench.pass_time(0)
+    expression, epoch = bench.records_since(mark)
+    assert expression.key == group_log.ConsumerGroupRegularExpressionKey(group_id=GROUP, regular_expression="orders.*")
+    assert expression.value == group_log.ConsumerGroupRegularExpressionValue(
+        topics=["orders", "orders-old"], version=1, timestamp=START_MS
+    )
+    assert isinstance(epoch.value, group_log.ConsumerGroupMetadataValue)
+    bench.reload()
+    group = consumer_group(bench)
+    assert group.resolved_regexes["orders.*"].topics == {"orders", "orders-old"}
+    assert group.regex_counts == {"orders.*": 1}
+
+
+def test_names_and_an_expression_add_up(bench: Bench) -> None:
+    member = subscriber(bench, "a", "orders-.*", "payments")
+    assert member.join() == {"payments": [0]}
+    settle(member)
+    assert member.names == {"orders-old": [0], "payments": [0]}
+
+
+def test_a_second_member_with_the_same_expression_need_not_wait(bench: Bench) -> None:
+    first, second = subscriber(bench, "a", "orders"), subscriber(bench, "b", "orders")
+    first.join()
+    settle(first)
+    bench.pass_time(1_000)
+    second.join()
+    settle(first, second)
+    assert [member.names for member in (first, second)] == [{"orders": [0]}, {"orders": [1]}]
+
+
+def test_expressions_that_come_soon_after_each_other_are_resolved_together_later(bench: Bench) -> None:
+    first, second = subscriber(bench, "a", "orders"), subscriber(bench, "b", "payments")
+    first.join()
+    settle(first)
+    second.join()
+    settle(first, second)
+    assert second.names == {}, "ten seconds have not passed"
+    bench.pass_time(10_000)
+    first.beat()
+    settle(first, second)
+    assert second.names == {"payments": [0]}
+
+
+def test_a_new_topic_that_matches_is_found_ten_seconds_later_at_the_earliest(bench: Bench) -> None:
+    member = subscriber(bench, "a", "orders.*")
+    member.join()
+    settle(member)
+    bench.publish(image(orders=2, orders_old=1, orders_new=1, payments=1))
+    settle(member)
+    assert "orders-new" not in member.names
+    bench.pass_time(10_000)
+    member.beat()
+    settle(member)
+    assert member.names["orders-new"] == [0]
+
+
+def test_expressions_are_resolved_anew_after_ten_minutes_even_if_nothing_is_known_to_have_changed(
+    bench: Bench,
+) -> None:
+    member = subscriber(bench, "a", "orders.*")
+    member.join()
+    settle(member)
+    for _ in range(121):
+        bench.pass_time(5_000)
+        member.ping()
+    bench.pass_time(0)
+    assert consumer_group(bench).resolved_regexes["orders.*"].timestamp_ms > START_MS + 600_000
+
+
+def test_an_expression_that_cannot_be_read_is_refused(bench: Bench) -> None:
+    member = subscriber(bench, "a", "(orders")
+    refusal = member.refusal(rebalance_timeout_ms=1, subscribed_topic_regex="(orders", topic_partitions=[])
+    assert refusal.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert "parenthesis" in str(refusal)
+    assert bench.written == []
+
+
+def test_an_expression_that_nobody_has_any_more_is_forgotten(bench: Bench) -> None:
+    first, second = subscriber(bench, "a", "orders"), subscriber(bench, "b", "orders")
+    first.join()
+    settle(first)
+    bench.pass_time(1_000)
+    second.join()
+    settle(first, second)
+    first.leave()
+    assert "orders" in consumer_group(bench).resolved_regexes
+    second.leave()
+    assert consumer_group(bench).resolved_regexes == {}
+    assert bench.shard.registry.groups_by_topic == {}
+
+
+def test_a_member_changes_its_expression_and_then_has_none(bench: Bench) -> None:
+    member = subscriber(bench, "a", "orders")
+    member.join()
+    settle(member)
+    bench.pass_time(11_000)
+    member.send(subscribed_topic_regex="payments")
+    settle(member)
+    assert member.names == {"payments": [0]}
+    assert list(consumer_group(bench).resolved_regexes) == ["payments"]
+    member.send(subscribed_topic_regex="")
+    settle(member)
+    assert member.names == {}
+    assert consumer_group(bench).resolved_regexes == {}

@@ -1,0 +1,404 @@
+"""Groups that move between the protocols while their members live."""
+
+from __future__ import annotations
+
+import pytest
+
+from pessoa.coordinator.groups.classic_group import ClassicGroup, ClassicState
+from pessoa.coordinator.groups.config import GroupCoordinatorConfig, MigrationPolicy
+from pessoa.coordinator.groups.consumer_group import ConsumerGroup
+from pessoa.coordinator.groups.embedded import read_assignment, write_assignment
+from pessoa.coordinator.shard import Refusal
+from pessoa.wire.api.join_group import JoinGroupResponse
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.stored.consumer_protocol import ConsumerProtocolAssignment
+from tests.unit.coordinator.groups.bench import Bench
+from tests.unit.coordinator.groups.classic_client import DELAY_MS, GROUP, ClassicClient, subscription
+from tests.unit.coordinator.groups.consumer_client import Member, consumer_group
+
+ORDERS = (("range", subscription("orders")),)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.fixture
+def client(bench: Bench) -> ClassicClient:
+    return ClassicClient(bench)
+
+
+def classic_group(bench: Bench) -> ClassicGroup:
+    found = bench.shard.registry.groups[GROUP]
+    assert isinstance(found, ClassicGroup)
+    return found
+
+
+def classic_members(bench: Bench, client: ClassicClient, **assignments: list[int]) -> list[str]:
+    """Dynamic members of a stable classic group with these partitions of `orders`."""
+    members = [client.member_id() for _ in assignments]
+    for member in members:
+        client.join(member)
+    bench.pass_time(2 * DELAY_MS)
+    given = {
+        member: write_assignment([("orders", indexes)], 1)
+        for member, indexes in zip(members, assignments.values(), strict=True)
+    }
+    for index, member in enumerate(members):
+        client.sync(member, 1, given if index == 0 else None)
+    assert classic_group(bench).state is ClassicState.STABLE
+    return members
+
+
+def join_refusal(member: Member) -> Refusal:
+    return member.refusal(rebalance_timeout_ms=1, subscribed_topic_names=["orders"], topic_partitions=[])
+
+
+class ClassicFollower:
+    """A member of the classic protocol in a consumer group, cooperative as clients are."""
+
+    def __init__(self, client: ClassicClient, member_id: str = "", instance: str | None = None) -> None:
+        self.client = client
+        self.id = member_id
+        self.instance = instance
+        self.generation = -1
+        self.owned: list[int] = []
+
+    def join(self) -> JoinGroupResponse:
+        owned = [("orders", self.owned)] if self.owned else []
+        protocols = [("range", subscription("orders", owned=owned))]
+        response = self.client.joined(self.client.join(self.id, instance=self.instance, protocols=protocols))
+        if response.error_code == ErrorCode.NONE:
+            self.generation = response.generation_id
+        self.id = response.member_id or self.id
+        return response
+
+    def sync(self) -> list[int]:
+        response = self.client.synced(self.client.sync(self.id, self.generation, instance=self.instance))
+        assert response.error_code == ErrorCode.NONE
+        self.owned = [
+            index for topic in read_assignment(response.assignment).assigned_partitions for index in topic.partitions
+        ]
+        return self.owned
+
+    def rejoin(self) -> list[int]:
+        assert self.join().error_code == ErrorCode.NONE
+        return self.sync()
+
+    def heartbeat(self) -> int:
+        return self.client.heartbeat(self.id, self.generation, self.instance)
+
+
+# ── up ──
+
+
+def test_a_consumer_that_joins_takes_the_classic_group_along(bench: Bench, client: ClassicClient) -> None:
+    first, second = classic_members(bench, client, a=[0, 1], b=[2])
+    newcomer = Member(bench, "new", "orders")
+    assert newcomer.join() == {}
+    group = consumer_group(bench)
+    assert (group.epoch, group.assignment_epoch) == (2, 2)
+    assert set(group.members) == {first, second, "new"}
+    assert group.members[first].epoch == 1
+    assert group.members[first].uses_classic_protocol
+    assert not group.members["new"].uses_classic_protocol
+
+
+def test_everybody_ends_up_with_a_share(bench: Bench, client: ClassicClient) -> None:
+    first, second = classic_members(bench, client, a=[0, 1], b=[2])
+    newcomer = Member(bench, "new", "orders")
+    newcomer.join()
+    followers = [ClassicFollower(client, first), ClassicFollower(client, second)]
+    for follower, owned in zip(followers, ([0, 1], [2]), strict=True):
+        follower.generation, follower.owned = 1, owned
+        assert follower.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+        follower.rejoin()
+    for follower in followers:
+        if follower.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS:
+            follower.rejoin()
+    newcomer.beat()
+    shares = [*(follower.owned for follower in followers), newcomer.names["orders"]]
+    assert sorted(index for share in shares for index in share) == [0, 1, 2]
+    assert [len(share) for share in shares] == [1, 1, 1]
+    assert all(follower.heartbeat() == ErrorCode.NONE for follower in followers)
+
+
+def test_the_move_is_one_batch_and_survives_the_coordinator(bench: Bench, client: ClassicClient) -> None:
+    first, _ = classic_members(bench, client, a=[0, 1], b=[2])
+    newcomer = Member(bench, "new", "orders")
+    newcomer.join()
+    before = consumer_group(bench).members
+    bench.reload()
+    assert consumer_group(bench).members == before
+    follower = ClassicFollower(client, first)
+    follower.generation = 1
+    assert follower.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_members_that_wait_for_the_classic_group_are_told_to_join_again(bench: Bench, client: ClassicClient) -> None:
+    first, _ = classic_members(bench, client, a=[0, 1], b=[2])
+    waiting = client.join(first)
+    assert bench.is_waiting(waiting)
+    Member(bench, "new", "orders").join()
+    assert client.joined(waiting).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_group_that_has_not_had_its_first_generation_moves_too(bench: Bench, client: ClassicClient) -> None:
+    waiting = client.join(client.member_id())
+    Member(bench, "new", "orders").join()
+    response = client.joined(waiting)
+    assert response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    follower = ClassicFollower(client, response.member_id)
+    follower.rejoin()
+    bench.pass_time(2 * DELAY_MS)
+    assert isinstance(bench.shard.registry.groups[GROUP], ConsumerGroup), "the old timer has nothing to say"
+
+
+def test_an_empty_classic_group_becomes_a_consumer_group_whatever_the_policy(bench: Bench) -> None:
+    bench = Bench(GroupCoordinatorConfig(group_consumer_migration_policy=MigrationPolicy.DISABLED))
+    client = ClassicClient(bench)
+    (member,) = client.stable_group(1)
+    client.leave((member, None))
+    assert Member(bench, "new", "orders").join() == {"orders": [0, 1, 2]}
+    bench.reload()
+    assert consumer_group(bench).epoch == 2
+
+
+@pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
+def test_the_policy_may_forbid_to_go_up(policy: MigrationPolicy) -> None:
+    bench = Bench(GroupCoordinatorConfig(group_consumer_migration_policy=policy))
+    classic_members(bench, ClassicClient(bench), a=[0, 1, 2])
+    assert join_refusal(Member(bench, "new")).code is ErrorCode.GROUP_ID_NOT_FOUND
+    assert classic_group(bench).state is ClassicState.STABLE
+
+
+def test_a_group_that_is_not_of_consumers_stays(bench: Bench, client: ClassicClient) -> None:
+    client.join(protocol_type="connect", protocols=[("eager", b"")], version=3)
+    bench.pass_time(DELAY_MS)
+    assert join_refusal(Member(bench, "new")).code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_whose_subscriptions_cannot_be_read_stays(bench: Bench, client: ClassicClient) -> None:
+    client.join(protocols=[("range", b"\x00\x01garbage")], version=3)
+    bench.pass_time(DELAY_MS)
+    assert join_refusal(Member(bench, "new")).code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_whose_assignor_keeps_data_stays(bench: Bench, client: ClassicClient) -> None:
+    member = client.joined(client.join()).member_id
+    client.join(member)
+    bench.pass_time(DELAY_MS)
+    data = ConsumerProtocolAssignment(assigned_partitions=[], user_data=b"sticky")
+    client.sync(member, 1, {member: b"\x00\x00" + data.encode(0)})
+    assert join_refusal(Member(bench, "new")).code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_move_that_cannot_be_written_did_not_happen(bench: Bench, client: ClassicClient) -> None:
+    first, _ = classic_members(bench, client, a=[0, 1], b=[2])
+    bench.refuses_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert join_refusal(Member(bench, "new")).code is ErrorCode.NOT_ENOUGH_REPLICAS
+    bench.refuses_with = None
+    assert client.heartbeat(first, 1) == ErrorCode.NONE
+
+
+# ── classic members in a consumer group ──
+
+
+def test_a_classic_member_joins_a_consumer_group_with_an_id_of_its_own(bench: Bench, client: ClassicClient) -> None:
+    Member(bench, "new", "orders").join()
+    follower = ClassicFollower(client)
+    response = follower.join()
+    assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert "-" not in follower.id, "a consumer group's ids are short"
+    bench.pass_time(1_000)
+    response = follower.join()
+    assert (response.error_code, response.generation_id, response.leader) == (0, 3, "")
+    assert (response.protocol_type, response.protocol_name, response.members) == ("consumer", "range", [])
+
+
+def test_a_classic_member_that_does_not_sync_or_join_in_time_is_fenced(bench: Bench, client: ClassicClient) -> None:
+    consumer = Member(bench, "new", "orders")
+    consumer.join()
+    bench.pass_time(1_000)
+    follower = ClassicFollower(client, "f")
+    follower.join()
+    for _ in range(12):
+        bench.pass_time(5_000)
+        consumer.beat()
+        if "f" in consumer_group(bench).members:
+            client.heartbeat("f", follower.generation)
+    assert "f" not in consumer_group(bench).members
+
+
+def test_a_classic_member_keeps_its_own_session_timeout(bench: Bench, client: ClassicClient) -> None:
+    consumer = Member(bench, "new", "orders")
+    consumer.join()
+    bench.pass_time(1_000)
+    follower = ClassicFollower(client, "f")
+    follower.rejoin()
+    bench.pass_time(9_999)
+    follower.heartbeat()
+    bench.pass_time(10_000)
+    assert "f" not in consumer_group(bench).members
+
+
+def test_requests_of_classic_members_are_checked(bench: Bench, client: ClassicClient) -> None:
+    Member(bench, "new", "orders").join()
+    bench.pass_time(1_000)
+    follower = ClassicFollower(client, "f")
+    follower.rejoin()
+    assert client.heartbeat_error("f", 1) is ErrorCode.ILLEGAL_GENERATION
+    assert client.heartbeat_error("new", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert client.heartbeat_error("ghost", 3) is ErrorCode.UNKNOWN_MEMBER_ID
+    for token, code in (
+        (client.sync("f", 1), ErrorCode.ILLEGAL_GENERATION),
+        (client.sync("f", 3, protocol="sticky"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (client.join("g", protocols=[("exotic", ORDERS[0][1])]), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (client.join("g", protocol_type="connect"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (client.join("g", protocols=[("range", b"\x00")]), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ):
+        reply = bench.replies[token]
+        assert isinstance(reply, Refusal)
+        assert reply.code is code
+
+
+def test_with_the_policy_off_no_classic_member_joins(bench: Bench) -> None:
+    bench = Bench(GroupCoordinatorConfig(group_consumer_migration_policy=MigrationPolicy.DISABLED))
+    Member(bench, "new", "orders").join()
+    reply = bench.replies[ClassicClient(bench).join()]
+    assert isinstance(reply, Refusal)
+    assert reply.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_sync_while_a_newer_assignment_is_there_sends_the_member_back(bench: Bench, client: ClassicClient) -> None:
+    Member(bench, "new", "orders").join()
+    bench.pass_time(1_000)
+    follower = ClassicFollower(client, "f")
+    follower.join()
+    bench.pass_time(1_000)
+    Member(bench, "third", "orders").join()
+    reply = bench.replies[client.sync("f", follower.generation)]
+    assert isinstance(reply, Refusal)
+    assert reply.code is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_classic_member_becomes_a_consumer_by_a_heartbeat_of_the_other_protocol(
+    bench: Bench, client: ClassicClient
+) -> None:
+    (member,) = classic_members(bench, client, a=[0, 1, 2])
+    same = Member(bench, member, "orders")
+    same.join()
+    group = consumer_group(bench)
+    assert list(group.members) == [member]
+    assert not group.members[member].uses_classic_protocol
+
+
+# ── down ──
+
+
+def test_when_the_last_consumer_leaves_the_group_is_classic_again(bench: Bench, client: ClassicClient) -> None:
+    first, second = classic_members(bench, client, a=[0, 1], b=[2])
+    newcomer = Member(bench, "new", "orders")
+    newcomer.join()
+    newcomer.leave()
+    group = classic_group(bench)
+    assert group.state is ClassicState.PREPARING_REBALANCE
+    assert set(group.members) == {first, second}
+    assert group.generation == 2
+    assert client.heartbeat_error(first, 1) is ErrorCode.ILLEGAL_GENERATION
+    tokens = [client.join(first), client.join(second)]
+    assert [client.joined(token).generation_id for token in tokens] == [3, 3]
+    assert bench.shard.registry.groups_by_topic == {}
+
+
+def test_the_way_down_survives_the_coordinator(bench: Bench, client: ClassicClient) -> None:
+    first, second = classic_members(bench, client, a=[0, 1], b=[2])
+    newcomer = Member(bench, "new", "orders")
+    newcomer.join()
+    newcomer.leave()
+    bench.reload()
+    group = classic_group(bench)
+    assert group.state is ClassicState.STABLE
+    assert set(group.members) == {first, second}
+    assert client.heartbeat(first, 2) == ErrorCode.NONE
+
+
+def test_a_fenced_consumer_lets_the_group_go_down_too(bench: Bench, client: ClassicClient) -> None:
+    (first,) = classic_members(bench, client, a=[0, 1, 2])
+    newcomer = Member(bench, "new", "orders")
+    newcomer.join()
+    follower = ClassicFollower(client, first)
+    follower.generation, follower.owned = 1, [0, 1, 2]
+    while isinstance(bench.shard.registry.groups[GROUP], ConsumerGroup):
+        if follower.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS:
+            follower.rejoin()
+        bench.pass_time(5_000)
+    assert set(classic_group(bench).members) == {first}
+
+
+@pytest.mark.parametrize("policy", [MigrationPolicy.UPGRADE])
+def test_the_policy_may_forbid_to_go_down(policy: MigrationPolicy) -> None:
+    bench = Bench(GroupCoordinatorConfig(group_consumer_migration_policy=policy))
+    client = ClassicClient(bench)
+    (first,) = classic_members(bench, client, a=[0, 1, 2])
+    newcomer = Member(bench, "new", "orders")
+    newcomer.join()
+    newcomer.leave()
+    assert list(consumer_group(bench).members) == [first]
+
+
+def test_a_way_down_that_cannot_be_written_did_not_happen(bench: Bench, client: ClassicClient) -> None:
+    classic_members(bench, client, a=[0, 1, 2])
+    newcomer = Member(bench, "new", "orders")
+    newcomer.join()
+    bench.refuses_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert newcomer.refusal(member_epoch=-1).code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert "new" in consumer_group(bench).members
+    bench.refuses_with = None
+    newcomer.ping()
+
+
+def test_leave_group_removes_classic_members_of_a_consumer_group(bench: Bench, client: ClassicClient) -> None:
+    first, second = classic_members(bench, client, a=[0, 1], b=[2])
+    Member(bench, "new", "orders").join()
+    assert client.leave((second, None), ("ghost", None), ("", "nobody")) == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    ]
+    assert set(consumer_group(bench).members) == {first, "new"}
+
+
+def test_a_static_consumer_that_returns_with_the_classic_protocol_takes_the_group_down(
+    bench: Bench, client: ClassicClient
+) -> None:
+    (first,) = classic_members(bench, client, a=[0, 1, 2])
+    static = Member(bench, "s", "orders", instance="i")
+    static.join()
+    follower = ClassicFollower(client, first)
+    follower.generation, follower.owned = 1, [0, 1, 2]
+    follower.rejoin()
+    follower.rejoin()
+    static.beat()
+    assert static.names["orders"]
+    returned = ClassicFollower(client, instance="i")
+    response = returned.join()
+    assert response.error_code == ErrorCode.NONE
+    group = classic_group(bench)
+    assert set(group.members) == {first, returned.id}
+    assert group.static_members == {"i": returned.id}
+    assert group.state is ClassicState.STABLE, "nothing has changed but the protocol"
+    assert returned.sync() == static.names["orders"]
+    assert client.heartbeat(first, group.generation) == ErrorCode.NONE
+    bench.reload()
+    assert classic_group(bench).static_members == {"i": returned.id}
+
+
+def test_a_classic_join_to_an_empty_consumer_group_begins_a_classic_group(bench: Bench, client: ClassicClient) -> None:
+    consumer = Member(bench, "new", "orders")
+    consumer.join()
+    consumer.leave()
+    client.stable_group(1)
+    bench.reload()
+    assert classic_group(bench).state is ClassicState.STABLE
