@@ -24,7 +24,7 @@ from pessoa.coordinator.log import CoordinatorLog
 from pessoa.coordinator.runtime import CoordinatorRuntime, SlotState
 from pessoa.coordinator.shard import Delta, Image, Refusal, RequestContext
 from pessoa.coordinator.transactions.config import TransactionConfig
-from pessoa.coordinator.transactions.describe import not_described, unknown_states
+from pessoa.coordinator.transactions.describe import not_described, pattern_of, unknown_states
 from pessoa.coordinator.transactions.markers import MarkerPort, MarkerWriter
 from pessoa.coordinator.transactions.marking import MarkersWritten
 from pessoa.coordinator.transactions.producer_ids import ProducerIds
@@ -298,6 +298,10 @@ class TransactionCoordinator:
         """Of all partitions that this broker leads. While one of them loads, the list would have a hole."""
         if any(self._is_loading(partition) for partition in range(self._log.partition_count())):
             return _not_listed(Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        try:
+            pattern_of(request)
+        except Refusal as refusal:
+            return _not_listed(refusal)
         return _together(
             [
                 self._ask_shard(partition, request, context, _not_listed)

@@ -9,10 +9,11 @@ it up. Which ids are expiring is nobody's business: they are gone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 
+from pessoa.coordinator.groups.regex import InvalidRegex, Regex
 from pessoa.coordinator.shard import Refusal
 from pessoa.coordinator.transactions.transaction import BY_TITLE, TopicPartition, Transaction
 from pessoa.wire.api.describe_transactions import (
@@ -75,7 +76,7 @@ def listed(
 ) -> ListTransactionsResponse:
     states = {BY_TITLE[title] for title in request.state_filters if title in BY_TITLE}
     producer_ids = set(request.producer_id_filters)
-    pattern = _compiled(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    pattern = pattern_of(request)
     found = [
         ListedTransaction(
             transactional_id=transaction.transactional_id,
@@ -87,7 +88,7 @@ def listed(
         # Filters of which none is known leave nothing.
         and (not request.state_filters or transaction.state in states)
         and (request.duration_filter < 0 or now_ms - transaction.start_ms > request.duration_filter)
-        and (pattern is None or pattern.fullmatch(transaction.transactional_id))
+        and (pattern is None or pattern.matches(transaction.transactional_id))
     ]
     return ListTransactionsResponse(
         throttle_time_ms=0,
@@ -101,11 +102,21 @@ def unknown_states(request: ListTransactionsRequest) -> list[str]:
     return [title for title in dict.fromkeys(request.state_filters) if title not in BY_TITLE]
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def pattern_of(request: ListTransactionsRequest) -> Regex | None:
+    """Raises a `Refusal` for one that cannot be read. An empty pattern is none."""
+    text = request.transactional_id_pattern
+    if not text:
+        return None
     try:
-        return re.compile(pattern)
-    except re.error as error:
+        return _compiled(text)
+    except InvalidRegex as error:
         raise Refusal(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"Transaction ID pattern `{pattern}` is not a valid regular expression: {error}.",
+            f"Transaction ID pattern `{text}` is not a valid regular expression: {error}.",
         ) from error
+
+
+# Every partition of the topic is asked with the same pattern, one after the other.
+@lru_cache(maxsize=8)
+def _compiled(text: str) -> Regex:
+    return Regex(text)
