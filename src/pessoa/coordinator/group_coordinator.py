@@ -4,7 +4,7 @@ Here requests are checked for what no shard need know and cut into the parts of 
 what the shards refuse becomes the error response that the API has for it. Offsets have a file of their own,
 `group_offsets`.
 
-`handle` returns the response, or an awaitable of it where something waits.
+`submit` returns the response, or an awaitable of it where something waits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pessoa.coordinator.groups.consumer_group import LEAVE_EPOCH, STATIC_LEAVE_E
 from pessoa.coordinator.groups.describe import consumer_group_error
 from pessoa.coordinator.groups.shard import GroupShard
 from pessoa.coordinator.log import CoordinatorLog
-from pessoa.coordinator.runtime import CoordinatorRuntime
+from pessoa.coordinator.runtime import WRITE_TIMEOUT_MS, CoordinatorRuntime
 from pessoa.coordinator.shard import Delta, Image, RequestContext
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from pessoa.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -72,11 +72,17 @@ class GroupCoordinator:
         clock: Clock,
         image: Image,
         new_uuid: Callable[[], Uuid] = random_uuid,
+        write_timeout_ms: int = WRITE_TIMEOUT_MS,
     ) -> None:
         self._config = config
         self._image = image
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
-            GROUP_LOG, log, lambda _: GroupShard(self._config, self._image, new_uuid), clock, image
+            GROUP_LOG,
+            log,
+            lambda _: GroupShard(self._config, self._image, new_uuid),
+            clock,
+            image,
+            write_timeout_ms,
         )
         self._offsets = OffsetService(self.runtime, lambda: self._image)
         self._services: dict[type[Message], Callable[[Any, RequestContext], Maybe[Any]]] = {
@@ -130,7 +136,7 @@ class GroupCoordinator:
 
     # ── requests ──
 
-    def handle(self, request: Message, context: RequestContext) -> Maybe[Message]:
+    def submit(self, request: Message, context: RequestContext) -> Maybe[Message]:
         """Serve any request about groups and their offsets, but TxnOffsetCommit."""
         return self._services[type(request)](request, context)
 

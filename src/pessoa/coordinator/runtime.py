@@ -184,6 +184,10 @@ class CoordinatorRuntime(Generic[S]):
                 slot.log_end_offset = batch.next_offset
                 if number % BATCHES_PER_TURN == 0:
                     await asyncio.sleep(0)
+        except Refusal as refusal:
+            slot.state = SlotState.FAILED
+            logger.info("partition %d of %s is not ours to load: %s", slot.partition, self._log_name, refusal)
+            return
         except Exception:
             slot.state = SlotState.FAILED
             logger.exception("partition %d of %s cannot be loaded", slot.partition, self._log_name)
@@ -295,7 +299,13 @@ class CoordinatorRuntime(Generic[S]):
         if not output.records and not output.replies and output.settled is None:
             return
         end = slot.log_end_offset
-        if not slot.pending and end <= self._log.high_watermark(slot.partition):
+        try:
+            is_committed = not slot.pending and end <= self._log.high_watermark(slot.partition)
+        except Refusal as refusal:
+            # Leadership has just gone, and the news is on its way.
+            self._settle(slot, output, refusal, now_ms)
+            return
+        if is_committed:
             self._settle(slot, output, None, now_ms)
             return
         slot.pending.append(_Pending(end, output, now_ms + self.write_timeout_ms))
@@ -306,11 +316,11 @@ class CoordinatorRuntime(Generic[S]):
         while slot.pending:
             try:
                 await self._log.wait_until_committed(slot.partition, slot.pending[0].end)
+                committed = self._log.high_watermark(slot.partition)
             except Refusal as refusal:
                 while slot.pending:
                     self._settle(slot, slot.pending.popleft().output, refusal, self._now_ms())
                 return
-            committed = self._log.high_watermark(slot.partition)
             while slot.pending and slot.pending[0].end <= committed:
                 self._settle(slot, slot.pending.popleft().output, None, self._now_ms())
             self._arm_timer(slot)

@@ -288,7 +288,9 @@ class GroupShard:
             for topic_id in delta.deleted_topics
             if (topic := delta.old.topics.by_id.get(topic_id)) is not None
         }
-        changed = {image.topics.by_id[topic_id].name for topic_id in delta.changed_topics}
+        changed = {
+            topic.name for topic_id in delta.changed_topics if (topic := image.topics.by_id.get(topic_id)) is not None
+        }
         if any(topic_id not in delta.old.topics.by_id for topic_id in delta.changed_topics):
             self.registry.last_new_topics_version = image.offset
         self.registry.image = image
