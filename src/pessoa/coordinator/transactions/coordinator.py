@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from pessoa.base.clock import Clock
 from pessoa.coordinator.log import CoordinatorLog
@@ -51,6 +51,7 @@ _FIRST_INIT_WITH_FENCED = 4
 _FIRST_ADD_WITH_FENCED = 2
 _FIRST_END_WITH_FENCED = 2
 _FIRST_ADD_OF_BROKERS = 4
+_NEWEST_ADD = 5
 
 # What the log says of an append, and what a client of the coordinator hears.
 _LOG_ERRORS = {
@@ -68,12 +69,12 @@ M = TypeVar("M", bound=Message)
 Maybe: TypeAlias = M | Awaitable[M]
 
 
-class _Ourselves:
+class _Ourselves(NamedTuple):
     """The context of what no client has sent."""
 
-    version = 0
-    client_id = None
-    client_host = ""
+    version: int = 0
+    client_id: str | None = None
+    client_host: str = ""
 
 
 class TransactionCoordinator:
@@ -115,6 +116,11 @@ class TransactionCoordinator:
 
     def submit(self, request: Message, context: RequestContext) -> Maybe[Message]:
         return self._services[type(request)](request, context)
+
+    async def add_for_leader(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+        """What a leader on this broker asks before it appends (see `verification`)."""
+        reply = self._add_partitions(request, _Ourselves(_NEWEST_ADD))
+        return cast("AddPartitionsToTxnResponse", reply if isinstance(reply, Message) else await reply)
 
     # ── the life of the coordinator ──
 

@@ -17,6 +17,7 @@ from pessoa.coordinator.transactions.coordinator import TransactionCoordinator
 from pessoa.coordinator.transactions.markers import Marker
 from pessoa.coordinator.transactions.producer_ids import ProducerIds
 from pessoa.coordinator.transactions.transaction import TopicPartition
+from pessoa.coordinator.transactions.verification import Verifier
 from pessoa.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from pessoa.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -241,6 +242,17 @@ async def test_brokers_ask_about_several_transactions_at_once(world: World) -> N
     assert codes(answer) == [
         ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_REQUEST,
     ]  # fmt: skip
+
+
+@scenario
+async def test_a_leader_on_this_broker_verifies_and_adds(world: World) -> None:
+    await world.ask(init(), 5)
+    verifier = Verifier(world.coordinator.add_for_leader, world.clock, TransactionConfig())
+    for may_add, code in [
+        (False, ErrorCode.TRANSACTION_ABORTABLE), (True, ErrorCode.NONE), (False, ErrorCode.NONE),
+    ]:  # fmt: skip
+        assert await verifier.verify("orders", 1000, 0, [("t", 1)], may_add) == {("t", 1): code}
+    assert await verifier.verify("orders", 1000, 7, [("t", 1)], True) == {("t", 1): ErrorCode.INVALID_PRODUCER_EPOCH}
 
 
 @scenario
