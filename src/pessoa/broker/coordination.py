@@ -10,10 +10,10 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pessoa.broker.coordinator_logs import InternalTopicLog
-from pessoa.broker.group_coordinator import GroupCoordinator, group_config
+from pessoa.broker.group_settings import group_config
 from pessoa.broker.topic_listing import GROUP_TOPIC, TRANSACTION_TOPIC
 from pessoa.broker.transaction_markers import LocalMarkers
-from pessoa.coordinator.groups.shard import GroupShard
+from pessoa.coordinator.group_coordinator import GroupCoordinator
 from pessoa.coordinator.partitioning import partition_for
 from pessoa.coordinator.transactions.config import TransactionConfig
 from pessoa.coordinator.transactions.coordinator import TransactionCoordinator
@@ -48,9 +48,8 @@ class Coordination:
         self._broker = broker
         self.registration: Registration | None = None
         self._group_log = InternalTopicLog(broker, GROUP_TOPIC, config.offsets_topic_num_partitions)
-        self.groups = GroupCoordinator(
-            broker, self._group_log, lambda _: GroupShard(group_config(broker.config), broker.image, new_uuid)
-        )
+        self.groups = GroupCoordinator(group_config(config), self._group_log, broker.clock, broker.image, new_uuid)
+        self.groups.runtime.write_timeout_ms = config.offsets_commit_timeout_ms
         broker.groups = self.groups
         settings = TransactionConfig(
             transaction_max_timeout_ms=config.transaction_max_timeout_ms,

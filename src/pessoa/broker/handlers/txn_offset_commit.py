@@ -9,9 +9,9 @@ verified first, as in Produce (`broker.transactional_produce`).
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from pessoa.broker.group_refusals import refused_response
 from pessoa.broker.topic_listing import GROUP_TOPIC
 from pessoa.coordinator.shard import Refusal
 from pessoa.coordinator.transactions.verification import (
@@ -20,6 +20,11 @@ from pessoa.coordinator.transactions.verification import (
 )
 from pessoa.log.producer_state import ProducerRefused
 from pessoa.records.batch import NO_SEQUENCE
+from pessoa.wire.api.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message
 
@@ -32,18 +37,18 @@ if TYPE_CHECKING:
 
 async def handle(broker: BrokerServices, context: RequestContext, request: TxnOffsetCommitRequest) -> Message:
     try:
-        partition, guard = await _verified(broker, context, request)
-        reply = broker.groups.runtime.submit(partition, request, context, guard)
-        return reply if isinstance(reply, Message) else await reply
+        guard = await _verified(broker, context, request)
     except Refusal as refusal:
-        return refused_response(request, refusal)
+        return _refused(request, refusal.code)
+    reply: Message | Awaitable[Message] = broker.groups.commit_in_transaction(request, context, guard)
+    return reply if isinstance(reply, Message) else await reply
 
 
 async def _verified(
     broker: BrokerServices, context: RequestContext, request: TxnOffsetCommitRequest
-) -> tuple[int, VerificationGuard | None]:
-    """The group's partition, and what lets a batch of this transaction in; raises `Refusal`."""
-    index = broker.groups.runtime.partition_for(request.group_id)
+) -> VerificationGuard | None:
+    """What lets a batch of this transaction into the group's partition; raises `Refusal`."""
+    index = broker.groups.partition_for(request.group_id)
     partition = broker.replicas.get(GROUP_TOPIC, index)
     if partition is None or not partition.is_leader:
         raise Refusal(ErrorCode.NOT_COORDINATOR)
@@ -68,4 +73,20 @@ async def _verified(
             error = ErrorCode.INVALID_TXN_STATE
         if error is not ErrorCode.NONE:
             raise Refusal(error)
-    return index, guard
+    return guard
+
+
+def _refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        throttle_time_ms=0,
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )

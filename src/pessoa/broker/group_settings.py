@@ -1,0 +1,28 @@
+"""The group coordinator's settings, from the broker's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pessoa.coordinator.groups.config import GroupCoordinatorConfig, MigrationPolicy
+
+if TYPE_CHECKING:
+    from pessoa.broker.config import BrokerConfig
+
+
+def group_config(config: BrokerConfig) -> GroupCoordinatorConfig:
+    return GroupCoordinatorConfig(
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        group_max_size=config.group_max_size,
+        group_consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+        group_consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        group_consumer_max_size=config.group_consumer_max_size,
+        group_consumer_assignors=config.group_consumer_assignors,
+        group_consumer_migration_policy=MigrationPolicy(config.group_consumer_migration_policy.lower()),
+        group_consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+    )
