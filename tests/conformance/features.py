@@ -1,0 +1,140 @@
+"""The table client × feature: what every Kafka client is seen to do with our broker.
+
+A module of tests says which client it drives, a test says which feature it shows:
+
+    pytestmark = pytest.mark.client("aiokafka")
+
+    @pytest.mark.feature("headers")
+    def test_headers_come_back_in_their_order(...) -> None: ...
+
+From these two marks comes everything. After a run the table is printed with what passed and what did not; and
+`python -m tests.conformance.features` writes docs/CLIENTS.md, in which a tick means that a test shows it. All of these
+tests run in `make test`, so a tick is a promise that is kept; a test compares the page with the marks.
+
+What a client has no means to do (kcat creates no topics) stands in `BEYOND`, and in the page with its reason.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+CLIENTS = {
+    "confluent-kafka": "test_confluent_kafka",
+    "kafka-python": "test_kafka_python",
+    "aiokafka": "test_aiokafka",
+    "Java 4.3.1": "test_java_tools",
+    "kcat": "test_kcat",
+}
+
+# In the order of the table.
+FEATURES = {
+    "topics": "topics: create, describe, add partitions, delete",
+    "configs": "configurations: describe, alter",
+    "errors": "unknown topics and wrong requests are told with Kafka's errors",
+    "acks": "produce with acks 0, 1 and all",
+    "codecs": "gzip, snappy, lz4, zstd",
+    "keys": "a key always goes to the same partition",
+    "headers": "headers",
+    "timestamps": "timestamps: CreateTime and LogAppendTime",
+    "sizes": "large records, `max.message.bytes`, small fetches",
+    "seek": "seek to the beginning, to the end and by time",
+    "groups": "groups of 1 to 4 members on 3 partitions",
+    "rebalances": "rebalances when members come and go",
+    "commits": "commit and resume",
+    "new groups": "the consumer protocol of KIP-848",
+    "group admin": "list, describe and delete groups; read and reset their offsets",
+    "idempotence": "lost answers are retried without duplicates",
+    "transactions": "transactions, committed and aborted, under both isolation levels",
+    "exactly once": "consume, transform, produce with the offsets in the transaction",
+    "restart": "the broker restarts in the middle",
+}
+
+BEYOND: Mapping[tuple[str, str], str] = {
+    ("kafka-python", "new groups"): "it speaks the classic protocol only",
+    ("aiokafka", "new groups"): "it speaks the classic protocol only",
+    ("aiokafka", "group admin"): "its admin client has no delete and no reset",
+    ("Java 4.3.1", "exactly once"): "Apache ships it as an example program, not as a tool",
+    ("kcat", "topics"): "it lists topics and changes nothing",
+    ("kcat", "configs"): "it has no admin commands",
+    ("kcat", "new groups"): "the librdkafka of Debian's kcat is older than the protocol",
+    ("kcat", "group admin"): "it has no admin commands",
+    ("kcat", "exactly once"): "it cannot add offsets to a transaction",
+}
+
+PAGE = Path(__file__).parents[2] / "docs" / "CLIENTS.md"
+
+_HEAD = """\
+# Which clients work, and what each was seen to do
+
+Made by `python -m tests.conformance.features` from the tests in `tests/conformance/`, which run real clients against a
+really started broker. ✓: a test shows it. –: the client cannot do it, for the reason below. Empty: nobody tested it.
+"""
+
+
+class Shown(NamedTuple):
+    """A test that shows a feature of a client."""
+
+    client: str
+    feature: str
+
+
+def shown_by(item: pytest.Item) -> Shown | None:
+    client, feature = item.get_closest_marker("client"), item.get_closest_marker("feature")
+    if client is None or feature is None:
+        return None
+    return checked(client.args[0], feature.args[0])
+
+
+def checked(client: str, feature: str) -> Shown:
+    assert client in CLIENTS, f"{client} is not among the clients of features.py"
+    assert feature in FEATURES, f"{feature} is not among the features of features.py"
+    assert (client, feature) not in BEYOND, f"{client} shows {feature!r}, which features.py takes to be beyond it"
+    return Shown(client, feature)
+
+
+def all_shown() -> Iterator[Shown]:
+    """What the marks in the modules say, without running anything."""
+    for client, module_name in CLIENTS.items():
+        module = importlib.import_module(f"tests.conformance.{module_name}")
+        for name, function in vars(module).items():
+            if name.startswith("test_"):
+                for mark in _marks(function):
+                    if mark.name == "feature":
+                        yield checked(client, mark.args[0])
+
+
+def _marks(function: object) -> Iterator[pytest.Mark]:
+    """The marks of a test, and those of its single parameters."""
+    for mark in getattr(function, "pytestmark", ()):
+        yield mark
+        if mark.name == "parametrize":
+            for parameter in mark.args[1]:
+                for inner in getattr(parameter, "marks", ()):
+                    yield getattr(inner, "mark", inner)
+
+
+def table(cells: Mapping[Shown, str]) -> list[str]:
+    rows = [["", *CLIENTS]]
+    for feature, sentence in FEATURES.items():
+        words = (cells.get(Shown(client, feature), "–" if (client, feature) in BEYOND else "") for client in CLIENTS)
+        rows.append([sentence, *words])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return lines
+
+
+def page(shown: Iterable[Shown]) -> str:
+    reasons = [f"- {client}, {FEATURES[feature]}: {why}." for (client, feature), why in BEYOND.items()]
+    return "\n".join([_HEAD, *table(dict.fromkeys(shown, "✓")), "", *reasons, ""])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(all_shown()), encoding="utf-8")
