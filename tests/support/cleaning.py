@@ -47,6 +47,8 @@ def open_log(
         high_watermark=high_watermark,
     )
     loaded.producers.verification_enabled = False
+    # As the upkeep does, only sooner: what is rolled is synced, and only that may be cleaned.
+    loaded.on_rolled = lambda rolled: rolled.flush()
     return loaded
 
 

@@ -191,10 +191,24 @@ class Broker:
         )
         await self._registration.register()
         self._coordination.registration = self._registration
-        for work in (self._registration.keep_alive(), self._upkeep.run()):
+        for work in (self._registration.keep_alive(), self._upkeep.run(), self._clean()):
             self._tasks.append(asyncio.get_running_loop().create_task(work))
         for task in self._tasks:
             task.add_done_callback(self._on_task_done)
+
+    async def _clean(self) -> None:
+        """Compact logs, in a process of its own; that needs files which another process can open."""
+        if self.config.log_cleaner_enable and isinstance(self._disk, OsDisk):
+            from pessoa.log.cleaner import CleanerSettings
+            from pessoa.log.cleaning_shell import LogCleaner
+
+            settings = CleanerSettings(
+                dedupe_buffer_size=self.config.log_cleaner_dedupe_buffer_size,
+                io_buffer_load_factor=self.config.log_cleaner_io_buffer_load_factor,
+                io_max_bytes_per_second=self.config.log_cleaner_io_max_bytes_per_second,
+                backoff_ms=self.config.log_cleaner_backoff_ms,
+            )
+            await LogCleaner(self._disk, self._directories, self._clock, settings).run()
 
     # Following the metadata.
 

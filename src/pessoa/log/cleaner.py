@@ -128,7 +128,8 @@ def _from(partition_log: PartitionLog, offset: int) -> list[Segment]:
 
 def _first_uncleanable(partition_log: PartitionLog, dirty: Sequence[Segment], now_ms: int) -> int:
     """Always where a segment starts."""
-    bound = min(partition_log.last_stable_offset, partition_log.active.base_offset)
+    # Above the recovery point a gap between segments is how recovery recognises a loss, so none is made there.
+    bound = min(partition_log.last_stable_offset, partition_log.active.base_offset, partition_log.recovery_point)
     lag_ms = partition_log.config.min_compaction_lag_ms
     if lag_ms > 0:
         old = takewhile(lambda segment: segment.largest_timestamp_or_modified() <= now_ms - lag_ms, dirty)

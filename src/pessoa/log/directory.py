@@ -30,6 +30,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.log.checkpoints import (
+    CLEANER_OFFSET_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
     REPLICATION_OFFSET_FILE,
@@ -128,6 +129,7 @@ class LogDirectory:
             self._disk.remove(self._in(CLEAN_SHUTDOWN_FILE))
             self._disk.sync_directory(self.path)
         recovery_points = self._offsets(RECOVERY_POINT_FILE, names)
+        cleaned = self._offsets(CLEANER_OFFSET_FILE, names)
         log_starts = self._offsets(LOG_START_OFFSET_FILE, names)
         high_watermarks = self._offsets(REPLICATION_OFFSET_FILE, names)
         for name in names:
@@ -148,6 +150,7 @@ class LogDirectory:
                     # A partition that the checkpoint does not know is newer than it.
                     recovery_point=None if recovery_points is None else recovery_points.get(partition, 0),
                     log_start_offset=(log_starts or {}).get(partition, 0),
+                    cleaned_to=(cleaned or {}).get(partition, 0),
                     high_watermark=(high_watermarks or {}).get(partition, 0),
                 ),
             )

@@ -68,16 +68,17 @@ def load_partition(
     recovery_point: int | None = 0,
     log_start_offset: int = 0,
     high_watermark: int = 0,
+    cleaned_to: int = 0,
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
 ) -> PartitionLog:
-    """Open the log in `directory`, or begin one there. The three offsets are what the directory's checkpoints say.
+    """Open the log in `directory`, or begin one there. The four offsets are what the directory's checkpoints say.
 
     A recovery point of None is not known: everything is checked, nothing is taken for lost, and all of it is synced.
     """
     loader = _Loader(disk, directory, config, now_ms, producer_expiration_ms)
     if recovery_point is not None:
+        loader.gaps_up_to = max(recovery_point, cleaned_to)
         return loader.load(was_clean, recovery_point, log_start_offset, high_watermark)
-    loader.accepts_gaps = True
     loaded = loader.load(was_clean, 0, log_start_offset, high_watermark)
     loaded.flush()
     return loaded
@@ -93,9 +94,9 @@ class _Loader:
         self.producers = ProducerState()
         # The first segment that only a scan of its batches can put right.
         self.damaged_from: int | None = None
-        # Compaction leaves gaps between segments. Below the recovery point nobody asks; above it, they mean a loss, but
-        # for segments that the cleaner has synced itself.
-        self.accepts_gaps = config.is_compacted
+        # Compaction leaves gaps between segments, up to where it has come; ours stays below the recovery point. A gap
+        # beyond both means a loss.
+        self.gaps_up_to = NEVER
         # The segment that recovery began with, if there was any.
         self.recovered_from: int | None = None
 
@@ -273,7 +274,7 @@ class _Loader:
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
             if number > first:
-                if self._is_behind_a_loss(number, recovery_point):
+                if self._is_behind_a_loss(number):
                     self._remove_segments_behind(number - 1)
                     break
                 self.snapshots.take(segment.base_offset, self.producers)
@@ -288,14 +289,14 @@ class _Loader:
                 break
         self._write_epochs(durable=False)
 
-    def _is_behind_a_loss(self, number: int, recovery_point: int) -> bool:
+    def _is_behind_a_loss(self, number: int) -> bool:
         """Whether the segment does not begin where the one before it ends, which is what every log does above its
         recovery point: see `PartitionLog.roll`. Cleaned segments may be shorter than their range, and never longer."""
         base_offset = self.segments[number].base_offset
         gap = base_offset - self.segments[number - 1].next_offset()
         if gap < 0:
             return True
-        return 0 < gap <= MAX_RELATIVE_OFFSET and base_offset > recovery_point and not self.accepts_gaps
+        return 0 < gap <= MAX_RELATIVE_OFFSET and base_offset > self.gaps_up_to
 
     def _remove_segments_behind(self, number: int) -> None:
         for segment in self.segments[number + 1 :]:

@@ -65,6 +65,7 @@ def fill(log: PartitionLog, *values: bytes, size: int = 0) -> None:
     for value in values:
         append(log, [(b"key", value + b" " * size)])
     log.roll(NOW_MS)
+    log.flush()
 
 
 def values(log: PartitionLog) -> list[bytes]:
@@ -224,6 +225,7 @@ def test_a_process_cleans_a_log_on_a_real_disk(tmp_path: Path) -> None:
     for number in range(300):
         append(log, [(b"%d" % (number % 7), b"%d" % number)])
     log.roll(NOW_MS)
+    log.flush()
     cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS))
     assert asyncio.run(cleaner.clean_filthiest())
     assert [record.offset for record in all_records(log)] == list(range(293, 300))
