@@ -43,5 +43,5 @@ def colliding(name: str, others: Iterable[str]) -> str | None:
     """One of the other names that this one collides with."""
     if not can_collide(name):
         return None
-    wanted = unified(name)
-    return next((other for other in others if other != name and unified(other) == wanted), None)
+    wanted, length = unified(name), len(name)
+    return next((one for one in others if len(one) == length and one != name and unified(one) == wanted), None)

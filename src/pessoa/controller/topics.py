@@ -28,6 +28,7 @@ from pessoa.wire.api.create_partitions import (
 )
 from pessoa.wire.api.create_topics import (
     CreatableTopic,
+    CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 USE_DEFAULT = -1
 _METADATA_TOPIC = "__cluster_metadata"
+# CreateTopics answers with the configuration from version 5 on (KIP-525).
+_SHOWS_CONFIGS_SINCE = 5
 # DeleteTopics has this error from version 3 on; older clients know INVALID_REQUEST.
 _DELETION_DISABLED_SINCE = 3
 
@@ -59,15 +62,21 @@ _DELETION_DISABLED_SINCE = 3
 def create_topics(situation: Situation, request: CreateTopicsRequest) -> Decision:
     records: list[Message] = []
     results: list[CreatableTopicResult] = []
+    shown: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
     asked = Counter(topic.name for topic in request.topics)
     _check_total(situation, request)
-    for name in dict.fromkeys(topic.name for topic in request.topics):
+    for name, topic in {topic.name: topic for topic in request.topics}.items():
         try:
             check_named_once(asked[name], f"The topic {name!r}")
-            topic = next(one for one in request.topics if one.name == name)
-            created, result = _create(situation, topic)
+            created, result, configs = _create(situation, topic)
             records += created
             results.append(result)
+            if situation.caller.version >= _SHOWS_CONFIGS_SINCE:
+                # Topics that are created together mostly have the same configuration, which is long.
+                key = tuple(sorted(configs.items()))
+                if key not in shown:
+                    shown[key] = list(situation.config.topic_configs(situation.image, configs))
+                result.configs = shown[key]
         except Refusal as refusal:
             results.append(CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message))
     response = CreateTopicsResponse(throttle_time_ms=0, topics=results)
@@ -87,8 +96,10 @@ def _check_total(situation: Situation, request: CreateTopicsRequest) -> None:
         )
 
 
-def _create(situation: Situation, topic: CreatableTopic) -> tuple[list[Message], CreatableTopicResult]:
-    image = situation.image
+def _create(
+    situation: Situation, topic: CreatableTopic
+) -> tuple[list[Message], CreatableTopicResult, Mapping[str, str]]:
+    """The records, the answer, and what was set for the topic."""
     _check_new_name(situation, topic.name)
     configs = _new_configs(situation, topic)
     topic_id = situation.new_uuid()
@@ -103,9 +114,8 @@ def _create(situation: Situation, topic: CreatableTopic) -> tuple[list[Message],
         error_message=None,
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),
-        configs=list(situation.config.topic_configs(image, configs)),
     )
-    return records, result
+    return records, result, configs
 
 
 def _check_new_name(situation: Situation, name: str) -> None:
@@ -269,12 +279,12 @@ def create_partitions(situation: Situation, request: CreatePartitionsRequest) ->
     records: list[Message] = []
     results: list[CreatePartitionsTopicResult] = []
     asked = Counter(topic.name for topic in request.topics)
-    for name in dict.fromkeys(topic.name for topic in request.topics):
+    for name, topic in {topic.name: topic for topic in request.topics}.items():
         result = CreatePartitionsTopicResult(name=name, error_code=ErrorCode.NONE)
         results.append(result)
         try:
             check_named_once(asked[name], f"The topic {name!r}")
-            records += _add_partitions(situation, next(one for one in request.topics if one.name == name))
+            records += _add_partitions(situation, topic)
         except Refusal as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message
     response = CreatePartitionsResponse(throttle_time_ms=0, results=results)

@@ -8,7 +8,9 @@ import pytest
 
 from pessoa.base.ids import Uuid
 from pessoa.controller.controller import _DECISIONS, decision_of
+from pessoa.metadata.features import bootstrap_records
 from pessoa.metadata.image import ConfigResource
+from pessoa.metadata.loader import MetadataLoader
 from pessoa.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from pessoa.wire.api.create_topics import CreateTopicsResponse
 from pessoa.wire.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -37,6 +39,23 @@ def test_a_cluster_that_has_begun_is_not_begun_again() -> None:
     cluster = Cluster()
     asyncio.run(cluster._activate())
     assert len(cluster.quorum.batches) == 1
+
+
+def test_a_controller_goes_on_from_a_log_that_was_read_without_making_images(cluster: Cluster) -> None:
+    before = cluster.image
+    loader = MetadataLoader()
+    offset = 0
+    for batch in cluster.quorum.batches:
+        offset += len(batch)
+        loader.load(batch, offset, 1, defer=True)
+
+    async def taking_over() -> None:
+        await cluster.controller.activate(loader, bootstrap_records())
+
+    count = len(cluster.quorum.batches)
+    asyncio.run(taking_over())
+    assert cluster.controller.image == before
+    assert len(cluster.quorum.batches) == count, "the cluster is not begun a second time"
 
 
 def test_a_half_transaction_of_a_dead_controller_is_aborted(cluster: Cluster) -> None:
