@@ -145,6 +145,7 @@ class Broker:
             ),
             controller=controller,
             quorum=quorum,
+            flusher=self._flusher,
         )
         self._coordination = Coordination(self.services, self._new_uuid)
         self._publisher.subscribers.append(self._on_metadata)

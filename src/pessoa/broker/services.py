@@ -49,6 +49,7 @@ class BrokerServices:
     transactions: Any = None
     verifier: Any = None
     quorum: Any = None
+    flusher: Any = None
     cluster_operations: int = CLUSTER_OPERATIONS
 
     def nodes(self, listener: str) -> Iterator[Node]:

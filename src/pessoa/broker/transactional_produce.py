@@ -12,6 +12,7 @@ away, and the batch is refused.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from pessoa.coordinator.transactions.verification import FIRST_PRODUCE_THAT_ADDS, produce_error
@@ -113,4 +114,5 @@ async def _verify_and_respond(
             error = answers.get((partition.topic, partition.index), ErrorCode.NONE)
             if error is not ErrorCode.NONE:
                 permits[partition] = produce_error(error, context.version).code
-    return respond(broker, context, request, permits)
+    response = respond(broker, context, request, permits)
+    return await response if isinstance(response, Awaitable) else response

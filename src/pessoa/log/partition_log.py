@@ -167,6 +167,7 @@ class PartitionLog:
         """Take over a changed topic configuration; it holds from the next append on."""
         self.config = config
         self._rules = config.append_rules()
+        self._flush_messages = config.flush_messages
         self._is_log_append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         for segment in self.segments:
             segment.configure(config)
@@ -521,6 +522,11 @@ class PartitionLog:
         self.on_segments_dropped(tuple(segments))
 
     # Making durable.
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether `flush.messages` asks for a sync before the last append is acknowledged."""
+        return self.log_end_offset - self.recovery_point >= self._flush_messages
 
     @property
     def unflushed_count(self) -> int:

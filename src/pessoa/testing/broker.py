@@ -13,13 +13,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from pathlib import Path
 
     from pessoa.broker.assembly import AnyBroker, AnyDisk
+
+T = TypeVar("T")
 
 # Nobody wants to wait for the second member of a group in a test.
 _SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
@@ -90,6 +92,16 @@ class Broker:
         """Stop and start again on the same port with the same data."""
         self.stop()
         self.start()
+
+    def inspect(self, look: Callable[[AnyBroker], T]) -> T:
+        """What `look` finds in the running broker, called in its thread: for tests of the broker itself."""
+
+        async def found() -> T:
+            assert self._broker is not None, f"{self!r} is not running"
+            return look(self._broker)
+
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(found(), self._loop).result(_TIMEOUT_S)
 
     # In the broker's own thread.
 

@@ -36,7 +36,7 @@ from pessoa.wire.api.produce import (
 from pessoa.wire.errors import ErrorCode, ProtocolViolation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Mapping
 
     from pessoa.broker.context import RequestContext
     from pessoa.broker.dispatch import Reply
@@ -61,11 +61,12 @@ def respond(
     context: RequestContext,
     request: ProduceRequest,
     permits: Mapping[Partition, Permit] = _NO_PERMITS,
-) -> ProduceResponse | None:
+) -> ProduceResponse | Awaitable[ProduceResponse] | None:
     """Append everything that the request carries. `permits` is what verification has found out about partitions."""
     is_known = request.acks in (-1, 0, 1)
     now_ms = broker.clock.now_ms()
     responses = []
+    due: list[Partition] = []
     for topic in request.topic_data:
         partitions, name, missing = find_topic(broker, context.version, topic)
         answers = []
@@ -79,11 +80,30 @@ def respond(
                 )
             else:
                 answers.append(_append(partition, data, now_ms, context.version, permits.get(partition)))
+                if partition.log.is_flush_due:
+                    due.append(partition)
         responses.append(TopicProduceResponse(name=name, topic_id=topic.topic_id, partition_responses=answers))
     if request.acks == 0:
         _close_if_refused(responses)
         return None
-    return ProduceResponse(responses=responses, throttle_time_ms=0)
+    response = ProduceResponse(responses=responses, throttle_time_ms=0)
+    return _when_durable(broker, due, response) if due else response
+
+
+async def _when_durable(broker: BrokerServices, due: list[Partition], response: ProduceResponse) -> ProduceResponse:
+    """Answer when what was appended is on the disk, as the topics' `flush.messages` asks for."""
+    failed: set[tuple[str, int]] = set()
+    for partition in due:
+        try:
+            await broker.flusher.wait_until_durable(partition.log, partition.log.log_end_offset)
+        except DiskError as error:
+            partition.directory.fail(error)
+            failed.add((partition.topic, partition.index))
+    for topic in response.responses:
+        for one in topic.partition_responses:
+            if (topic.name, one.index) in failed:
+                one.error_code, one.base_offset = ErrorCode.KAFKA_STORAGE_ERROR, -1
+    return response
 
 
 def find_topic(
