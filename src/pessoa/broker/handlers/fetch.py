@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from pessoa.log.partition_log import Fetched
 
 _FIRST_VERSION_WITH_TOPIC_IDS = 13
+# From this version on who does not lead says who does.
+_FIRST_VERSION_WITH_LEADERS = 12
 _READ_COMMITTED = 1
 _EMPTY = memoryview(b"")
 
@@ -109,7 +111,7 @@ def _look_at(
     if partition is None:
         return Found(wanted, None, _refused(request.partition, error), None)
     if not partition.is_leader:
-        return Found(wanted, partition, _not_leader(partition), None)
+        return Found(wanted, partition, not_leader(partition, version), None)
     error = partition.check_epoch(request.current_leader_epoch)
     if error is not ErrorCode.NONE:
         return Found(wanted, partition, _refused(request.partition, error), None)
@@ -170,9 +172,10 @@ def _refused(index: int, error: ErrorCode, log_start_offset: int = -1) -> Partit
     )
 
 
-def _not_leader(partition: Partition) -> PartitionData:
+def not_leader(partition: Partition, version: int) -> PartitionData:
     data = _refused(partition.index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    data.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
+    if version >= _FIRST_VERSION_WITH_LEADERS:
+        data.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
     return data
 
 

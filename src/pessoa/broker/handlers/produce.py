@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from pessoa.replication.partition import Partition
 
 _FIRST_VERSION_WITH_TOPIC_IDS = 13
+# From this version on who does not lead says who does.
+_FIRST_VERSION_WITH_LEADERS = 10
 _NO_PERMITS: Mapping[Partition, Permit] = MappingProxyType({})
 
 
@@ -122,7 +124,7 @@ def _append(
     partition: Partition, data: PartitionProduceData, now_ms: int, version: int, permit: Permit | None
 ) -> PartitionProduceResponse:
     if not partition.is_leader:
-        return _not_leader(partition, data.index)
+        return not_leader(partition, data.index, version)
     if data.records is None:
         return _refused(data.index, ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
     if isinstance(permit, ErrorCode):
@@ -164,13 +166,11 @@ def _refused_records(index: int, refusal: InvalidBatch) -> PartitionProduceRespo
     )
 
 
-def _not_leader(partition: Partition, index: int) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=index,
-        error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        base_offset=-1,
-        current_leader=LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch),
-    )
+def not_leader(partition: Partition, index: int, version: int) -> PartitionProduceResponse:
+    response = _refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if version >= _FIRST_VERSION_WITH_LEADERS:
+        response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
+    return response
 
 
 def _close_if_refused(responses: list[TopicProduceResponse]) -> None:
