@@ -18,7 +18,7 @@ FOLLOWED: Any = SimpleNamespace(index=2, leader_id=5, leader_epoch=7)
 @pytest.mark.parametrize("version", range(4, 19))
 def test_fetch_names_the_leader_where_its_version_can(version: int) -> None:
     data = fetch.not_leader(FOLLOWED, version)
-    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+    response = FetchResponse(throttle_time_ms=0, responses=[FetchableTopicResponse(topic="t", partitions=[data])])
     read = FetchResponse.decode(response.encode(version), version)
     [answer] = read.responses[0].partitions
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
