@@ -13,6 +13,8 @@ between the kernel and the log, and it can be stamped in place.
   grown is given back once it is empty.
 - A taken frame may be in use until `release()`: until then its bytes are neither moved nor overwritten. New bytes go
   behind it, or into a fresh buffer.
+- Every read should bring much, because each costs a wake-up of the loop: where less than half of the buffer is left,
+  the waiting bytes go to the front, and a peer that fills it in one go gets a larger one.
 """
 
 from __future__ import annotations
@@ -27,16 +29,19 @@ _read_size = Struct(">i").unpack_from
 INITIAL_BYTES = 64 * 1024
 # Less room than this is not worth a system call.
 _MIN_SPACE = 4 * 1024
+# A buffer grows to this for the sake of fewer reads, and beyond it only for a frame that needs it.
+_READ_BYTES = 256 * 1024
 # An empty buffer larger than this is not kept. Producers' requests are up to 1 MiB by default.
 _KEPT_BYTES = 2 * 1024 * 1024
 
 
 class ReceiveBuffer:
-    __slots__ = ("_data", "_end", "_is_lent", "_start", "max_frame_bytes")
+    __slots__ = ("_data", "_end", "_is_lent", "_start", "_view", "max_frame_bytes")
 
     def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
         self.max_frame_bytes = max_frame_bytes
         self._data = bytearray(INITIAL_BYTES)
+        self._view = memoryview(self._data)
         self._start = 0
         self._end = 0
         self._is_lent = False
@@ -51,13 +56,14 @@ class ReceiveBuffer:
 
     def space(self) -> memoryview:
         """Where the next bytes should be put; then say how many with `received`."""
+        size = len(self._data)
         if self._start == self._end and not self._is_lent:
             self._start = self._end = 0
-            if len(self._data) > _KEPT_BYTES:
-                self._data = bytearray(INITIAL_BYTES)
-        if len(self._data) - self._end < _MIN_SPACE:
-            self._move()
-        return memoryview(self._data)[self._end :]
+            if size > _KEPT_BYTES:
+                self._move(INITIAL_BYTES)
+        elif self._end > size // 2:
+            self._make_room(size)
+        return self._view[self._end :]
 
     def received(self, count: int) -> None:
         self._end += count
@@ -82,15 +88,28 @@ class ReceiveBuffer:
         """The frames taken so far are done with."""
         self._is_lent = False
 
-    def _move(self) -> None:
+    def _make_room(self, size: int) -> None:
+        waiting = self._end - self._start
+        capacity = size if size <= _KEPT_BYTES else INITIAL_BYTES
+        if self._end == size and capacity < _READ_BYTES:
+            # The read filled it, so there is more where that came from.
+            capacity *= 2
+        worth_growing_to = max(_READ_BYTES, self._wanted_bytes())
+        while capacity < waiting + _MIN_SPACE or (capacity < 2 * waiting and capacity < worth_growing_to):
+            capacity *= 2
+        if capacity > size or (size - self._end < _MIN_SPACE and self._is_lent):
+            self._move(capacity)
+        elif self._start and not self._is_lent:
+            self._view[:waiting] = self._view[self._start : self._end]
+            self._start, self._end = 0, waiting
+
+    def _move(self, capacity: int) -> None:
         """Take the waiting bytes into a fresh buffer. Views of taken frames keep the old one alive."""
         waiting = self._end - self._start
-        capacity = INITIAL_BYTES
-        while capacity < waiting + _MIN_SPACE or (waiting >= capacity // 2 and capacity < self._wanted_bytes()):
-            capacity *= 2
         fresh = bytearray(capacity)
-        fresh[:waiting] = memoryview(self._data)[self._start : self._end]
-        self._data, self._start, self._end, self._is_lent = fresh, 0, waiting, False
+        view = memoryview(fresh)
+        view[:waiting] = self._view[self._start : self._end]
+        self._data, self._view, self._start, self._end, self._is_lent = fresh, view, 0, waiting, False
 
     def _wanted_bytes(self) -> int:
         """What the frame at hand needs in all, if its size is known."""

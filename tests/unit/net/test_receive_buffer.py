@@ -96,3 +96,32 @@ def test_a_buffer_that_a_large_frame_has_grown_is_given_back() -> None:
     assert take(buffer) is not None
     buffer.release()
     assert len(buffer.space()) == INITIAL_BYTES
+
+
+def test_a_steady_stream_of_large_frames_settles_in_one_buffer_with_room_for_two() -> None:
+    buffer, body = ReceiveBuffer(), bytes(3 * INITIAL_BYTES // 2)
+    stream = framed(body) * 20
+    used = []
+    while stream:
+        space = buffer.space()
+        count = min(len(space), len(stream))
+        space[:count], stream = stream[:count], stream[count:]
+        buffer.received(count)
+        while (frame := buffer.take_frame()) is not None:
+            used.append(frame[0])
+        buffer.release()
+    assert len(used) == 20
+    assert all(one is used[5] for one in used[5:])
+    assert len(used[5]) >= 2 * len(body)
+
+
+def test_waiting_bytes_go_to_the_front_once_nobody_uses_what_stands_before_them() -> None:
+    buffer = ReceiveBuffer()
+    put(buffer, framed(bytes(INITIAL_BYTES - 100)) + framed(b"half of this is here")[:12])
+    taken = buffer.take_frame()
+    assert taken is not None
+    buffer.release()
+    assert len(buffer.space()) == INITIAL_BYTES - 12
+    put(buffer, framed(b"half of this is here")[12:])
+    assert take(buffer) == b"half of this is here"
+    assert buffer.take_frame() is None
