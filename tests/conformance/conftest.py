@@ -27,7 +27,7 @@ COROUTINE_TIMEOUT_S = 90
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "client(name): the Kafka client that a test drives")
-    config.addinivalue_line("markers", "feature(name): the line of docs/CLIENTS.md that a test shows")
+    config.addinivalue_line("markers", "feature(*names): the lines of docs/CLIENTS.md that a test shows")
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
@@ -40,8 +40,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    shown = shown_by(item)
-    if shown is not None:
+    for shown in shown_by(item):
         item.user_properties.append(("shows", f"{shown.client}/{shown.feature}"))
 
 

@@ -83,11 +83,11 @@ class Shown(NamedTuple):
     feature: str
 
 
-def shown_by(item: pytest.Item) -> Shown | None:
-    client, feature = item.get_closest_marker("client"), item.get_closest_marker("feature")
-    if client is None or feature is None:
-        return None
-    return checked(client.args[0], feature.args[0])
+def shown_by(item: pytest.Item) -> list[Shown]:
+    client = item.get_closest_marker("client")
+    if client is None:
+        return []
+    return [checked(client.args[0], feature) for mark in item.iter_markers("feature") for feature in mark.args]
 
 
 def checked(client: str, feature: str) -> Shown:
@@ -105,7 +105,7 @@ def all_shown() -> Iterator[Shown]:
             if name.startswith("test_"):
                 for mark in _marks(function):
                     if mark.name == "feature":
-                        yield checked(client, mark.args[0])
+                        yield from (checked(client, feature) for feature in mark.args)
 
 
 def _marks(function: object) -> Iterator[pytest.Mark]:

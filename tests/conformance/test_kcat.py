@@ -1,0 +1,265 @@
+"""kcat, the command-line client of librdkafka, against our broker; skipped where Debian's package is not installed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from queue import Empty, Queue
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from pessoa.testing import Broker
+from tests.support.clients import CODECS, POLL_S, TIMEOUT_S, Reachable, create_topic, unique, until
+from tests.support.lossy_proxy import LossyProxy
+
+pytestmark = [
+    pytest.mark.client("kcat"),
+    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (on Debian: apt-get install kcat)"),
+]
+
+feature = pytest.mark.feature
+
+
+def kcat(broker: Reachable, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    # Without -E a configuration file of the user would be read.
+    command = ["kcat", "-E", "-b", broker.bootstrap_servers, *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S)
+
+
+def run(broker: Reachable, *arguments: str, stdin: str = "") -> str:
+    done = kcat(broker, *arguments, stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def settings(*pairs: str) -> list[str]:
+    return [word for pair in pairs for word in ("-X", pair)]
+
+
+def produce(broker: Reachable, topic: str, lines: list[str], *arguments: str) -> None:
+    run(broker, "-P", "-t", topic, *arguments, stdin="\n".join(lines))
+
+
+def consume(broker: Reachable, topic: str, *arguments: str) -> list[str]:
+    """Everything up to the end of the topic."""
+    return run(broker, "-C", "-t", topic, "-e", "-q", *arguments).splitlines()
+
+
+def numbers(count: int, prefix: str = "") -> list[str]:
+    return [f"{prefix}{number}" for number in range(count)]
+
+
+@feature("errors")
+def test_metadata_names_brokers_topics_and_what_does_not_exist(kafka: Broker, topic: str) -> None:
+    listed = json.loads(run(kafka, "-L", "-J", "-t", topic))
+    assert [one["name"] for one in listed["brokers"]] == [kafka.bootstrap_servers]
+    [described] = listed["topics"]
+    assert [one["leader"] for one in described["partitions"]] == [1, 1, 1]
+    with Broker({"auto.create.topics.enable": "false"}) as strict:
+        done = kcat(strict, "-C", "-t", "absent", "-e")
+        assert done.returncode != 0
+        assert "Unknown topic or partition" in done.stderr
+
+
+@feature("acks")
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_records_arrive_with_every_kind_of_acks(kafka: Broker, topic: str, acks: str) -> None:
+    produce(kafka, topic, numbers(100), "-p", "1", *settings(f"acks={acks}"))
+    assert consume(kafka, topic, "-p", "1") == numbers(100)
+
+
+@feature("codecs")
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_come_back_from_every_codec(kafka: Broker, topic: str, codec: str) -> None:
+    produce(kafka, topic, numbers(500, "value-"), "-p", "0", "-z", codec)
+    assert consume(kafka, topic, "-p", "0") == numbers(500, "value-")
+
+
+@feature("keys")
+def test_a_key_always_goes_to_the_same_partition(kafka: Broker, topic: str) -> None:
+    produce(kafka, topic, [f"key-{number % 10}:{number}" for number in range(100)], "-K", ":")
+    found = [line.split(" ") for line in consume(kafka, topic, "-f", "%k %p %s\n")]
+    assert sorted(int(value) for _, _, value in found) == list(range(100))
+    assert len({(key, partition) for key, partition, _ in found}) == 10
+
+
+@feature("headers", "timestamps")
+def test_headers_and_timestamps_come_back(kafka: Broker, topic: str) -> None:
+    produce(kafka, topic, ["v"], "-p", "0", "-H", "a=1", "-H", "b=", "-H", "a=2")
+    [line] = consume(kafka, topic, "-p", "0", "-J")
+    record = json.loads(line)
+    assert record["headers"] == ["a", "1", "b", "", "a", "2"]
+    assert record["tstype"] == "create"
+
+
+@feature("timestamps")
+def test_the_time_of_the_append_is_shown_where_the_topic_says_so(kafka: Broker) -> None:
+    topic = create_topic(kafka, config={"message.timestamp.type": "LogAppendTime"})
+    produce(kafka, topic, ["v"])
+    [line] = consume(kafka, topic, "-J")
+    assert json.loads(line)["tstype"] == "logappend"
+
+
+@feature("sizes")
+def test_large_records_pass_and_too_large_ones_are_refused(kafka: Broker) -> None:
+    topic = create_topic(kafka, config={"max.message.bytes": "3000000"})
+    produce(kafka, topic, ["x" * 2_500_000], *settings("message.max.bytes=9000000"))
+    found = consume(kafka, topic, *settings("fetch.message.max.bytes=1000", "fetch.max.bytes=9000000"))
+    assert [len(line) for line in found] == [2_500_000]
+    refused = kcat(kafka, "-P", "-t", topic, *settings("message.max.bytes=9000000"), stdin="x" * 4_000_000)
+    assert "Message size too large" in refused.stderr
+
+
+@feature("seek")
+def test_reading_begins_at_an_offset_before_the_end_or_at_a_time(kafka: Broker, topic: str) -> None:
+    produce(kafka, topic, numbers(10), "-p", "0")
+    assert consume(kafka, topic, "-p", "0", "-o", "7") == numbers(10)[7:]
+    assert consume(kafka, topic, "-p", "0", "-o", "-2") == numbers(10)[8:]
+    assert consume(kafka, topic, "-p", "0", "-o", "end") == []
+    assert consume(kafka, topic, "-p", "0", "-o", "s@1000") == numbers(10)
+    found = run(kafka, "-Q", "-t", f"{topic}:0:1000", "-t", f"{topic}:1:-1")
+    assert set(found.splitlines()) == {f"{topic} [0] offset 0", f"{topic} [1] offset 0"}
+
+
+class Member:
+    """A kcat that is a member of a group, and what it tells of its partitions and reads."""
+
+    def __init__(self, broker: Reachable, topic: str, group: str, *arguments: str) -> None:
+        tuning = settings("auto.offset.reset=earliest", "heartbeat.interval.ms=200", "reconnect.backoff.ms=10")
+        self.process = subprocess.Popen(
+            ["kcat", "-E", "-b", broker.bootstrap_servers, "-G", group, *tuning, *arguments, "-u", topic],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.partitions: set[int] = set()
+        self.values: list[str] = []
+        self._told: Queue[str] = Queue()
+        self._readers = [threading.Thread(target=self._read_rebalances), threading.Thread(target=self._read_values)]
+        for reader in self._readers:
+            reader.start()
+
+    def _read_rebalances(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._told.put(line)
+
+    def _read_values(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.values.append(line.rstrip("\n"))
+            self._told.put("")
+
+    def listen(self, timeout_s: float) -> list[str]:
+        try:
+            line = self._told.get(timeout=timeout_s)
+        except Empty:
+            return self.values
+        named = {int(index) for index in re.findall(r"\[(\d+)\]", line)}
+        if "rebalanced" in line:
+            self.partitions = named if "assigned" in line else set()
+        return self.values
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(TIMEOUT_S)
+        for reader in self._readers:
+            reader.join(TIMEOUT_S)
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+
+@contextmanager
+def member_of(*arguments: Any) -> Iterator[Member]:
+    member = Member(*arguments)
+    try:
+        yield member
+    finally:
+        member.stop()
+
+
+def settle(members: list[Member], sizes: list[int]) -> None:
+    def owned() -> list[set[int]]:
+        for member in members:
+            member.listen(POLL_S)
+        return [member.partitions for member in members]
+
+    until(
+        owned,
+        lambda all_owned: sorted(map(len, all_owned)) == sizes and set().union(*all_owned) == {0, 1, 2},
+        f"an assignment of {sizes} partitions",
+    )
+
+
+@feature("groups", "rebalances")
+def test_a_group_grows_to_four_members_and_shrinks_again(kafka: Broker, topic: str) -> None:
+    group, shapes = unique("group"), {1: [3], 2: [1, 2], 3: [1, 1, 1], 4: [0, 1, 1, 1]}
+    with ExitStack() as stack:
+        members: list[Member] = []
+        for count in (1, 2, 3, 4):
+            members.append(stack.enter_context(member_of(kafka, topic, group)))
+            settle(members, shapes[count])
+        for count in (3, 2, 1):
+            members.pop(0).stop()
+            settle(members, shapes[count])
+
+
+@feature("commits")
+def test_a_group_resumes_where_it_committed(kafka: Broker) -> None:
+    topic, group = create_topic(kafka), unique("group")
+    produce(kafka, topic, numbers(10))
+    tuning = settings("auto.offset.reset=earliest")
+    assert run(kafka, "-G", group, "-c", "4", "-q", *tuning, topic).splitlines() == numbers(4)
+    assert run(kafka, "-G", group, "-e", "-q", *tuning, topic).splitlines() == numbers(10)[4:]
+
+
+@feature("idempotence")
+def test_lost_answers_do_not_double_records(lossy_kafka: LossyProxy) -> None:
+    topic = create_topic(lossy_kafka)
+    lossy_kafka.lose_answers(3)
+    tuning = settings(
+        "enable.idempotence=true", "batch.num.messages=10", "retry.backoff.ms=1", "reconnect.backoff.ms=1"
+    )
+    produce(lossy_kafka, topic, numbers(300), *tuning)
+    assert lossy_kafka.lost_count == 3
+    assert consume(lossy_kafka, topic) == numbers(300)
+
+
+@feature("transactions")
+def test_only_committed_transactions_are_read_committed(kafka: Broker) -> None:
+    topic = create_topic(kafka)
+    produce(kafka, topic, numbers(20, "kept-"), *settings(f"transactional.id={unique('kcat')}"))
+    # kcat itself has no way to abort.
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": unique("aborting")})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"dropped")
+    assert producer.flush(TIMEOUT_S) == 0
+    committed, uncommitted = settings("isolation.level=read_committed"), settings("isolation.level=read_uncommitted")
+    assert consume(kafka, topic, *uncommitted) == [*numbers(20, "kept-"), "dropped"]
+    assert consume(kafka, topic, *committed) == numbers(20, "kept-")
+    producer.abort_transaction(TIMEOUT_S)
+    produce(kafka, topic, ["last"])
+    assert consume(kafka, topic, *uncommitted) == [*numbers(20, "kept-"), "dropped", "last"]
+    assert consume(kafka, topic, *committed) == [*numbers(20, "kept-"), "last"]
+
+
+@feature("restart")
+def test_a_member_of_a_group_lives_through_a_restart() -> None:
+    with Broker() as broker:
+        topic = create_topic(broker)
+        with member_of(broker, topic, "survivors") as member:
+            produce(broker, topic, numbers(20))
+            until(lambda: member.listen(POLL_S), lambda values: values == numbers(20), "the first records")
+            broker.restart()
+            produce(broker, topic, numbers(20, "later-"))
+            everything = numbers(20) + numbers(20, "later-")
+            until(lambda: member.listen(POLL_S), lambda values: values == everything, "the records after the restart")
