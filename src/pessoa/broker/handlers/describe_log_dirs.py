@@ -45,11 +45,20 @@ def _result(directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> Des
                     is_future_key=False,
                 )
             )
-    usage = shutil.disk_usage(directory.path)
+    total, usable = _capacity(directory.path)
     return DescribeLogDirsResult(
         error_code=ErrorCode.NONE,
         log_dir=directory.path,
         topics=[DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
-        total_bytes=usage.total,
-        usable_bytes=usage.free,
+        total_bytes=total,
+        usable_bytes=usable,
     )
+
+
+def _capacity(path: str) -> tuple[int, int]:
+    """All bytes of the volume, and those that are free; -1 for unknown, as of a broker whose data is in memory."""
+    try:
+        usage = shutil.disk_usage(path)
+    except OSError:
+        return -1, -1
+    return usage.total, usage.free

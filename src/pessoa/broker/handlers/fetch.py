@@ -18,7 +18,8 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.log.files import DiskError
-from pessoa.log.partition_log import OffsetOutOfRange, ReadUpTo
+from pessoa.log.partition_log import Fetched, OffsetOutOfRange, ReadUpTo
+from pessoa.records.batch import LENGTH_POSITION, LOG_OVERHEAD
 from pessoa.replication.partition import FetchWaiter, Partition
 from pessoa.wire.api.fetch import (
     AbortedTransaction,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from pessoa.broker.dispatch import Reply
     from pessoa.broker.fetch_sessions import FetchPlan, Wanted
     from pessoa.broker.services import BrokerServices
-    from pessoa.log.partition_log import Fetched
+    from pessoa.log.segment import FileSlice
 
 _FIRST_VERSION_WITH_TOPIC_IDS = 13
 # From this version on who does not lead says who does.
@@ -116,13 +117,11 @@ def _look_at(
     if error is not ErrorCode.NONE:
         return Found(wanted, partition, _refused(request.partition, error), None)
     log = partition.log
+    limit = min(request.partition_max_bytes, left)
     try:
-        fetched = log.read(
-            request.fetch_offset,
-            min(request.partition_max_bytes, left),
-            up_to,
-            at_least_one_batch=at_least_one_batch,
-        )
+        fetched = log.read(request.fetch_offset, limit, up_to, at_least_one_batch=at_least_one_batch)
+        if not at_least_one_batch and fetched.data is not None and not _has_whole_batch(fetched.data):
+            fetched = Fetched(None, ())
     except OffsetOutOfRange:
         refused = _refused(request.partition, ErrorCode.OFFSET_OUT_OF_RANGE, log.log_start_offset)
         return Found(wanted, partition, refused, None)
@@ -155,6 +154,15 @@ def _find(broker: BrokerServices, version: int, wanted: Wanted) -> tuple[Partiti
     if partition is not None:
         return partition, ErrorCode.NONE
     return None, broker.replicas.why_missing(broker.image, wanted.topic, index)
+
+
+def _has_whole_batch(data: FileSlice) -> bool:
+    """Clients drop half a batch at the end, but one that is all they get they take for a batch larger than their
+    limit: the Java consumer fails on it."""
+    if data.size < LOG_OVERHEAD:
+        return False
+    head = data.file.read(data.position, LOG_OVERHEAD)
+    return LOG_OVERHEAD + int.from_bytes(head[LENGTH_POSITION:], "big") <= data.size
 
 
 def _aborted(fetched: Fetched) -> list[AbortedTransaction]:
