@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pessoa.controller.decision import Situation
 
 ANONYMOUS = "User:ANONYMOUS"
+# From this version on a token may be asked for on behalf of somebody else.
+_FIRST_VERSION_WITH_REQUESTER = 3
 
 
 def create_delegation_token(situation: Situation, _request: CreateDelegationTokenRequest) -> Decision:
@@ -26,8 +28,6 @@ def create_delegation_token(situation: Situation, _request: CreateDelegationToke
         error_code=_refusal(situation.caller.principal),
         principal_type=kind,
         principal_name=name,
-        token_requester_principal_type=kind,
-        token_requester_principal_name=name,
         issue_timestamp_ms=-1,
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,
@@ -35,6 +35,8 @@ def create_delegation_token(situation: Situation, _request: CreateDelegationToke
         hmac=b"",
         throttle_time_ms=0,
     )
+    if situation.caller.version >= _FIRST_VERSION_WITH_REQUESTER:
+        response.token_requester_principal_type, response.token_requester_principal_name = kind, name
     return Decision([], response)
 
 

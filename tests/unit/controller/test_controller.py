@@ -14,7 +14,8 @@ from pessoa.metadata.loader import MetadataLoader
 from pessoa.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from pessoa.wire.api.create_topics import CreateTopicsResponse
 from pessoa.wire.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, UnsupportedFieldError
+from pessoa.wire.schema import Message
 from pessoa.wire.stored.metadata_log import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -22,7 +23,7 @@ from pessoa.wire.stored.metadata_log import (
     EndTransactionRecord,
     TopicRecord,
 )
-from tests.support.admin_script import create, feature, topic
+from tests.support.admin_script import create, feature, script, topic
 from tests.unit.controller.conftest import Client, Cluster
 
 
@@ -106,6 +107,22 @@ def test_no_answer_leaves_before_what_it_says_is_committed(cluster: Cluster) -> 
 @pytest.mark.parametrize("key", list(_DECISIONS), ids=lambda key: key.title)
 def test_every_decision_of_the_table_exists(key: int) -> None:
     assert callable(decision_of(key))
+
+
+def test_every_answer_can_be_sent_in_every_version_in_which_it_was_asked_for(cluster: Cluster) -> None:
+    asked = 0
+    for step in script():
+        if step.request.api_key not in _DECISIONS:
+            continue
+        for version in range(step.request.versions.first, step.request.versions.last + 1):
+            try:
+                data = step.request.encode(version)
+            except UnsupportedFieldError:
+                continue
+            response = cluster.ask(type(step.request).decode(data, version), Message, version)
+            response.encode(version)
+            asked += 1
+    assert asked > 200
 
 
 # ---- Producer ids ----
