@@ -77,6 +77,7 @@ class Broker:
         self.on_bug: Callable[[Exception], None] = lambda _: None
         self._quorum: SingleVoterQuorum | None = None
         self._is_assembled = False
+        self._registration: Registration | None = None
         self.services: BrokerServices
         self.failed: asyncio.Future[None]
 
@@ -189,6 +190,7 @@ class Broker:
                 if endpoint.name in ports
             ],
             [one for one in directory_ids if one is not None],
+            min(one.previous_broker_epoch for one in self._directories),
         )
         await self._registration.register()
         self._coordination.registration = self._registration
@@ -247,12 +249,14 @@ class Broker:
             await listener.__aexit__()
         if self._is_assembled:
             self._coordination.close()
+        if self._registration is not None and not self.failed.done():
+            await self._registration.leave()
         if self._quorum is not None:
             await self._quorum.close()
         for directory in self._directories:
             if directory.offline is None and directory.is_open:
                 try:
-                    directory.close()
+                    directory.close(self._registration.broker_epoch if self._registration is not None else -1)
                 except DirectoryOffline as problem:
                     log.error("%s could not be closed in order: %s", directory.path, problem.__cause__)  # noqa: TRY400
             directory.release()

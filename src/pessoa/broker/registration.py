@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("pessoa.broker")
 
+# A controller that has not answered by then will find out by the silence.
+_GOODBYES = 20
+
 
 class _Caller(NamedTuple):
     """A broker speaks for itself, in the newest versions."""
@@ -48,11 +51,14 @@ class Registration:
         incarnation_id: Uuid,
         endpoints: Sequence[ListenerEndpoint],
         directory_ids: Sequence[Uuid],
+        previous_broker_epoch: int = -1,
     ) -> None:
         self._broker = broker
         self._incarnation_id = incarnation_id
         self._endpoints = endpoints
         self._directory_ids = directory_ids
+        # Of the last incarnation, if it stopped in order: then nothing that it had is in doubt (KIP-966).
+        self._previous_broker_epoch = previous_broker_epoch
         self.broker_epoch = -1
 
     def __repr__(self) -> str:
@@ -74,6 +80,7 @@ class Registration:
             ],
             rack=self._broker.config.broker_rack,
             log_dirs=sorted(self._directory_ids),
+            previous_broker_epoch=self._previous_broker_epoch,
         )
         response = await self._broker.controller.submit(request, _Caller(BrokerRegistrationRequest.versions.last))
         assert isinstance(response, BrokerRegistrationResponse)
@@ -83,6 +90,15 @@ class Registration:
         while (await self._heartbeat()).is_fenced:
             log.info("waiting to be unfenced")
 
+    async def leave(self) -> None:
+        """Tell the controller that this broker stops, until it has taken from it what it led (KIP-631)."""
+        if self.broker_epoch < 0:
+            return
+        for _ in range(_GOODBYES):
+            if (await self._heartbeat(want_shut_down=True)).should_shut_down:
+                return
+        log.warning("the controller did not let this broker go; it stops all the same")
+
     async def keep_alive(self) -> None:
         while True:
             await self._broker.clock.wait_ms(self._broker.config.broker_heartbeat_interval_ms)
@@ -90,13 +106,13 @@ class Registration:
             if response.is_fenced:
                 log.warning("this broker is fenced; it asks to be let in again")
 
-    async def _heartbeat(self) -> BrokerHeartbeatResponse:
+    async def _heartbeat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(
             broker_id=self._broker.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._broker.image.offset,
             want_fence=False,
-            want_shut_down=False,
+            want_shut_down=want_shut_down,
         )
         response = await self._broker.controller.submit(request, _Caller(BrokerHeartbeatRequest.versions.last))
         assert isinstance(response, BrokerHeartbeatResponse)

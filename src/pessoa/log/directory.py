@@ -97,6 +97,8 @@ class LogDirectory:
         # Deleted partitions, for the upkeep to remove when their time has come.
         self.unwanted: list[str] = []
         self.was_clean = False
+        # In which epoch the broker was that closed it in order; -1 if it was not, or did not say.
+        self.previous_broker_epoch = -1
         self._disk = disk
         self._unlock: Callable[[], None] | None = None
         self.is_open = False
@@ -125,6 +127,7 @@ class LogDirectory:
             self.meta = parse_meta_properties(self._read(META_PROPERTIES_FILE), self._in(META_PROPERTIES_FILE))
         self.was_clean = CLEAN_SHUTDOWN_FILE in names
         if self.was_clean:
+            self.previous_broker_epoch = _broker_epoch(self._read(CLEAN_SHUTDOWN_FILE))
             # From the first append on it would be a lie.
             self._disk.remove(self._in(CLEAN_SHUTDOWN_FILE))
             self._disk.sync_directory(self.path)
@@ -319,6 +322,15 @@ class LogDirectory:
 
     def _read(self, name: str) -> str:
         return self._disk.read_file(self._in(name)).decode("utf-8", "replace")
+
+
+def _broker_epoch(marker: str) -> int:
+    """What the marker of a clean stop says; Kafka wrote nothing into it before 3.9."""
+    try:
+        epoch = json.loads(marker)["brokerEpoch"]
+    except (ValueError, KeyError, TypeError):
+        return -1
+    return epoch if isinstance(epoch, int) else -1
 
 
 def partition_of(name: str) -> TopicPartition | None:
