@@ -86,9 +86,9 @@ TABLE: tuple[Row, ...] = (
     _row(ApiKey.END_TXN, "0-5", _TRANSACTIONS),
     _row(ApiKey.WRITE_TXN_MARKERS, "1-2"),
     _row(ApiKey.TXN_OFFSET_COMMIT, "0-5"),
-    _row(ApiKey.DESCRIBE_ACLS, "1-3", _IMAGE),
-    _row(ApiKey.CREATE_ACLS, "1-3", _CONTROLLER),
-    _row(ApiKey.DELETE_ACLS, "1-3", _CONTROLLER),
+    _row(ApiKey.DESCRIBE_ACLS, "1-3"),
+    _row(ApiKey.CREATE_ACLS, "1-3"),
+    _row(ApiKey.DELETE_ACLS, "1-3"),
     _row(ApiKey.DESCRIBE_CONFIGS, "1-4"),
     _row(ApiKey.ALTER_CONFIGS, "0-2", _CONTROLLER),
     _row(ApiKey.DESCRIBE_LOG_DIRS, "1-5"),
@@ -123,7 +123,6 @@ TABLE: tuple[Row, ...] = (
 
 # Module and function in `pessoa.controller`, where what is described is also changed.
 _FROM_IMAGE = {
-    ApiKey.DESCRIBE_ACLS: ("acls", "describe_acls"),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: ("quotas", "describe_client_quotas"),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ("scram", "describe_user_scram_credentials"),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ("reassignments", "list_partition_reassignments"),
