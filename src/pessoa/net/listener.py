@@ -126,7 +126,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._can_write = True
-        if self._task is None:
+        # A connection that is being closed only sends its last answers.
+        if self._task is None and self._transport is not None and not self._transport.is_closing():
             self._serve_waiting()
 
     # Serving.
@@ -154,6 +155,9 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 buffer.release()
         except ProtocolViolation as violation:
+            if answers:
+                # What came before it was done, and its sender should know.
+                self._write(answers, answer_bytes)
             self._close_for(violation)
             return
         except Exception as bug:  # noqa: BLE001 (whatever it is, it must not reach the other connections)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
@@ -125,6 +125,64 @@ def test_a_violation_closes_its_connection_with_one_line_and_no_other(caplog: py
         run(serve, scenario)
     (record,) = caplog.records
     assert record.getMessage().endswith("this is bad; the connection is closed")
+
+
+def test_what_came_before_a_violation_is_answered_before_the_connection_closes() -> None:
+    def serve(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+        if bytes(data[start:end]) == b"bad":
+            raise ProtocolViolation("this is bad")
+        return echo(connection, data, start, end)
+
+    async def scenario(listener: Listener) -> None:
+        reader, writer = await connect(listener)
+        writer.write(framed(b"first") + framed(b"second") + framed(b"bad") + framed(b"never served"))
+        assert await reader.read() == framed(b"first") + framed(b"second")
+        writer.close()
+
+    run(serve, scenario)
+
+
+class SlowTransport(asyncio.Transport):
+    """Has not sent anything when it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("192.0.2.1", 1024)})
+        self.is_closed = False
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+
+def test_nothing_behind_a_violation_is_served_while_the_last_answers_leave() -> None:
+    seen: list[bytes] = []
+
+    def serve(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+        seen.append(bytes(data[start:end]))
+        if seen[-1] == b"bad":
+            raise ProtocolViolation("this is bad")
+        return [b"answer"]
+
+    async def scenario(listener: Listener) -> None:
+        connection = Connection(listener)
+        connection.connection_made(SlowTransport())
+        stream = framed(b"good") + framed(b"bad") + framed(b"never served")
+        connection.get_buffer(-1)[: len(stream)] = stream
+        connection.buffer_updated(len(stream))
+        connection.pause_writing()
+        connection.resume_writing()
+        connection.connection_lost(None)
+
+    run(serve, scenario)
+    assert seen == [b"good", b"bad"]
 
 
 def test_who_does_not_read_is_not_served_beyond_a_bounded_amount() -> None:
