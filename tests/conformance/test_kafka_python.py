@@ -24,13 +24,15 @@ with warnings.catch_warnings():
     from kafka.admin import ConfigResource
     from kafka.errors import (
         InvalidPartitionsError,
+        LogDirNotFoundError,
         MessageSizeTooLargeError,
+        NoError,
         OffsetOutOfRangeError,
         ProducerFencedError,
         TopicAlreadyExistsError,
         UnknownTopicOrPartitionError,
     )
-    from kafka.structs import OffsetAndMetadata
+    from kafka.structs import OffsetAndMetadata, TopicPartitionReplica
 
 pytestmark = [pytest.mark.client("kafka-python"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -113,6 +115,16 @@ def test_records_are_deleted_up_to_an_offset(kafka: Broker, topic: str) -> None:
     with admin_of(kafka) as admin:
         admin.delete_records({TopicPartition(topic, 0): 4})
     assert read(kafka, topic, 6) == numbers(10)[4:]
+
+
+@feature("topics")
+def test_a_replica_stays_in_its_directory_and_goes_into_no_unknown_one(kafka: Broker, topic: str) -> None:
+    with admin_of(kafka) as admin:
+        [broker] = admin.describe_log_dirs()
+        replica = TopicPartitionReplica(topic, 0, broker["broker"])
+        [directory] = broker["log_dirs"]
+        assert admin.alter_replica_log_dirs({replica: directory["log_dir"]}) == {replica: NoError}
+        assert admin.alter_replica_log_dirs({replica: "/elsewhere"}) == {replica: LogDirNotFoundError}
 
 
 @feature("errors")

@@ -91,6 +91,7 @@ TABLE: tuple[Row, ...] = (
     _row(ApiKey.DELETE_ACLS, "1-3"),
     _row(ApiKey.DESCRIBE_CONFIGS, "1-4"),
     _row(ApiKey.ALTER_CONFIGS, "0-2", _CONTROLLER),
+    _row(ApiKey.ALTER_REPLICA_LOG_DIRS, "1-2"),
     _row(ApiKey.DESCRIBE_LOG_DIRS, "1-5"),
     _row(ApiKey.SASL_AUTHENTICATE, "0-2"),
     _row(ApiKey.CREATE_PARTITIONS, "0-3", _CONTROLLER),
