@@ -6,7 +6,7 @@ the test holds back. What was written is kept as bytes, so a reload goes through
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -144,14 +144,28 @@ class Bench:
         self.image, delta = change(self.image, new)
         self.perform(self.shard.on_image(self.image, delta, self.now_ms))
 
-    def reload(self) -> None:
-        """Another broker takes over: a new shard from what is in the log."""
-        self.shard = self._new_shard()
+    def reload(self, markers: Sequence[tuple[int, int, bool]] = ()) -> None:
+        """Another broker takes over: a new shard from what is in the log.
+
+        `markers` are the ends of transactions, as (log end offset when it came, producer, whether it was committed).
+        """
+        self.shard = self.replayed(markers)
+        self.perform(self.shard.on_loaded(self.image, self.now_ms))
+
+    def replayed(self, markers: Sequence[tuple[int, int, bool]] = ()) -> GroupShard:
+        """A shard that has read the log and nothing else."""
+        shard = self._new_shard()
+        ends = list(markers)
         for batch in map(RecordBatch, self._batches):
+            while ends and ends[0][0] <= batch.base_offset:
+                _, producer_id, committed = ends.pop(0)
+                shard.replay_end_transaction(producer_id, 0, committed)
             for stored in decode_batch(GROUP_LOG, batch):
                 assert isinstance(stored, StoredRecord)
-                self.shard.replay(stored.key, stored.value, stored.offset, batch.producer_id, batch.producer_epoch)
-        self.perform(self.shard.on_loaded(self.image, self.now_ms))
+                shard.replay(stored.key, stored.value, stored.offset, batch.producer_id, batch.producer_epoch)
+        for _, producer_id, committed in ends:
+            shard.replay_end_transaction(producer_id, 0, committed)
+        return shard
 
     def records_since(self, mark: int) -> list[CoordinatorRecord]:
         return self.written[mark:]
