@@ -40,8 +40,14 @@ if TYPE_CHECKING:
     from pessoa.metadata.topics import PartitionImage, TopicImage
 
 
+# Two versions before it have the fields already, and may not use them.
+_FIRST_VERSION_BY_ID = 12
+
+
 def handle(broker: BrokerServices, context: RequestContext, request: MetadataRequest) -> Reply:
     wanted = _wanted(request, context.version)
+    if wanted and context.version < _FIRST_VERSION_BY_ID and not all(map(_is_by_name, wanted)):
+        return _malformed(wanted)
     missing = _creatable(broker, request, wanted)
     if missing:
         return _create_and_respond(broker, context, request, missing)
@@ -60,6 +66,21 @@ def _wanted(request: MetadataRequest, version: int) -> list[MetadataRequestTopic
     if request.topics is None or (version == 0 and not request.topics):
         return None
     return request.topics
+
+
+def _is_by_name(topic: MetadataRequestTopic) -> bool:
+    return topic.name is not None and topic.topic_id == ZERO_UUID
+
+
+def _malformed(wanted: list[MetadataRequestTopic]) -> MetadataResponse:
+    """A request that breaks the rules of its version is refused for every topic that it names."""
+    topics = [
+        MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id, partitions=[]
+        )
+        for topic in wanted
+    ]
+    return MetadataResponse(throttle_time_ms=0, brokers=[], topics=topics)
 
 
 def _creatable(

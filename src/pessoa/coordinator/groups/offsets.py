@@ -52,6 +52,7 @@ from pessoa.wire.api.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.primitives import MAX_INT64
 from pessoa.wire.stored.group_log import OffsetCommitKey, OffsetCommitValue
 
 INVALID_OFFSET = -1
@@ -106,7 +107,8 @@ class Offsets:
     def commit(self, request: OffsetCommitRequest, context: RequestContext, token: int, now_ms: int) -> Output:
         check = self._check_commit(request, context, now_ms)
         retention_ms = request.retention_time_ms
-        expire_timestamp_ms = NO_TIMESTAMP if retention_ms == NO_TIMESTAMP else now_ms + retention_ms
+        # Some ask for the longest retention that there is.
+        expire_timestamp_ms = NO_TIMESTAMP if retention_ms == NO_TIMESTAMP else min(now_ms + retention_ms, MAX_INT64)
         output = Output()
         response = OffsetCommitResponse(topics=[])
         for topic in request.topics:
