@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pessoa.base.config_values import ConfigProblem
 from pessoa.log.files import DiskError
 from pessoa.log.properties import CorruptProperties
+from pessoa.net.freed_memory import keep_freed_memory
 from pessoa.quorum.formatting import WrongDirectory
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ examples:
 def main(argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    keep_freed_memory()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_run_until_stopped(_load(options), options.cluster_id))
