@@ -80,7 +80,8 @@ def take(consumer: Any, count: int) -> list[Any]:
     found: list[Any] = []
 
     def more() -> int:
-        found.extend(chain(*consumer.poll(timeout_ms=100, max_records=count - len(found)).values()))
+        # Long, because a poll that ends while its member joins a group makes it join anew.
+        found.extend(chain(*consumer.poll(timeout_ms=5_000, max_records=count - len(found)).values()))
         return len(found)
 
     until(more, lambda number: number >= count, f"reading {count} records")
