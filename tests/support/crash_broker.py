@@ -1,0 +1,90 @@
+"""A broker in a process of its own, to be killed and started again on the same port with the same directory."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Self
+
+_START_TIMEOUT_S = 60.0
+_IS_READY = re.compile(rb"broker \d+ of cluster \S+ is ready")
+
+
+class KillableBroker:
+    """`with KillableBroker(tmp_path) as broker: … broker.kill(); broker.start()`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+        self.lines: list[bytes] = []
+        # Asked for and given back: nobody else is given it soon, because the system hands out ports in turn.
+        with socket.create_server(("127.0.0.1", 0)) as any_port:
+            self.port: int = any_port.getsockname()[1]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self.kill()
+
+    def start(self) -> None:
+        assert self._process is None, "the broker runs"
+        self._directory.mkdir(parents=True, exist_ok=True)
+        settings = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:0",
+            "log.dirs": str(self._directory),
+            "group.initial.rebalance.delay.ms": "0",
+            "offsets.topic.num.partitions": "3",
+            "transaction.state.log.num.partitions": "3",
+        }
+        command = [sys.executable, "-m", "pessoa", "broker"]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+        ready = threading.Event()
+        self._reader = threading.Thread(target=self._read, args=(self._process, ready), daemon=True)
+        self._reader.start()
+        assert ready.wait(_START_TIMEOUT_S), b"".join(self.lines[-50:]).decode()
+        assert self._process.poll() is None, b"".join(self.lines[-50:]).decode()
+
+    def _read(self, process: subprocess.Popen[bytes], ready: threading.Event) -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            self.lines.append(line)
+            if _IS_READY.search(line):
+                ready.set()
+        ready.set()
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye, no flush."""
+        process, self._process = self._process, None
+        assert process is not None
+        assert process.poll() is None, b"".join(self.lines[-50:]).decode()
+        process.send_signal(signal.SIGKILL)
+        process.wait(_START_TIMEOUT_S)
+        assert self._reader is not None
+        self._reader.join(_START_TIMEOUT_S)
+        assert process.stderr is not None
+        process.stderr.close()
+
+    def crash(self) -> None:
+        """Die, and come back."""
+        self.kill()
+        self.start()
+
+    def errors(self) -> list[str]:
+        """What the broker wrote of mistakes, in all its lives."""
+        return [line.decode() for line in self.lines if b" ERROR " in line or b" CRITICAL " in line]
