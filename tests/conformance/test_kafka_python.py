@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import warnings
 from collections.abc import Iterator
@@ -34,9 +35,20 @@ with warnings.catch_warnings():
     )
     from kafka.structs import OffsetAndMetadata, TopicPartitionReplica
 
-pytestmark = [pytest.mark.client("kafka-python"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [
+    pytest.mark.client("kafka-python"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 feature = pytest.mark.feature
+
+
+@pytest.fixture(autouse=True)
+def _own_garbage() -> Iterator[None]:
+    """It leaves sockets of failed connections to the garbage collector: here, and not in somebody else's test."""
+    yield
+    gc.collect()
 
 
 @contextmanager
