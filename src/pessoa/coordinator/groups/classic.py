@@ -113,7 +113,7 @@ class ClassicRebalance:
     def share_assignments(self, output: Output, group: ClassicGroup, code: ErrorCode, now_ms: int) -> None:
         """Answer every parked sync: with the member's assignment, or with the error."""
         for member in group.members.values():
-            reply = sync_response(code, group if code is ErrorCode.NONE else None, member.assignment)
+            reply = sync_response(code, group, member.assignment) if code is ErrorCode.NONE else sync_response(code)
             if self.answer_sync(output, member, reply):
                 self.expect_heartbeat(group, member, now_ms)
 
@@ -168,8 +168,6 @@ class ClassicRebalance:
 
     def rebalance(self, output: Output, group: ClassicGroup, reason: str, now_ms: int) -> None:
         if group.state is ClassicState.COMPLETING_REBALANCE:
-            for member in group.members.values():
-                member.assignment = b""
             self.share_assignments(output, group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
         group.pending_sync.clear()
         self.timers.cancel(sync_key(group.id))

@@ -87,6 +87,7 @@ class ClassicMember:
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
+        # Of the last generation that was stable. It is kept through rebalances: a cooperative member goes on with it.
         self.assignment = assignment
         self.join_token: int | None = None
         self.sync_token: int | None = None

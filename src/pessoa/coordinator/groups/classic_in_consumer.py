@@ -91,7 +91,11 @@ class ClassicInConsumer:
             epoch = self._steps.refresh_metadata(records, group, has_changed, member, updated, now_ms)
         reported = self._reported(subscription.owned_partitions)
         if goes_back:
-            is_behind = group.assignment_epoch < epoch
+            # Kafka looks at the epochs alone. But while somebody has not reached its target, what that one still uses
+            # may stand in another's, and a stable classic group would give it out.
+            is_behind = group.assignment_epoch < epoch or not all(
+                each.is_reconciled_to(group.assignment_epoch) for each in group.members.values() if each is not former
+            )
             if not is_behind:
                 target = Target(group.assignment_epoch, group.target_of(updated.id, updated.instance_id))
                 updated = self._steps.take_step(records, group, updated, target, has_changed, reported, now_ms)

@@ -75,8 +75,6 @@ class ClassicSync:
                 self._rounds.share_assignments(result, group, code, now_ms)
                 group.move_to(ClassicState.STABLE, now_ms)
             else:
-                for member in group.members.values():
-                    member.assignment = b""
                 self._rounds.share_assignments(result, group, public_error(code), now_ms)
                 self._rounds.rebalance(result, group, f"the assignment was not stored: {code.name}", now_ms)
             return result

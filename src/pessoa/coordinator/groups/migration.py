@@ -13,7 +13,7 @@ Both directions write the end of the old group and the beginning of the new one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pessoa.base.ids import Uuid
 from pessoa.coordinator.groups.classic import ClassicRebalance, join_response, sync_response
@@ -22,6 +22,8 @@ from pessoa.coordinator.groups.consumer_group import (
     ClassicSide,
     ConsumerGroup,
     ConsumerMember,
+    MemberState,
+    OwnedPartitions,
     Partitions,
 )
 from pessoa.coordinator.groups.consumer_records import consumer_group_records, consumer_group_tombstones
@@ -36,6 +38,7 @@ from pessoa.coordinator.groups.embedded import (
 from pessoa.coordinator.groups.registry import Registry
 from pessoa.coordinator.shard import Output, Refusal
 from pessoa.wire.errors import ErrorCode, ProtocolViolation
+from pessoa.wire.stored.consumer_protocol import ConsumerProtocolSubscription
 
 
 class Migration:
@@ -72,46 +75,58 @@ class Migration:
 
     def _as_consumer_group(self, classic: ClassicGroup) -> ConsumerGroup:
         group = ConsumerGroup(classic.id)
-        group.epoch = group.assignment_epoch = classic.generation
+        epoch = group.epoch = group.assignment_epoch = classic.generation
+        subscriptions = {member.id: _subscription(classic, member) for member in classic.members.values()}
+        # A partition is one member's, whatever a strange assignor has said; and what is assigned comes first.
+        taken: set[tuple[Uuid, int]] = set()
+        assigned = {member.id: self._assigned_to(classic, member, taken) for member in classic.members.values()}
         for classic_member in classic.members.values():
-            target = self._owned_by(classic, classic_member)
-            # In the midst of a rebalance a member may not know the last protocol, or none is chosen: its first serves.
-            known = classic.protocol is not None and classic_member.supports(classic.protocol)
-            protocol = classic.protocol if known else classic_member.protocols[0][0]
-            subscription = read_subscription(classic_member.metadata(protocol))
+            subscription = subscriptions[classic_member.id]
+            target = assigned[classic_member.id]
+            # A cooperative member that has not synced goes on with what it had when it joined, and Kafka forgets that.
+            # Here it is the member's until it says that it has given it up.
+            left_over = self._free(((each.topic, each.partitions) for each in subscription.owned_partitions), taken)
             group.targets[classic_member.id] = target
             group.put_member(
                 ConsumerMember(
                     classic_member.id,
-                    epoch=classic.generation,
-                    previous_epoch=classic.generation,
+                    epoch=epoch,
+                    previous_epoch=epoch,
+                    state=MemberState.UNREVOKED_PARTITIONS if left_over else MemberState.STABLE,
                     instance_id=classic_member.instance_id,
                     rack_id=subscription.rack_id or None,
                     rebalance_timeout_ms=classic_member.rebalance_timeout_ms,
                     client_id=classic_member.client_id,
                     client_host=classic_member.client_host,
                     subscribed_topics=frozenset(subscription.topics),
-                    assigned={
-                        topic_id: dict.fromkeys(indexes, classic.generation) for topic_id, indexes in target.items()
-                    },
+                    assigned=_since(target, epoch),
+                    pending_revocation=_since(left_over, epoch),
                     classic=ClassicSide(classic_member.session_timeout_ms, classic_member.protocols),
                 )
             )
         group.metadata_hash = self._registry.metadata_hash(group.subscribed_topics())
         return group
 
-    def _owned_by(self, classic: ClassicGroup, member: ClassicMember) -> Partitions:
+    def _assigned_to(self, classic: ClassicGroup, member: ClassicMember, taken: set[tuple[Uuid, int]]) -> Partitions:
         if not member.assignment:
             return {}
         assignment = read_assignment(member.assignment)
         if assignment.user_data:
             raise _cannot_upgrade(classic, "its assignor keeps data in the assignments, which would be lost")
-        owned: dict[Uuid, frozenset[int]] = {}
-        for topic in assignment.assigned_partitions:
-            known = self._registry.topic(topic.topic)
-            if known is not None:
-                owned[known.id] = frozenset(topic.partitions)
-        return owned
+        return self._free(((each.topic, each.partitions) for each in assignment.assigned_partitions), taken)
+
+    def _free(self, partitions: Iterable[tuple[str, Iterable[int]]], taken: set[tuple[Uuid, int]]) -> Partitions:
+        """Those of the partitions that are nobody's, by topic id. They are taken then."""
+        free: dict[Uuid, frozenset[int]] = {}
+        for name, indexes in partitions:
+            topic = self._registry.topic(name)
+            if topic is None:
+                continue
+            mine = frozenset(index for index in indexes if (topic.id, index) not in taken)
+            if mine:
+                free[topic.id] = free.get(topic.id, frozenset()) | mine
+                taken.update((topic.id, index) for index in mine)
+        return free
 
     # ── down ──
 
@@ -191,7 +206,9 @@ class Migration:
             group.id, ClassicState.STABLE, group.epoch, CONSUMER_PROTOCOL_TYPE, state_since_ms=now_ms
         )
         members = [member for member in group.members.values() if member.id not in leaving and member is not former]
-        for member in members if joining is None else [*members, joining]:
+        if joining is not None:
+            members.append(joining)
+        for member in members:
             assert member.classic is not None
             classic.add(
                 ClassicMember(
@@ -207,20 +224,32 @@ class Migration:
             )
         classic.protocol = classic.select_protocol()
         classic.refresh_subscriptions()
-        for classic_member in classic.members.values():
-            is_joining = joining is not None and former is not None and classic_member.id == joining.id
-            target = group.target_of(former.id if is_joining and former is not None else classic_member.id)
+        for member in members:
+            # What it uses, and not its target as in Kafka: should the group go up again before the member has joined,
+            # nobody must be given what it has.
+            classic_member = classic.members[member.id]
             version = embedded_version(classic_member.metadata(classic.protocol))
-            classic_member.assignment = write_assignment(self._by_name(target), version)
+            classic_member.assignment = write_assignment(self._used_by(member), version)
         return classic
 
-    def _by_name(self, partitions: Partitions) -> list[tuple[str, list[int]]]:
+    def _used_by(self, member: ConsumerMember) -> list[tuple[str, list[int]]]:
         topics = self._registry.image.topics.by_id
-        return [
-            (topics[topic_id].name, sorted(indexes))
-            for topic_id, indexes in sorted(partitions.items())
-            if topic_id in topics
-        ]
+        used: dict[str, list[int]] = {}
+        for owned in (member.assigned, member.pending_revocation):
+            for topic_id, indexes in owned.items():
+                if topic_id in topics:
+                    used.setdefault(topics[topic_id].name, []).extend(indexes)
+        return [(name, sorted(indexes)) for name, indexes in sorted(used.items())]
+
+
+def _subscription(classic: ClassicGroup, member: ClassicMember) -> ConsumerProtocolSubscription:
+    """In the midst of a rebalance a member may not know the last protocol, or none is chosen: its first serves then."""
+    known = classic.protocol is not None and member.supports(classic.protocol)
+    return read_subscription(member.metadata(classic.protocol if known else member.protocols[0][0]))
+
+
+def _since(partitions: Partitions, epoch: int) -> OwnedPartitions:
+    return {topic_id: dict.fromkeys(sorted(indexes), epoch) for topic_id, indexes in partitions.items()}
 
 
 def _cannot_upgrade(classic: ClassicGroup, reason: str) -> Refusal:
