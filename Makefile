@@ -25,7 +25,7 @@ WORKERS ?= 2
 PYTEST  := $(BIN)/python -m pytest -n $(WORKERS)
 ARGS    ?=
 
-.PHONY: help setup up test check lint unit bench fuzz lock clean system
+.PHONY: help setup up test check lint unit bench fuzz sim-log clients lock clean system
 
 help:  ## list what there is to run
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,13 @@ bench: setup  ## measure; make bench ARGS="micro_wire" for one part
 fuzz: export PESSOA_FUZZ_EXAMPLES ?= 5000
 fuzz: setup  ## the property tests with far more examples
 	@$(PYTEST) --hypothesis-profile=fuzz tests/property $(ARGS)
+
+sim-log: export PESSOA_FUZZ_EXAMPLES ?= 5000
+sim-log: setup  ## partition logs through crashes and power losses, many more steps
+	@$(PYTEST) --hypothesis-profile=fuzz tests/property/test_log_machine.py tests/property/test_log_crashes.py $(ARGS)
+
+clients: setup  ## write docs/CLIENTS.md: which client was seen to do what
+	@$(BIN)/python -m tests.conformance.features
 
 lock: $(UV_VENV)/bin/uv  ## pin every dependency anew, into requirements.lock
 	@$(UV_VENV)/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \
