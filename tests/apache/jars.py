@@ -1,12 +1,12 @@
 """The jars of Apache Kafka, pinned, and the Java that runs them.
 
-`jars.lock` names every jar and its SHA-256. `fetch()` downloads those that the cache lacks, a few at a time. A jar gets
-its final name only after its checksum was right, by a rename, so whatever stands in the cache under its final name is
-whole: later runs trust the name and need no network. A file lock lets several test processes ask at once while one of
-them downloads.
+`jars.lock` names every jar and its SHA-256. `fetch()` gets those that the cache lacks: with Maven, which knows where
+its repository is, or from the root that PESSOA_MAVEN names. A jar gets its final name only after its checksum was
+right, by a rename, so whatever stands in the cache under its final name is whole: later runs trust the name and need
+no network. A file lock lets several test processes ask at once while one of them downloads.
 
     PESSOA_CACHE   where caches live           (~/.cache/pessoa); the jars are in its folder `jars`
-    PESSOA_MAVEN   the root to download from   (the public Maven repository); a mirror's root goes here
+    PESSOA_MAVEN   the root of a repository to download from, instead of asking `mvn`
 
 `python -m tests.apache.jars` fills the cache and prints the class path.
 """
@@ -29,8 +29,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-PUBLIC_REPOSITORY = "https://repo.maven.apache.org/maven2"
 KAFKA_VERSION = "4.3.1"
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 
@@ -40,6 +40,8 @@ PARALLEL_DOWNLOADS = 6
 DOWNLOAD_TIMEOUT_S = 30
 DOWNLOAD_ATTEMPTS = 3
 CHUNK_BYTES = 1 << 16
+DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+MAVEN_TIMEOUT_S = 300
 
 
 class JarsUnavailableError(Exception):
@@ -79,10 +81,6 @@ def cache_directory() -> Path:
     return Path(configured) if configured else Path.home() / ".cache" / "pessoa"
 
 
-def repository_root() -> str:
-    return os.environ.get("PESSOA_MAVEN", PUBLIC_REPOSITORY).rstrip("/")
-
-
 def fetch(jars: list[Jar] | None = None) -> list[Path]:
     """Returns the jars' paths in the cache after downloading those that are missing. Raises JarsUnavailableError."""
     wanted = locked() if jars is None else jars
@@ -95,7 +93,7 @@ def fetch(jars: list[Jar] | None = None) -> list[Path]:
         # Asked again under the lock: another process may have downloaded them while this one waited.
         missing = [(jar, path) for jar, path in zip(wanted, paths, strict=True) if not path.exists()]
         if missing:
-            _download_all(missing)
+            _get_all(missing)
     return paths
 
 
@@ -110,10 +108,60 @@ def _one_process_at_a_time(lock_path: Path) -> Iterator[None]:
         yield
 
 
-def _download_all(missing: list[tuple[Jar, Path]]) -> None:
+def _get_all(missing: list[tuple[Jar, Path]]) -> None:
+    root = os.environ.get("PESSOA_MAVEN")
+    if root:
+        _download_all(missing, root.rstrip("/"))
+    else:
+        _copy_with_maven(missing)
+
+
+def _copy_with_maven(missing: list[tuple[Jar, Path]]) -> None:
+    """One call of Maven for all of them; it downloads what its own repository on this machine lacks."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise JarsUnavailableError("Maven (mvn) is not on PATH, and PESSOA_MAVEN names no repository.")
+    progress = _Progress(len(missing))
+    with TemporaryDirectory(dir=missing[0][1].parent) as folder:
+        pom = Path(folder) / "pom.xml"
+        pom.write_text(_pom([jar for jar, _ in missing], folder), encoding="utf-8")
+        command = [maven, "--batch-mode", "--quiet", "--file", str(pom), f"{DEPENDENCY_PLUGIN}:copy"]
+        copied = subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S)
+        if copied.returncode:
+            raise JarsUnavailableError(f"Maven could not get them: {copied.stdout.strip()[-500:]}")
+        for jar, path in missing:
+            found = Path(folder) / jar.file_name
+            _check(hashlib.sha256(found.read_bytes()).hexdigest(), jar, jar.file_name)
+            progress.jar_done(found.stat().st_size)
+            found.rename(path)
+    progress.close()
+
+
+def _pom(jars: list[Jar], folder: str) -> str:
+    items = "".join(
+        f"<artifactItem><groupId>{jar.group}</groupId><artifactId>{jar.artifact}</artifactId>"
+        f"<version>{jar.version}</version></artifactItem>"
+        for jar in jars
+    )
+    plugin_group, plugin_artifact, plugin_version = DEPENDENCY_PLUGIN.split(":")
+    return (
+        "<project><modelVersion>4.0.0</modelVersion><groupId>pessoa</groupId><artifactId>jars</artifactId>"
+        "<version>1</version><packaging>pom</packaging><build><plugins><plugin>"
+        f"<groupId>{plugin_group}</groupId><artifactId>{plugin_artifact}</artifactId><version>{plugin_version}</version>"
+        f"<configuration><artifactItems>{items}</artifactItems><outputDirectory>{folder}</outputDirectory>"
+        "</configuration></plugin></plugins></build></project>"
+    )
+
+
+def _check(sha256: str, jar: Jar, name: str) -> None:
+    if sha256 != jar.sha256:
+        raise JarsUnavailableError(f"{name} has the SHA-256 {sha256}, and the lock file demands {jar.sha256}.")
+
+
+def _download_all(missing: list[tuple[Jar, Path]], root: str) -> None:
     progress = _Progress(len(missing))
     with ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
-        for done in [pool.submit(_download, jar, path, progress) for jar, path in missing]:
+        for done in [pool.submit(_download, jar, path, root, progress) for jar, path in missing]:
             try:
                 done.result()
             except JarsUnavailableError:
@@ -122,8 +170,8 @@ def _download_all(missing: list[tuple[Jar, Path]]) -> None:
     progress.close()
 
 
-def _download(jar: Jar, path: Path, progress: _Progress) -> None:
-    url = f"{repository_root()}/{jar.path_in_repository}"
+def _download(jar: Jar, path: Path, root: str, progress: _Progress) -> None:
+    url = f"{root}/{jar.path_in_repository}"
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         for attempt in range(1, DOWNLOAD_ATTEMPTS + 1):
@@ -133,8 +181,7 @@ def _download(jar: Jar, path: Path, progress: _Progress) -> None:
             except (OSError, http.client.HTTPException) as error:
                 if attempt == DOWNLOAD_ATTEMPTS:
                     raise JarsUnavailableError(f"{url} could not be downloaded: {error}.") from error
-        if sha256 != jar.sha256:
-            raise JarsUnavailableError(f"{url} has the SHA-256 {sha256}, and the lock file demands {jar.sha256}.")
+        _check(sha256, jar, url)
         size = partial.stat().st_size
         partial.rename(path)
     finally:

@@ -61,6 +61,16 @@ def test_a_jar_that_the_repository_lacks_is_a_sentence_with_its_address(reposito
     assert cached_files(tmp_path) == []
 
 
+def test_without_maven_and_without_a_repository_there_is_a_sentence(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PESSOA_MAVEN")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(JarsUnavailableError, match=r"Maven \(mvn\) is not on PATH"):
+        jars.fetch([JAR])
+    assert cached_files(tmp_path) == []
+
+
 @pytest.mark.parametrize(
     ("printed", "version"),
     [('openjdk version "17.0.15" 2025-04-15', 17), ('java version "1.8.0_292"', 8), ("no such thing", 0)],
