@@ -5,7 +5,7 @@ what the leader leaves them. A member of the consumer protocol gives up what it 
 not known, or that its generation is over, gives up everything and begins again.
 
 After every step no partition is used by two members that live. When all is calm, all partitions are in use, and a new
-coordinator knows the group as the old one did.
+coordinator knows the group as the old one did, even from a log that was compacted.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pessoa.coordinator.groups.classic_group import ClassicGroup, ClassicState
 from pessoa.coordinator.groups.config import GroupCoordinatorConfig
 from pessoa.coordinator.groups.consumer_group import ConsumerGroup, ConsumerState
 from pessoa.coordinator.groups.embedded import read_assignment, read_subscription, write_assignment
+from pessoa.coordinator.groups.registry import Group
 from pessoa.coordinator.shard import Refusal
 from pessoa.wire.api.heartbeat import HeartbeatResponse
 from pessoa.wire.api.join_group import JoinGroupResponse
@@ -258,19 +259,23 @@ class Simulation:
         assert {place for member in members for place in member.places()} == {
             (ORDERS, index) for index in range(PARTITION_COUNT)
         }
-        after = self.bench.replayed().registry.groups[GROUP]
-        assert type(after) is type(group)
-        if isinstance(group, ConsumerGroup) and isinstance(after, ConsumerGroup):
-            assert (after.members, after.targets, after.epoch) == (group.members, group.targets, group.epoch)
-        elif isinstance(group, ClassicGroup) and isinstance(after, ClassicGroup):
-            assert (after.generation, after.leader, after.static_members) == (
-                group.generation,
-                group.leader,
-                group.static_members,
-            )
-            assert {each.id: each.assignment for each in after.members.values()} == {
-                each.id: each.assignment for each in group.members.values()
-            }
+        clean_end = self.random.randint(0, self.bench.end_offset)
+        check_same(group, self.bench.replayed().registry.groups[GROUP])
+        for keeps_tombstones in (True, False):
+            check_same(group, self.bench.replayed_compacted(clean_end, keeps_tombstones).registry.groups[GROUP])
+
+
+def check_same(group: Group, after: Group) -> None:
+    assert type(after) is type(group)
+    if isinstance(group, ConsumerGroup) and isinstance(after, ConsumerGroup):
+        assert (after.members, after.targets, after.epoch) == (group.members, group.targets, group.epoch)
+    elif isinstance(group, ClassicGroup) and isinstance(after, ClassicGroup):
+        assert after.generation == group.generation
+        assert after.leader == group.leader
+        assert after.static_members == group.static_members
+        assert {each.id: each.assignment for each in after.members.values()} == {
+            each.id: each.assignment for each in group.members.values()
+        }
 
 
 @pytest.mark.parametrize("seed", range(settings().max_examples))

@@ -167,6 +167,23 @@ class Bench:
             shard.replay_end_transaction(producer_id, 0, committed)
         return shard
 
+    def replayed_compacted(self, clean_end: int, keeps_tombstones: bool) -> GroupShard:
+        """A shard that has read a log whose first `clean_end` records were compacted."""
+        stored = [
+            each
+            for batch in map(RecordBatch, self._batches)
+            for each in decode_batch(GROUP_LOG, batch)
+            if isinstance(each, StoredRecord)
+        ]
+        last = {repr(each.key): each.offset for each in stored[:clean_end]}
+        shard = self._new_shard()
+        for each in stored:
+            is_clean = each.offset < clean_end
+            if is_clean and (last[repr(each.key)] != each.offset or (each.value is None and not keeps_tombstones)):
+                continue
+            shard.replay(each.key, each.value, each.offset, -1, -1)
+        return shard
+
     def records_since(self, mark: int) -> list[CoordinatorRecord]:
         return self.written[mark:]
 
