@@ -24,6 +24,8 @@ FUZZ_EXAMPLES = int(os.environ.get("PESSOA_FUZZ_EXAMPLES", "5000"))
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile(
     "fuzz",
+    # Said aloud, because Hypothesis has other defaults where the variable CI is set.
+    derandomize=False,
     max_examples=FUZZ_EXAMPLES,
     deadline=None,
     print_blob=True,
