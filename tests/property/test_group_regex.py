@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pessoa.coordinator.groups.regex import InvalidRegex, Regex
 
-names = st.text(st.sampled_from("ab01_-."), max_size=12)
+names = st.text(st.sampled_from("ab01_-."), min_size=1, max_size=12)
 atoms = st.sampled_from(
     [
         "a",

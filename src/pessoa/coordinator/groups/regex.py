@@ -8,8 +8,8 @@ for each of the 128.
 
     parse     text → a tree of literals, sequences, choices and repetitions, `_Parser`
     compile   tree → a graph of states, each with a set of characters or an empty step (Thompson), `_Builder`
-    match     follow all paths at once, a set of states per character; sets seen before are remembered with their
-              successors, so it is a deterministic machine that is built where it is walked
+    match     follow all paths at once, a set of states per character; sets are numbered and remembered with where a
+              character leads from them, so it is a deterministic machine that is built where it is walked
 
 What RE2 lacks is an error: back references and looking ahead or behind. Repetitions are bounded as in RE2 (1000), and
 so is the size of the graph, since `((a{99}){99}){99}` is short.
@@ -27,7 +27,7 @@ _NEWLINE = 1 << ord("\n")
 _REPEAT_LIMIT = 1000
 _STATE_LIMIT = 20_000
 _DEPTH_LIMIT = 100
-# Sets of states that are remembered; beyond, the machine forgets and begins anew.
+# So many sets of states are remembered; beyond, the machine forgets and begins anew.
 _MEMORY_LIMIT = 1_000
 
 
@@ -455,6 +455,14 @@ class _Builder:
 
 _END = 0
 
+# The states that may be before the next character is read, and what the last character was as far as an assertion asks:
+# None at the start, or one of its kind.
+_Place = tuple[frozenset[int], str | None]
+
+
+def _kind(char: str) -> str:
+    return "a" if _is_word(char) else "\n" if char == "\n" else "-"
+
 
 class Regex:
     """A compiled expression. Matches a name as a whole, not a part of it."""
@@ -465,37 +473,60 @@ class Regex:
         builder = _Builder()
         self._start = builder.build(_Parser(text).parse(), _END)
         self._states = builder.states
-        # (states after the last character, that character, the next one) → the states before the next one is read
-        self._closures: dict[tuple[frozenset[int], str | None, str | None], frozenset[int]] = {}
-        self._asks_around = any(state.holds is not None for state in self._states)
+        self._forget()
 
     def __repr__(self) -> str:
         return f"<Regex {self.text!r}, {len(self._states)} states>"
 
+    def _forget(self) -> None:
+        # The deterministic machine, as far as it has been walked: its places by number, and from each where a character
+        # leads. Place 0 is the start.
+        self._places: list[_Place] = [(frozenset((self._start,)), None)]
+        self._numbers: dict[_Place, int] = {self._places[0]: 0}
+        self._moves: list[dict[str, int]] = [{}]
+
     def matches(self, name: str) -> bool:
         if not name.isascii():
             return False
-        states = frozenset((self._start,))
-        before: str | None = None
+        number = 0
         for char in name:
-            bit = 1 << ord(char)
-            states = frozenset(
-                following
-                for index in self._closure(states, before, char)
-                if (state := self._states[index]).mask & bit
-                for following in state.next
-            )
-            if not states:
+            following = self._moves[number].get(char)
+            if following is None:
+                following = self._move(number, char)
+            if following == _NOWHERE:
                 return False
-            before = char
+            number = following
+        states, before = self._places[number]
         return _END in self._closure(states, before, None)
 
-    def _closure(self, states: frozenset[int], before: str | None, after: str | None) -> frozenset[int]:
+    def _move(self, number: int, char: str) -> int:
+        """Where `char` leads from a place, remembered for the next time."""
+        if len(self._places) >= _MEMORY_LIMIT:
+            place = self._places[number]
+            self._forget()
+            number = self._number(place)
+        states, before = self._places[number]
+        bit = 1 << ord(char)
+        reached = frozenset(
+            following
+            for index in self._closure(states, before, char)
+            if (state := self._states[index]).mask & bit
+            for following in state.next
+        )
+        to = self._number((reached, _kind(char))) if reached else _NOWHERE
+        self._moves[number][char] = to
+        return to
+
+    def _number(self, place: _Place) -> int:
+        number = self._numbers.get(place)
+        if number is None:
+            number = self._numbers[place] = len(self._places)
+            self._places.append(place)
+            self._moves.append({})
+        return number
+
+    def _closure(self, states: frozenset[int], before: str | None, after: str | None) -> set[int]:
         """These states and all that are reached from them without reading."""
-        key = (states, before, after) if self._asks_around else (states, None, None)
-        known = self._closures.get(key)
-        if known is not None:
-            return known
         reached: set[int] = set()
         waiting = list(states)
         while waiting:
@@ -506,7 +537,7 @@ class Regex:
             state = self._states[index]
             if not state.mask and (state.holds is None or state.holds(before, after)):
                 waiting += state.next
-        if len(self._closures) >= _MEMORY_LIMIT:
-            self._closures.clear()
-        closure = self._closures[key] = frozenset(reached)
-        return closure
+        return reached
+
+
+_NOWHERE = -1

@@ -68,4 +68,10 @@ def test_memory_does_not_grow_with_the_names() -> None:
     compiled = Regex(r"(\w\w?\b)*.*[ab].{40}")
     for number in range(300):
         compiled.matches(f"{number:b}".replace("0", "a").replace("1", "b") * 5)
-    assert len(compiled._closures) <= 1_000
+    assert len(compiled._places) <= 1_001
+
+
+def test_a_machine_that_has_forgotten_still_matches() -> None:
+    compiled = Regex(r".*a.{12}")
+    names = [f"{number:013b}".replace("0", "a").replace("1", "b") for number in range(3_000)]
+    assert [compiled.matches(name) for name in names] == [name[0] == "a" for name in names]
