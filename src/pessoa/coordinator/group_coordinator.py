@@ -27,6 +27,7 @@ from pessoa.coordinator.groups.shard import GroupShard
 from pessoa.coordinator.log import CoordinatorLog
 from pessoa.coordinator.runtime import WRITE_TIMEOUT_MS, CoordinatorRuntime
 from pessoa.coordinator.shard import Delta, Image, RequestContext
+from pessoa.records.compression import Codec
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from pessoa.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from pessoa.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -73,7 +74,9 @@ class GroupCoordinator:
         image: Image,
         new_uuid: Callable[[], Uuid] = random_uuid,
         write_timeout_ms: int = WRITE_TIMEOUT_MS,
+        codec: Codec = Codec.NONE,
     ) -> None:
+        """`write_timeout_ms` is offsets.commit.timeout.ms, `codec` offsets.topic.compression.codec."""
         self._config = config
         self._image = image
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
@@ -83,6 +86,7 @@ class GroupCoordinator:
             clock,
             image,
             write_timeout_ms,
+            codec,
         )
         self._offsets = OffsetService(self.runtime, lambda: self._image)
         self._services: dict[type[Message], Callable[[Any, RequestContext], Maybe[Any]]] = {

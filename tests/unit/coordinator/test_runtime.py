@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -50,6 +50,10 @@ class ToyShard:
             return Output([record(argument, request.generation_id)], [(token, answer)], settled=self._settled)
         if command == "set-in-transaction":
             return Output([record(argument, 1)], [(token, answer)], producer=Producer(77, 3))
+        if command == "set-many":
+            many = [record(str(number), 1) for number in range(int(argument))]
+            self.timers.schedule("many", now_ms, lambda _: Output(many, is_atomic=False))
+            return Output.reply(token, answer)
         if command == "get":
             return Output.reply(token, answer)
         if command == "park":
@@ -117,9 +121,9 @@ class JumpyClock(ManualClock):
 
 
 class Fixture:
-    def __init__(self, holds_back: bool = False, partitions: int = 1) -> None:
+    def __init__(self, holds_back: bool = False, partitions: int = 1, log: MemoryLog | None = None) -> None:
         self.clock = JumpyClock()
-        self.log = MemoryLog(partitions, holds_back)
+        self.log = log or MemoryLog(partitions, holds_back)
         self.runtime = CoordinatorRuntime(GROUP_LOG, self.log, lambda _: ToyShard(), self.clock, image())
 
     async def elect(self, partition: int = 0, epoch: int = 1) -> ToyShard:
@@ -436,6 +440,57 @@ def test_a_partition_that_cannot_be_loaded_is_not_served() -> None:
 
     asyncio.run(load())
     assert [str(context["exception"]) for context in reported] == ["cannot replay"]
+
+
+class LostLog(MemoryLog):
+    """Leadership of its partition has gone, and nobody has told the runtime."""
+
+    is_lost = False
+
+    def high_watermark(self, partition: int) -> int:
+        if self.is_lost:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return super().high_watermark(partition)
+
+    def read(self, partition: int) -> Iterator[RecordBatch]:
+        if self.is_lost:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return super().read(partition)
+
+
+@looped
+async def test_a_read_after_leadership_has_gone_shows_nothing() -> None:
+    fixture = Fixture(log=LostLog())
+    await fixture.elect()
+    assert isinstance(fixture.log, LostLog)
+    fixture.log.is_lost = True
+    with pytest.raises(Refusal) as refused:
+        fixture.submit("get a")
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    fixture.runtime.close()
+
+
+@looped
+async def test_a_load_after_leadership_has_gone_is_no_mistake() -> None:
+    fixture = Fixture(log=LostLog())
+    assert isinstance(fixture.log, LostLog)
+    fixture.log.is_lost = True
+    await fixture.elect()
+    with pytest.raises(Refusal) as refused:
+        fixture.submit("get a")
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    fixture.runtime.close()
+
+
+@looped
+async def test_what_need_not_be_one_batch_is_written_in_pieces() -> None:
+    fixture = Fixture()
+    shard = await fixture.elect()
+    fixture.answer("set-many 1200")
+    fixture.runtime.expire()
+    assert [RecordBatch(batch).records_count for batch in fixture.log.batches[0]] == [500, 500, 200]
+    assert len(shard.state) == 1200
+    fixture.runtime.close()
 
 
 @looped
