@@ -69,7 +69,7 @@ class _Strategies:
         whole = self.struct(field.struct)
         if field.kind == "array":
             return st.lists(whole, max_size=2)
-        if self.layout.is_tagged(field):
+        if self.layout.is_tagged(field) and not self.layout.is_nullable(field):
             return whole.map(lambda value: None if equals_default(value) else value)
         return whole
 

@@ -62,7 +62,9 @@ class Generator:
         if field.kind == "struct":
             assert field.struct is not None
             value = self.struct(field.struct)
-            return None if self.layout.is_tagged(field) and equals_default(value) else value
+            # Where None means null, a struct that equals the default stays what it is.
+            is_implied = self.layout.is_tagged(field) and not self.layout.is_nullable(field) and equals_default(value)
+            return None if is_implied else value
         return self.primitive(field.kind)
 
     def count(self, most: int) -> int:

@@ -165,6 +165,12 @@ def literal(source: Source, field: Field) -> str:
     return source.constant("default", value)
 
 
+def default_struct(field: Field) -> Struct:
+    """What an absent tagged field of this struct means."""
+    assert field.struct is not None
+    return field.struct(**{part.name: part.zero for part in field.struct.fields})
+
+
 def compile_init(kind: type[Struct]) -> Callable[..., None]:
     """`__init__` with keyword arguments: fields without a default must be given."""
     source = Source()

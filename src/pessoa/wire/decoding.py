@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from struct import calcsize
 
-from pessoa.wire.compiler import FIXED, Layout, Source, array_unpackers, decode_names, literal, unpacker
+from pessoa.wire.compiler import FIXED, Layout, Source, array_unpackers, decode_names, default_struct, literal, unpacker
 from pessoa.wire.primitives import MAX_TEXT_BYTES
 from pessoa.wire.schema import Decoder, Field, Struct
 
@@ -68,7 +69,7 @@ class DecoderWriter:
         self._flush()
         source.add(f"{owner}.unknown_tagged_fields = ()")
         for field in known:
-            source.add(f"{owner}.{field.name} = {'None' if field.kind == 'struct' else literal(source, field)}")
+            source.add(f"{owner}.{field.name} = {self._absent(field)}")
         with source.block(f"if {count}:"):
             self._finish_uvarint(count)
             claim = self._violation("claims more tagged fields than there are bytes")
@@ -78,6 +79,14 @@ class DecoderWriter:
             with source.block(f"for _ in range({count}):"):
                 self._tagged_field(known, owner, unknown)
             source.add(f"if {unknown}: {owner}.unknown_tagged_fields = tuple({unknown})")
+
+    def _absent(self, field: Field) -> str:
+        """What a tagged field is that is not there: its default. For a struct None says so, unless None means null."""
+        if field.kind != "struct":
+            return literal(self.source, field)
+        if not self.layout.is_nullable(field):
+            return "None"
+        return f"{self.source.constant('make', partial(default_struct, field))}()"
 
     def _tagged_field(self, known: list[Field], owner: str, unknown: str) -> None:
         source, stop = self.source, self.source.variable("stop")
@@ -124,11 +133,12 @@ class DecoderWriter:
             nested = self._struct(field.struct)
             source.add(f"{target} = {nested}")
             return
-        # One byte says whether the struct is there: negative for null.
+        # One byte says whether the struct is there: negative for null in the body, 0 in a tagged field.
         marker = source.variable("n")
         self._take("b", marker)
         self._flush()
-        source.add(f"if {marker} < 0: {target} = None")
+        is_null = "<= 0" if self.layout.is_tagged(field) else "< 0"
+        source.add(f"if {marker} {is_null}: {target} = None")
         with source.block("else:"):
             nested = self._struct(field.struct)
             source.add(f"{target} = {nested}")

@@ -8,7 +8,7 @@ does not, the byte is taken back and the longer form written.
 
 from __future__ import annotations
 
-from pessoa.wire.compiler import FIXED, Layout, Source, encode_names, literal, packer
+from pessoa.wire.compiler import FIXED, Layout, Source, default_struct, encode_names, literal, packer
 from pessoa.wire.primitives import MAX_TEXT_BYTES, ArrayPackers
 from pessoa.wire.schema import Encoder, Field, Struct
 
@@ -82,8 +82,11 @@ class EncoderWriter:
     def _is_written(self, field: Field, value: str) -> str:
         if field.kind != "struct":
             return f"({self._differs(field, value)})"
-        # None stands for the default struct; one that merely equals it is not written either.
-        default = self.source.constant(f"default_{field.name}", _default_struct(field))
+        # None stands for the default struct, or for null where the field may be null; one that equals the default is
+        # not written either.
+        default = self.source.constant(f"default_{field.name}", default_struct(field))
+        if self.layout.is_nullable(field):
+            return f"({value} is None or {value} != {default})"
         return f"({value} is not None and {value} != {default})"
 
     # A value of any kind.
@@ -109,7 +112,9 @@ class EncoderWriter:
             return
         self._flush()
         owner = source.variable("s")
-        source.add(f"{owner} = {value}", f"if {owner} is None: out.append(255)")
+        # Null is -1 in the body, and in a tagged field a varint of 0.
+        null = 0 if self.layout.is_tagged(field) else 255
+        source.add(f"{owner} = {value}", f"if {owner} is None: out.append({null})")
         with source.block("else:"):
             self.run.append(("b", "1"))
             self._struct(field.struct, owner)
@@ -232,8 +237,3 @@ class EncoderWriter:
 
 def _arguments(run: list[tuple[str, str]]) -> str:
     return ", ".join(value for _, value in run if value)
-
-
-def _default_struct(field: Field) -> Struct:
-    assert field.struct is not None
-    return field.struct(**{part.name: part.zero for part in field.struct.fields})
