@@ -71,7 +71,7 @@ PURE = [
     "raft",
     "metadata",
     "replication.isr",
-    "coordinator.shards",
+    "coordinator.groups",
     "quota",
     "serde",
     "pipelines.plan",
