@@ -78,8 +78,10 @@ def _part_values(field: Field, part: Any, layout: Layout) -> Any:
 
 def _is_default(field: Field, part: Any) -> bool:
     if field.kind == "struct":
-        # One that says nothing counts as absent, even where it might be null instead.
-        return part is None or all(_is_default(inner, getattr(part, inner.name)) for inner in part.fields)
+        # None is the default struct, but for a field that may be null, where it is that.
+        if part is None:
+            return field.nullable == "none"
+        return all(_is_default(inner, getattr(part, inner.name)) for inner in part.fields)
     if part is None or field.zero is None:
         return part is None and field.zero is None
     return not part if field.kind == "array" else bool(part == field.zero)
