@@ -47,6 +47,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pessoa.log.descriptors import DescriptorPool, default_max_open_files
+from pessoa.log.reservation import RESERVED_BYTES, reserve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -117,6 +118,9 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes, which is at most what it has."""
+
+    def trim(self) -> None:
+        """It will not grow any more: give back what the disk keeps for it behind its end."""
 
     def sync(self) -> None:
         """Make what was written durable. Waits for the disk."""
@@ -337,6 +341,7 @@ class OsFile:
         "_flags",
         "_identity",
         "_pool",
+        "_reserved_to",
         "_sync_lock",
         "path",
         "recent",
@@ -360,6 +365,8 @@ class OsFile:
         self._descriptor = -1
         found = self._acquire(self._flags | os.O_CREAT if create else self._flags)
         self.size = found.st_size
+        # The disk has room for the file up to here, as far as we know.
+        self._reserved_to = max(self.size, RESERVED_BYTES)
         # By this an evicted file tells whether it has found itself again.
         self._identity = (found.st_dev, found.st_ino)
 
@@ -375,6 +382,9 @@ class OsFile:
             descriptor = self._reopen()
         self.recent = True
         end = self.size
+        if end > self._reserved_to:
+            self._reserved_to = end + RESERVED_BYTES
+            reserve(descriptor, end)
         try:
             written = os.pwrite(descriptor, data, end)
         except OSError as error:
@@ -476,6 +486,14 @@ class OsFile:
         with disk_errors("truncate", self.path):
             os.ftruncate(descriptor, size)
         self.size = size
+        self._reserved_to = max(size, RESERVED_BYTES)
+
+    def trim(self) -> None:
+        if self._reserved_to > self.size > RESERVED_BYTES and self._broken is None and self._descriptor >= 0:
+            # As little of a promise as the reservation was.
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, self.size)
+            self._reserved_to = self.size
 
     def sync(self) -> None:
         descriptor = self._writable("sync")

@@ -514,6 +514,7 @@ class Segment:
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
         self.offset_index.write()
         self.time_index.write()
+        self.file.trim()
 
     def files(self) -> list[File]:
         found = [self.file, self.offset_index.file, self.time_index.file]

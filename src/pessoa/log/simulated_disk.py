@@ -499,6 +499,9 @@ class SimulatedFile:
             self._disk.truncate(self._inode, self.path, size)
         self.size = size
 
+    def trim(self) -> None:
+        """Nothing is kept for anybody here."""
+
     def sync(self) -> None:
         self._attend("sync", writes=True)
         self._sync(self._inode.snapshot())
