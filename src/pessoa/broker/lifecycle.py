@@ -4,8 +4,8 @@
     ──▶ listen ──▶ register, and ask to be unfenced ──▶ serve
     ──▶ stop: no more requests, answers in progress leave, everything is synced, the directories say so
 
-A broker keeps no global state: any number of them live in one process and one loop. Disk, clock and chance come from
-outside, and so can the whole of it run in a simulation.
+A broker keeps no global state: any number of them live in one process and one loop. Disk, clock, chance and
+network come from outside, and so can the whole of it run in a simulation.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from pessoa.log.topic_config import log_config
 from pessoa.log.upkeep import Upkeep, UpkeepSettings
 from pessoa.metadata.image import ConfigResource
 from pessoa.net.listener import Listener, ListenerLimits
+from pessoa.net.network import SystemNetwork
 from pessoa.quorum.formatting import format_metadata, read_bootstrap
 from pessoa.quorum.publishing import ImagePublisher
 from pessoa.quorum.single_voter import SingleVoterQuorum
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from pessoa.log.config import LogConfig
     from pessoa.log.files import Disk
     from pessoa.metadata.delta import MetadataDelta
+    from pessoa.net.network import Network
 
 log = logging.getLogger("pessoa.broker")
 
@@ -60,12 +62,14 @@ class Broker:
         disk: Disk | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
+        network: Network | None = None,
         cluster_id: str | None = None,
     ) -> None:
         self.config = config
         self._disk: Disk = disk if disk is not None else OsDisk()
         self._clock: Clock = clock if clock is not None else SystemClock()
         self._entropy: Entropy = entropy if entropy is not None else SystemEntropy()
+        self._network: Network = network if network is not None else SystemNetwork()
         self._wanted_cluster_id = cluster_id
         self._new_uuid = partial(new_uuid, self._entropy)
         self._flusher = Flusher()
@@ -165,7 +169,7 @@ class Broker:
         )
         for endpoint in self._client_endpoints():
             dispatcher = Dispatcher(self.services, listener=endpoint.name)
-            listener = Listener(endpoint.host, endpoint.port, dispatcher.serve, limits)
+            listener = Listener(endpoint.host, endpoint.port, dispatcher.serve, limits, network=self._network)
             listener.on_bug = self.on_bug
             await listener.__aenter__()
             self._listeners.append(listener)

@@ -22,12 +22,15 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Protocol, Self, cast
 
+from pessoa.net.network import SystemNetwork
 from pessoa.net.receive_buffer import ReceiveBuffer
 from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.frames import DEFAULT_MAX_FRAME_BYTES, Buffer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from pessoa.net.network import ListeningSocket, Network
 
 log = logging.getLogger("pessoa.net")
 
@@ -238,7 +241,13 @@ class Listener:
     """`async with Listener(...)`: listens inside; outside, every connection is closed and every answer was sent."""
 
     def __init__(
-        self, host: str, port: int, serve: Serve, limits: ListenerLimits | None = None, drain_seconds: float = 5.0
+        self,
+        host: str,
+        port: int,
+        serve: Serve,
+        limits: ListenerLimits | None = None,
+        drain_seconds: float = 5.0,
+        network: Network | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -249,8 +258,9 @@ class Listener:
         self.on_bug: Callable[[Exception], None] = lambda _: None
         self.loop: asyncio.AbstractEventLoop
         self._drain_seconds = drain_seconds
+        self._network: Network = network if network is not None else SystemNetwork()
         self._per_ip: dict[str, int] = {}
-        self._server: asyncio.Server | None = None
+        self._socket: ListeningSocket | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
 
@@ -267,20 +277,20 @@ class Listener:
 
     async def __aenter__(self) -> Self:
         self.loop = asyncio.get_running_loop()
-        self._server = await self.loop.create_server(lambda: Connection(self), self.host, self.port, backlog=512)
+        self._socket = await self._network.listen(lambda: Connection(self), self.host, self.port)
         # Port 0 asks for any free one.
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = self._socket.port
         self._sweep()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
+        assert self._socket is not None
         assert self._sweeper is not None
         self._sweeper.cancel()
-        self._server.close()
+        self._socket.close()
         self._emptied = asyncio.Event()
         # A connection with a request in progress closes itself after its answer.
-        for connection in list(self.connections):
+        for connection in self._in_order():
             if not connection.is_in_progress:
                 connection.close()
         try:
@@ -289,9 +299,13 @@ class Listener:
                     await self._emptied.wait()
         except TimeoutError:
             log.warning("%s: %s connections did not end in time and are cut", self.address, len(self.connections))
-        for connection in list(self.connections):
+        for connection in self._in_order():
             connection.abort()
-        await self._server.wait_closed()
+        await self._socket.wait_closed()
+
+    def _in_order(self) -> list[Connection]:
+        """The connections in the order of their ids: what a run does must not depend on where objects lie."""
+        return sorted(self.connections, key=lambda one: one.id)
 
     def admit(self, connection: Connection) -> bool:
         """Whether the limits allow one more; if so, it is counted."""
@@ -319,7 +333,7 @@ class Listener:
     def _sweep(self) -> None:
         """Close who was silent for too long and waits for nothing."""
         oldest_s = self.loop.time() - self.limits.connections_max_idle_ms / 1000
-        for connection in list(self.connections):
+        for connection in self._in_order():
             if connection.active_at_s < oldest_s and not connection.is_in_progress:
                 log.info("%s was idle for too long and is closed", connection.peer)
                 connection.close()

@@ -1,0 +1,265 @@
+"""The client side of a connection: requests out, their answers back.
+
+    send ──▶ (connect, ask which versions the peer speaks) ──▶ frame ──▶ … ──▶ the answer, in the order of the requests
+
+Requests are pipelined: many may be on their way, and as a Kafka broker answers one after another, the first answer
+belongs to the first request. An answer that comes out of turn, does not decode, or does not come in time ends the
+connection, and everybody who waits on it gets `ChannelFailed`: whether a request was carried out is then unknown. The
+next `send` connects anew; a channel never gives up by itself, and never tries a request twice.
+
+A request is sent in the version that its sender wants, or in the newest of the peer if that is older.
+
+Record data in an answer is a view of the receive buffer. The buffer is then left to whoever holds the view, so the view
+stays good, and may even be stamped in place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from pessoa.net.receive_buffer import ReceiveBuffer
+from pessoa.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pessoa.wire.catalogue import ApiKey
+from pessoa.wire.errors import ProtocolViolation
+from pessoa.wire.frames import DEFAULT_MAX_FRAME_BYTES, request_frame
+from pessoa.wire.headers import ResponseHeader, response_header_version
+
+if TYPE_CHECKING:
+    from pessoa.net.network import Network
+    from pessoa.wire.schema import Decoder, Message
+
+log = logging.getLogger("pessoa.net")
+
+# Asking for the versions is the first thing on a connection; version 0 is the one that every peer can answer.
+_FIRST_QUESTION_VERSION = 0
+# Answers whose record data stays a view of the buffer.
+_WITH_RECORDS = frozenset((ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT, ApiKey.SHARE_FETCH))
+
+
+class ChannelFailed(Exception):
+    """Refused, reset, timed out or nonsense: the answer is not known and will not come."""
+
+
+class _Question(NamedTuple):
+    correlation_id: int
+    decode_header: Decoder
+    decode_response: Decoder
+    has_records: bool
+    answer: asyncio.Future[Message]
+
+
+class _Connection(asyncio.BufferedProtocol):
+    """One connection of a channel, from `connection_made` to `connection_lost`."""
+
+    def __init__(self, peer: str, client_id: str, max_frame_bytes: int) -> None:
+        self._peer = peer
+        self._client_id = client_id
+        self._buffer = ReceiveBuffer(max_frame_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._questions: deque[_Question] = deque()
+        self._next_id = 0
+        # The buffer that somebody may hold views of: nothing in it may be overwritten.
+        self._lent: bytearray | None = None
+        # API key → (oldest, newest) that the peer speaks
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.why_lost: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.why_lost is None
+
+    # What the transport tells us.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports do not derive from asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lose(str(exc) if exc is not None else "the connection was closed")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._buffer.received(nbytes)
+        try:
+            while (frame := self._buffer.take_frame()) is not None:
+                self._answered(*frame)
+        except ProtocolViolation as violation:
+            log.warning("%s: %s; the connection is closed", self._peer, violation)
+            self.lose(str(violation))
+
+    def _answered(self, data: bytearray, start: int, end: int) -> None:
+        if not self._questions:
+            raise ProtocolViolation("an answer came that nobody asked for")
+        question = self._questions[0]
+        header, pos = question.decode_header(data, start, end)
+        if header.correlation_id != question.correlation_id:
+            raise ProtocolViolation(
+                f"the answer to request {header.correlation_id} came in place of {question.correlation_id}"
+            )
+        message, _ = question.decode_response(data, pos, end)
+        self._questions.popleft()
+        if question.has_records:
+            self._lent = data
+        elif data is not self._lent:
+            self._lent = None
+            self._buffer.release()
+        if not question.answer.done():
+            question.answer.set_result(message)
+
+    # What the channel does.
+
+    def ask(self, request: Message, wanted_version: int) -> asyncio.Future[Message]:
+        if self.why_lost is not None:
+            raise ChannelFailed(f"{self._peer}: {self.why_lost}")
+        key = request.api_key
+        version = wanted_version
+        if self.versions:
+            oldest, newest = self.versions.get(key, (0, -1))
+            version = min(wanted_version, newest)
+            if version < oldest:
+                raise ChannelFailed(f"{self._peer} does not serve {ApiKey(key).title} in version {wanted_version}")
+        kind = type(request)
+        self._next_id += 1
+        question = _Question(
+            self._next_id,
+            ResponseHeader.decoder(response_header_version(kind, version)),
+            ApiKey(key).response.decoder(version),
+            key in _WITH_RECORDS,
+            asyncio.get_running_loop().create_future(),
+        )
+        buffers = request_frame(request, version, question.correlation_id, self._client_id)
+        assert self._transport is not None
+        self._questions.append(question)
+        self._transport.writelines(buffers)
+        return question.answer
+
+    def lose(self, why: str) -> None:
+        """Nothing more will come; everybody who waits hears why."""
+        if self.why_lost is not None:
+            return
+        self.why_lost = why
+        if self._transport is not None:
+            self._transport.abort()
+        while self._questions:
+            _fail(self._questions.popleft(), f"{self._peer}: {why}")
+
+
+def _look_at(connecting: asyncio.Task[_Connection]) -> None:
+    """A connection that failed when nobody waited for it any more is no news."""
+    if not connecting.cancelled():
+        connecting.exception()
+
+
+def _fail(question: _Question, why: str) -> None:
+    if not question.answer.done():
+        question.answer.set_exception(ChannelFailed(why))
+
+
+class Channel:
+    """`await send(request, version, timeout_ms)`; one connection at a time, made when it is needed."""
+
+    def __init__(
+        self, network: Network, host: str, port: int, client_id: str, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._network = network
+        self._client_id = client_id
+        self._max_frame_bytes = max_frame_bytes
+        self._connection: _Connection | None = None
+        self._connecting: asyncio.Task[_Connection] | None = None
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        state = "connected" if self._is_connected else "connecting" if self._connecting is not None else "idle"
+        return f"<Channel of {self._client_id} to {self.host}:{self.port}: {'closed' if self._is_closed else state}>"
+
+    @property
+    def _is_connected(self) -> bool:
+        return self._connection is not None and self._connection.is_open
+
+    async def send(self, request: Message, version: int, timeout_ms: int) -> Message:
+        """The answer, within so much time, connecting included; or `ChannelFailed`."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                connection = self._connection
+                if connection is None or not connection.is_open:
+                    connection = await self._connected()
+                return await connection.ask(request, version)
+        except TimeoutError:
+            why = f"no answer to {type(request).__name__} within {timeout_ms} ms"
+            self._disconnect(why)
+            raise ChannelFailed(f"{self.host}:{self.port}: {why}") from None
+
+    def close(self) -> None:
+        """Fail what waits. Nothing can be sent any more."""
+        self._is_closed = True
+        self._disconnect("the channel is closed")
+
+    async def _connected(self) -> _Connection:
+        if self._is_closed:
+            raise ChannelFailed(f"the channel to {self.host}:{self.port} is closed")
+        if self._connecting is None:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+            self._connecting.add_done_callback(_look_at)
+        connecting = self._connecting
+        # Several may wait for one connection, and one that gives up must not take it from the others.
+        await asyncio.wait([connecting])
+        if self._connecting is connecting:
+            self._connecting = None
+        if connecting.cancelled():
+            raise ChannelFailed(f"connecting to {self.host}:{self.port} was given up")
+        try:
+            return connecting.result()
+        except OSError as error:
+            raise ChannelFailed(f"{self.host}:{self.port}: {error.strerror or error}") from error
+
+    async def _connect(self) -> _Connection:
+        peer = f"{self.host}:{self.port}"
+        connection = await self._network.connect(
+            lambda: _Connection(peer, self._client_id, self._max_frame_bytes), self.host, self.port
+        )
+        try:
+            answer = await connection.ask(ApiVersionsRequest(), _FIRST_QUESTION_VERSION)
+        except BaseException:
+            connection.lose("connecting was given up")
+            raise
+        assert isinstance(answer, ApiVersionsResponse)
+        connection.versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+        self._connection = connection
+        return connection
+
+    def _disconnect(self, why: str) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        if self._connection is not None:
+            self._connection.lose(why)
+            self._connection = None
+
+
+class Channels:
+    """The channels of one purpose, one for every peer: a long fetch must not hold up what somebody else asks."""
+
+    def __init__(self, network: Network, client_id: str) -> None:
+        self._network = network
+        self._client_id = client_id
+        self._channels: dict[tuple[str, int], Channel] = {}
+
+    def __repr__(self) -> str:
+        return f"<Channels of {self._client_id}: {list(self._channels.values())}>"
+
+    def of(self, host: str, port: int) -> Channel:
+        found = self._channels.get((host, port))
+        if found is None:
+            found = self._channels[host, port] = Channel(self._network, host, port, self._client_id)
+        return found
+
+    def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
