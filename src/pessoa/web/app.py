@@ -1,0 +1,239 @@
+"""One request, from its head to its answer: the ASGI application that every service is.
+
+    who asks (auth.py) → which row (routing.py) → which media types (negotiation.py) → the row's handler → Response
+
+The application is a plain ASGI callable around Starlette's Request and Response, without Starlette's router (it
+decodes paths before it cuts them, see routing.py) and without its middleware stack, each layer of which costs a
+request more than a registry look-up does. Whatever a handler raises ends here: an `HttpProblem` as the error body that
+Kafka's services send, a caller who has gone as nothing, and anything else as a logged mistake and 500.
+
+Beside its own rows every app answers `/metrics`, `/health`, `/openapi.json` and `/docs`.
+
+What a handler finds: `request.path_params`, `media_type(request)` for the type to answer in, and `user(request)`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from pessoa.web.auth import BasicAuth
+from pessoa.web.bodies import LIMIT_KEY
+from pessoa.web.metrics import RequestMetrics
+from pessoa.web.negotiation import choose_media_type, consumes
+from pessoa.web.openapi import document, page
+from pessoa.web.problems import HttpProblem, plain_problem
+from pessoa.web.routing import Endpoint, RouteTree
+
+logger = logging.getLogger(__name__)
+
+JSON = "application/json"
+MEDIA_TYPE_KEY = "pessoa.media_type"
+USER_KEY = "pessoa.user"
+DEFAULT_BODY_LIMIT = 10 * 1024 * 1024
+
+ErrorBody = Callable[[HttpProblem, str], tuple[bytes, str]]
+Lifespan = Callable[[], AbstractAsyncContextManager[None]]
+Health = Callable[[], Awaitable[str | None]]
+
+
+def error_body(problem: HttpProblem, media_type: str) -> tuple[bytes, str]:
+    """The body of Kafka's HTTP services, in the type that the caller would have got."""
+    return msgspec.json.encode({"error_code": problem.code, "message": problem.message}), media_type
+
+
+@asynccontextmanager
+async def _nothing() -> AsyncIterator[None]:
+    yield
+
+
+async def _always_well() -> str | None:
+    return None
+
+
+class App:
+    """An ASGI application made of a table of endpoints; see `make_app`."""
+
+    def __init__(
+        self,
+        name: str,
+        endpoints: tuple[Endpoint, ...],
+        *,
+        consumes: tuple[str, ...],
+        produces: tuple[str, ...],
+        error_body: ErrorBody,
+        auth: BasicAuth | None,
+        body_limit: int,
+        lifespan: Lifespan,
+        health: Health,
+    ) -> None:
+        self.name = name
+        self.endpoints = endpoints
+        self.metrics = RequestMetrics(name)
+        self._tree = RouteTree([*endpoints, *self._own_endpoints()])
+        self._consumes = consumes
+        self._produces = produces
+        self._error_body = error_body
+        self._auth = auth
+        self._body_limit = body_limit
+        self._lifespan = lifespan
+        self._health = health
+
+    def __repr__(self) -> str:
+        return f"<App {self.name}, {len(self.endpoints)} endpoints>"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._run_lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+
+    # One request.
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = time.perf_counter()
+        scope[LIMIT_KEY] = self._body_limit
+        scope[MEDIA_TYPE_KEY] = self._produces[0]
+        request = Request(scope, receive, send)
+        method: str = scope["method"]
+        endpoint: Endpoint | None = None
+        try:
+            endpoint = self._endpoint_of(scope, method)
+            if self._auth is not None and not endpoint.is_public:
+                scope[USER_KEY] = self._auth.user_of(request.headers.get("authorization"))
+            self._negotiate(request, endpoint)
+            response = await endpoint.handle(request)
+        except HttpProblem as problem:
+            response = self._response_for(problem, scope)
+        except ClientDisconnect:
+            logger.debug("%s: the caller of %s %s has gone", self.name, method, scope["path"])
+            return
+        except Exception:
+            logger.exception("%s: %s %s failed", self.name, method, scope["path"])
+            response = self._response_for(HttpProblem(500, "Internal Server Error"), scope)
+        path = endpoint.path if endpoint is not None else "unknown"
+        self.metrics.answered(method, path, response.status_code, time.perf_counter() - started)
+        if method == "HEAD":
+            response.body = b""
+        await response(scope, receive, send)
+
+    def _endpoint_of(self, scope: Scope, method: str) -> Endpoint:
+        raw_path = scope.get("raw_path")
+        match = self._tree.find(raw_path.decode("latin-1") if raw_path else scope["path"])
+        if match is None:
+            raise plain_problem(404)
+        scope["path_params"] = match.parameters
+        endpoint = match.methods.get("GET" if method == "HEAD" else method)
+        if endpoint is None:
+            raise plain_problem(405, {"Allow": ", ".join(sorted(match.methods))})
+        return endpoint
+
+    def _negotiate(self, request: Request, endpoint: Endpoint) -> None:
+        headers = request.headers
+        produced = self._produces if endpoint.produces is None else endpoint.produces
+        if produced:
+            chosen = choose_media_type(headers.get("accept"), produced)
+            if chosen is None:
+                raise plain_problem(406)
+            request.scope[MEDIA_TYPE_KEY] = chosen
+        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        if has_body and request.method not in ("GET", "HEAD", "DELETE"):
+            taken = self._consumes if endpoint.consumes is None else endpoint.consumes
+            if not consumes(headers.get("content-type"), taken):
+                raise plain_problem(415)
+
+    def _response_for(self, problem: HttpProblem, scope: Scope) -> Response:
+        body, media_type = self._error_body(problem, scope[MEDIA_TYPE_KEY])
+        return Response(body, problem.status, headers=problem.headers, media_type=media_type)
+
+    # What every service has.
+
+    def _own_endpoints(self) -> list[Endpoint]:
+        async def metrics(_: Request) -> Response:
+            body, media_type = self.metrics.page()
+            return Response(body, media_type=media_type)
+
+        async def health(_: Request) -> Response:
+            trouble = await self._health()
+            body = {"status": "ok"} if trouble is None else {"status": "unavailable", "reason": trouble}
+            return Response(msgspec.json.encode(body), 200 if trouble is None else 503, media_type=JSON)
+
+        async def openapi(_: Request) -> Response:
+            return Response(msgspec.json.encode(self.openapi()), media_type=JSON)
+
+        async def docs(_: Request) -> Response:
+            return HTMLResponse(page(self.openapi()))
+
+        return [
+            Endpoint("GET", "/metrics", metrics, produces=(), is_public=True),
+            Endpoint("GET", "/health", health, produces=(), is_public=True),
+            Endpoint("GET", "/openapi.json", openapi, produces=()),
+            Endpoint("GET", "/docs", docs, produces=()),
+        ]
+
+    def openapi(self) -> dict[str, Any]:
+        return document(self.name, self.endpoints, consumes=self._consumes, produces=self._produces)
+
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        stage = "startup"
+        try:
+            async with self._lifespan():
+                await send({"type": "lifespan.startup.complete"})
+                stage = "shutdown"
+                await receive()
+        except Exception as failure:
+            logger.exception("%s: %s failed", self.name, stage)
+            await send({"type": f"lifespan.{stage}.failed", "message": str(failure)})
+            return
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+def make_app(
+    name: str,
+    endpoints: Iterable[Endpoint],
+    *,
+    consumes: tuple[str, ...] = (JSON,),
+    produces: tuple[str, ...] = (JSON,),
+    error_body: ErrorBody = error_body,
+    auth: BasicAuth | None = None,
+    body_limit: int = DEFAULT_BODY_LIMIT,
+    lifespan: Lifespan = _nothing,
+    health: Health = _always_well,
+) -> App:
+    """A service out of its table. `lifespan` surrounds the time in which it serves; `health` says what is wrong."""
+    return App(
+        name,
+        tuple(endpoints),
+        consumes=consumes,
+        produces=produces,
+        error_body=error_body,
+        auth=auth,
+        body_limit=body_limit,
+        lifespan=lifespan,
+        health=health,
+    )
+
+
+def media_type(request: Request) -> str:
+    """The type that this request is to be answered in."""
+    chosen: str = request.scope[MEDIA_TYPE_KEY]
+    return chosen
+
+
+def user(request: Request) -> str | None:
+    """Who asks, where the service has users."""
+    name: str | None = request.scope.get(USER_KEY)
+    return name
+
+
+def json_response(request: Request, value: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type=media_type(request))

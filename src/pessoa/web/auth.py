@@ -1,0 +1,92 @@
+"""HTTP Basic authentication against a table of users.
+
+The table is a file in the form that Jetty's login module reads, which is what the JVM services use:
+
+    # name: password[, role …]
+    alice: wonderland, admin
+    bob: MD5:5f4dcc3b5aa765d61d8327deb882cf99
+
+Roles are read and kept; which of them may come in is the service's `authentication.roles` (`*`, or nothing: any).
+Passwords are compared in constant time, and a name that does not exist takes as long as a wrong password.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pessoa.web.problems import HttpProblem
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    password: str
+    roles: frozenset[str] = frozenset()
+
+    def has_password(self, given: str) -> bool:
+        kind, colon, digest = self.password.partition(":")
+        if colon and kind == "MD5":
+            # Jetty's format; kept for the files that exist.
+            offered = hashlib.md5(given.encode(), usedforsecurity=False).hexdigest()
+            return hmac.compare_digest(offered, digest.lower())
+        return hmac.compare_digest(given.encode(), self.password.encode())
+
+
+NOBODY = User("")
+
+
+class BasicAuth:
+    def __init__(self, users: Mapping[str, User], *, realm: str = "pessoa", roles: Iterable[str] = ()) -> None:
+        self._users = dict(users)
+        self._challenge = {"WWW-Authenticate": f'Basic realm="{realm}"'}
+        self._roles = frozenset(roles) - {"*", ""}
+
+    def __repr__(self) -> str:
+        return f"<BasicAuth {len(self._users)} users>"
+
+    def user_of(self, header: str | None) -> str:
+        """The name of whoever sends this Authorization header; 401 for nobody, 403 for one without a role."""
+        credentials = _credentials(header)
+        if credentials is None:
+            raise HttpProblem(401, "Unauthorized", headers=self._challenge)
+        name, password = credentials
+        user = self._users.get(name, NOBODY)
+        if not user.has_password(password) or name not in self._users:
+            raise HttpProblem(401, "Unauthorized", headers=self._challenge)
+        if self._roles and not user.roles & self._roles:
+            raise HttpProblem(403, "Forbidden")
+        return name
+
+
+def read_users(path: str | Path) -> dict[str, User]:
+    return parse_users(Path(path).read_text(encoding="utf-8"))
+
+
+def parse_users(text: str) -> dict[str, User]:
+    users = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith(("#", "!")):
+            continue
+        name, colon, rest = line.partition(":")
+        if not colon or not name.strip():
+            raise ValueError(f"line {number} of the user file is not `name: password[, role …]`")
+        password, *roles = (part.strip() for part in rest.split(","))
+        users[name.strip()] = User(password, frozenset(roles) - {""})
+    return users
+
+
+def _credentials(header: str | None) -> tuple[str, str] | None:
+    scheme, _, encoded = (header or "").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        name, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return (name, password) if colon else None

@@ -1,0 +1,32 @@
+"""The one exception that becomes an error body.
+
+Kafka's HTTP services answer a failure with a status and `{"error_code": …, "message": …}`, where the code is the status
+or the status with two more digits (40401). Handlers raise `HttpProblem`; `app.py` turns it into bytes. Any other
+exception is a mistake of ours: it is logged with its traceback and answered with 500 and no details.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+
+class HttpProblem(Exception):
+    """A failure that the caller is told about. Without a code of its own, the status is the code."""
+
+    def __init__(
+        self, status: int, message: str, code: int | None = None, *, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = status if code is None else code
+        self.message = message
+        self.headers = dict(headers or {})
+
+    def __repr__(self) -> str:
+        return f"<HttpProblem {self.status}/{self.code} {self.message!r}>"
+
+
+def plain_problem(status: int, headers: Mapping[str, str] | None = None) -> HttpProblem:
+    """What the JVM services say when their framework refuses a request before any code of theirs has seen it."""
+    return HttpProblem(status, f"HTTP {status} {HTTPStatus(status).phrase}", headers=headers)
