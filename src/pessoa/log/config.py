@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from pessoa.records.batch import TimestampType
+from pessoa.records.compression import Codec
 from pessoa.records.validation import MAX_MESSAGE_BYTES, TIMESTAMP_AFTER_MAX_MS, UNBOUNDED_MS, AppendRules
 
 _GIB = 1 << 30
@@ -41,6 +42,8 @@ class LogConfig:
     message_timestamp_after_max_ms: int = TIMESTAMP_AFTER_MAX_MS
     # `producer`: batches stay as they came. A codec's name: the broker compresses them anew.
     compression_type: str = "producer"
+    # Of that codec; None for its default.
+    compression_level: int | None = None
 
     def __post_init__(self) -> None:
         assert self.cleanup_policy <= {COMPACT, DELETE}
@@ -52,6 +55,13 @@ class LogConfig:
     @property
     def is_deleted(self) -> bool:
         return DELETE in self.cleanup_policy
+
+    @property
+    def codec(self) -> Codec | None:
+        """What every batch is compressed with; None where the producer decides."""
+        if self.compression_type == "producer":
+            return None
+        return Codec.NONE if self.compression_type == "uncompressed" else Codec[self.compression_type.upper()]
 
     def append_rules(self) -> AppendRules:
         return AppendRules(

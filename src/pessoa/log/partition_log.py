@@ -36,10 +36,10 @@ from pessoa.log.leader_epochs import LEADER_EPOCH_FILE
 from pessoa.log.producer_state import AppendOrigin
 from pessoa.log.replay import note_epoch, note_producer, replay_producers
 from pessoa.log.segment import DELETED_SUFFIX, FileSlice, Segment, TimestampOffset
-from pessoa.records.batch import NO_TIMESTAMP, RecordBatch, TimestampType, batches
+from pessoa.records.batch import CODEC_MASK, NO_TIMESTAMP, RecordBatch, TimestampType, batches
 from pessoa.records.errors import InvalidBatch
 from pessoa.records.stamping import stamp, stamp_log_append_time
-from pessoa.records.validation import check_produced
+from pessoa.records.validation import check_produced, check_records, check_size
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pessoa.log.leader_epochs import LeaderEpochs
     from pessoa.log.producer_state import ProducerState, VerificationGuard
     from pessoa.log.snapshots import ProducerSnapshots
+    from pessoa.records.compression import Codec
 
 
 # producer.id.expiration.ms
@@ -167,6 +168,7 @@ class PartitionLog:
         """Take over a changed topic configuration; it holds from the next append on."""
         self.config = config
         self._rules = config.append_rules()
+        self._codec = config.codec
         self._flush_messages = config.flush_messages
         self._is_log_append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         for segment in self.segments:
@@ -220,6 +222,8 @@ class PartitionLog:
         what `producers.start_verification` gave, for a batch that begins a transaction.
         """
         batch = check_produced(data, self._rules, now_ms, produce_version)
+        if self._codec is not None and batch.attributes & CODEC_MASK != self._codec:
+            batch = self._in_codec_of_topic(batch, self._codec, now_ms)
         if batch.size > self.config.segment_bytes:
             self._refuse_size(batch)
         if batch.producer_id >= 0:
@@ -228,6 +232,14 @@ class PartitionLog:
                 # The time of the first append, even in a topic of CreateTime: so does Kafka.
                 return Appended(known.first_offset, known.last_offset, known.timestamp, True)
         return self._append_stamped(batch, leader_epoch, now_ms)
+
+    def _in_codec_of_topic(self, batch: RecordBatch, codec: Codec, now_ms: int) -> RecordBatch:
+        """The batch as `compression.type` wants it. What is unpacked in any case is also looked at, as Kafka does."""
+        from pessoa.records.recompression import recompress
+
+        if not self._rules.opens_records:
+            check_records(batch, self._rules, now_ms)
+        return check_size(recompress(batch, codec, self.config.compression_level), self._rules)
 
     def append_own(
         self,

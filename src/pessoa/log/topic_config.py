@@ -197,6 +197,9 @@ def log_config(overrides: Mapping[str, str], broker: Settings = BROKER_DEFAULTS)
     assert isinstance(ratio, int | float)
     assert isinstance(policy, tuple)
     is_append_time = values["message.timestamp.type"] == "LogAppendTime"
+    compression = str(values["compression.type"])
+    level = values.get(f"compression.{compression}.level")
+    assert level is None or isinstance(level, int)
     return LogConfig(
         segment_bytes=number("segment.bytes" if values["internal.segment.bytes"] is None else "internal.segment.bytes"),
         segment_ms=number("segment.ms"),
@@ -217,7 +220,8 @@ def log_config(overrides: Mapping[str, str], broker: Settings = BROKER_DEFAULTS)
         message_timestamp_type=TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME,
         message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
-        compression_type=str(values["compression.type"]),
+        compression_type=compression,
+        compression_level=level,
     )
 
 

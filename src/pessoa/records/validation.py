@@ -130,6 +130,13 @@ def check_produced(data: memoryview, rules: AppendRules, now_ms: int, version: i
     return batch
 
 
+def check_size(batch: RecordBatch, rules: AppendRules) -> RecordBatch:
+    """For a batch that is not the size it came in."""
+    if batch.size > rules.max_message_bytes:
+        _refuse_size(batch, rules)
+    return batch
+
+
 def check_records(batch: RecordBatch, rules: AppendRules, now_ms: int) -> None:
     """Open a produced batch and check its records one by one."""
     first_errors: list[RecordError] = []

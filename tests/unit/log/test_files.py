@@ -584,3 +584,20 @@ def test_a_locked_directory_keeps_others_out_until_it_is_given_back(bench: Workb
     assert refused.value.is_locked
     unlock()
     bench.disk.lock(bench.root)()
+
+
+# Room in advance.
+
+
+def test_a_growing_file_gets_its_blocks_in_advance_and_gives_back_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    file = OsDisk().open(str(path), create=True)
+    for _ in range(130):
+        file.append(bytes(16_384))
+    assert file.size == path.stat().st_size == 130 * 16_384
+    taken = path.stat().st_blocks * 512
+    file.trim()
+    assert path.stat().st_size == file.size
+    assert file.size <= path.stat().st_blocks * 512 <= taken
+    file.append(b"more")
+    assert file.read(130 * 16_384, 10) == b"more"

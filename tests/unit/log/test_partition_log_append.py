@@ -418,3 +418,36 @@ def test_a_roll_that_fails_can_be_tried_again(shaky: Home, simulated: SimulatedD
     produce(log, plain(size=200))
     assert read_offsets(log) == [(0, 0), (1, 1)]
     assert RecordBatch(read_bytes(log)).is_valid()
+
+
+# The topic's own codec.
+
+
+@pytest.mark.parametrize("sent", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("wanted", [codec for codec in Codec if codec is not Codec.NONE])
+def test_a_topic_with_a_codec_of_its_own_stores_every_batch_in_it(home: Home, sent: Codec, wanted: Codec) -> None:
+    log = home.open(EVERY_BATCH.but(compression_type=wanted.name.lower()))
+    produce(log, plain(2))
+    produce(log, plain(3, codec=sent))
+    first, second = batches(read_bytes(log))
+    assert first.codec is second.codec is wanted
+    assert first.is_valid()
+    assert second.is_valid()
+    assert [(record.offset, record.value) for record in records(second)] == [(2, b"v0"), (3, b"v1"), (4, b"v2")]
+
+
+def test_an_uncompressed_topic_unpacks_what_it_gets(home: Home) -> None:
+    log = home.open(EVERY_BATCH.but(compression_type="uncompressed"))
+    produce(log, plain(3, codec=Codec.ZSTD), epoch=0)
+    assert read_bytes(log) == bytes(plain(3, epoch=0))
+
+
+def test_a_batch_that_outgrows_the_limit_when_it_is_unpacked_is_refused_and_nothing_has_changed(home: Home) -> None:
+    log = home.open(EVERY_BATCH.but(compression_type="uncompressed", max_message_bytes=1_500))
+    before = state(log)
+    many = plain(200, codec=Codec.ZSTD)
+    assert len(many) <= 1_500 < len(plain(200))
+    with pytest.raises(InvalidBatch) as refusal:
+        produce(log, many)
+    assert refusal.value.error is ErrorCode.MESSAGE_TOO_LARGE
+    assert state(log) == before
