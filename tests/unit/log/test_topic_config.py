@@ -84,6 +84,7 @@ def test_every_setting_of_a_log_reaches_it() -> None:
         "message.timestamp.before.max.ms": "24",
         "message.timestamp.after.max.ms": "25",
         "compression.type": "zstd",
+        "compression.zstd.level": "7",
         "internal.segment.bytes": "10",
     }
     assert log_config(overrides) == LogConfig(
@@ -107,6 +108,7 @@ def test_every_setting_of_a_log_reaches_it() -> None:
         message_timestamp_before_max_ms=24,
         message_timestamp_after_max_ms=25,
         compression_type="zstd",
+        compression_level=7,
     )
 
 
