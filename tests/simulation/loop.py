@@ -1,0 +1,327 @@
+"""An event loop without an outside: time is a number, and what runs next follows from a seed.
+
+    ready ──▶ run one handle ──▶ … nothing ready ──▶ the clock jumps to the earliest timer ──▶ ready
+
+Every handle belongs to the `Process` whose code scheduled it. A process is a value in the context, and asyncio carries
+contexts from handle to handle and from task to task, so nobody has to pass it on. That is how a process dies or stops
+in the middle of everything: the loop drops the handles of a dead one, and holds those of a paused one (SIGSTOP) until
+it goes on. No `finally` runs in a dead process: its tasks are kept as they stand until the simulation is over
+(`bury`).
+
+Handles run in the order in which they became ready, as in a real loop; that processes overtake each other comes from
+the network and the disk, whose delays are drawn from the seed. Worker threads are calls at a later time.
+
+`fingerprint` sums up what ran when and for whom. Two runs of a seed that end with the same one went the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextvars import Context, ContextVar, copy_context
+from enum import Enum
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pessoa.log.simulated_disk import Crashed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+T = TypeVar("T")
+
+# A list of tasks longer than this is swept of those that are done.
+_TASKS_TO_SWEEP = 256
+
+
+class State(Enum):
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+
+
+class Process:
+    """One run of a program. A node that is started again is a new process."""
+
+    __slots__ = ("_swept_at", "context", "held", "name", "number", "state", "tasks")
+
+    _numbers = count(1)
+
+    def __init__(self, name: str, number: int) -> None:
+        self.name = name
+        # Tells processes apart in the fingerprint.
+        self.number = number
+        self.state = State.RUNNING
+        self.held: list[asyncio.Handle] = []
+        self.tasks: list[asyncio.Task[Any]] = []
+        self._swept_at = _TASKS_TO_SWEEP
+        self.context: Context = copy_context()
+        self.context.run(_process.set, self)
+
+    def __repr__(self) -> str:
+        return f"<Process {self.name}: {self.state.value}>"
+
+    @property
+    def is_dead(self) -> bool:
+        return self.state is State.DEAD
+
+    def remember(self, task: asyncio.Task[Any]) -> None:
+        """A suspended coroutine that nobody refers to would be closed, and its `finally` would run."""
+        self.tasks.append(task)
+        if len(self.tasks) > self._swept_at:
+            self.tasks = [one for one in self.tasks if not one.done()]
+            self._swept_at = 2 * len(self.tasks) + _TASKS_TO_SWEEP
+
+
+_process: ContextVar[Process] = ContextVar("process")
+
+
+def current_process() -> Process | None:
+    return _process.get(None)
+
+
+class CountedTask(asyncio.Task[T]):
+    """A task whose hash is its number: asyncio keeps tasks in sets, and what comes out first must not depend on where
+    in memory they lie."""
+
+    _number: int
+
+    def __new__(cls, *args: Any, **settings: Any) -> CountedTask[T]:
+        task = super().__new__(cls)
+        loop = settings["loop"]
+        loop.task_count += 1
+        task._number = loop.task_count
+        return task
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class TooManySteps(Exception):
+    """Something goes round in circles without time going on."""
+
+
+class SimulatedLoop(asyncio.AbstractEventLoop):
+    """`run_until_complete` as usual. `worker_delay` says how long a call in a worker thread takes."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.steps = 0
+        self.fingerprint = 0
+        self.task_count = 0
+        # What nobody caught, in the words of asyncio's exception handlers.
+        self.problems: list[dict[str, Any]] = []
+        self.worker_delay: Callable[[], float] = lambda: 0.0
+        # Called after every step of a process, with it.
+        self.after_step: Callable[[Process], None] | None = None
+        self.trace: Callable[[str], None] | None = None
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._sequence = 0
+        self._process_count = 0
+        self._is_running = False
+        self._is_closed = False
+        self._processes: list[Process] = []
+
+    def __repr__(self) -> str:
+        return f"<SimulatedLoop at {self.now_s:.6f} s after {self.steps} steps>"
+
+    # Processes.
+
+    def new_process(self, name: str) -> Process:
+        self._process_count += 1
+        process = Process(name, self._process_count)
+        self._processes.append(process)
+        return process
+
+    def spawn(self, process: Process, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
+        """Run a coroutine as the process's."""
+        return process.context.run(self.create_task, work, name=name)
+
+    def kill(self, process: Process) -> None:
+        process.state = State.DEAD
+        process.held.clear()
+
+    def pause(self, process: Process) -> None:
+        if process.state is State.RUNNING:
+            process.state = State.PAUSED
+
+    def resume(self, process: Process) -> None:
+        if process.state is State.PAUSED:
+            process.state = State.RUNNING
+            self._ready.extend(process.held)
+            process.held.clear()
+
+    def bury(self) -> None:
+        """Close what the dead and the living have left, once nothing can come of it any more."""
+        self._is_closed = True
+        self._ready.clear()
+        self._timers.clear()
+        asyncio._set_running_loop(self)
+        try:
+            for process in self._processes:
+                for task in process.tasks:
+                    if task.done():
+                        if not task.cancelled():
+                            task.exception()
+                        continue
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    coroutine: Any = task.get_coro()
+                    try:
+                        coroutine.close()
+                    except BaseException:  # noqa: BLE001, S112 (the code of a dead process may say what it likes)
+                        continue
+                process.tasks.clear()
+                process.held.clear()
+        finally:
+            asyncio._set_running_loop(None)
+        self._processes.clear()
+
+    # Running.
+
+    def run_forever(self) -> None:
+        raise NotImplementedError("a simulation ends")
+
+    def run_until_complete(self, future: Any, *, max_steps: int = 1 << 62) -> Any:
+        awaited: asyncio.Future[Any] = asyncio.ensure_future(future, loop=self)
+        self._is_running = True
+        asyncio._set_running_loop(self)
+        last = self.steps + max_steps
+        try:
+            while not awaited.done():
+                self._step()
+                if self.steps > last:
+                    raise TooManySteps(f"more than {max_steps} steps; it is {self.now_s:.3f} s")
+        finally:
+            asyncio._set_running_loop(None)
+            self._is_running = False
+        return awaited.result()
+
+    def _step(self) -> None:
+        ready = self._ready
+        if not ready:
+            self._advance()
+        handle = ready.popleft()
+        if handle._cancelled:
+            return
+        process = handle._context.get(_process)
+        self.steps += 1
+        if process is None:
+            handle._run()
+            return
+        if process.state is not State.RUNNING:
+            if process.state is State.PAUSED:
+                process.held.append(handle)
+            return
+        self.fingerprint = hash((self.fingerprint, self.now_s, process.number))
+        handle._run()
+        if self.after_step is not None:
+            self.after_step(process)
+
+    def _advance(self) -> None:
+        """Nothing is ready: go to the next moment at which something is."""
+        timers = self._timers
+        while True:
+            if not timers:
+                raise RuntimeError("everybody waits for somebody else: no timer is set")
+            when, _, handle = heappop(timers)
+            if not handle._cancelled:
+                break
+        if when > self.now_s:
+            self.now_s = when
+        self._ready.append(handle)
+        while timers and timers[0][0] <= self.now_s:
+            self._ready.append(heappop(timers)[2])
+
+    def mix(self, number: int) -> None:
+        """Let something else that happened count in the fingerprint."""
+        self.fingerprint = hash((self.fingerprint, number))
+
+    # What asyncio asks of a loop.
+
+    def time(self) -> float:
+        return self.now_s
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        if not self._is_closed:
+            self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.now_s + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        if not self._is_closed:
+            self._sequence += 1
+            heappush(self._timers, (when, self._sequence, handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """A cancelled timer is passed over when its time comes."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> Any:
+        task: CountedTask[Any] = CountedTask(coro, loop=self, name=name, context=context)
+        process = context.get(_process) if context is not None else _process.get(None)
+        if process is not None:
+            process.remember(task)
+        return task
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """As a thread would: whoever waits may give up, the work is done all the same."""
+        future: asyncio.Future[T] = self.create_future()
+
+        def work() -> None:
+            try:
+                result = func(*args)
+            except Crashed:
+                return
+            except Exception as error:  # noqa: BLE001 (it is handed on)
+                if not future.done():
+                    future.set_exception(error)
+            else:
+                if not future.done():
+                    future.set_result(result)
+
+        self.call_later(self.worker_delay(), work)
+        return future
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self._is_closed and not isinstance(context.get("exception"), Crashed):
+            self.problems.append(context)
+
+    default_exception_handler = call_exception_handler
+
+    def get_exception_handler(self) -> None:
+        return None
+
+    def get_debug(self) -> bool:
+        return False
+
+    def get_task_factory(self) -> None:
+        return None
+
+    def is_running(self) -> bool:
+        return self._is_running
+
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def stop(self) -> None:
+        raise NotImplementedError("a simulation runs until its end")
+
+    def close(self) -> None:
+        self.bury()

@@ -1,0 +1,190 @@
+"""A node of the simulated cluster: a machine with a disk and a clock, on which a whole broker runs, unmodified.
+
+    start ─▶ running ─▶ kill        the process is gone, what it wrote is there (page cache)
+                     ─▶ lose_power  what was not synced is gone as well, and nobody hears a goodbye
+                     ─▶ pause ─▶ resume    SIGSTOP: time goes on without it
+                     ─▶ stop        in order
+
+The disk outlives the processes, and so does the clock, which is wrong in its own way: `skew_ms` is how far the wall
+clock is off, and it may jump. The monotonic clock never does, and starts anew with the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from random import Random
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pessoa.base.entropy import SeededEntropy
+from pessoa.broker.config import BrokerConfig
+from pessoa.broker.lifecycle import Broker
+from pessoa.log.files import DiskError
+from pessoa.log.simulated_disk import Crashed, Fault, SimulatedDisk
+from tests.simulation.network import HostNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tests.simulation.loop import Process, SimulatedLoop
+    from tests.simulation.network import Fabric
+
+# The simulation begins on 14 November 2023.
+EPOCH_MS = 1_700_000_000_000
+DATA = "/data"
+BROKER_PORT = 9092
+CONTROLLER_PORT = 9093
+
+
+class NodeClock:
+    """Time on one machine."""
+
+    def __init__(self, loop: SimulatedLoop, skew_ms: int = 0) -> None:
+        self._loop = loop
+        self.skew_ms = skew_ms
+
+    def now_ms(self) -> int:
+        return EPOCH_MS + self.skew_ms + int(self._loop.now_s * 1000)
+
+    def monotonic_ms(self) -> int:
+        return int(self._loop.now_s * 1000)
+
+    async def wait_ms(self, duration_ms: int) -> None:
+        await asyncio.sleep(duration_ms / 1000)
+
+
+class NodeDisk(SimulatedDisk):
+    """A disk that says when the process dies on it, at the very call."""
+
+    def __init__(self, seed: int, now_ms: Callable[[], int]) -> None:
+        super().__init__(seed, now_ms=now_ms)
+        self.on_crash: Callable[[], None] = lambda: None
+
+    def strike(self, fault: Fault, path: str) -> NoReturn:
+        if fault.outcome == "crashed":
+            self.on_crash()
+        super().strike(fault, path)
+
+
+class Node:
+    """`failures` has what made a broker give up that nobody had hurt."""
+
+    def __init__(
+        self, loop: SimulatedLoop, fabric: Fabric, node_id: int, settings: Mapping[str, str], seed: int, cluster_id: str
+    ) -> None:
+        self.id = node_id
+        self.host = f"n{node_id}"
+        self.settings = dict(settings)
+        self.clock = NodeClock(loop)
+        self.disk = NodeDisk(seed, self.clock.now_ms)
+        self.disk.make_directory(DATA)
+        self.broker: Broker | None = None
+        self.process: Process | None = None
+        # How long its worker threads take, at most.
+        self.slowness_s = 0.002
+        self.bugs: list[BaseException] = []
+        # Set when the disk has been made to fail, so that giving up is what the broker should do.
+        self.is_hurt = False
+        self.lives = 0
+        self._loop = loop
+        self._fabric = fabric
+        self._seed = seed
+        self._cluster_id = cluster_id
+
+    def __repr__(self) -> str:
+        return f"<Node {self.id}: {self.process!r}, life {self.lives}>"
+
+    @property
+    def is_up(self) -> bool:
+        return self.process is not None and not self.process.is_dead
+
+    # What happens to it.
+
+    def start(self) -> asyncio.Task[None]:
+        assert not self.is_up, f"{self!r} is up"
+        self.lives += 1
+        self._fabric.power_on(self.host)
+        process = self.process = self._loop.new_process(self.host)
+        self.disk.on_crash = self._die_at_disk
+        broker = self.broker = Broker(
+            BrokerConfig(self.settings),
+            disk=self.disk,
+            clock=self.clock,
+            entropy=SeededEntropy(zlib.crc32(b"%d %d" % (self._seed, self.lives))),
+            network=HostNetwork(self._fabric, self.host, process),
+            cluster_id=self._cluster_id,
+        )
+        broker.on_bug = self.bugs.append
+        return self._loop.spawn(process, self._run(broker), f"{self.host} life {self.lives}")
+
+    async def _run(self, broker: Broker) -> None:
+        """What the main program of a broker does: serve until it fails, then end the process."""
+        try:
+            await broker.start()
+            await broker.failed
+        except (DiskError, Crashed) as error:
+            if not self.is_hurt:
+                self.bugs.append(error)
+        except Exception as error:  # noqa: BLE001 (told by the checkers)
+            self.bugs.append(error)
+        if self.process is not None:
+            self._end(self.process, is_power_loss=False)
+
+    def kill(self) -> None:
+        if self.process is not None and self.is_up:
+            self._end(self.process, is_power_loss=False)
+            self.disk.crash_process()
+
+    def lose_power(self) -> None:
+        if self.process is not None and self.is_up:
+            self._end(self.process, is_power_loss=True)
+        self.disk.lose_power()
+
+    def pause(self) -> None:
+        if self.process is not None:
+            self._loop.pause(self.process)
+
+    def resume(self) -> None:
+        if self.process is not None:
+            self._loop.resume(self.process)
+
+    def stop(self) -> asyncio.Task[Any]:
+        """In order; done when the process has ended."""
+        assert self.process is not None
+        assert self.broker is not None
+        return self._loop.spawn(self.process, self._stop(self.broker, self.process), f"stop {self.host}")
+
+    async def _stop(self, broker: Broker, process: Process) -> None:
+        try:
+            await broker.stop()
+        except Exception as error:  # noqa: BLE001
+            self.bugs.append(error)
+        self._end(process, is_power_loss=False)
+        self.disk.crash_process()
+
+    def _die_at_disk(self) -> None:
+        """In the middle of a call; the disk is told by `kill` or `lose_power` what became of it."""
+        if self.process is not None:
+            self._end(self.process, is_power_loss=False)
+
+    def _end(self, process: Process, *, is_power_loss: bool) -> None:
+        if not process.is_dead:
+            self._loop.kill(process)
+            self._fabric.kill(process, self.host, is_power_loss=is_power_loss)
+
+
+def node_settings(node_id: int, voters: list[int], settings: Mapping[str, str]) -> dict[str, str]:
+    """A node that is broker and controller, or broker alone where it is no voter."""
+    is_voter = node_id in voters
+    listeners = [f"PLAINTEXT://n{node_id}:{BROKER_PORT}"]
+    if is_voter:
+        listeners.append(f"CONTROLLER://n{node_id}:{CONTROLLER_PORT}")
+    return {
+        "process.roles": "broker,controller" if is_voter else "broker",
+        "node.id": str(node_id),
+        "listeners": ",".join(listeners),
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": ",".join(f"{voter}@n{voter}:{CONTROLLER_PORT}" for voter in voters),
+        "log.dirs": DATA,
+        **settings,
+    }
