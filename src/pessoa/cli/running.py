@@ -1,0 +1,114 @@
+"""What all command-line tools do around their work: streams, exit codes, and the settings for the connection.
+
+A tool is a function from the words of its command line to an exit code; `run` calls it and turns whatever ends it
+into output and code. Usage errors print the sentence and the tool's help. What goes wrong with the cluster is a
+`KafkaFailure`, which most tools print in a form of their own; what they let through becomes one line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pessoa.cli.options import UsageError
+
+if TYPE_CHECKING:
+    from pessoa.cli.options import Given, Options
+    from pessoa.client.cluster import Cluster
+
+# Where the platform of `pessoa up` listens. Tools of the ZooKeeper era, which name no broker, are sent there.
+DEFAULT_CLUSTER = "localhost:9092"
+_DEFAULT_CLUSTER_VARIABLE = "PESSOA_BOOTSTRAP_SERVER"
+_INTERRUPTED = 130
+
+
+def run(tool: Callable[[Sequence[str]], int | None], options: Options, words: Sequence[str] | None = None) -> int:
+    """Run a tool to its exit code, which is returned: the entry point is what ends the process."""
+    from pessoa.client.errors import KafkaFailure
+
+    for stream in (sys.stdout, sys.stderr):
+        # As the JVM in a UTF-8 locale; a tool must not fail over bytes that are no text.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="replace")
+    try:
+        code = tool(sys.argv[1:] if words is None else words) or 0
+        sys.stdout.flush()
+    except UsageError as error:
+        sys.stdout.flush()
+        print(error, file=sys.stderr)
+        if error.with_help:
+            options.print_help(sys.stderr)
+        return 1
+    except KafkaFailure as failure:
+        sys.stdout.flush()
+        print(failure.java_text, file=sys.stderr)
+        return 1
+    except SystemExit as end:
+        sys.stdout.flush()
+        return end.code if isinstance(end.code, int) else 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output (`| head`) has enough. Nothing may be written at exit, when Python flushes.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
+
+
+def default_cluster() -> str:
+    return os.environ.get(_DEFAULT_CLUSTER_VARIABLE) or DEFAULT_CLUSTER
+
+
+def warn(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """A Java properties file."""
+    from pathlib import Path
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", with_help=False) from error
+    found = {}
+    for line in text.replace("\\\n", "").splitlines():
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        key, value = split_property(line)
+        found[key] = value
+    return found
+
+
+def split_property(line: str) -> tuple[str, str]:
+    """`key=value`, `key: value` or `key value`."""
+    for position, letter in enumerate(line):
+        if letter in "=: \t":
+            rest = line[position:].lstrip(" \t")
+            return line[:position], rest[1:].lstrip(" \t") if rest[:1] in ("=", ":") else rest
+    return line, ""
+
+
+def connect(given: Given, *, config: str = "command-config", servers: str | None = None) -> Cluster:
+    """The cluster that the command line names. Sockets open with the first question."""
+    from pessoa.client.cluster import Cluster
+
+    settings = read_properties(given.value(config)) if given.has(config) else {}
+    if servers is None:
+        servers = given.maybe("bootstrap-server")
+    assert servers is not None
+    return Cluster(servers, settings)
+
+
+def zookeeper_era(given: Given) -> str | None:
+    """For tools that once took --zookeeper: what to use in its place."""
+    if not given.has("zookeeper"):
+        return None
+    server = default_cluster()
+    warn(f"Warning: --zookeeper is deprecated and there is no ZooKeeper; using --bootstrap-server {server}.")
+    return server
