@@ -1,0 +1,111 @@
+"""An Avro schema as text, in the order and the spelling of Java's `Schema.toString()`.
+
+That spelling is the identity of a schema in a registry: two texts that differ in blanks, in the order of attributes or
+in where they write a namespace are one schema. So it must be Java's, or a topic written by one registry would look full
+of duplicates to the other.
+
+A named type is written out where it is first used and by its name afterwards. Types of other schemas (references) are
+written by name only, unless `resolve` is set, which inlines them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container
+from typing import Any
+
+from pessoa.serde.avro.schema import (
+    MISSING,
+    Array,
+    AvroType,
+    EnumType,
+    Field,
+    Fixed,
+    Map,
+    NamedType,
+    Primitive,
+    Record,
+    Union,
+    namespace_of,
+    simple_name,
+)
+
+
+def print_avro(
+    schema: AvroType, own: Container[str] | None = None, *, resolve: bool = False, normalize: bool = False
+) -> str:
+    """The text. `own` are the names that this schema defines; with None, all of them."""
+    return json.dumps(
+        avro_tree(schema, own, resolve=resolve, normalize=normalize), ensure_ascii=False, separators=(",", ":")
+    )
+
+
+def avro_tree(
+    schema: AvroType, own: Container[str] | None = None, *, resolve: bool = False, normalize: bool = False
+) -> Any:
+    """The same as a value of JSON."""
+    return _Printer(None if resolve else own, normalize).tree(schema, "")
+
+
+class _Printer:
+    def __init__(self, own: Container[str] | None, normalize: bool) -> None:
+        self._own = own
+        self._normalize = normalize
+        self._written: set[str] = set()
+
+    def tree(self, kind: AvroType, namespace: str) -> Any:
+        match kind:
+            case Primitive():
+                return {"type": kind.kind, **self._sorted(kind.properties)} if kind.properties else kind.kind
+            case Array():
+                return {"type": "array", "items": self.tree(kind.items, namespace), **self._sorted(kind.properties)}
+            case Map():
+                return {"type": "map", "values": self.tree(kind.values, namespace), **self._sorted(kind.properties)}
+            case Union():
+                return [self.tree(branch, namespace) for branch in kind.branches]
+            case Record() | EnumType() | Fixed():
+                if kind.name in self._written or (self._own is not None and kind.name not in self._own):
+                    space = namespace_of(kind.name)
+                    return kind.name if space and space != namespace else simple_name(kind.name)
+                self._written.add(kind.name)
+                return self._named(kind, namespace)
+
+    def _named(self, kind: NamedType, enclosing: str) -> dict[str, Any]:
+        space = namespace_of(kind.name)
+        tree: dict[str, Any] = {"type": kind.kind, "name": simple_name(kind.name)}
+        if space != enclosing:
+            tree["namespace"] = space
+        if kind.doc is not None:
+            tree["doc"] = kind.doc
+        match kind:
+            case Record():
+                tree["fields"] = [self._field(field, space) for field in kind.fields]
+            case EnumType():
+                tree["symbols"] = kind.symbols
+                if kind.default is not None:
+                    tree["default"] = kind.default
+            case Fixed():
+                tree["size"] = kind.size
+        tree.update(self._sorted(kind.properties))
+        if kind.aliases:
+            tree["aliases"] = [_relative(alias, space) for alias in kind.aliases]
+        return tree
+
+    def _field(self, field: Field, namespace: str) -> dict[str, Any]:
+        tree: dict[str, Any] = {"name": field.name, "type": self.tree(field.type, namespace)}
+        if field.doc is not None:
+            tree["doc"] = field.doc
+        if field.default is not MISSING:
+            tree["default"] = field.default
+        if field.order != "ascending":
+            tree["order"] = field.order
+        if field.aliases:
+            tree["aliases"] = field.aliases
+        return {**tree, **self._sorted(field.properties)}
+
+    def _sorted(self, properties: dict[str, Any]) -> dict[str, Any]:
+        return dict(sorted(properties.items())) if self._normalize else properties
+
+
+def _relative(name: str, namespace: str) -> str:
+    return simple_name(name) if namespace_of(name) == namespace else name

@@ -1,0 +1,143 @@
+"""JSON Schema, draft 4 to 2020-12: texts, references, validation.
+
+A schema says its draft in `$schema`; without it, draft 7 holds, as in the JVM registry. References to other schemas are
+URIs: the `name` of a registry reference is the URI that `$ref` uses, absolute or relative to the schema's own `$id`.
+Nothing is ever fetched: a reference that nobody handed in does not resolve.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import urljoin
+
+from jsonschema import Draft4Validator, Draft6Validator, Draft7Validator, Draft201909Validator, Draft202012Validator
+from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.protocols import Validator
+from referencing import Registry, Resource
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT4, DRAFT6, DRAFT7, DRAFT201909, DRAFT202012
+
+from pessoa.serde.problems import DataProblem, SchemaProblem
+
+_DRAFTS: dict[str, tuple[type[Validator], Any]] = {
+    "draft-04": (Draft4Validator, DRAFT4),
+    "draft-06": (Draft6Validator, DRAFT6),
+    "draft-07": (Draft7Validator, DRAFT7),
+    "2019-09": (Draft201909Validator, DRAFT201909),
+    "2020-12": (Draft202012Validator, DRAFT202012),
+}
+DEFAULT_DRAFT = "draft-07"
+
+Tree = dict[str, Any] | bool
+
+
+def parse_json(text: str) -> Tree:
+    """The text as a value, if it can be a schema at all."""
+    try:
+        tree = json.loads(text)
+    except ValueError as wrong:
+        raise SchemaProblem(f"not JSON: {wrong}") from None
+    except RecursionError:
+        raise SchemaProblem("nested too deeply") from None
+    if not isinstance(tree, dict | bool):
+        raise SchemaProblem(f"a JSON Schema is an object or a boolean, and not {type(tree).__name__}")
+    return tree
+
+
+def draft_of(tree: Tree) -> str:
+    uri = tree.get("$schema") if isinstance(tree, dict) else None
+    if uri is None:
+        return DEFAULT_DRAFT
+    if isinstance(uri, str):
+        for name in _DRAFTS:
+            if name in uri:
+                return name
+        if uri.rstrip("#/").endswith("json-schema.org/schema"):
+            return "2020-12"
+    raise SchemaProblem(f"$schema names no known draft: {uri!r}; known are {', '.join(_DRAFTS)}")
+
+
+class JsonSchema:
+    """A schema with what it refers to, ready to validate."""
+
+    def __init__(self, tree: Tree, references: Mapping[str, Tree] | None = None) -> None:
+        self.tree = tree
+        self.draft = draft_of(tree)
+        self.references = dict(references or {})
+        validator, specification = _DRAFTS[self.draft]
+        try:
+            validator.check_schema(cast(dict[str, Any], tree))
+        except SchemaError as wrong:
+            place = "/".join(str(part) for part in wrong.absolute_path)
+            raise SchemaProblem(f"not a valid schema of {self.draft}: {wrong.message} (at #/{place})") from None
+        except RecursionError:
+            raise SchemaProblem("nested too deeply") from None
+        registry: Registry[Any] = Registry()
+        base = tree.get("$id", tree.get("id", "")) if isinstance(tree, dict) else ""
+        for name, referred in self.references.items():
+            resource = _DRAFTS[draft_of(referred)][1].create_resource(referred)
+            registry = registry.with_resource(name, resource)
+            if isinstance(base, str) and base:
+                registry = registry.with_resource(urljoin(base, name), resource)
+        self._resolver = registry.resolver_with_root(specification.create_resource(tree))
+        self._validator = validator(tree, registry=registry)
+
+    def check_references(self) -> None:
+        """Every `$ref` leads somewhere, or SchemaProblem."""
+        _check(self.tree, self._resolver, set())
+
+    def validate(self, value: Any) -> None:
+        """DataProblem if the value does not follow the schema, with the place."""
+        try:
+            self._validator.validate(value)
+        except ValidationError as wrong:
+            place = "/".join(str(part) for part in wrong.absolute_path)
+            raise DataProblem(f"#/{place}: {wrong.message}") from None
+        except Unresolvable as wrong:
+            raise SchemaProblem(f"the reference {wrong.ref} leads nowhere") from None
+        except RecursionError:
+            raise DataProblem("nested too deeply") from None
+
+    def encode(self, value: Any) -> bytes:
+        """The value as UTF-8, once it is seen to be valid."""
+        self.validate(value)
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def decode(self, data: bytes, *, validate: bool = True) -> Any:
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError) as wrong:
+            raise DataProblem(f"not JSON: {wrong}") from None
+        if validate:
+            self.validate(value)
+        return value
+
+    def resolver(self) -> Any:
+        """For those who walk the schema themselves: `lookup(ref)` of the `referencing` package."""
+        return self._resolver
+
+
+def _check(tree: Any, resolver: Any, seen: set[int]) -> None:
+    if id(tree) in seen:
+        return
+    seen.add(id(tree))
+    if isinstance(tree, dict):
+        identifier = tree.get("$id")
+        if isinstance(identifier, str):
+            resolver = resolver.in_subresource(Resource.from_contents(tree, default_specification=DRAFT202012))
+        for keyword in ("$ref", "$dynamicRef"):
+            reference = tree.get(keyword)
+            if isinstance(reference, str):
+                try:
+                    resolver.lookup(reference)
+                except Unresolvable:
+                    raise SchemaProblem(f"the reference {reference} leads nowhere") from None
+        for key, value in tree.items():
+            # These hold data and not schemas.
+            if key not in ("enum", "const", "default", "examples", "example"):
+                _check(value, resolver, seen)
+    elif isinstance(tree, list):
+        for value in tree:
+            _check(value, resolver, seen)

@@ -1,0 +1,136 @@
+"""Avro texts: what is refused, how a schema is spelt, and data through the codec."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pessoa.serde.avro.codec import AvroCodec
+from pessoa.serde.avro.parsing import parse_avro
+from pessoa.serde.avro.printing import print_avro
+from pessoa.serde.problems import DataProblem, SchemaProblem
+
+
+def canonical(text: str, *, normalize: bool = False) -> str:
+    schema, own = parse_avro(text)
+    return print_avro(schema, own, normalize=normalize)
+
+
+@pytest.mark.parametrize(
+    ("text", "spelt"),
+    [
+        ('  "string" ', '"string"'),
+        ('{"type": "string"}', '"string"'),
+        ('{"type": {"type": "int"}}', '"int"'),
+        ('{"type": "int", "logicalType": "date"}', '{"type":"int","logicalType":"date"}'),
+        ('["null", {"type": "array", "items": "long"}]', '["null",{"type":"array","items":"long"}]'),
+        (
+            '{"name": "a.b.R", "fields": [{"type": "int", "name": "x", "default": 1}], "type": "record", "doc": "d"}',
+            '{"type":"record","name":"R","namespace":"a.b","doc":"d","fields":[{"name":"x","type":"int","default":1}]}',
+        ),
+        (
+            (
+                '{"type":"record","name":"R","namespace":"n","fields":[{"name":"e","type":{"type":"fixed","name":"E","size":1}},'
+                '{"name":"f","type":"n.E"},{"name":"o","type":["null","R"],"default":null}]}'
+            ),
+            (
+                '{"type":"record","name":"R","namespace":"n","fields":[{"name":"e","type":{"type":"fixed","name":"E","size":1}},'
+                '{"name":"f","type":"E"},{"name":"o","type":["null","R"],"default":null}]}'
+            ),
+        ),
+        (
+            '{"type":"fixed","size":4,"name":"F","aliases":["n.G"],"z":1,"a":2}',
+            '{"type":"fixed","name":"F","size":4,"z":1,"a":2,"aliases":["n.G"]}',
+        ),
+    ],
+)
+def test_a_schema_is_spelt_as_java_spells_it(text: str, spelt: str) -> None:
+    assert canonical(text) == spelt
+    assert canonical(spelt) == spelt
+
+
+def test_normalising_sorts_what_the_specification_does_not_know() -> None:
+    assert canonical('{"type":"int","z":1,"a":2}', normalize=True) == '{"type":"int","a":2,"z":1}'
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("string", "not JSON"),
+        ("", "not JSON"),
+        ("null", "a schema is"),
+        ("3", "a schema is"),
+        ("{}", 'No "type"'),
+        ('"strin"', "Undefined name"),
+        ('{"type": "record", "name": "R"}', "no list of fields"),
+        ('{"type": "record", "fields": []}', 'No "name"'),
+        ('{"type": "record", "name": "1R", "fields": []}', "Illegal name"),
+        ('{"type": "record", "name": "R", "fields": [{"name": "x"}]}', "has no type"),
+        ('{"type": "record", "name": "R", "fields": [{"name": "x-y", "type": "int"}]}', "Illegal character"),
+        (
+            '{"type":"record","name":"R","fields":[{"name":"x","type":"int"},{"name":"x","type":"int"}]}',
+            "Duplicate field x",
+        ),
+        ('{"type":"record","name":"R","fields":[{"name":"x","type":"int","default":"a"}]}', "Invalid default"),
+        ('{"type":"record","name":"R","fields":[{"name":"x","type":"int","default":1.5}]}', "Invalid default"),
+        ('{"type":"record","name":"R","fields":[{"name":"x","type":"int","default":3000000000}]}', "Invalid default"),
+        ('{"type":"enum","name":"E","symbols":["A","A"]}', "Duplicate enum symbol"),
+        ('{"type":"enum","name":"E","symbols":["A"],"default":"B"}', "not a symbol"),
+        ('{"type":"fixed","name":"F"}', "size"),
+        ('{"type":"fixed","name":"F","size":true}', "size"),
+        ('["int","int"]', "Duplicate in union"),
+        ('["int",["string"]]', "another union"),
+        ('[{"type":"fixed","name":"F","size":1},{"type":"fixed","name":"F","size":1}]', "redefine"),
+        ('{"type":"array"}', "items"),
+        ('{"type":5}', "no type"),
+        ("[" * 100000, "deep"),
+    ],
+)
+def test_a_text_that_is_no_schema_is_refused_with_the_reason(text: str, says: str) -> None:
+    with pytest.raises(SchemaProblem, match=says):
+        parse_avro(text)
+
+
+def test_references_are_used_by_name_and_inlined_when_asked() -> None:
+    _, defined = parse_avro('{"type":"record","name":"n.Inner","fields":[{"name":"x","type":"int"}]}')
+    outer, own = parse_avro(
+        '{"type":"record","name":"n.Outer","fields":[{"name":"a","type":"Inner"},{"name":"b","type":"n.Inner"}]}',
+        defined,
+    )
+    assert '"type":"Inner"' in print_avro(outer, own)
+    tree = json.loads(print_avro(outer, own, resolve=True))
+    assert tree["fields"][0]["type"]["fields"] == [{"name": "x", "type": "int"}]
+    assert tree["fields"][1]["type"] == "Inner"
+
+
+RECORD = (
+    '{"type":"record","name":"R","fields":[{"name":"u","type":["null","string"]},'
+    '{"name":"b","type":"bytes"},{"name":"m","type":{"type":"map","values":"int"}}]}'
+)
+VALUE: dict[str, Any] = {"u": "x", "b": b"\xff", "m": {"k": 1}}
+AS_JSON = {"u": {"string": "x"}, "b": "\xff", "m": {"k": 1}}
+
+
+def test_data_goes_through_binary_and_avro_json() -> None:
+    codec = AvroCodec(parse_avro(RECORD)[0])
+    data = codec.encode(VALUE)
+    assert data == b"\2\2x\2\xff\2\2k\2\0"
+    assert codec.decode(data) == VALUE
+    assert codec.to_json(data) == AS_JSON
+    assert codec.from_json(AS_JSON) == data
+
+
+def test_data_that_does_not_fit_is_refused() -> None:
+    codec = AvroCodec(parse_avro(RECORD)[0])
+    for value in ({}, {**VALUE, "u": 3}, None, "x"):
+        with pytest.raises(DataProblem):
+            codec.encode(value)
+    for data in (b"", b"\2", b"\7", codec.encode(VALUE) + b"x"):
+        with pytest.raises(DataProblem):
+            codec.decode(data)
+    unwrapped, wrapped_wrong = {"u": "x", "b": "", "m": {}}, {"u": {"int": 3}, "b": "", "m": {}}
+    for text in (unwrapped, wrapped_wrong, "x", 3):
+        with pytest.raises(DataProblem):
+            codec.from_json(text)
