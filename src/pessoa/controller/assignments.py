@@ -39,8 +39,12 @@ def is_directory_online(cluster: ClusterImage, broker_id: int, directory: Uuid) 
     """Whether the broker says that it has the directory; one that is not known yet counts as there."""
     if directory == DIRECTORY_LOST:
         return False
-    broker = cluster.brokers[broker_id]
-    return int.from_bytes(directory, "big") < _RESERVED_UUIDS or directory in broker.directories
+    return is_reserved(directory) or directory in cluster.brokers[broker_id].directories
+
+
+def is_reserved(directory: Uuid) -> bool:
+    """Whether an id stands for "unassigned" and the like, and so for no directory (KIP-858)."""
+    return int.from_bytes(directory, "big") < _RESERVED_UUIDS
 
 
 def default_directory(cluster: ClusterImage, broker_id: int) -> Uuid:
@@ -74,5 +78,5 @@ def _refused(what: str) -> Refusal:
     return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The replica assignment cannot be used: {what}.")
 
 
-# The first hundred UUIDs stand for "unassigned" and the like (KIP-858).
+# The first hundred.
 _RESERVED_UUIDS = 100

@@ -6,16 +6,22 @@
 
 A registration has an epoch, the offset at which it was decided; whatever names another epoch comes from an earlier
 life of the broker. A broker that names the epoch it had when it stopped in order has lost nothing (KIP-966); any other
-may have, so it leaves every ISR and every ELR with its new registration.
+may have, so it leaves every ISR and every ELR with its new registration. That holds for one that was unregistered as
+well: nobody remembers what it had.
 
-In a controlled shutdown others take over first: the broker leads nothing more, then every other broker knows that, and
-only then is it told to stop.
+While a life of a broker has a session, no other process can register under its id. A registration alone begins none:
+only heartbeats do.
+
+In a controlled shutdown others take over first: the broker leads nothing more, then every other broker that serves
+knows that, and only then is it told to stop. One that leads nothing may stop at once.
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING
 
+from pessoa.controller.assignments import is_reserved
 from pessoa.controller.decision import Decision, Refusal
 from pessoa.controller.elections import (
     after_arrival,
@@ -25,7 +31,7 @@ from pessoa.controller.elections import (
 )
 from pessoa.metadata.cluster import BEGIN_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
 from pessoa.metadata.features import ELIGIBLE_LEADER_REPLICAS
-from pessoa.metadata.settings import KRAFT_VERSION
+from pessoa.metadata.settings import KRAFT_VERSION, METADATA_VERSION
 from pessoa.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from pessoa.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from pessoa.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
@@ -65,12 +71,13 @@ def register_broker(situation: Situation, request: BrokerRegistrationRequest) ->
     if known is not None and is_same_life:
         epoch, fenced, in_controlled_shutdown = known.epoch, known.fenced, known.in_controlled_shutdown
     records: list[Message] = []
-    if known is not None and not is_same_life:
-        if not _stopped_in_order(situation, known, request):
-            records += after_unclean_shutdown(situation, known.id)
-        elif not known.fenced:
-            # It is back before anybody missed it. What it led needs a new leader epoch all the same.
-            records += after_departure(situation, known.id)
+    if not is_same_life:
+        if _stopped_in_order(situation, known, request):
+            # It may be back before anybody missed it. What it led needs a new leader epoch all the same.
+            records += after_departure(situation, request.broker_id)
+        else:
+            records += after_unclean_shutdown(situation, request.broker_id)
+    # Last of all: if the batches before it stay alone, the broker registers again, and what they did stands.
     records.append(
         RegisterBrokerRecord(
             broker_id=request.broker_id,
@@ -95,44 +102,61 @@ def register_broker(situation: Situation, request: BrokerRegistrationRequest) ->
         )
     )
     response = BrokerRegistrationResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, broker_epoch=epoch)
-    sessions, broker_id, now_ms = situation.sessions, request.broker_id, situation.now_ms
-    return Decision(records, response, lambda: sessions.touch(broker_id, epoch, -1, now_ms))
+    sessions, broker_id = situation.sessions, request.broker_id
+    return Decision(records, response, None if is_same_life else lambda: sessions.end(broker_id))
 
 
 def _check_registration(situation: Situation, request: BrokerRegistrationRequest) -> None:
     if request.cluster_id != situation.cluster_id:
         raise Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID)
     known = situation.image.cluster.brokers.get(request.broker_id)
-    is_new_life = known is not None and known.incarnation_id != request.incarnation_id
-    if known is not None and is_new_life and situation.sessions.is_alive(known.id, known.epoch, situation.now_ms):
-        raise Refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+    if known is not None and known.incarnation_id != request.incarnation_id:
+        # What lived in our own process before us is dead, whatever its session says.
+        is_own = request.incarnation_id == situation.incarnation_id
+        if not is_own and situation.sessions.is_alive(known.id, known.epoch, situation.now_ms):
+            raise Refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION)
     if request.is_migrating_zk_broker:
         raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, "There is no ZooKeeper to migrate from.")
+    _check_directories(situation, request)
+    _check_features(situation, request)
+
+
+def _check_directories(situation: Situation, request: BrokerRegistrationRequest) -> None:
     if not request.log_dirs or len(set(request.log_dirs)) != len(request.log_dirs):
         raise Refusal(ErrorCode.INVALID_REGISTRATION, "A broker has log directories, and each is named once.")
+    if any(is_reserved(directory) for directory in request.log_dirs):
+        raise Refusal(ErrorCode.INVALID_REGISTRATION, "A log directory has an id that no directory can have.")
     for other in situation.image.cluster.brokers.values():
         if other.id != request.broker_id and set(other.directories) & set(request.log_dirs):
             raise Refusal(ErrorCode.INVALID_REGISTRATION, f"A log directory is that of broker {other.id}.")
+
+
+def _check_features(situation: Situation, request: BrokerRegistrationRequest) -> None:
+    """A broker can do all that the cluster has agreed on, and needs nothing that it has not."""
+    features = situation.image.features
+    levels = {**features.finalized, KRAFT_VERSION: features.kraft_version}
     supported = {one.name: (one.min_supported_version, one.max_supported_version) for one in request.features}
-    levels = {**situation.image.features.finalized, KRAFT_VERSION: situation.image.features.kraft_version}
-    for name, level in levels.items():
-        low, high = supported.get(name, (0, 0))
+    for name in (*supported, *(name for name in levels if name not in supported)):
+        level, (low, high) = levels.get(name, 0), supported.get(name, (0, 0))
+        if name == METADATA_VERSION and name not in supported:
+            raise Refusal(ErrorCode.INVALID_REGISTRATION, f"The broker does not say which {name} it supports.")
         if not low <= level <= high:
             raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"{name} is at {level}, and the broker supports {low}-{high}.")
 
 
-def _stopped_in_order(situation: Situation, known: BrokerImage, request: BrokerRegistrationRequest) -> bool:
+def _stopped_in_order(situation: Situation, known: BrokerImage | None, request: BrokerRegistrationRequest) -> bool:
     if situation.image.features.level(ELIGIBLE_LEADER_REPLICAS) == 0:
         # Before ELR an unclean stop was not looked for.
         return True
-    return request.previous_broker_epoch == known.epoch
+    return known is not None and request.previous_broker_epoch == known.epoch
 
 
 def register_controller(_situation: Situation, request: ControllerRegistrationRequest) -> Decision:
+    """What a controller can do, and where it listens. Whether it could leave ZooKeeper is past asking."""
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
-        zk_migration_ready=request.zk_migration_ready,
+        zk_migration_ready=False,
         end_points=[
             ControllerEndpoint(name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol)
             for one in request.listeners
@@ -171,43 +195,78 @@ def unregister_broker(situation: Situation, request: UnregisterBrokerRequest) ->
 # ---- Heartbeats ----
 
 
+class _State(Enum):
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    SHUTTING_DOWN = "in controlled shutdown"
+    MAY_STOP = "may stop"
+
+
 def heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> Decision:
     broker = situation.image.cluster.brokers.get(request.broker_id)
-    if broker is None:
-        return _not_counted(ErrorCode.BROKER_ID_NOT_REGISTERED)
-    if broker.epoch != request.broker_epoch:
-        return _not_counted(ErrorCode.STALE_BROKER_EPOCH)
-    is_caught_up = request.current_metadata_offset >= broker.epoch
-    records: list[Message] = []
+    if broker is None or broker.epoch != request.broker_epoch:
+        response = BrokerHeartbeatResponse(
+            throttle_time_ms=0, error_code=ErrorCode.STALE_BROKER_EPOCH, should_shut_down=False
+        )
+        return Decision([], response)
+    state = _next_state(situation, broker, request)
+    records = _transition(situation, broker, state)
+    records += _after_disk_failures(situation.after(records), broker, request.offline_log_dirs)
     cordoned = request.cordoned_log_dirs
-    if cordoned is not None and tuple(cordoned) != broker.cordoned_directories:
+    # Null until the broker has read its configuration.
+    if cordoned is not None and not _is_same_set(cordoned, broker.cordoned_directories):
         records.append(_registration_change(broker, cordoned_log_dirs=list(cordoned)))
-    records += _after_disk_failures(situation, broker, request.offline_log_dirs)
-    fenced, should_shut_down = broker.fenced, False
-    if request.want_shut_down:
-        if broker.fenced or request.want_fence or _may_stop(situation, broker):
-            should_shut_down = True
-            fenced = True
-        elif not broker.in_controlled_shutdown:
-            records.append(_registration_change(broker, in_controlled_shutdown=BEGIN_CONTROLLED_SHUTDOWN))
-            records += after_departure(situation, broker.id)
-    elif request.want_fence:
-        fenced = True
-    elif is_caught_up:
-        fenced = False
-    if fenced and not broker.fenced:
-        records += fence(situation, broker)
-    elif broker.fenced and not fenced:
-        records.append(_registration_change(broker, fenced=UNFENCE))
-        records += after_arrival(situation, broker.id)
     response = BrokerHeartbeatResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
-        is_caught_up=is_caught_up,
-        is_fenced=fenced,
-        should_shut_down=should_shut_down,
+        is_caught_up=_is_caught_up(broker, request),
+        is_fenced=state in (_State.FENCED, _State.MAY_STOP),
+        should_shut_down=state is _State.MAY_STOP,
     )
-    return Decision(records, response, lambda: _remember(situation, request, fenced, len(records)))
+    last_offset = situation.next_offset + len(records) - 1
+    return Decision(records, response, lambda: _remember(situation, request, state, last_offset))
+
+
+def _is_caught_up(broker: BrokerImage, request: BrokerHeartbeatRequest) -> bool:
+    return request.current_metadata_offset >= broker.epoch
+
+
+def _next_state(situation: Situation, broker: BrokerImage, request: BrokerHeartbeatRequest) -> _State:
+    # A registration cannot say that no directory is left, so a broker without any is kept out as a whole.
+    wants_fence = request.want_fence or set(broker.directories) <= set(request.offline_log_dirs)
+    if broker.fenced:
+        if request.want_shut_down:
+            return _State.MAY_STOP
+        return _State.FENCED if wants_fence or not _is_caught_up(broker, request) else _State.UNFENCED
+    if wants_fence:
+        return _State.MAY_STOP if request.want_shut_down else _State.FENCED
+    if broker.in_controlled_shutdown:
+        may_stop = not _leads(situation, broker) and situation.sessions.everybody_saw(situation.image, broker.id)
+        return _State.MAY_STOP if may_stop else _State.SHUTTING_DOWN
+    if request.want_shut_down:
+        return _State.SHUTTING_DOWN if _leads(situation, broker) else _State.MAY_STOP
+    return _State.UNFENCED
+
+
+def _leads(situation: Situation, broker: BrokerImage) -> bool:
+    return any(
+        partition.leader == broker.id
+        for topic in situation.image.topics.by_name.values()
+        for partition in topic.partitions.values()
+    )
+
+
+def _transition(situation: Situation, broker: BrokerImage, state: _State) -> list[Message]:
+    if state in (_State.FENCED, _State.MAY_STOP):
+        return [] if broker.fenced else fence(situation, broker)
+    if state is _State.SHUTTING_DOWN:
+        if broker.in_controlled_shutdown:
+            return []
+        begin = _registration_change(broker, in_controlled_shutdown=BEGIN_CONTROLLED_SHUTDOWN)
+        return [begin, *after_departure(situation, broker.id)]
+    if broker.fenced:
+        return [_registration_change(broker, fenced=UNFENCE), *after_arrival(situation, broker.id)]
+    return []
 
 
 def _after_disk_failures(situation: Situation, broker: BrokerImage, offline: list[Uuid]) -> list[Message]:
@@ -216,31 +275,24 @@ def _after_disk_failures(situation: Situation, broker: BrokerImage, offline: lis
     if not lost:
         return []
     online = [directory for directory in broker.directories if directory not in offline]
-    records: list[Message] = [_registration_change(broker, log_dirs=online)]
-    records += after_disk_failure(situation, broker.id, lost)
+    records: list[Message] = list(after_disk_failure(situation, broker.id, lost))
+    if online:
+        records.append(_registration_change(broker, log_dirs=online))
     return records
 
 
-def _remember(situation: Situation, request: BrokerHeartbeatRequest, fenced: bool, record_count: int) -> None:
+def _is_same_set(directories: list[Uuid], known: tuple[Uuid, ...] | None) -> bool:
+    return known is not None and set(directories) == set(known)
+
+
+def _remember(situation: Situation, request: BrokerHeartbeatRequest, state: _State, last_offset: int) -> None:
     sessions = situation.sessions
-    if fenced and request.want_shut_down:
+    if state is _State.MAY_STOP:
         sessions.end(request.broker_id)
         return
     sessions.touch(request.broker_id, request.broker_epoch, request.current_metadata_offset, situation.now_ms)
-    if request.want_shut_down:
-        sessions.begin_shutdown(request.broker_id, situation.next_offset + record_count - 1)
-
-
-def _may_stop(situation: Situation, broker: BrokerImage) -> bool:
-    """Whether the broker leads nothing, and everybody else knows."""
-    leads = any(
-        partition.leader == broker.id
-        for topic in situation.image.topics.by_name.values()
-        for partition in topic.partitions.values()
-    )
-    if leads:
-        return False
-    return not broker.in_controlled_shutdown or situation.sessions.everybody_saw(situation.image, broker.id)
+    if state is _State.SHUTTING_DOWN:
+        sessions.begin_shutdown(request.broker_id, last_offset)
 
 
 def fence(situation: Situation, broker: BrokerImage) -> list[Message]:
@@ -264,7 +316,3 @@ def _registration_change(
         log_dirs=log_dirs or [],
         cordoned_log_dirs=cordoned_log_dirs,
     )
-
-
-def _not_counted(code: ErrorCode) -> Decision:
-    return Decision([], BrokerHeartbeatResponse(throttle_time_ms=0, error_code=code, should_shut_down=False))

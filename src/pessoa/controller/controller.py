@@ -2,23 +2,31 @@
 
     submit ──▶ decide on the latest picture ──▶ append the records, apply them to the picture ──▶ … committed ──▶ reply
 
+Every node of the quorum has one, and the one whose node leads is active:
+
+    standby ──activate──▶ active ──deactivate──▶ standby
+
 The picture that decisions are made on (`image`) is ahead of what is committed: it has every record that was appended,
 so that two requests for the same topic name do not both succeed. Replies wait for the commit; one whose decision wrote
 nothing waits too, for what it may have seen that is not committed. If the log fails, nothing that was appended may be
-believed, and everybody who waits hears that.
+believed, and everybody who waits hears that. If leadership goes elsewhere, the picture is forgotten with all that was
+not committed, and everybody who waits hears `NotController`: what they asked for may still be committed, or never.
 
 `activate` makes a new cluster's first records: the features that the directory was formatted with, in a transaction, as
-Kafka writes them.
+Kafka writes them. `tick` does what is due by time: it fences who is silent, gives leadership back to preferred leaders
+(auto.leader.rebalance.enable), and elects uncleanly where that is allowed.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pessoa.controller.decision import Decision, Refusal, Situation
+from pessoa.controller.decision import MAX_RECORDS, Decision, NotController, Refusal, Situation
 from pessoa.controller.partition_change import MIN_INSYNC_REPLICAS
 from pessoa.controller.sessions import BrokerSessions
 from pessoa.metadata.features import ELIGIBLE_LEADER_REPLICAS, METADATA_4_3_IV0, record_version
@@ -42,10 +50,16 @@ if TYPE_CHECKING:
 
 # broker.session.timeout.ms
 SESSION_TIMEOUT_MS = 9_000
+# As many as Kafka elects at once, and how soon it goes on if there may be more.
+_MAX_ELECTIONS = 1_000
+_MORE_ELECTIONS_AFTER_MS = 10
 
 
 class Quorum(Protocol):
     """What the controller needs of the quorum that it leads."""
+
+    @property
+    def leader_id(self) -> int: ...
 
     @property
     def epoch(self) -> int: ...
@@ -74,7 +88,9 @@ class Controller:
         new_uuid: Callable[[], Uuid],
         random_below: Callable[[int], int],
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        incarnation_id: Uuid | None = None,
     ) -> None:
+        """`incarnation_id` is that of the broker in the same process: it need not wait for the end of its last life."""
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.sessions = BrokerSessions(session_timeout_ms)
@@ -83,70 +99,132 @@ class Controller:
         self._clock = clock
         self._new_uuid = new_uuid
         self._random_below = random_below
+        self._incarnation_id = incarnation_id
+        self._is_active = False
+        self._has_been_active = False
+        # While standby it is empty.
         self._loader = MetadataLoader()
-        self._last_append: asyncio.Future[int] | None = None
+        # Done when what was appended last is committed. All that are not done are in `_pending`, oldest first.
+        self._last_append: asyncio.Future[None] | None = None
+        self._pending: deque[asyncio.Future[None]] = deque()
+        # When the next elections of each kind are due, in the order of `_elections`.
+        self._due_ms: list[int] = []
 
     def __repr__(self) -> str:
-        return f"<Controller {self.node_id} of {self.cluster_id}: {self.image!r}>"
+        state = "active" if self._is_active else "standby"
+        return f"<Controller {self.node_id} of {self.cluster_id}, {state}: {self.image!r}>"
 
     @property
     def image(self) -> MetadataImage:
         """The picture with everything that was appended, committed or not."""
         return self._loader.image
 
+    @property
+    def is_active(self) -> bool:
+        """Whether this node decides. A quorum that has lost its leadership may be ahead of its telling us so."""
+        return self._is_active and self._quorum.leader_id == self.node_id
+
+    # Leading, and no longer leading.
+
     def activate(self, loader: MetadataLoader, bootstrap: Sequence[Message]) -> Awaitable[None]:
         """Begin to lead, from the picture that the log has given; `bootstrap` is for a cluster that has none yet.
 
         Done when the first records are committed, if there are any.
         """
+        self.deactivate()
+        self._is_active = True
         loader.finish_deferred()
+        self._loader = MetadataLoader(loader.image)
+        now_ms = self._clock.monotonic_ms()
+        self.sessions.restart(self.image, now_ms)
+        if self._incarnation_id is None and not self._has_been_active:
+            # The broker of this node lived and died with the controller of this node: it has no session to wait for.
+            self.sessions.end(self.node_id)
+        self._has_been_active = True
+        self._due_ms = [now_ms + period_ms for period_ms, _ in self._elections()]
         if loader.in_transaction:
             # A controller that died left a part of something behind.
-            abort = AbortTransactionRecord(reason="The controller that began it is gone.")
-            self._last_append = self._quorum.append([(abort, 0)])
-        self._loader = MetadataLoader(loader.image)
-        # The broker of this node lived and died with the controller of this node, so it has no session to wait for.
-        self.sessions.restart(self.image, self._clock.monotonic_ms())
-        self.sessions.end(self.node_id)
+            self._write([AbortTransactionRecord(reason="The controller that began it is gone.")])
         if self.image.features.metadata_version == 0:
             self._append(self._first_records(bootstrap))
-        return self._committed()
+        return self._committed(self._last_append)
+
+    def deactivate(self) -> None:
+        """Another node leads, or nobody: forget what is not committed, and tell those who wait for it."""
+        self._is_active = False
+        self._loader = MetadataLoader()
+        self.sessions.clear()
+        self._last_append = None
+        while self._pending:
+            _settle(self._pending.popleft(), NotController())
 
     def submit(self, request: Message, caller: Caller) -> Awaitable[Message]:
-        """Decide, now; the response comes when what was decided is committed."""
+        """Decide, now; the response comes when what was decided is committed. Or NotController."""
+        if not self.is_active:
+            return _not_here()
         decide = decision_of(request.api_key)
         try:
-            decision = decide(self._situation(caller), request)
+            decision = decide(self._situation(caller, self._clock.monotonic_ms()), request)
         except Refusal as refusal:
             from pessoa.controller.refusals import refused_response
 
             decision = Decision([], refused_response(request, refusal))
         return self._carry_out(decision)
 
-    def fence_stale_brokers(self) -> Awaitable[None]:
-        """Fence every broker that has not been heard of for a session. To be called now and then."""
+    # What is due by time.
+
+    def tick(self, now_ms: int) -> int | None:
+        """Do what is due at this moment of the clock that only grows; when there will be more to do, if ever."""
+        if not self.is_active:
+            return None
+        self._fence_stale_brokers(now_ms)
+        for position, (period_ms, elect) in enumerate(self._elections()):
+            if now_ms >= self._due_ms[position]:
+                records = elect(self._situation(_Itself(), now_ms), _MAX_ELECTIONS)
+                if records:
+                    self._append(records)
+                has_more = len(records) >= _MAX_ELECTIONS
+                self._due_ms[position] = now_ms + (_MORE_ELECTIONS_AFTER_MS if has_more else period_ms)
+        session_ms = self.sessions.next_deadline_ms(self.image)
+        return min(self._due_ms if session_ms is None else [*self._due_ms, session_ms], default=None)
+
+    def suspect(self, broker_id: int) -> None:
+        """The connection that brought a broker's heartbeats broke: unless it is heard of very soon, it is gone."""
+        self.sessions.suspect(broker_id, self._clock.monotonic_ms())
+
+    def _fence_stale_brokers(self, now_ms: int) -> None:
         from pessoa.controller.brokers import fence
 
-        situation = self._situation(_Itself())
-        for broker_id in self.sessions.stale(situation.image, situation.now_ms):
-            self._append(fence(situation, situation.image.cluster.brokers[broker_id]))
+        # One after the other, so that nobody who is being fenced becomes leader on the way.
+        for broker_id in self.sessions.stale(self.image, now_ms):
+            broker = self.image.cluster.brokers[broker_id]
+            self._append(fence(self._situation(_Itself(), now_ms), broker))
             self.sessions.end(broker_id)
-            situation = self._situation(_Itself())
-        return self._committed()
+
+    def _elections(self) -> Sequence[tuple[int, Callable[[Situation, int], list[Message]]]]:
+        """The kinds of elections that come by themselves, and how often."""
+        from pessoa.controller.elections import out_of_trouble, toward_preferred
+
+        value = self._config.broker_value
+        elections = [(int(value("unclean.leader.election.interval.ms")), out_of_trouble)]
+        if value("auto.leader.rebalance.enable").strip().lower() == "true":
+            elections.append((int(value("leader.imbalance.check.interval.seconds")) * 1000, toward_preferred))
+        return elections
 
     # How a decision is carried out.
 
-    def _situation(self, caller: Caller) -> Situation:
+    def _situation(self, caller: Caller, now_ms: int) -> Situation:
         return Situation(
             image=self.image,
             caller=caller,
-            now_ms=self._clock.monotonic_ms(),
+            now_ms=now_ms,
             next_offset=self._quorum.log_end_offset,
             cluster_id=self.cluster_id,
             config=self._config,
             sessions=self.sessions,
             new_uuid=self._new_uuid,
             random_below=self._random_below,
+            incarnation_id=self._incarnation_id,
         )
 
     def _carry_out(self, decision: Decision) -> Awaitable[Message]:
@@ -157,20 +235,38 @@ class Controller:
         return self._answer(decision.response, self._last_append)
 
     def _append(self, records: Sequence[Message]) -> None:
-        level = self.image.features.metadata_version or METADATA_4_3_IV0
-        end = self._quorum.log_end_offset + len(records)
-        self._last_append = self._quorum.append([(record, record_version(record, level)) for record in records])
-        self._loader.load(records, end - 1, self._quorum.epoch)
+        """Write the records and believe them. More than one batch can hold are written in several, in order."""
+        for start in range(0, len(records), MAX_RECORDS):
+            batch = records[start : start + MAX_RECORDS]
+            end = self._quorum.log_end_offset + len(batch)
+            self._write(batch)
+            self._loader.load(batch, end - 1, self._quorum.epoch)
 
-    async def _answer(self, response: Message, last_append: asyncio.Future[int] | None) -> Message:
+    def _write(self, records: Sequence[Message]) -> None:
+        level = self.image.features.metadata_version or METADATA_4_3_IV0
+        appended = self._quorum.append([(record, record_version(record, level)) for record in records])
+        committed: asyncio.Future[None] = appended.get_loop().create_future()
+        self._last_append = committed
+        self._pending.append(committed)
+        if appended.done():
+            self._on_committed(committed, appended)
+        else:
+            appended.add_done_callback(partial(self._on_committed, committed))
+
+    def _on_committed(self, committed: asyncio.Future[None], appended: asyncio.Future[int]) -> None:
+        error = NotController() if appended.cancelled() else appended.exception()
+        _settle(committed, error if error is None or self.is_active else NotController())
+        while self._pending and self._pending[0].done():
+            self._pending.popleft()
+
+    async def _answer(self, response: Message, last_append: asyncio.Future[None] | None) -> Message:
+        await self._committed(last_append)
+        return response
+
+    async def _committed(self, last_append: asyncio.Future[None] | None) -> None:
         if last_append is not None:
             # Several may wait for one commit; one that gives up must not take it from the others.
             await asyncio.shield(last_append)
-        return response
-
-    async def _committed(self) -> None:
-        if self._last_append is not None:
-            await asyncio.shield(self._last_append)
 
     def _first_records(self, bootstrap: Sequence[Message]) -> list[Message]:
         records: list[Message] = [BeginTransactionRecord(name="Bootstrap records"), *bootstrap]
@@ -186,6 +282,21 @@ class Controller:
             )
         records.append(EndTransactionRecord())
         return records
+
+
+async def _not_here() -> Message:
+    raise NotController
+
+
+def _settle(committed: asyncio.Future[None], error: BaseException | None) -> None:
+    if committed.done():
+        return
+    if error is None:
+        committed.set_result(None)
+    else:
+        committed.set_exception(error)
+        # Nobody may be waiting for it, and then it is nobody's exception.
+        committed.exception()
 
 
 # API → the function that decides, as module.function of this package. A module is imported at the first request for it:

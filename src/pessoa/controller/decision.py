@@ -69,6 +69,15 @@ class Situation(NamedTuple):
     # The doors for chance: a new id, and a number from 0 up to a bound.
     new_uuid: Callable[[], Uuid]
     random_below: Callable[[int], int]
+    # Of the broker that lives in the controller's own process, if one does.
+    incarnation_id: Uuid | None = None
+
+    def after(self, records: Sequence[Message]) -> Situation:
+        """The same, with these records written: for what is decided in two steps."""
+        if not records:
+            return self
+        end = self.next_offset + len(records)
+        return self._replace(image=self.image.apply(records, end - 1, self.image.epoch), next_offset=end)
 
 
 class Decision(NamedTuple):
@@ -76,6 +85,10 @@ class Decision(NamedTuple):
     response: Message
     # What to remember outside the log, once the decision stands: that a broker was heard of.
     then: Callable[[], None] | None = None
+
+
+class NotController(Exception):
+    """This node does not lead the metadata quorum, or no longer does; what was asked for may or may not happen."""
 
 
 class Refusal(Exception):

@@ -1,8 +1,13 @@
-"""Leaders: elected because somebody asked, or because a broker came, went, or lost a disk."""
+"""Leaders: elected because somebody asked, because a broker came, went, or lost a disk, or because it is time to.
+
+From time to time the controller gives leadership back to preferred leaders, and leads out of trouble what may be led
+uncleanly and nobody has led so far: a topic whose configuration allows that only since its leader is gone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pessoa.controller.assignments import is_active
@@ -76,9 +81,7 @@ def _elect(situation: Situation, topic: str, index: int, election: Election) -> 
         raise Refusal(ErrorCode.ELECTION_NOT_NEEDED)
     if election is Election.UNCLEAN and partition.has_leader:
         raise Refusal(ErrorCode.ELECTION_NOT_NEEDED)
-    change = change_of(situation, topic, known.id, index, partition)
-    change.election = election
-    record = change.record()
+    record = _changed(situation, known, index, partition, election)
     if record is None:
         if election is Election.PREFERRED:
             raise Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
@@ -89,9 +92,11 @@ def _elect(situation: Situation, topic: str, index: int, election: Election) -> 
 # Elections that follow from what happens to a broker.
 
 
-def after_departure(situation: Situation, broker_id: int) -> Iterator[Message]:
-    """The broker is fenced or shutting down: it leaves every ISR, and others lead."""
-    return _updates(situation, lambda partition: broker_id in partition.isr, leaving=broker_id)
+def after_departure(
+    situation: Situation, broker_id: int, only: Collection[tuple[Uuid, int]] | None = None
+) -> Iterator[Message]:
+    """The broker is fenced or shutting down: it leaves every ISR (or those of `only`), and others lead."""
+    return _updates(situation, lambda partition: broker_id in partition.isr, leaving=broker_id, only=only)
 
 
 def after_arrival(situation: Situation, broker_id: int) -> Iterator[Message]:
@@ -125,6 +130,7 @@ def _updates(
     leaving: int = NOBODY,
     arriving: int = NOBODY,
     unclean: int = NOBODY,
+    only: Collection[tuple[Uuid, int]] | None = None,
 ) -> Iterator[Message]:
     cluster = situation.image.cluster
 
@@ -133,7 +139,7 @@ def _updates(
         return broker != leaving and (broker == arriving or is_active(cluster, broker))
 
     for topic, index, partition in _partitions(situation):
-        if not is_affected(partition):
+        if not is_affected(partition) or (only is not None and (topic.id, index) not in only):
             continue
         change = change_of(situation, topic.name, topic.id, index, partition, can_lead)
         if allows_unclean_election(situation, topic.name):
@@ -144,6 +150,37 @@ def _updates(
         record = change.record()
         if record is not None:
             yield record
+
+
+# Elections whose time has come.
+
+
+def toward_preferred(situation: Situation, limit: int) -> list[Message]:
+    """Give leadership back to preferred leaders that are in sync, of `limit` partitions at most."""
+    changes = (
+        _changed(situation, topic, index, partition, Election.PREFERRED)
+        for topic, index, partition in _partitions(situation)
+        if partition.leader != partition.preferred_leader
+    )
+    return list(islice(filter(None, changes), limit))
+
+
+def out_of_trouble(situation: Situation, limit: int) -> list[Message]:
+    """Lead what nobody leads and may be led uncleanly, `limit` partitions at most."""
+    changes = (
+        _changed(situation, topic, index, partition, Election.UNCLEAN)
+        for topic, index, partition in _partitions(situation)
+        if not partition.has_leader and allows_unclean_election(situation, topic.name)
+    )
+    return list(islice(filter(None, changes), limit))
+
+
+def _changed(
+    situation: Situation, topic: TopicImage, index: int, partition: PartitionImage, election: Election
+) -> Message | None:
+    change = change_of(situation, topic.name, topic.id, index, partition)
+    change.election = election
+    return change.record()
 
 
 def _partitions(situation: Situation) -> Iterator[tuple[TopicImage, int, PartitionImage]]:

@@ -3,7 +3,8 @@
 A `PartitionChange` starts from a partition as it is. Whoever found out that something happened sets what should be (a
 smaller ISR, other replicas, a kind of election), and `record` works out the rest, in this order:
 
-    1. a reassignment is complete when all new replicas are in sync: the old ones go
+    1. a reassignment is complete when all new replicas are in sync: the old ones go. One that takes more replicas away
+       than it brings waits for all that stay, or it would leave fewer in sync than there were
     2. the ELR takes whoever leaves the ISR while fewer than min.insync.replicas are left (KIP-966)
     3. a leader is elected, if the one there is cannot go on
     4. the leader epoch moves also without a new leader, if a replica was taken away
@@ -110,7 +111,8 @@ class PartitionChange:
         if not isr:
             # Nobody of the new ones is in sync, and a partition cannot be handed over to nobody.
             return
-        if set(self.adding) <= set(isr):
+        awaited = target if len(self.adding) < len(self.removing) else self.adding
+        if set(awaited) <= set(isr):
             self.replicas, self.isr, self.removing, self.adding = target, isr, (), ()
 
     # 2. Eligible leader replicas.
@@ -121,7 +123,7 @@ class PartitionChange:
         if len(self.isr) >= self._min_insync_replicas:
             self._elr = ()
             return
-        candidates = sorted({*self._elr, *self._partition.isr})
+        candidates = sorted({*self._elr, *self._partition.isr} & set(self.replicas))
         self._elr = tuple(
             replica for replica in candidates if replica not in self.isr and replica not in self.unclean_shutdown
         )
@@ -171,18 +173,13 @@ class PartitionChange:
     # 4. The rest of the record.
 
     def _remember_last_leader(self, record: PartitionChangeRecord) -> None:
-        """While a partition has no ISR, its last leader stands in the last known ELR: it may lead again, uncleanly."""
-        partition = self._partition
+        """While nobody leads, the last known ELR is who led last: it may lead again, uncleanly, if all else is lost."""
         if not self._elr_enabled:
-            if partition.last_known_elr:
-                record.last_known_elr = []
             return
-        if record.isr is not None and not record.isr:
-            if partition.has_leader and partition.last_known_elr != (partition.leader,):
-                record.last_known_elr = [partition.leader]
-            return
-        keeps_leader = partition.leader != NO_LEADER and record.leader != NO_LEADER
-        if partition.last_known_elr and (record.leader >= 0 or keeps_leader):
+        partition = self._partition
+        if record.leader == NO_LEADER and partition.has_leader and not partition.last_known_elr:
+            record.last_known_elr = [partition.leader]
+        elif record.leader >= 0 and partition.last_known_elr:
             record.last_known_elr = []
 
     def _assign(self, record: PartitionChangeRecord) -> None:
@@ -221,8 +218,9 @@ def change_of(
 ) -> PartitionChange:
     """The start of a change, with what the configuration says about the topic."""
     image = situation.image
-    # A topic cannot ask for more in-sync replicas than it has.
-    minimum = min(int(topic_setting(situation, topic, MIN_INSYNC_REPLICAS)), len(partition.replicas))
+    # A topic cannot ask for more in-sync replicas than it has, and its first partition stands for all (KIP-966).
+    factor = len(image.topics.by_id[topic_id].partitions[0].replicas)
+    minimum = min(int(topic_setting(situation, topic, MIN_INSYNC_REPLICAS)), factor)
     return PartitionChange(
         image.cluster,
         topic_id,

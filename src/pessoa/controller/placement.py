@@ -7,13 +7,15 @@ When every live broker has had its turn the rings are shuffled, or the same neig
 again and again and a broker that fails would burden one neighbour alone.
 
 Fenced brokers come last within their rack, and never first of a partition: they are used only where the replication
-factor cannot be reached without them. This is how Kafka's StripedReplicaPlacer spreads replicas; the turns themselves
+factor cannot be reached without them. Brokers that are shutting down, or whose log directories are all cordoned, get
+nothing. This is how Kafka's StripedReplicaPlacer spreads replicas; the turns themselves
 come from chance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 from pessoa.controller.decision import Refusal
@@ -67,13 +69,13 @@ def place(
     brokers: Iterable[BrokerImage], partition_count: int, replication_factor: int, random_below: RandomBelow
 ) -> list[tuple[int, ...]]:
     """The replicas of each new partition, the preferred leader first; or a Refusal."""
-    usable = [broker for broker in brokers if not broker.in_controlled_shutdown]
+    usable = [broker for broker in brokers if not broker.in_controlled_shutdown and _takes_replicas(broker)]
     live_count = sum(not broker.fenced for broker in usable)
     if not live_count:
         raise _refused(replication_factor, "no broker is up")
     if replication_factor > len(usable):
-        registered = "1 broker is" if len(usable) == 1 else f"{len(usable)} brokers are"
-        raise _refused(replication_factor, f"only {registered} registered")
+        usable_brokers = "1 broker" if len(usable) == 1 else f"{len(usable)} brokers"
+        raise _refused(replication_factor, f"only {usable_brokers} can take new replicas")
     by_name: dict[str, list[BrokerImage]] = {}
     for broker in usable:
         by_name.setdefault(broker.rack or "", []).append(broker)
@@ -96,15 +98,25 @@ def place(
 
 def _place_one(racks: list[_Rack], turn: int, round_number: int, replication_factor: int) -> tuple[int, ...]:
     order = racks[turn:] + racks[:turn]
-    first = next(found for rack in order if (found := rack.live.next(round_number)) is not None)
-    replicas = [first]
-    position = 1
-    while len(replicas) < replication_factor:
-        found = order[position % len(order)].next(round_number)
-        if found is not None:
-            replicas.append(found)
-        position += 1
+    found = ((position, rack.live.next(round_number)) for position, rack in enumerate(order))
+    leader_rack, leader = next((position, broker) for position, broker in found if broker is not None)
+    replicas = [leader]
+    for position in count():
+        if len(replicas) == replication_factor:
+            break
+        if position == leader_rack:
+            # It has given its broker of this round of racks already.
+            continue
+        broker = order[position % len(order)].next(round_number)
+        if broker is not None:
+            replicas.append(broker)
     return tuple(replicas)
+
+
+def _takes_replicas(broker: BrokerImage) -> bool:
+    """Whether a directory is there that is not cordoned (KIP-1066); a broker that has said nothing takes them."""
+    cordoned = broker.cordoned_directories
+    return not broker.directories or cordoned is None or not set(broker.directories) <= set(cordoned)
 
 
 def _shuffle(items: list[Item], random_below: RandomBelow) -> None:

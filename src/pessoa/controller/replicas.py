@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pessoa.controller.assignments import is_directory_online
 from pessoa.controller.decision import Decision, Refusal
+from pessoa.controller.elections import after_departure
 from pessoa.controller.partition_change import Election, allows_unclean_election, change_of
 from pessoa.metadata.topics import NO_LEADER_CHANGE, RECOVERED, RECOVERING, changed_partition
 from pessoa.wire.api.alter_partition import (
@@ -31,7 +33,7 @@ from pessoa.wire.errors import ErrorCode
 from pessoa.wire.stored.metadata_log import PartitionChangeRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from pessoa.base.ids import Uuid
     from pessoa.controller.decision import Situation
@@ -42,10 +44,9 @@ _ANY_EPOCH = -1
 
 
 def check_broker_epoch(situation: Situation, broker_id: int, broker_epoch: int) -> None:
+    """Raise a Refusal for a broker that is not registered with this epoch: it has to register anew."""
     broker = situation.image.cluster.brokers.get(broker_id)
-    if broker is None:
-        raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED)
-    if broker.epoch != broker_epoch:
+    if broker is None or broker.epoch != broker_epoch:
         raise Refusal(ErrorCode.STALE_BROKER_EPOCH)
 
 
@@ -83,12 +84,12 @@ def _alter(
     if partition is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     # Before version 3 a leader does not say in which life it has seen its followers.
-    epochs = {one.broker_id: one.broker_epoch for one in data.new_isr_with_epochs}
-    if not epochs:
-        epochs = dict.fromkeys(data.new_isr, _ANY_EPOCH)
-    _check(situation, broker_id, partition, data, epochs)
+    members = [(one.broker_id, one.broker_epoch) for one in data.new_isr_with_epochs]
+    if not members:
+        members = [(replica, _ANY_EPOCH) for replica in data.new_isr]
+    _check(situation, broker_id, partition, data, members)
     change = change_of(situation, topic.name, topic.id, data.partition_index, partition)
-    change.isr = tuple(epochs)
+    change.isr = tuple(replica for replica, _ in members)
     change.leader_recovery_state = data.leader_recovery_state
     if allows_unclean_election(situation, topic.name):
         change.election = Election.UNCLEAN
@@ -110,7 +111,11 @@ def _alter(
 
 
 def _check(
-    situation: Situation, broker_id: int, partition: PartitionImage, data: PartitionData, epochs: Mapping[int, int]
+    situation: Situation,
+    broker_id: int,
+    partition: PartitionImage,
+    data: PartitionData,
+    members: Sequence[tuple[int, int]],
 ) -> None:
     if data.leader_epoch > partition.leader_epoch or data.partition_epoch > partition.partition_epoch:
         # The broker knows more than we do, so another controller must have told it.
@@ -121,12 +126,15 @@ def _check(
         raise Refusal(ErrorCode.INVALID_REQUEST)
     if data.partition_epoch < partition.partition_epoch:
         raise Refusal(ErrorCode.INVALID_UPDATE_VERSION)
-    if not set(epochs) <= set(partition.replicas) or partition.leader not in epochs:
+    isr = [replica for replica, _ in members]
+    if len(set(isr)) != len(isr) or not set(isr) <= set(partition.replicas) or partition.leader not in isr:
+        raise Refusal(ErrorCode.INVALID_REQUEST)
+    if data.leader_recovery_state not in (RECOVERED, RECOVERING):
         raise Refusal(ErrorCode.INVALID_REQUEST)
     wants_recovering = data.leader_recovery_state == RECOVERING
-    if wants_recovering and (len(epochs) > 1 or partition.leader_recovery_state == RECOVERED):
+    if wants_recovering and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
         raise Refusal(ErrorCode.INVALID_REQUEST)
-    for replica, epoch in epochs.items():
+    for replica, epoch in members:
         broker = situation.image.cluster.brokers.get(replica)
         if broker is None or broker.fenced or broker.in_controlled_shutdown or epoch not in (_ANY_EPOCH, broker.epoch):
             raise Refusal(ErrorCode.INELIGIBLE_REPLICA)
@@ -156,9 +164,7 @@ def assign_replicas_to_dirs(situation: Situation, request: AssignReplicasToDirsR
             for data in topic.partitions:
                 code = ErrorCode.NONE
                 try:
-                    record = _assign(situation, request.broker_id, directory.id, topic.topic_id, data.partition_index)
-                    if record is not None:
-                        records.append(record)
+                    records += _assign(situation, request.broker_id, directory.id, topic.topic_id, data.partition_index)
                 except Refusal as refusal:
                     code = refusal.code
                 partitions.append(
@@ -170,7 +176,7 @@ def assign_replicas_to_dirs(situation: Situation, request: AssignReplicasToDirsR
     return Decision(records, response)
 
 
-def _assign(situation: Situation, broker_id: int, directory: Uuid, topic_id: Uuid, index: int) -> Message | None:
+def _assign(situation: Situation, broker_id: int, directory: Uuid, topic_id: Uuid, index: int) -> list[Message]:
     topic = situation.image.topics.by_id.get(topic_id)
     if topic is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -181,7 +187,10 @@ def _assign(situation: Situation, broker_id: int, directory: Uuid, topic_id: Uui
         raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     change = change_of(situation, topic.name, topic_id, index, partition)
     change.directories[broker_id] = directory
-    if directory not in situation.image.cluster.brokers[broker_id].directories:
+    record = change.record()
+    records: list[Message] = [] if record is None else [record]
+    if not is_directory_online(situation.image.cluster, broker_id, directory):
         # It went to a directory that has failed meanwhile: the replica is not there any more.
-        change.isr = tuple(replica for replica in partition.isr if replica != broker_id)
-    return change.record()
+        moved = situation.after(records)
+        records += after_departure(moved, broker_id, only={(topic_id, index)})
+    return records

@@ -1,16 +1,28 @@
-"""When each broker was last heard of. Kept in memory only: a new controller gives everybody a whole session anew."""
+"""Until when each broker counts as alive, and how far it knows the metadata.
+
+A heartbeat begins a session anew; a session that is over means that the broker is gone, and the controller fences it.
+A connection that breaks is a hint: the process may have died (its kernel closes what it had open), so such a broker has
+only a moment to be heard of again (`suspect`). Fencing one that lives costs it its leaderships and nothing else.
+
+Kept in memory only: a new controller gives everybody a whole session anew.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from pessoa.metadata.image import MetadataImage
+    from pessoa.metadata.image import BrokerImage, MetadataImage
+
+# Time to connect and send a heartbeat, for a broker that lives and has lost its connection.
+SUSPICION_MS = 1_000
+_NEVER_HEARD = -1
 
 
 class _Session(NamedTuple):
     broker_epoch: int
-    last_contact_ms: int
+    # The last moment at which it is alive.
+    expires_ms: int
     metadata_offset: int
     # Where the log ended when the broker began to shut down; None if it has not.
     shutdown_offset: int | None
@@ -24,17 +36,28 @@ class BrokerSessions:
     def __repr__(self) -> str:
         return f"<BrokerSessions: {sorted(self._sessions)}>"
 
+    # What happens to sessions.
+
     def restart(self, image: MetadataImage, now_ms: int) -> None:
         self._sessions = {
-            broker.id: _Session(broker.epoch, now_ms, -1, None)
+            broker.id: _Session(broker.epoch, now_ms + self.session_timeout_ms, _NEVER_HEARD, None)
             for broker in image.cluster.brokers.values()
             if not broker.fenced
         }
 
+    def clear(self) -> None:
+        self._sessions = {}
+
     def touch(self, broker_id: int, broker_epoch: int, metadata_offset: int, now_ms: int) -> None:
+        known = self._of(broker_id, broker_epoch)
+        shutdown_offset = known.shutdown_offset if known is not None else None
+        expires_ms = now_ms + self.session_timeout_ms
+        self._sessions[broker_id] = _Session(broker_epoch, expires_ms, metadata_offset, shutdown_offset)
+
+    def suspect(self, broker_id: int, now_ms: int) -> None:
         known = self._sessions.get(broker_id)
-        shutdown_offset = known.shutdown_offset if known is not None and known.broker_epoch == broker_epoch else None
-        self._sessions[broker_id] = _Session(broker_epoch, now_ms, metadata_offset, shutdown_offset)
+        if known is not None:
+            self._sessions[broker_id] = known._replace(expires_ms=min(known.expires_ms, now_ms + SUSPICION_MS))
 
     def begin_shutdown(self, broker_id: int, offset: int) -> None:
         known = self._sessions.get(broker_id)
@@ -44,21 +67,21 @@ class BrokerSessions:
     def end(self, broker_id: int) -> None:
         self._sessions.pop(broker_id, None)
 
+    # What they say.
+
     def is_alive(self, broker_id: int, broker_epoch: int, now_ms: int) -> bool:
-        known = self._sessions.get(broker_id)
-        if known is None or known.broker_epoch != broker_epoch:
-            return False
-        return now_ms - known.last_contact_ms <= self.session_timeout_ms
+        known = self._of(broker_id, broker_epoch)
+        return known is not None and now_ms <= known.expires_ms
 
     def everybody_saw(self, image: MetadataImage, broker_id: int) -> bool:
-        """Whether all other live brokers know that this one is shutting down."""
+        """Whether all other brokers that serve know that this one is shutting down."""
         known = self._sessions.get(broker_id)
         if known is None or known.shutdown_offset is None:
             return False
         return all(
-            session.metadata_offset >= known.shutdown_offset
-            for other, session in self._sessions.items()
-            if other != broker_id and not image.cluster.brokers[other].fenced
+            self._metadata_offset(other) >= known.shutdown_offset
+            for other in image.cluster.brokers.values()
+            if other.id != broker_id and not other.fenced and not other.in_controlled_shutdown
         )
 
     def stale(self, image: MetadataImage, now_ms: int) -> list[int]:
@@ -69,7 +92,20 @@ class BrokerSessions:
             if not broker.fenced and not self.is_alive(broker.id, broker.epoch, now_ms)
         ]
 
-    def next_deadline_ms(self) -> int | None:
-        """When, at the earliest, somebody is stale."""
-        contacts = [session.last_contact_ms for session in self._sessions.values()]
-        return min(contacts) + self.session_timeout_ms + 1 if contacts else None
+    def next_deadline_ms(self, image: MetadataImage) -> int | None:
+        """When, at the earliest, an unfenced broker is stale."""
+        deadlines = [
+            session.expires_ms + 1
+            for broker in image.cluster.brokers.values()
+            if not broker.fenced and (session := self._of(broker.id, broker.epoch)) is not None
+        ]
+        return min(deadlines, default=None)
+
+    def _metadata_offset(self, broker: BrokerImage) -> int:
+        known = self._of(broker.id, broker.epoch)
+        return known.metadata_offset if known is not None else _NEVER_HEARD
+
+    def _of(self, broker_id: int, broker_epoch: int) -> _Session | None:
+        """The session of this life of the broker."""
+        known = self._sessions.get(broker_id)
+        return known if known is not None and known.broker_epoch == broker_epoch else None

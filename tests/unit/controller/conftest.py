@@ -37,6 +37,9 @@ _DEFAULTS = {
     "unclean.leader.election.enable": "false",
     "delete.topic.enable": "true",
     "cleanup.policy": "delete",
+    "auto.leader.rebalance.enable": "true",
+    "leader.imbalance.check.interval.seconds": "300",
+    "unclean.leader.election.interval.ms": "300000",
 }
 
 
@@ -72,6 +75,7 @@ class InstantQuorum:
     """Commits what is appended, and passes every record through its bytes, as a log would."""
 
     def __init__(self) -> None:
+        self.leader_id = 0
         self.epoch = 1
         self.batches: list[list[Message]] = []
         self.log_end_offset = 1
@@ -133,11 +137,13 @@ class Cluster:
         assert isinstance(response, answer)
         return response
 
-    def fence_stale(self) -> None:
-        async def fencing() -> None:
-            await self.controller.fence_stale_brokers()
+    def tick(self) -> int | None:
+        """What is due by now is done; when there is more to do."""
 
-        asyncio.run(fencing())
+        async def ticking() -> int | None:
+            return self.controller.tick(self.clock.monotonic_ms())
+
+        return asyncio.run(ticking())
 
     def registration(self, broker_id: int, incarnation: int = 1, **changes: object) -> BrokerRegistrationRequest:
         request = BrokerRegistrationRequest(
