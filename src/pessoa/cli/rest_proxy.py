@@ -1,0 +1,70 @@
+"""`pessoa rest-proxy`, and the JVM proxy's own command `kafka-rest-start`: the REST proxy in the foreground.
+
+Settings come from a `kafka-rest.properties`, then from `--override key=value`, then from the two options that everybody
+needs. Without any of them the proxy listens on 8082 and looks for brokers on localhost:9092.
+"""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]}, help="Run the REST proxy (port 8082) in the foreground."
+)
+@click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False))
+@click.option("--bootstrap-server", metavar="HOST:PORT,…", help="Brokers to begin with; default localhost:9092.")
+@click.option("--schema-registry", metavar="URL", help="The schema registry; default http://localhost:8081.")
+@click.option("--host", help="The address to listen on; default 127.0.0.1.")
+@click.option("--port", type=int, help="The port to listen on; default 8082, and 0 for any that is free.")
+@click.option("--override", multiple=True, metavar="KEY=VALUE", help="A setting of kafka-rest.properties; repeatable.")
+@click.pass_context
+def rest_proxy(
+    ctx: click.Context,
+    properties: str | None,
+    bootstrap_server: str | None,
+    schema_registry: str | None,
+    host: str | None,
+    port: int | None,
+    override: tuple[str, ...],
+) -> None:
+    from pessoa.rest_proxy.config import WrongSetting, from_properties, read_properties
+
+    settings = read_properties(properties) if properties else {}
+    for item in override:
+        key, separator, value = item.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{item!r} is not KEY=VALUE", param_hint="--override")
+        settings[key.strip()] = value.strip()
+    if bootstrap_server is not None:
+        settings["bootstrap.servers"] = bootstrap_server
+    if schema_registry is not None:
+        settings["schema.registry.url"] = schema_registry
+    try:
+        config = from_properties(settings)
+    except WrongSetting as wrong:
+        raise click.ClickException(str(wrong)) from None
+
+    from pessoa.rest_proxy.app import rest_proxy_app
+    from pessoa.web.app import App
+    from pessoa.web.serving import Tls, serve_until_signalled
+
+    async def make() -> App:
+        return rest_proxy_app(config)
+
+    tls = None
+    if config.listener.scheme == "https":
+        if config.tls_certificate is None or config.tls_key is None:
+            raise click.ClickException(
+                "an https listener needs ssl.keystore.location, a PEM file with certificate and key"
+            )
+        tls = Tls(config.tls_certificate, config.tls_key, config.tls_key_password, config.tls_client_authority)
+    where = config.listener
+    ctx.exit(
+        serve_until_signalled(make, host or where.host, where.port if port is None else port, tls=tls, tell=click.echo)
+    )
+
+
+def main() -> None:
+    """The entry point of `kafka-rest-start`."""
+    rest_proxy(prog_name="kafka-rest-start")

@@ -1,0 +1,315 @@
+"""The cluster as an administrator sees it, for handlers that await.
+
+Two clients stand behind it. librdkafka's Admin does most: its answers are futures, which the event loop can wait for.
+What it lacks is asked through our own client: reassignments, and configuration with all synonyms (librdkafka keeps one
+synonym per name, where a topic's key and the broker's are often called the same). That client blocks and serves one
+question at a time, so it has one worker thread, and is opened with the first question.
+
+Every failure leaves here as an `HttpProblem`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter
+from confluent_kafka.admin._cluster import DescribeClusterResult
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._group import ConsumerGroupDescription
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._topic import TopicDescription
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from pessoa.client.errors import AuthenticationFailed, KafkaFailure, RequestFailed, TimedOut
+from pessoa.rest_proxy.client_settings import ClientSettings
+from pessoa.rest_proxy.problems import (
+    AUTHENTICATION,
+    KAFKA_ERROR,
+    KAFKA_RETRIABLE_ERROR,
+    from_kafka,
+    from_wire,
+    kafka_error,
+)
+from pessoa.web.problems import HttpProblem
+
+if TYPE_CHECKING:
+    from pessoa.client.cluster import Cluster
+    from pessoa.wire.api.describe_configs import DescribeConfigsResult
+    from pessoa.wire.api.list_partition_reassignments import OngoingTopicReassignment
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+REQUEST_TIMEOUT_S = 15.0
+# Kafka's numbers for the types of resources that have configuration.
+TOPIC = 2
+BROKER = 4
+
+
+class ConfigChange(NamedTuple):
+    """`value` None takes the key back to its default."""
+
+    name: str
+    value: str | None
+
+
+class Administrator:
+    """Must be made on the loop that uses it."""
+
+    def __init__(self, settings: ClientSettings, java_settings: Mapping[str, str], bootstrap_servers: str) -> None:
+        self._admin = AdminClient({"client.id": "rest-proxy", **settings}, logger=logger)
+        self._java_settings = java_settings
+        self._bootstrap_servers = bootstrap_servers
+        self._threads = ThreadPoolExecutor(4, thread_name_prefix="pessoa-rest-admin")
+        self._own: Cluster | None = None
+        self._own_turn = threading.Lock()
+        self._cluster_id: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Administrator of {self._bootstrap_servers}>"
+
+    async def close(self) -> None:
+        await self._in_thread(self._close_own)
+        self._threads.shutdown(wait=False)
+
+    # The cluster and its brokers.
+
+    async def describe_cluster(self) -> DescribeClusterResult:
+        found: DescribeClusterResult = await _settled(self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S))
+        self._cluster_id = found.cluster_id
+        return found
+
+    async def cluster_id(self) -> str:
+        """Asked once: a cluster keeps its id."""
+        if self._cluster_id is None:
+            await self.describe_cluster()
+        assert self._cluster_id is not None
+        return self._cluster_id
+
+    # Topics.
+
+    async def topic_names(self) -> list[str]:
+        found = await self._in_thread(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S))
+        return sorted(found.topics)
+
+    async def describe_topics(
+        self, names: Sequence[str], *, with_operations: bool = False
+    ) -> dict[str, TopicDescription | KafkaException]:
+        if not names:
+            return {}
+        futures = self._admin.describe_topics(
+            TopicCollection(list(names)),
+            include_authorized_operations=with_operations,
+            request_timeout=REQUEST_TIMEOUT_S,
+        )
+        return dict(zip(futures, await _all(futures.values()), strict=True))
+
+    async def describe_topic(self, name: str, *, with_operations: bool = False) -> TopicDescription:
+        found = (await self.describe_topics([name], with_operations=with_operations))[name]
+        if isinstance(found, KafkaException):
+            raise from_kafka(kafka_error(found))
+        return found
+
+    async def create_topic(self, topic: NewTopic, *, validate_only: bool) -> None:
+        futures = self._admin.create_topics(
+            [topic], validate_only=validate_only, request_timeout=REQUEST_TIMEOUT_S, operation_timeout=REQUEST_TIMEOUT_S
+        )
+        await _settled(futures[topic.topic])
+
+    async def delete_topic(self, name: str) -> None:
+        futures = self._admin.delete_topics(
+            [name], request_timeout=REQUEST_TIMEOUT_S, operation_timeout=REQUEST_TIMEOUT_S
+        )
+        await _settled(futures[name])
+
+    async def create_partitions(self, topic: str, count: int) -> None:
+        futures = self._admin.create_partitions([NewPartitions(topic, count)], request_timeout=REQUEST_TIMEOUT_S)
+        await _settled(futures[topic])
+
+    async def offsets(self, partitions: Iterable[tuple[str, int]], *, end: bool) -> dict[tuple[str, int], int]:
+        """The offset at one end of each partition; a partition without a leader is left out."""
+        at = OffsetSpec.latest() if end else OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(*each): at for each in partitions}
+        if not asked:
+            return {}
+        futures = self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=REQUEST_TIMEOUT_S
+        )
+        found = zip(futures, await _all(futures.values()), strict=True)
+        return {
+            (place.topic, place.partition): each.offset for place, each in found if not isinstance(each, KafkaException)
+        }
+
+    # Configuration.
+
+    async def describe_configs(self, kind: int, names: Sequence[str]) -> list[DescribeConfigsResult]:
+        """The configuration of topics or brokers, with synonyms; the empty name is the default of all brokers."""
+        from pessoa.wire.api.describe_configs import (
+            DescribeConfigsRequest,
+            DescribeConfigsResource,
+            DescribeConfigsResponse,
+        )
+
+        def ask(cluster: Cluster) -> list[DescribeConfigsResult]:
+            found = []
+            # A broker answers for its own configuration only.
+            by_node: dict[int | None, list[str]] = {}
+            for name in names:
+                by_node.setdefault(int(name) if kind == BROKER and name else None, []).append(name)
+            for node, resources in by_node.items():
+                request = DescribeConfigsRequest(
+                    resources=[
+                        DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+                        for name in resources
+                    ],
+                    include_synonyms=True,
+                    include_documentation=False,
+                )
+                found += cluster.ask(request, DescribeConfigsResponse, node=node, name="describeConfigs").results
+            return found
+
+        results = await self._ask(ask)
+        for result in results:
+            if result.error_code:
+                raise from_wire(result.error_code, result.error_message)
+        return results
+
+    async def alter_configs(
+        self, kind: int, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        entries = [
+            ConfigEntry(
+                change.name,
+                change.value,
+                incremental_operation=AlterConfigOpType.DELETE if change.value is None else AlterConfigOpType.SET,
+            )
+            for change in changes
+        ]
+        resource_type = ConfigResource.Type.TOPIC if kind == TOPIC else ConfigResource.Type.BROKER
+        resource = ConfigResource(resource_type, name, incremental_configs=entries)
+        futures = self._admin.incremental_alter_configs(
+            [resource], validate_only=validate_only, request_timeout=REQUEST_TIMEOUT_S
+        )
+        await _settled(futures[resource])
+
+    # Reassignments.
+
+    async def reassignments(self) -> list[OngoingTopicReassignment]:
+        from pessoa.wire.api.list_partition_reassignments import (
+            ListPartitionReassignmentsRequest,
+            ListPartitionReassignmentsResponse,
+        )
+
+        def ask(cluster: Cluster) -> list[OngoingTopicReassignment]:
+            request = ListPartitionReassignmentsRequest(timeout_ms=int(REQUEST_TIMEOUT_S * 1000), topics=None)
+            found = cluster.ask(request, ListPartitionReassignmentsResponse, name="listPartitionReassignments")
+            if found.error_code:
+                raise from_wire(found.error_code, found.error_message)
+            return found.topics
+
+        return await self._ask(ask)
+
+    # ACLs.
+
+    async def describe_acls(self, wanted: AclBindingFilter) -> list[AclBinding]:
+        found: list[AclBinding] = await _settled(self._admin.describe_acls(wanted, request_timeout=REQUEST_TIMEOUT_S))
+        return found
+
+    async def create_acls(self, bindings: Sequence[AclBinding]) -> None:
+        futures = self._admin.create_acls(list(dict.fromkeys(bindings)), request_timeout=REQUEST_TIMEOUT_S)
+        for outcome in await _all(futures.values()):
+            if isinstance(outcome, KafkaException):
+                raise from_kafka(kafka_error(outcome))
+
+    async def delete_acls(self, wanted: AclBindingFilter) -> list[AclBinding]:
+        futures = self._admin.delete_acls([wanted], request_timeout=REQUEST_TIMEOUT_S)
+        found: list[AclBinding] = await _settled(futures[wanted])
+        return found
+
+    # Groups.
+
+    async def group_ids(self) -> list[str]:
+        found = await _settled(self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S))
+        if not found.valid and found.errors:
+            raise from_kafka(kafka_error(found.errors[0]))
+        return sorted(listing.group_id for listing in found.valid)
+
+    async def describe_groups(self, ids: Sequence[str]) -> list[ConsumerGroupDescription]:
+        """The groups that there are; one that is gone meanwhile is left out."""
+        if not ids:
+            return []
+        futures = self._admin.describe_consumer_groups(list(ids), request_timeout=REQUEST_TIMEOUT_S)
+        outcomes = await _all(futures.values())
+        if len(ids) == 1 and isinstance(outcomes[0], KafkaException):
+            raise from_kafka(kafka_error(outcomes[0]))
+        return [each for each in outcomes if not isinstance(each, KafkaException)]
+
+    async def committed(self, group: str) -> list[TopicPartition]:
+        futures = self._admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT_S
+        )
+        found = await _settled(futures[group])
+        return [place for place in found.topic_partitions if place.offset >= 0]
+
+    # Inside.
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        except KafkaException as failure:
+            raise from_kafka(kafka_error(failure)) from None
+
+    async def _ask(self, question: Callable[[Cluster], T]) -> T:
+        def asked() -> T:
+            from pessoa.client.cluster import Cluster
+
+            with self._own_turn:
+                if self._own is None:
+                    self._own = Cluster(self._bootstrap_servers, self._java_settings)
+                try:
+                    return question(self._own)
+                except RequestFailed as failure:
+                    raise from_wire(int(failure.code), str(failure)) from None
+                except TimedOut as failure:
+                    raise HttpProblem(500, str(failure), KAFKA_RETRIABLE_ERROR) from None
+                except AuthenticationFailed as failure:
+                    raise HttpProblem(401, str(failure), AUTHENTICATION) from None
+                except KafkaFailure as failure:
+                    raise HttpProblem(500, str(failure), KAFKA_ERROR) from None
+
+        return await self._in_thread(asked)
+
+    def _close_own(self) -> None:
+        with self._own_turn:
+            if self._own is not None:
+                self._own.close()
+                self._own = None
+
+
+async def _settled(future: Future[Any]) -> Any:
+    try:
+        return await asyncio.wrap_future(future)
+    except KafkaException as failure:
+        raise from_kafka(kafka_error(failure)) from None
+
+
+async def _all(futures: Iterable[Future[Any]]) -> list[Any]:
+    """The outcomes in order, Kafka's refusals among them."""
+    outcomes = await asyncio.gather(*(asyncio.wrap_future(each) for each in futures), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException) and not isinstance(outcome, KafkaException):
+            raise outcome
+    return outcomes

@@ -1,0 +1,171 @@
+"""The table of consumer instances: who has which, whose turn it is, and when one ends.
+
+An instance lives in the process that made it, and ends by DELETE, or when nobody has asked anything of it for
+`consumer.instance.timeout.ms`, or with the proxy: SIGTERM lets every member leave its group. A proxy that is killed
+cannot say goodbye; its members are gone when the brokers have waited `session.timeout.ms`.
+
+The calls of one instance take turns (a lock); those of different instances share `consumer.threads` worker threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from confluent_kafka import Consumer, KafkaException
+
+from pessoa.base.clock import Clock
+from pessoa.rest_proxy.client_settings import ClientSettings
+from pessoa.rest_proxy.config import Config
+from pessoa.rest_proxy.instance import Instance
+from pessoa.rest_proxy.media import Format
+from pessoa.rest_proxy.problems import instance_exists, instance_not_found, invalid_consumer_config, kafka_error
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+EXPIRY_CHECK_MS = 1000
+# What the JVM's names for "start here" are to librdkafka.
+OFFSET_RESETS = {"earliest": "earliest", "latest": "latest", "none": "error"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a caller asks for when creating an instance; None leaves it to the proxy's settings."""
+
+    group: str
+    name: str
+    format: Format = Format.BINARY
+    auto_offset_reset: str | None = None
+    auto_commit: bool | None = None
+    min_bytes: int | None = None
+    request_timeout_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Entry:
+    instance: Instance
+    # By the monotonic clock; a request in progress keeps the instance alive however long it takes.
+    expires_ms: int
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    is_closed: bool = False
+
+
+class Consumers:
+    def __init__(self, config: Config, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._entries: dict[tuple[str, str], Entry | None] = {}
+        self._threads = ThreadPoolExecutor(config.consumer_threads, thread_name_prefix="pessoa-rest-consumer")
+
+    def __repr__(self) -> str:
+        return f"<Consumers {len(self._entries)} instances>"
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    async def create(self, wanted: Wanted) -> None:
+        key = (wanted.group, wanted.name)
+        if key in self._entries:
+            raise instance_exists()
+        # The name is taken while librdkafka starts, so that a second request for it is told so.
+        self._entries[key] = None
+        try:
+            instance = await self._in_thread(lambda: make_instance(wanted, self._config))
+            self._entries[key] = Entry(instance, self._deadline_ms())
+        finally:
+            if self._entries[key] is None:
+                del self._entries[key]
+
+    async def call(self, group: str, name: str, work: Callable[[Instance], T]) -> T:
+        """What `work` finds, in a worker thread, when it is this call's turn."""
+        entry = self.find(group, name)
+        async with entry.turn:
+            if entry.is_closed:
+                raise instance_not_found()
+            try:
+                return await self._in_thread(lambda: work(entry.instance))
+            finally:
+                entry.expires_ms = self._deadline_ms()
+
+    def find(self, group: str, name: str) -> Entry:
+        entry = self._entries.get((group, name))
+        if entry is None:
+            raise instance_not_found()
+        entry.expires_ms = self._deadline_ms()
+        return entry
+
+    async def delete(self, group: str, name: str) -> None:
+        entry = self.find(group, name)
+        del self._entries[group, name]
+        await self._close(entry)
+
+    async def expire_forever(self) -> None:
+        while True:
+            await self._clock.wait_ms(EXPIRY_CHECK_MS)
+            now_ms = self._clock.monotonic_ms()
+            for key, entry in list(self._entries.items()):
+                if entry is not None and entry.expires_ms <= now_ms and not entry.turn.locked():
+                    logger.info("instance %s of group %s was idle for too long", key[1], key[0])
+                    del self._entries[key]
+                    await self._close(entry)
+
+    async def close(self) -> None:
+        entries = [entry for entry in self._entries.values() if entry is not None]
+        self._entries.clear()
+        await asyncio.gather(*(self._close(entry) for entry in entries))
+        self._threads.shutdown(wait=False)
+
+    async def _close(self, entry: Entry) -> None:
+        async with entry.turn:
+            if not entry.is_closed:
+                entry.is_closed = True
+                await self._in_thread(entry.instance.close)
+
+    def _deadline_ms(self) -> int:
+        return self._clock.monotonic_ms() + self._config.consumer_instance_timeout_ms
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def make_instance(wanted: Wanted, config: Config) -> Instance:
+    commits_itself = wanted.auto_commit
+    if commits_itself is None:
+        commits_itself = str(config.consumer.get("enable.auto.commit", "true")).lower() == "true"
+    settings: ClientSettings = {
+        "client.id": f"rest-proxy-{wanted.name}",
+        **config.consumer,
+        "group.id": wanted.group,
+        "enable.auto.commit": commits_itself,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": False,
+    }
+    if wanted.auto_offset_reset is not None:
+        reset = OFFSET_RESETS.get(wanted.auto_offset_reset.lower())
+        if reset is None:
+            raise invalid_consumer_config(
+                f"auto.offset.reset is {wanted.auto_offset_reset!r}; it can be earliest, latest or none"
+            )
+        settings["auto.offset.reset"] = reset
+    try:
+        consumer = Consumer(settings, logger=logger)
+    except KafkaException as failure:
+        raise invalid_consumer_config(kafka_error(failure).str()) from None
+    except (ValueError, TypeError) as wrong:
+        raise invalid_consumer_config(str(wrong)) from None
+    return Instance(
+        wanted.group,
+        wanted.name,
+        wanted.format,
+        consumer,
+        request_timeout_ms=(
+            config.consumer_request_timeout_ms if wanted.request_timeout_ms is None else wanted.request_timeout_ms
+        ),
+        min_bytes=config.fetch_min_bytes if wanted.min_bytes is None else wanted.min_bytes,
+        commits_itself=commits_itself,
+    )

@@ -1,0 +1,280 @@
+"""One consumer instance: a member of a consumer group that is driven by HTTP requests.
+
+librdkafka's consumer blocks, so everything here runs in a worker thread; `consumers.py` sees to it that it is one
+thread at a time. Between requests librdkafka sends heartbeats by itself, and the member stays in the group until
+`max.poll.interval.ms` have passed without a read.
+
+A read polls more than it returns when it hits its size limit, and gives back what the caller could not be sent
+(`put_back`). So what was polled and what was read are not the same, and offsets are committed by what was *read*:
+librdkafka is told not to remember offsets itself, and `returned` says where each partition stands.
+
+    polled ──► _ahead (polled, not read) ──► read() ──► returned(): position, stored for the automatic commit
+
+Invariants: `_ahead` holds records of assigned partitions only, in order; a position is one past the last record that
+was returned, or where a seek went. Both are dropped for partitions that a rebalance takes away.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from pessoa.rest_proxy.media import Format
+from pessoa.rest_proxy.problems import from_kafka, illegal_state, kafka_error
+
+# Polled at once; more than that is asked for again within the same read.
+POLL_COUNT = 500
+REQUEST_TIMEOUT_S = 30.0
+# After `assign` a partition takes a moment before it can be sought.
+SEEK_TIMEOUT_S = 5.0
+SEEK_RETRY_S = 0.005
+# Not the caller's business: the end of a partition, a topic that is not there (the JVM's consumer waits for it), and
+# having been away too long (the next polls join again).
+IGNORED = frozenset({KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._MAX_POLL_EXCEEDED})
+
+Partition = tuple[str, int]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long and how much a read may be. A negative `min_bytes` waits for the whole time, come what may."""
+
+    timeout_ms: int
+    max_bytes: int
+    min_bytes: int = -1
+
+
+class Instance:
+    def __init__(self, group: str, name: str, kind: Format, consumer: Consumer, *, request_timeout_ms: int,
+                 min_bytes: int, commits_itself: bool) -> None:  # fmt: skip
+        self.group = group
+        self.name = name
+        self.format = kind
+        self.request_timeout_ms = request_timeout_ms
+        self.min_bytes = min_bytes
+        self._consumer = consumer
+        self._commits_itself = commits_itself
+        self._topics: list[str] = []
+        self._pattern: str | None = None
+        self._is_assigned_by_hand = False
+        self._ahead: deque[Message] = deque()
+        self._positions: dict[Partition, int] = {}
+
+    def __repr__(self) -> str:
+        return f"<Instance {self.group}/{self.name} {self.format.value}, {len(self._ahead)} polled ahead>"
+
+    def close(self) -> None:
+        """Leave the group; commits what was read if the instance commits by itself."""
+        self._consumer.close()
+
+    # Which partitions.
+
+    def subscribe(self, topics: list[str], pattern: str | None) -> None:
+        if self._is_assigned_by_hand:
+            raise illegal_state("Subscription to topics, partitions and pattern are mutually exclusive")
+        # An expression must match a whole name, as in Java; librdkafka takes a leading ^ for "this is an expression".
+        wanted = topics if pattern is None else [f"^({pattern})$"]
+        _told(self._consumer.subscribe, wanted, on_revoke=self._dropped, on_lost=self._dropped)
+        self._topics, self._pattern = topics, pattern
+
+    def unsubscribe(self) -> None:
+        """Ends a subscription, and an assignment by hand as well."""
+        _told(self._consumer.unsubscribe)
+        _told(self._consumer.unassign)
+        self._topics, self._pattern, self._is_assigned_by_hand = [], None, False
+        self._ahead.clear()
+        self._positions.clear()
+
+    def subscription(self) -> list[str]:
+        if self._pattern is None:
+            return list(self._topics)
+        found = _told(self._consumer.list_topics, timeout=REQUEST_TIMEOUT_S)
+        return sorted(name for name in found.topics if re.fullmatch(self._pattern, name))
+
+    def assign(self, partitions: Sequence[Partition]) -> None:
+        if self._topics or self._pattern is not None:
+            raise illegal_state("Subscription to topics, partitions and pattern are mutually exclusive")
+        kept = set(partitions)
+        self._drop(lambda partition: partition not in kept)
+        places = [
+            TopicPartition(topic, number, self._positions[topic, number])
+            if (topic, number) in self._positions
+            else TopicPartition(topic, number)
+            for topic, number in dict.fromkeys(partitions)
+        ]
+        if self._ahead:
+            # Assigning anew fetches from the position again.
+            self._ahead.clear()
+        _told(self._consumer.assign, places)
+        self._is_assigned_by_hand = bool(places)
+
+    def assignment(self) -> list[Partition]:
+        return sorted((each.topic, each.partition) for each in _told(self._consumer.assignment))
+
+    # Reading.
+
+    def read(self, limits: Limits) -> list[Message]:
+        """Records up to the limits. They count as read only when `returned` has been told."""
+        deadline = time.monotonic() + limits.timeout_ms / 1000
+        taken: list[Message] = []
+        size = 0
+        while True:
+            while self._ahead:
+                more = record_size(self._ahead[0])
+                if size + more >= limits.max_bytes:
+                    return taken
+                size += more
+                taken.append(self._ahead.popleft())
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0 or 0 <= limits.min_bytes < size:
+                return taken
+            try:
+                self._poll(remaining_s, is_in_a_hurry=limits.min_bytes >= 0)
+            except BaseException:
+                self._ahead.extendleft(reversed(taken))
+                raise
+
+    def _poll(self, wait_s: float, *, is_in_a_hurry: bool) -> None:
+        # `consume` waits until it has all that it is asked for: whoever is in a hurry asks for one, then for the rest.
+        messages = _told(self._consumer.consume, 1 if is_in_a_hurry else POLL_COUNT, wait_s)
+        if is_in_a_hurry and messages:
+            messages += _told(self._consumer.consume, POLL_COUNT, 0)
+        for message in messages:
+            error = message.error()
+            if error is None:
+                self._ahead.append(message)
+            elif error.code() not in IGNORED:
+                raise from_kafka(error)
+
+    def put_back(self, messages: Sequence[Message]) -> None:
+        """The caller could not be sent these."""
+        self._ahead.extendleft(reversed(messages))
+
+    def returned(self, messages: Iterable[Message]) -> None:
+        """The caller is being sent these. Does not block, so it may be called on the event loop."""
+        last: dict[Partition, int] = {}
+        for message in messages:
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            assert topic is not None
+            assert partition is not None
+            assert offset is not None
+            last[topic, partition] = offset + 1
+        self._moved(last)
+
+    # Positions and offsets.
+
+    def seek(self, places: Sequence[tuple[Partition, int]]) -> None:
+        """Read on from these offsets; the partitions must be assigned."""
+        self._must_be_assigned([partition for partition, _ in places])
+        for (topic, number), offset in places:
+            deadline = time.monotonic() + SEEK_TIMEOUT_S
+            while True:
+                try:
+                    self._consumer.seek(TopicPartition(topic, number, offset))
+                    break
+                except KafkaException as failure:
+                    is_starting = kafka_error(failure).code() == KafkaError._STATE
+                    if not is_starting or time.monotonic() > deadline:
+                        raise illegal_state(kafka_error(failure).str()) from None
+                    time.sleep(SEEK_RETRY_S)
+            self._drop(lambda partition, sought=(topic, number): partition == sought)  # type: ignore[misc]
+            self._moved({(topic, number): offset})
+
+    def seek_to_times(self, places: Sequence[tuple[Partition, int]]) -> None:
+        """Read on from the first record at or after these times, or from the end where there is none."""
+        self._must_be_assigned([partition for partition, _ in places])
+        asked = [TopicPartition(topic, number, time_ms) for (topic, number), time_ms in places]
+        found = _told(self._consumer.offsets_for_times, asked, timeout=REQUEST_TIMEOUT_S)
+        self.seek(
+            [
+                ((each.topic, each.partition), each.offset if each.offset >= 0 else self._bounds(each)[1])
+                for each in found
+            ]
+        )
+
+    def seek_to_edge(self, partitions: Sequence[Partition], *, end: bool) -> None:
+        self._must_be_assigned(partitions)
+        self.seek([(each, self._bounds(TopicPartition(*each))[1 if end else 0]) for each in partitions])
+
+    def commit(self, offsets: Sequence[TopicPartition] | None, *, is_async: bool) -> None:
+        """Commit these, or without any what was read."""
+        places = (
+            [TopicPartition(topic, number, offset) for (topic, number), offset in self._positions.items()]
+            if offsets is None
+            else list(offsets)
+        )
+        if not places:
+            return
+        if is_async:
+            _told(self._consumer.commit, offsets=places, asynchronous=True)
+            return
+        try:
+            outcomes = self._consumer.commit(offsets=places, asynchronous=False)
+        except KafkaException as failure:
+            raise from_kafka(kafka_error(failure)) from None
+        for place in outcomes:
+            if place.error is not None:
+                raise from_kafka(place.error)
+
+    def committed(self, partitions: Sequence[Partition]) -> list[TopicPartition]:
+        """What is committed for these; those without a commit are left out."""
+        asked = [TopicPartition(*each) for each in partitions]
+        found = _told(self._consumer.committed, asked, timeout=REQUEST_TIMEOUT_S)
+        for place in found:
+            if place.error is not None:
+                raise from_kafka(place.error)
+        return [place for place in found if place.offset >= 0]
+
+    # Inside.
+
+    def _must_be_assigned(self, partitions: Iterable[Partition]) -> None:
+        assigned = set(self.assignment())
+        for topic, number in partitions:
+            if (topic, number) not in assigned:
+                raise illegal_state(f"No current assignment for partition {topic}-{number}")
+
+    def _bounds(self, place: TopicPartition) -> tuple[int, int]:
+        first, end = _told(self._consumer.get_watermark_offsets, place, timeout=REQUEST_TIMEOUT_S)
+        return first, end
+
+    def _moved(self, positions: dict[Partition, int]) -> None:
+        self._positions.update(positions)
+        if self._commits_itself and positions:
+            places = [TopicPartition(topic, number, offset) for (topic, number), offset in positions.items()]
+            try:
+                self._consumer.store_offsets(offsets=places)
+            except KafkaException as failure:
+                # A rebalance took the partition while its records were on their way: the new owner reads them again.
+                if kafka_error(failure).code() != KafkaError._STATE:
+                    raise from_kafka(kafka_error(failure)) from None
+
+    def _dropped(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        gone = {(each.topic, each.partition) for each in partitions}
+        self._drop(gone.__contains__)
+        for partition in gone:
+            self._positions.pop(partition, None)
+
+    def _drop(self, is_dropped: Callable[[Partition], bool]) -> None:
+        """Forget what was polled ahead of these partitions."""
+        self._ahead = deque(each for each in self._ahead if not is_dropped((each.topic() or "", each.partition() or 0)))
+
+
+def record_size(message: Message) -> int:
+    return len(message.key() or b"") + len(message.value() or b"")
+
+
+def _told(call: Callable[..., _T], *arguments: object, **options: object) -> _T:
+    """Call librdkafka; its failures are the caller's to know."""
+    try:
+        return call(*arguments, **options)
+    except KafkaException as failure:
+        raise from_kafka(kafka_error(failure)) from None
+    except (ValueError, TypeError) as wrong:
+        raise illegal_state(str(wrong)) from None

@@ -1,0 +1,142 @@
+"""One producer for everybody, and the way back of its delivery reports.
+
+librdkafka gathers records of many requests into few batches, which is where the speed comes from; so there is one
+producer, and no request waits for another. Its reports are handed out by `poll`, which calls a function per record.
+That call is made here on the event loop, with a timer that runs only while records are on their way: no thread has to
+be woken and no lock taken for a record, and a turn of the timer settles all reports that have come. The interval grows
+while nothing comes, so that an unreachable cluster costs nothing.
+
+One `Delivery` stands for the records of one request, in order. It is settled when the last report is in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from pessoa.rest_proxy.client_settings import ClientSettings
+from pessoa.rest_proxy.problems import kafka_error
+
+logger = logging.getLogger(__name__)
+
+# The timer's intervals: what a report may come too late by, and how rarely a cluster is asked that does not answer.
+FIRST_POLL_S = 0.0005
+SLOWEST_POLL_S = 0.02
+# Callbacks that librdkafka has beside reports (tokens, errors) want to be served now and then as well.
+IDLE_POLL_S = 1.0
+CLOSE_TIMEOUT_S = 5.0
+
+DEFAULTS: ClientSettings = {
+    "client.id": "rest-proxy",
+    # Waiting longer than the loop needs for its next requests would only add to the latency of each.
+    "linger.ms": 1,
+    "acks": "all",
+    # A caller waits at the other end: rather an error than minutes of silence.
+    "delivery.timeout.ms": 30_000,
+    # Keys go where the JVM's producer would send them, so that both can write to one compacted or joined topic.
+    "partitioner": "murmur2_random",
+}
+
+
+class Outgoing(NamedTuple):
+    """A record ready to be written; partition -1 leaves the choice to the partitioner, timestamp 0 means now."""
+
+    key: bytes | None
+    value: bytes | None
+    partition: int = -1
+    timestamp_ms: int = 0
+    headers: list[tuple[str, str | bytes | None]] | None = None
+
+
+class Written(NamedTuple):
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Delivery:
+    """The outcomes of one request's records, in their order: where a record was written, or why not."""
+
+    __slots__ = ("_missing", "done", "outcomes")
+
+    def __init__(self, count: int, done: asyncio.Future[list[Written | KafkaError]]) -> None:
+        self.done = done
+        self.outcomes: list[Written | KafkaError | None] = [None] * count
+        self._missing = count
+
+    def settle(self, index: int, outcome: Written | KafkaError) -> None:
+        assert self.outcomes[index] is None, f"a second report for record {index}"
+        self.outcomes[index] = outcome
+        self._missing -= 1
+        if self._missing == 0 and not self.done.done():
+            self.done.set_result([each for each in self.outcomes if each is not None])
+
+    def reporter(self, index: int) -> Callable[[KafkaError | None, Message], None]:
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self.settle(index, error)
+                return
+            partition, offset = message.partition(), message.offset()
+            assert partition is not None
+            # With acks=0 nobody says where the record is.
+            self.settle(index, Written(partition, -1 if offset is None else offset, message.timestamp()[1]))
+
+        return report
+
+
+class SharedProducer:
+    """Must be made on the loop that it is to report to."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._producer = Producer({**DEFAULTS, **settings}, logger=logger)
+        self._loop = asyncio.get_running_loop()
+        self._waiting = 0
+        self._interval_s = FIRST_POLL_S
+        self._timer: asyncio.TimerHandle = self._loop.call_later(IDLE_POLL_S, self._poll)
+        self._is_idle = True
+        self.list_topics = self._producer.list_topics
+
+    def __repr__(self) -> str:
+        return f"<SharedProducer {len(self._producer)} records under way>"
+
+    def send(self, topic: str, records: Sequence[Outgoing]) -> asyncio.Future[list[Written | KafkaError]]:
+        """Hand the records over; what comes of them is known when the future is."""
+        done: asyncio.Future[list[Written | KafkaError]] = self._loop.create_future()
+        delivery = Delivery(len(records), done)
+        produce = self._producer.produce
+        for index, record in enumerate(records):
+            try:
+                produce(
+                    topic, record.value, record.key, record.partition, delivery.reporter(index),
+                    timestamp=record.timestamp_ms, headers=record.headers,
+                )  # fmt: skip
+            except KafkaException as failure:
+                delivery.settle(index, kafka_error(failure))
+            except BufferError:
+                delivery.settle(index, KafkaError(KafkaError._QUEUE_FULL, "The proxy's queue of records is full"))
+        if not done.done() and self._is_idle:
+            self._is_idle = False
+            self._interval_s = FIRST_POLL_S
+            self._timer.cancel()
+            self._timer = self._loop.call_later(FIRST_POLL_S, self._poll)
+        return done
+
+    def _poll(self) -> None:
+        reports = self._producer.poll(0)
+        self._is_idle = len(self._producer) == 0
+        if self._is_idle:
+            self._timer = self._loop.call_later(IDLE_POLL_S, self._poll)
+            return
+        self._interval_s = FIRST_POLL_S if reports else min(SLOWEST_POLL_S, self._interval_s * 1.25)
+        self._timer = self._loop.call_later(self._interval_s, self._poll)
+
+    async def close(self) -> None:
+        """Give what is under way a last chance, then stop."""
+        self._timer.cancel()
+        await self._loop.run_in_executor(None, self._producer.flush, CLOSE_TIMEOUT_S)
+        self._producer.purge()
+        self._producer.poll(0)

@@ -1,0 +1,92 @@
+"""What the handlers of one proxy share: its settings, its Kafka clients, its consumer instances, its schemas.
+
+It is opened when the service starts to serve and closed when it stops; closing lets every consumer leave its group and
+gives records under way a last chance. Addresses in answers (`base_uri`, the links of v3) are made here as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.requests import Request
+
+from pessoa.base.clock import Clock, SystemClock
+from pessoa.rest_proxy.cluster import Administrator
+from pessoa.rest_proxy.config import Config
+from pessoa.rest_proxy.consumers import Consumers
+from pessoa.rest_proxy.producing import SharedProducer
+from pessoa.rest_proxy.schemas import Schemas
+from pessoa.rest_proxy.topics import KnownTopics
+from pessoa.web.problems import HttpProblem
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+HEALTH_TIMEOUT_S = 5.0
+# Ports that a URL does not name.
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class Proxy:
+    producer: SharedProducer
+    topics: KnownTopics
+    admin: Administrator
+    consumers: Consumers
+    schemas: Schemas
+
+    def __init__(self, config: Config, clock: Clock | None = None) -> None:
+        self.config = config
+        self.clock = clock or SystemClock()
+
+    def __repr__(self) -> str:
+        return f"<Proxy to {self.config.bootstrap_servers}>"
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        config = self.config
+        self.producer = SharedProducer(config.producer)
+        self.topics = KnownTopics(self.producer.list_topics)
+        self.admin = Administrator(config.admin, config.java_admin, config.bootstrap_servers)
+        self.consumers = Consumers(config, self.clock)
+        self.schemas = Schemas(config.schema_registry_url, config.registry_settings)
+        expiry = asyncio.create_task(self.consumers.expire_forever())
+        try:
+            yield
+        finally:
+            expiry.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await expiry
+            await self.consumers.close()
+            await self.producer.close()
+            await self.admin.close()
+            await self.schemas.close()
+
+    async def trouble(self) -> str | None:
+        """What keeps the proxy from working, for the health page."""
+        try:
+            await asyncio.wait_for(self.admin.describe_cluster(), HEALTH_TIMEOUT_S)
+        except TimeoutError:
+            return f"no answer from {self.config.bootstrap_servers}"
+        except HttpProblem as problem:
+            return problem.message
+        return None
+
+    @staticmethod
+    def is_topic_name(text: str) -> bool:
+        return _TOPIC_NAME.fullmatch(text) is not None and text not in (".", "..")
+
+    def base_url(self, request: Request) -> str:
+        """`http://host:port` as callers can reach this proxy."""
+        scheme = request.url.scheme
+        for listener in self.config.advertised:
+            if listener.scheme == scheme:
+                return f"{scheme}://{_authority(listener.host, listener.port, scheme)}"
+        if self.config.host_name is not None:
+            return f"{scheme}://{_authority(self.config.host_name, self.config.listener.port, scheme)}"
+        return f"{scheme}://{request.headers.get('host') or request.url.netloc}"
+
+
+def _authority(host: str, port: int, scheme: str) -> str:
+    return host if port == _DEFAULT_PORTS[scheme] else f"{host}:{port}"

@@ -1,0 +1,220 @@
+"""Schemas of records: which one a request means, and the bytes that come of it.
+
+A request names a schema by its text, its id, its version, or not at all (the latest), under a subject that it names or
+that follows from the topic. Whatever it names is found in the registry once and remembered; only "the latest" is asked
+again after a moment. A text that the subject does not have is registered.
+
+    SchemaWanted ──registry──► StoredSchema ──codecs.py──► SchemaCodec: JSON value ⇄ magic byte, id, payload
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from pessoa.rest_proxy.codecs import FORMATS, SCHEMA_TYPES, Codec, ResolvedReference, make_codec
+from pessoa.rest_proxy.embedded import NULL, is_null
+from pessoa.rest_proxy.media import Format
+from pessoa.rest_proxy.problems import (
+    conversion_failed,
+    invalid_payload,
+    invalid_schema,
+    serialisation_failed,
+    undecodable,
+)
+from pessoa.rest_proxy.registry import Reference, Registry, RegistryRefused, RegistryUnreachable, StoredSchema
+from pessoa.serde.framing import frame, unframe
+from pessoa.serde.problems import DataProblem, SchemaProblem
+from pessoa.serde.subjects import record_name_strategy, topic_name_strategy, topic_record_name_strategy
+from pessoa.web.problems import HttpProblem
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+# How old "the latest version" may be.
+LATEST_S = 1.0
+# Someone may send a new schema with every request; what is remembered stays bounded.
+MAX_REMEMBERED = 10_000
+INVALID_SCHEMA_CODE = 42201
+
+
+class SchemaWanted(NamedTuple):
+    """How a request names a schema. `format` is known when the text is given."""
+
+    topic: str
+    is_key: bool
+    format: Format | None = None
+    subject: str | None = None
+    strategy: str | None = None
+    schema_id: int | None = None
+    version: int | None = None
+    text: str | None = None
+
+    @property
+    def is_latest(self) -> bool:
+        return self.schema_id is None and self.version is None and self.text is None
+
+
+class SchemaCodec:
+    """One version of one subject, at work."""
+
+    def __init__(self, stored: StoredSchema, kind: Format, codec: Codec) -> None:
+        self.format = kind
+        self.schema_id = stored.id
+        self.subject = stored.subject
+        self.version = stored.version
+        self._codec = codec
+
+    def __repr__(self) -> str:
+        return f"<SchemaCodec {self.format.value} {self.schema_id}, {self.subject} version {self.version}>"
+
+    def to_bytes(self, value: msgspec.Raw) -> bytes | None:
+        if is_null(value):
+            return None
+        try:
+            return frame(self.schema_id, self._codec.from_json(msgspec.json.decode(value)))
+        except DataProblem as wrong:
+            raise conversion_failed(str(wrong)) from None
+        except SchemaProblem as wrong:
+            raise invalid_schema(str(wrong)) from None
+
+
+class Schemas:
+    def __init__(self, urls: str, settings: Mapping[str, str]) -> None:
+        self._registry = Registry(urls, settings)
+        self._found: dict[SchemaWanted, SchemaCodec] = {}
+        self._latest: dict[SchemaWanted, tuple[float, SchemaCodec]] = {}
+        self._readers: dict[int, tuple[Format, Codec]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Schemas of {self._registry!r}>"
+
+    async def close(self) -> None:
+        await self._registry.close()
+
+    # Writing.
+
+    async def codec(self, wanted: SchemaWanted) -> SchemaCodec:
+        """The codec of the schema that is meant; 422 if there is none."""
+        known = self._found.get(wanted)
+        if known is not None:
+            return known
+        if wanted.is_latest:
+            then, latest = self._latest.get(wanted, (0.0, None))
+            if latest is not None and time.monotonic() - then < LATEST_S:
+                return latest
+        try:
+            found = await self._find(wanted)
+        except RegistryUnreachable as failure:
+            raise HttpProblem(408, f"Error serializing message: {failure}", 40801) from None
+        except RegistryRefused as refused:
+            if refused.code == INVALID_SCHEMA_CODE:
+                raise invalid_schema(str(refused)) from None
+            raise serialisation_failed(f"Error when fetching or registering the schema. {refused}") from None
+        except SchemaProblem as wrong:
+            raise invalid_schema(str(wrong)) from None
+        if wanted.is_latest:
+            _remember(self._latest, wanted, (time.monotonic(), found))
+        else:
+            _remember(self._found, wanted, found)
+        return found
+
+    async def _find(self, wanted: SchemaWanted) -> SchemaCodec:
+        if wanted.text is not None:
+            assert wanted.format is not None
+            schema = StoredSchema(wanted.text, schema_type=SCHEMA_TYPES[wanted.format])
+            codec = make_codec(wanted.format, wanted.text, ())
+            subject = _subject(wanted, codec)
+            stored = await self._looked_up_or_registered(subject, schema)
+        elif wanted.schema_id is not None:
+            schema = await self._registry.by_id(wanted.schema_id)
+            codec = await self._codec_of(schema)
+            subject = _subject(wanted, codec)
+            stored = await self._registry.look_up(subject, schema)
+            # The same text may have another id in another context; the caller has named this one.
+            stored.id = wanted.schema_id
+        else:
+            subject = _subject(wanted, None)
+            stored = await self._registry.by_version(subject, "latest" if wanted.version is None else wanted.version)
+            codec = await self._codec_of(stored)
+        stored.subject = stored.subject or subject
+        return SchemaCodec(stored, _format(stored), codec)
+
+    async def _looked_up_or_registered(self, subject: str, schema: StoredSchema) -> StoredSchema:
+        try:
+            return await self._registry.look_up(subject, schema)
+        except RegistryRefused as refused:
+            if refused.status != 404:
+                raise
+        await self._registry.register(subject, schema)
+        return await self._registry.look_up(subject, schema)
+
+    # Reading.
+
+    async def to_json(self, kind: Format, data: bytes | None) -> msgspec.Raw:
+        """What a record's key or value says; 408 if it is of another format or its schema cannot be had."""
+        if data is None:
+            return NULL
+        try:
+            schema, payload = unframe(data)
+            if not isinstance(schema, int):
+                raise undecodable("schemas by guid are not looked up")
+            found, codec = await self._reader(schema)
+            if found is not kind:
+                raise undecodable(f"the record was written in {found.value}")
+            return msgspec.Raw(msgspec.json.encode(codec.to_json(payload)))
+        except (DataProblem, SchemaProblem, RegistryUnreachable, RegistryRefused) as wrong:
+            raise undecodable(str(wrong)) from None
+
+    async def _reader(self, schema_id: int) -> tuple[Format, Codec]:
+        known = self._readers.get(schema_id)
+        if known is None:
+            stored = await self._registry.by_id(schema_id)
+            known = (_format(stored), await self._codec_of(stored))
+            _remember(self._readers, schema_id, known)
+        return known
+
+    async def _codec_of(self, stored: StoredSchema) -> Codec:
+        resolved: dict[str, ResolvedReference] = {}
+        await self._resolve(stored.references, resolved)
+        return make_codec(_format(stored), stored.schema, tuple(resolved.values()))
+
+    async def _resolve(self, references: tuple[Reference, ...], resolved: dict[str, ResolvedReference]) -> None:
+        for reference in references:
+            if reference.name not in resolved:
+                stored = await self._registry.by_version(reference.subject, reference.version)
+                await self._resolve(stored.references, resolved)
+                resolved[reference.name] = ResolvedReference(reference.name, stored.schema)
+
+
+def _format(stored: StoredSchema) -> Format:
+    kind = FORMATS.get(stored.schema_type)
+    if kind is None:
+        raise SchemaProblem(f"schemas of type {stored.schema_type} are not known here")
+    return kind
+
+
+def _subject(wanted: SchemaWanted, codec: Codec | None) -> str:
+    if wanted.subject is not None:
+        return wanted.subject
+    match wanted.strategy:
+        case None | "TOPIC_NAME":
+            return topic_name_strategy(wanted.topic, is_key=wanted.is_key)
+        case "RECORD_NAME" | "TOPIC_RECORD_NAME" if codec is None:
+            raise invalid_payload("A subject that follows the record's name needs schema or schema_id.")
+        case "RECORD_NAME":
+            assert codec is not None
+            return record_name_strategy(codec.record_name)
+        case "TOPIC_RECORD_NAME":
+            assert codec is not None
+            return topic_record_name_strategy(wanted.topic, codec.record_name)
+    raise invalid_payload(f"{wanted.strategy} is no subject name strategy.")
+
+
+def _remember(memory: dict[K, V], key: K, value: V) -> None:
+    if len(memory) >= MAX_REMEMBERED:
+        memory.clear()
+    memory[key] = value

@@ -1,0 +1,1 @@
+"""API v2: `/topics`, `/brokers` and `/consumers`."""
