@@ -7,13 +7,14 @@ Each resource stands for itself. Within one resource it is all or nothing.
 
 While eligible leader replicas are in use, `min.insync.replicas` must mean the same on every broker: it can be set for
 a topic and for the whole cluster, not for one broker, and the setting for the cluster can be changed but not removed.
-A change of it makes what is known about eligible leaders void (KIP-966), which a ClearElrRecord says.
+A change of it makes what is known about eligible leaders void (KIP-966), which a ClearElrRecord says. A partition with
+nobody in sync is spared that: nothing is committed there, so who was eligible still is, and is all that it has.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ from pessoa.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.metadata_log import ClearElrRecord, ConfigRecord
+from pessoa.wire.stored.metadata_log import ClearElrRecord, ConfigRecord, PartitionChangeRecord
 
 if TYPE_CHECKING:
     from pessoa.controller.decision import Situation
@@ -83,6 +84,7 @@ def incremental_alter_configs(situation: Situation, request: IncrementalAlterCon
             records += _records(situation, kind, name, changes)
         except Refusal as refusal:
             response.error_code, response.error_message = refusal.code, refusal.message
+    records += _after_new_minimum(situation, records)
     check_record_count(records)
     answer = IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
     return Decision([] if request.validate_only else records, answer)
@@ -143,6 +145,7 @@ def alter_configs(situation: Situation, request: AlterConfigsRequest) -> Decisio
             records += _records(situation, kind, name, changes)
         except Refusal as refusal:
             response.error_code, response.error_message = refusal.code, refusal.message
+    records += _after_new_minimum(situation, records)
     check_record_count(records)
     answer = AlterConfigsResponse(throttle_time_ms=0, responses=responses)
     return Decision([] if request.validate_only else records, answer)
@@ -195,8 +198,10 @@ def _check_exists(situation: Situation, kind: int, name: str) -> None:
     """Asked last, as Kafka does: what is wrong with the settings themselves comes first."""
     if kind == ConfigResource.TOPIC and name not in situation.image.topics.by_name:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
-    if kind == ConfigResource.BROKER and name != CLUSTER_DEFAULT and int(name) not in situation.image.cluster.brokers:
-        raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} is registered.")
+    if kind == ConfigResource.BROKER and name != CLUSTER_DEFAULT:
+        cluster = situation.image.cluster
+        if int(name) not in cluster.brokers and int(name) not in cluster.controllers:
+            raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} is registered.")
 
 
 def _records(situation: Situation, kind: int, name: str, changes: Mapping[str, str | None]) -> list[Message]:
@@ -209,16 +214,37 @@ def _records(situation: Situation, kind: int, name: str, changes: Mapping[str, s
         check_configs(situation, kind, outcome)
     _check_exists(situation, kind, name)
     # A broker reads its files again (keys, certificates) when it is told a value that it has, so brokers are told.
-    records: list[Message] = [
+    return [
         config_record(kind, name, key, value)
         for key, value in changes.items()
         if kind == ConfigResource.BROKER or present.get(key) != value
     ]
-    if _uses_elr(situation) and any(
-        isinstance(one, ConfigRecord) and one.name == MIN_INSYNC_REPLICAS for one in records
-    ):
-        records.append(ClearElrRecord(topic_name=name if kind == ConfigResource.TOPIC else ""))
-    return records
+
+
+def _after_new_minimum(situation: Situation, records: Sequence[Message]) -> list[Message]:
+    """What becomes of eligible leaders when these records change min.insync.replicas."""
+    if not _uses_elr(situation):
+        return []
+    cleared: list[Message] = [
+        ClearElrRecord(topic_name=record.resource_name if record.resource_type == ConfigResource.TOPIC else "")
+        for record in records
+        if isinstance(record, ConfigRecord) and record.name == MIN_INSYNC_REPLICAS
+    ]
+    names = {record.topic_name for record in cleared if isinstance(record, ClearElrRecord)}
+    for topic in situation.image.topics.by_name.values():
+        if names.isdisjoint(("", topic.name)):
+            continue
+        cleared += [
+            PartitionChangeRecord(
+                topic_id=topic.id,
+                partition_id=index,
+                eligible_leader_replicas=list(partition.elr) or None,
+                last_known_elr=list(partition.last_known_elr) or None,
+            )
+            for index, partition in topic.partitions.items()
+            if not partition.isr and (partition.elr or partition.last_known_elr)
+        ]
+    return cleared
 
 
 def _check_min_insync(situation: Situation, kind: int, name: str, changes: Mapping[str, str | None]) -> None:

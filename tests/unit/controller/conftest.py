@@ -123,6 +123,11 @@ class Cluster:
         return image
 
     @property
+    def image_of_log(self) -> MetadataImage:
+        """What is committed, whoever leads."""
+        return self.quorum.loader.image
+
+    @property
     def last_batch(self) -> list[Message]:
         return self.quorum.batches[-1]
 

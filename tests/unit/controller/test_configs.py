@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pessoa.base.ids import Uuid
 from pessoa.metadata.image import ConfigResource
 from pessoa.wire.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from pessoa.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 from pessoa.wire.api.create_topics import CreateTopicsResponse
 from pessoa.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -99,13 +101,37 @@ def test_replacing_drops_what_is_not_named(with_topic: Cluster) -> None:
     assert settings(with_topic) == {}
 
 
-def test_a_new_minimum_of_in_sync_replicas_makes_what_was_known_of_leaders_void(with_topic: Cluster) -> None:
-    change(with_topic, alter(TOPIC, "t", ("min.insync.replicas", SET, "2")))
-    assert [type(record) for record in with_topic.last_batch] == [ConfigRecord, ClearElrRecord]
+def test_a_new_minimum_of_in_sync_replicas_makes_what_was_known_of_leaders_void(trio: Cluster) -> None:
+    trio.ask(create(topic("t", -1, -1, {0: [1, 2]}), topic("u", -1, -1, {0: [1, 2]})), CreateTopicsResponse)
+    for name in ("t", "u"):
+        change(trio, alter(TOPIC, name, ("min.insync.replicas", SET, "2")))
+    assert [type(record) for record in trio.last_batch] == [ConfigRecord, ClearElrRecord]
+    trio.heartbeat(2, want_fence=True)
+    assert eligible(trio) == {"t": (2,), "u": (2,)}
+    change(trio, alter(TOPIC, "t", ("min.insync.replicas", SET, "1")))
+    assert eligible(trio) == {"t": (), "u": (2,)}
+    change(trio, alter(BROKER, "", ("min.insync.replicas", SET, "1")))
+    assert eligible(trio) == {"t": (), "u": ()}, "the cluster's minimum concerns every topic"
+
+
+def test_a_new_minimum_leaves_the_only_hope_of_a_partition_alone(with_topic: Cluster) -> None:
     with_topic.heartbeat(1, want_fence=True)
     assert eligible(with_topic) == {"t": (1,), "u": (1,)}
-    change(with_topic, alter(TOPIC, "t", ("min.insync.replicas", SET, "1")))
-    assert eligible(with_topic) == {"t": (), "u": (1,)}
+    change(with_topic, alter(TOPIC, "t", ("min.insync.replicas", SET, "2")))
+    assert eligible(with_topic) == {"t": (1,), "u": (1,)}
+    with_topic.heartbeat(1)
+    assert with_topic.image.topics.by_name["t"].partitions[0].leader == 1
+
+
+def test_a_node_is_configured_once_it_is_registered_be_it_broker_or_controller(cluster: Cluster) -> None:
+    request = alter(BROKER, "3000", ("log.cleaner.threads", SET, "2"))
+    assert change(cluster, request) is ErrorCode.BROKER_ID_NOT_REGISTERED
+    registration = ControllerRegistrationRequest(
+        controller_id=3000, incarnation_id=Uuid.of(777), zk_migration_ready=True, listeners=[], features=[]
+    )
+    cluster.ask(registration, ControllerRegistrationResponse)
+    assert not cluster.image.cluster.controllers[3000].zk_migration_ready, "there is no ZooKeeper to leave"
+    assert change(cluster, request) is ErrorCode.NONE
 
 
 def eligible(cluster: Cluster) -> dict[str, tuple[int, ...]]:
