@@ -1,0 +1,13 @@
+"""Protobuf without protoc.
+
+    tokens.py    .proto text → tokens with positions
+    parsing.py   tokens → FileDescriptorProto, names as they were written
+    options.py   what stands in brackets and behind `option`
+    linking.py   a file and its imports → a pool; names made full
+    printing.py  FileDescriptorProto → .proto text, one spelling for all
+    builtin.py   the files that may be imported without anybody handing them in
+    codec.py     data: binary and JSON
+
+protobuf's own FileDescriptorProto is the syntax tree: it is what clients send (base64) and ask for, it holds options
+that nobody understands (`uninterpreted_option`), and the library can check and use it.
+"""
