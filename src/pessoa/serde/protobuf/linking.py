@@ -113,7 +113,9 @@ def _for_pool(proto: FileDescriptorProto) -> FileDescriptorProto:
     plain.CopyFrom(proto)
     plain.ClearField("source_code_info")
     for options in _all_options(plain):
-        options.ClearField("uninterpreted_option")
+        # Clearing a field of options that are not there would put them there.
+        if options.uninterpreted_option:
+            options.ClearField("uninterpreted_option")
     return plain
 
 
