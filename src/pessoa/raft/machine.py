@@ -1,0 +1,622 @@
+"""One member of the quorum: what it is, what it answers, and what it does next.
+
+The machine reads its log through `LogState` and changes nothing in the world. Every method that may change something
+leaves the consequences in `Ready`, which the shell takes and carries out, in its order, before it comes back with
+anything else:
+
+    persist        epoch and vote, on the disk before anything that follows
+    truncate_to    cut the log
+    records        append what was fetched
+    snapshot       fetch this snapshot, and replace the log by it
+    opens_epoch    append the LeaderChange record: this member leads now
+    sends          requests to others; each comes back as `replied` or `failed`
+    high_watermark everything before it is committed
+
+The answer to a request is returned, and may leave only after `Ready` has been carried out. Time is `now_ms` of a clock
+that never goes back; `deadline_ms` is when `tick` wants to be called at the latest.
+
+For the roles and the way between them see `pessoa.raft.roles`; for the rules, `pessoa.raft`.
+
+Two timings differ from Kafka's, and pre-vote makes both harmless: a voter that starts without a leader asks for
+pre-votes at once instead of an election timeout later, and a follower whose fetch fails doubts the leader at once
+instead of a fetch timeout later. Both need a majority of the same opinion before anything happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pessoa.raft.messages import (
+    NO_NODE,
+    BeginEpoch,
+    ElectionState,
+    EndEpoch,
+    EpochReply,
+    Fetch,
+    FetchReply,
+    OffsetAndEpoch,
+    ReplicaKey,
+    Reply,
+    Request,
+    Vote,
+    VoteReply,
+)
+from pessoa.raft.progress import Progress
+from pessoa.raft.ready import LogState, Ready, Timeouts
+from pessoa.raft.roles import (
+    NEVER,
+    Candidate,
+    Fetching,
+    Follower,
+    Leader,
+    Prospective,
+    Repeated,
+    Resigned,
+    Role,
+    Unattached,
+)
+from pessoa.raft.voters import VoterSet
+from pessoa.wire.errors import ErrorCode
+
+# Two candidates in one epoch both lose; who comes back first wins the next one.
+_FIRST_BACKOFF_MS = 50
+
+
+class Raft:
+    def __init__(
+        self,
+        own: ReplicaKey,
+        voters: VoterSet,
+        log: LogState,
+        timeouts: Timeouts,
+        random_below: Callable[[int], int],
+        bootstrap: tuple[int, ...] = (),
+        *,
+        can_vote: bool = True,
+    ) -> None:
+        """`bootstrap` are whom to ask for the leader where no voters are known. A member that only ever observes, the
+        broker on a node without a controller, says so with `can_vote`."""
+        self.own = own
+        self.voters = voters
+        self.election = ElectionState()
+        self.high_watermark = 0
+        self.role: Role = Unattached(NEVER)
+        self._log = log
+        self._timeouts = timeouts
+        self._random_below = random_below
+        self._bootstrap = bootstrap
+        self._can_vote = can_vote
+        self._ready = Ready()
+        # A snapshot is being fetched: the log is on hold.
+        self._awaits_snapshot = False
+        # Elections in a row that this member began and lost.
+        self._lost_elections = 0
+
+    def __repr__(self) -> str:
+        return f"<Raft {self.own.id}: {type(self.role).__name__} in {self.election}, committed {self.high_watermark}>"
+
+    # What it is.
+
+    @property
+    def epoch(self) -> int:
+        return self.election.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """Who leads, as far as this member knows."""
+        return NO_NODE if isinstance(self.role, Resigned) else self.election.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self.role, Leader)
+
+    @property
+    def is_voter(self) -> bool:
+        return self.voters.has(self.own)
+
+    @property
+    def deadline_ms(self) -> int:
+        match self.role:
+            case Unattached(election_ms, fetching):
+                return min(election_ms, NEVER if fetching is None else fetching.due_ms)
+            case Prospective(election_ms, requests) | Candidate(election_ms, requests):
+                return min(election_ms, requests.deadline_ms)
+            case Follower(silence_ms, fetching):
+                return min(silence_ms, fetching.due_ms)
+            case Leader(progress, requests):
+                contact_ms = progress.last_contact_ms(self.voters)
+                silence_ms = NEVER if contact_ms is None else contact_ms + self._timeouts.check_quorum_ms
+                return min(silence_ms, requests.deadline_ms)
+            case Resigned(over_ms, requests):
+                return min(over_ms, requests.deadline_ms)
+
+    def take_ready(self) -> Ready:
+        ready, self._ready = self._ready, Ready()
+        return ready
+
+    # Inputs: time.
+
+    def start(self, now_ms: int, stored: ElectionState | None) -> None:
+        """Go on where the disk says that this member was. Its high watermark is for a leader to tell."""
+        self.election = stored if stored is not None else ElectionState()
+        if self._log.last_epoch > self.epoch:
+            # The state is older than the log: whatever was said in that epoch, say nothing more in it.
+            self._move(ElectionState(self._log.last_epoch))
+        if self.election.leader_id == self.own.id:
+            # Whether the others have seen it lead, it cannot know; so that epoch is over.
+            self._move(ElectionState(self.epoch + 1))
+        if self.leader_id != NO_NODE:
+            self._follow(now_ms, self.epoch, self.leader_id)
+        else:
+            self._detach(now_ms, self.epoch, wait_ms=self._small_wait_ms() if len(self.voters) > 1 else 0)
+        self.tick(now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due."""
+        match self.role:
+            case Unattached(election_ms, _) if election_ms <= now_ms:
+                self._prospect(now_ms)
+            case Prospective(election_ms, _) if election_ms <= now_ms:
+                self._lose(now_ms)
+            case Candidate(election_ms, _) if election_ms <= now_ms:
+                self._prospect(now_ms)
+            case Follower(silence_ms, _) if silence_ms <= now_ms:
+                self._miss_leader(now_ms)
+            case Leader(progress, _):
+                contact_ms = progress.last_contact_ms(self.voters)
+                if contact_ms is not None and contact_ms + self._timeouts.check_quorum_ms <= now_ms:
+                    self._resign(now_ms)
+            case Resigned(over_ms, _) if over_ms <= now_ms:
+                self._detach(now_ms, self.epoch + 1)
+            case _:
+                pass
+        self._send_due(now_ms)
+
+    def resign(self, now_ms: int, epoch: int) -> None:
+        """Stop leading that epoch, if that is what this member does."""
+        if self.is_leader and epoch == self.epoch:
+            self._resign(now_ms)
+            self._send_due(now_ms)
+
+    # Inputs: the log.
+
+    def appended(self, now_ms: int) -> None:
+        """The log has been cut, or what was fetched has been written."""
+        if isinstance(self.role, Follower):
+            self._advance(min(self.role.leader_high_watermark, self._log.log_end_offset))
+            self._fetch_when_durable(now_ms, self.role.fetching)
+        self._send_due(now_ms)
+
+    def flushed(self, now_ms: int) -> None:
+        """More of the log is on the disk."""
+        match self.role:
+            case Leader(progress, _):
+                self._advance(progress.committed(self.voters, self._log.durable_end_offset))
+            case Follower(_, fetching) if fetching.in_flight is None and fetching.due_ms == NEVER:
+                self._fetch_when_durable(now_ms, fetching)
+        self._send_due(now_ms)
+
+    def voters_changed(self, now_ms: int, voters: VoterSet) -> None:
+        """The log says who the voters are."""
+        self.voters = voters
+        match self.role:
+            case Leader(progress, requests):
+                for voter in voters:
+                    if not voter.key.matches(self.own) and voter.key.id not in requests.due_ms:
+                        requests.due_ms[voter.key.id] = now_ms
+                for node_id in [one for one in requests.due_ms if one not in voters.by_id]:
+                    requests.done(node_id)
+                self._advance(progress.committed(voters, self._log.durable_end_offset))
+            case Prospective() | Candidate() if not self.is_voter:
+                self._detach(now_ms, self.epoch)
+            case Unattached(election_ms, _) if (election_ms == NEVER) == self.is_voter:
+                self._detach(now_ms, self.epoch)
+
+    def snapshot_loaded(self, now_ms: int) -> None:
+        """The log now begins with the snapshot that `Ready` asked for."""
+        self._awaits_snapshot = False
+        snapshot = self._log.latest_snapshot
+        assert snapshot is not None
+        # What is in a snapshot was committed.
+        self._advance(snapshot.offset)
+        if isinstance(self.role, Follower):
+            self.role.silence_ms = now_ms + self._timeouts.fetch_timeout_ms
+            self._fetch_when_durable(now_ms, self.role.fetching)
+        self._send_due(now_ms)
+
+    def snapshot_progressed(self, now_ms: int) -> None:
+        """The leader has sent a piece of the snapshot, so it is well."""
+        if isinstance(self.role, Follower):
+            self.role.silence_ms = now_ms + self._timeouts.fetch_timeout_ms
+
+    def snapshot_failed(self, now_ms: int) -> None:
+        """It could not be had: ask for the log again, and see."""
+        self._awaits_snapshot = False
+        if isinstance(self.role, Follower):
+            self.role.fetching.due_ms = now_ms + self._timeouts.retry_backoff_ms
+
+    # Inputs: requests.
+
+    def vote(self, now_ms: int, request: Vote) -> VoteReply:
+        if request.epoch < self.epoch:
+            return VoteReply(ErrorCode.FENCED_LEADER_EPOCH, self.epoch, self.leader_id)
+        if not request.voter.matches(self.own):
+            return VoteReply(ErrorCode.INVALID_VOTER_KEY, self.epoch, self.leader_id)
+        if request.epoch > self.epoch:
+            self._detach(now_ms, request.epoch)
+        granted = self._may_vote_for(request) and self._reaches(request.last_epoch, request.log_end_offset)
+        if granted and not request.pre_vote:
+            if self.election.voted is None:
+                self._move(self.election._replace(voted=request.candidate))
+            if isinstance(self.role, Unattached) and self.is_voter:
+                self.role.election_ms = now_ms + self._election_wait_ms()
+        return VoteReply(ErrorCode.NONE, self.epoch, self.leader_id, granted)
+
+    def begin_epoch(self, now_ms: int, request: BeginEpoch) -> EpochReply:
+        error = self._check_leader(request)
+        if error is not ErrorCode.NONE:
+            return EpochReply(error, self.epoch, self.leader_id)
+        self._learn(now_ms, request.epoch, request.leader_id)
+        if isinstance(self.role, Follower) and self.role.fetching.in_flight is None and not self._awaits_snapshot:
+            # There is no reason to wait with the next fetch: the leader is there.
+            self._fetch_when_durable(now_ms, self.role.fetching)
+            self._send_due(now_ms)
+        return EpochReply(ErrorCode.NONE, self.epoch, self.leader_id)
+
+    def end_epoch(self, now_ms: int, request: EndEpoch) -> EpochReply:
+        error = self._check_leader(request)
+        if error is not ErrorCode.NONE:
+            return EpochReply(error, self.epoch, self.leader_id)
+        self._learn(now_ms, request.epoch, request.leader_id)
+        if isinstance(self.role, Follower) and self.is_voter and request.leader_id == self.leader_id:
+            position = next(
+                (index for index, key in enumerate(request.successors) if key.matches(self.own)),
+                len(request.successors),
+            )
+            self.role.trusts_leader = False
+            wait_ms = 0 if position == 0 else self._small_wait_ms() * (1 << min(position - 1, 6))
+            self.role.silence_ms = now_ms + wait_ms
+            self.tick(now_ms)
+        return EpochReply(ErrorCode.NONE, self.epoch, self.leader_id)
+
+    def _check_leader(self, request: BeginEpoch | EndEpoch) -> ErrorCode:
+        if request.epoch < self.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if request.leader_id < 0 or request.leader_id == self.own.id:
+            return ErrorCode.INVALID_REQUEST
+        if request.epoch == self.epoch and self.leader_id not in (NO_NODE, request.leader_id):
+            return ErrorCode.INVALID_REQUEST
+        return ErrorCode.NONE
+
+    def fetch(self, now_ms: int, request: Fetch) -> FetchReply:
+        """Whether the asker may go on from its offset. If so, the shell reads the records for it."""
+        role = self.role
+        if not isinstance(role, Leader) or request.epoch != self.epoch:
+            return self._refuse_fetch(request)
+        answer = FetchReply(ErrorCode.NONE, self.epoch, self.leader_id, self.high_watermark)
+        start, end = self._log.log_start_offset, self._log.log_end_offset
+        snapshot = self._log.latest_snapshot
+        is_beginning = request.offset == 0 and request.last_epoch == 0 and start == 0
+        if request.offset < start and snapshot is not None:
+            return answer._replace(snapshot=snapshot)
+        if not is_beginning:
+            common = self._log.end_of_epoch(request.last_epoch)
+            if common.epoch != request.last_epoch or common.offset < request.offset:
+                if common.offset < start and snapshot is not None:
+                    # Not even the point at which they part is in this log.
+                    return answer._replace(snapshot=snapshot)
+                return answer._replace(diverging=common)
+        role.progress.fetched(request.replica, request.offset, end, now_ms)
+        role.requests.again(request.replica.id, now_ms + self._timeouts.fetch_timeout_ms // 2)
+        if self.voters.has(request.replica):
+            self._advance(role.progress.committed(self.voters, self._log.durable_end_offset))
+        return answer._replace(high_watermark=self.high_watermark)
+
+    def fetched_snapshot(self, now_ms: int, key: ReplicaKey) -> None:
+        """A replica reads a snapshot from this leader: a sign of life, though not of progress."""
+        if isinstance(self.role, Leader):
+            progress = self.role.progress
+            progress.fetched(key, max(progress.end_offset_of(key), 0), NEVER, now_ms)
+
+    def _refuse_fetch(self, request: Fetch) -> FetchReply:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if request.epoch < self.epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        elif request.epoch > self.epoch:
+            error = ErrorCode.UNKNOWN_LEADER_EPOCH
+        return FetchReply(error, self.epoch, self.leader_id)
+
+    # Inputs: answers.
+
+    def replied(self, now_ms: int, peer: int, request: Request, reply: Reply) -> None:
+        role = self.role
+        if isinstance(request, Fetch):
+            assert isinstance(reply, FetchReply)
+            self._fetched(now_ms, request, reply)
+        elif self._is_news(reply):
+            self._learn(now_ms, reply.epoch, reply.leader_id)
+        elif request.epoch == self.epoch:
+            if isinstance(role, Prospective | Candidate) and isinstance(reply, VoteReply):
+                self._count(now_ms, role, peer, request, reply)
+            elif isinstance(role, Leader) and isinstance(request, BeginEpoch):
+                role.requests.again(peer, now_ms + self._timeouts.fetch_timeout_ms // 2)
+            elif isinstance(role, Resigned) and isinstance(request, EndEpoch):
+                role.requests.done(peer)
+        self._send_due(now_ms)
+
+    def failed(self, now_ms: int, peer: int, request: Request) -> None:
+        """No answer came: the peer cannot be reached, or the time is up."""
+        role = self.role
+        again_ms = now_ms + self._timeouts.retry_backoff_ms
+        match role:
+            case Follower(_, fetching) if fetching.in_flight is request:
+                fetching.in_flight = None
+                fetching.due_ms = again_ms
+                self._doubt_leader(now_ms, role)
+            case Unattached(_, fetching) if fetching is not None and fetching.in_flight is request:
+                fetching.in_flight = None
+                fetching.due_ms = again_ms
+            case Prospective() | Candidate() | Leader() | Resigned() if request.epoch == self.epoch:
+                role.requests.again(peer, again_ms)
+            case _:
+                pass
+
+    def _is_news(self, reply: Reply) -> bool:
+        """Whether the answer tells of an epoch or a leader that this member does not know."""
+        if reply.epoch == self.epoch:
+            return self.leader_id == NO_NODE and reply.leader_id not in (NO_NODE, self.own.id)
+        return reply.epoch > self.epoch
+
+    def _count(self, now_ms: int, role: Prospective | Candidate, peer: int, request: Request, reply: VoteReply) -> None:
+        assert isinstance(request, Vote)
+        if request.pre_vote != isinstance(role, Prospective) or peer not in self.voters.by_id:
+            return
+        if reply.error is not ErrorCode.NONE:
+            role.requests.again(peer, now_ms + self._timeouts.retry_backoff_ms)
+            return
+        role.requests.done(peer)
+        if not reply.granted:
+            role.rejected.add(peer)
+            if len(role.rejected) > len(self.voters) - self.voters.majority:
+                self._rejected(now_ms, role)
+        elif peer not in role.rejected:
+            role.granted.add(peer)
+            self._maybe_win(now_ms, role)
+
+    def _fetched(self, now_ms: int, request: Fetch, reply: FetchReply) -> None:
+        role = self.role
+        fetching = role.fetching if isinstance(role, Follower | Unattached) else None
+        is_awaited = fetching is not None and fetching.in_flight is request
+        if fetching is not None and is_awaited:
+            fetching.in_flight = None
+            fetching.due_ms = now_ms + self._timeouts.retry_backoff_ms
+        if self._is_news(reply):
+            self._learn(now_ms, reply.epoch, reply.leader_id)
+            return
+        if not is_awaited or not isinstance(role, Follower):
+            return
+        if reply.error is not ErrorCode.NONE:
+            if reply.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self._doubt_leader(now_ms, role)
+            return
+        role.silence_ms = now_ms + self._timeouts.fetch_timeout_ms
+        role.trusts_leader, role.is_patient = True, False
+        self._lost_elections = 0
+        if reply.snapshot is not None:
+            self._awaits_snapshot = True
+            role.fetching.due_ms = NEVER
+            self._ready.snapshot = reply.snapshot
+        elif reply.diverging is not None:
+            self._ready.truncate_to = self._truncation_for(reply.diverging)
+            role.fetching.due_ms = now_ms
+        else:
+            self._ready.records = reply.records or None
+            role.fetching.due_ms = now_ms
+            role.leader_high_watermark = reply.high_watermark
+            # The rest of it when the records are in the log, see `appended`.
+            self._advance(min(reply.high_watermark, self._log.log_end_offset))
+
+    def _truncation_for(self, diverging: OffsetAndEpoch) -> int:
+        """The leader's log up to `diverging` and no further may be the same as this one."""
+        end = min(diverging.offset, self._log.log_end_offset)
+        if diverging.epoch > 0:
+            own = self._log.end_of_epoch(diverging.epoch)
+            end = min(own.offset, diverging.offset) if own.epoch == diverging.epoch else min(own.offset, end)
+        assert end >= self.high_watermark, f"{self!r} was told to cut its log at {end}"
+        return end
+
+    # Becoming something else.
+
+    def _move(self, election: ElectionState) -> None:
+        assert election.epoch >= self.epoch, f"{self!r} cannot go back to {election}"
+        if election != self.election:
+            self.election = self._ready.persist = election
+
+    def _learn(self, now_ms: int, epoch: int, leader_id: int) -> None:
+        """Somebody knows of this epoch, and perhaps of its leader."""
+        if epoch < self.epoch or leader_id == self.own.id:
+            if epoch > self.epoch:
+                # Led by this very member, in a life that it has forgotten.
+                self._detach(now_ms, epoch + 1)
+            return
+        if leader_id == NO_NODE:
+            if epoch > self.epoch:
+                self._detach(now_ms, epoch)
+        elif epoch > self.epoch or self.leader_id == NO_NODE:
+            self._follow(now_ms, epoch, leader_id)
+        else:
+            assert leader_id == self.leader_id, f"{self!r} hears that {leader_id} leads epoch {epoch}"
+            if isinstance(self.role, Prospective):
+                # The leader itself has come back, or somebody who hears it.
+                self._follow(now_ms, epoch, leader_id)
+
+    def _detach(self, now_ms: int, epoch: int, wait_ms: int | None = None) -> None:
+        if epoch > self.epoch:
+            self._move(ElectionState(epoch))
+        else:
+            self._move(self.election._replace(leader_id=NO_NODE))
+        self._awaits_snapshot = False
+        if self.is_voter:
+            wait_ms = self._election_wait_ms() if wait_ms is None else wait_ms
+            self.role = Unattached(now_ms + wait_ms)
+        else:
+            self.role = Unattached(NEVER, Fetching(now_ms))
+
+    def _follow(self, now_ms: int, epoch: int, leader_id: int, *, is_patient: bool = False) -> None:
+        assert leader_id != self.own.id, f"{self!r} cannot follow itself"
+        voted = self.election.voted if epoch == self.epoch else None
+        self._move(ElectionState(epoch, leader_id, voted))
+        self._awaits_snapshot = False
+        fetching = Fetching(NEVER)
+        self.role = Follower(now_ms + self._timeouts.fetch_timeout_ms, fetching, is_patient=is_patient)
+        self._fetch_when_durable(now_ms, fetching)
+        self._send_due(now_ms)
+
+    def _prospect(self, now_ms: int) -> None:
+        """Would a majority elect this member?"""
+        assert self.is_voter, f"{self!r} is no voter"
+        self._awaits_snapshot = False
+        role = self.role = Prospective(now_ms + self._election_wait_ms(), Repeated(now_ms, *self._others()))
+        role.granted.add(self.own.id)
+        self._maybe_win(now_ms, role)
+        self._send_due(now_ms)
+
+    def _stand(self, now_ms: int) -> None:
+        """Begin an epoch, with this member's own vote."""
+        self._move(ElectionState(self.epoch + 1, NO_NODE, self.own))
+        role = self.role = Candidate(now_ms + self._election_wait_ms(), Repeated(now_ms, *self._others()))
+        role.granted.add(self.own.id)
+        self._maybe_win(now_ms, role)
+        self._send_due(now_ms)
+
+    def _maybe_win(self, now_ms: int, role: Prospective | Candidate) -> None:
+        if len(role.granted) < self.voters.majority:
+            return
+        if isinstance(role, Prospective):
+            self._stand(now_ms)
+        else:
+            self._lead(now_ms, tuple(sorted(role.granted)))
+
+    def _rejected(self, now_ms: int, role: Prospective | Candidate) -> None:
+        """A majority cannot be had any more."""
+        if isinstance(role, Prospective):
+            self._lose(now_ms)
+        else:
+            bound_ms = min(self._timeouts.election_backoff_max_ms, _FIRST_BACKOFF_MS << min(self._lost_elections, 10))
+            self._lost_elections += 1
+            role.election_ms = min(role.election_ms, now_ms + 1 + self._random_below(max(1, bound_ms)))
+
+    def _lose(self, now_ms: int) -> None:
+        if self.leader_id != NO_NODE:
+            # The others hear it. Asking them again and again would not make it easier to reach.
+            self._follow(now_ms, self.epoch, self.leader_id, is_patient=True)
+        else:
+            self._detach(now_ms, self.epoch)
+
+    def _lead(self, now_ms: int, granting: tuple[int, ...]) -> None:
+        progress = Progress(self.own, self._log.log_end_offset, now_ms)
+        self._move(self.election._replace(leader_id=self.own.id))
+        self.role = Leader(progress, Repeated(now_ms, *self._others()))
+        self._ready.opens_epoch = granting
+        self._lost_elections = 0
+        self._send_due(now_ms)
+
+    def _resign(self, now_ms: int) -> None:
+        assert isinstance(self.role, Leader)
+        # The state on the disk stays: whoever led an epoch must not be taken for somebody who could still vote in it.
+        successors = self.role.progress.successors(self.voters)
+        self.role = Resigned(now_ms + self._election_wait_ms(), Repeated(now_ms, *self._others()), successors)
+
+    def _miss_leader(self, now_ms: int) -> None:
+        if self.is_voter:
+            self._prospect(now_ms)
+        else:
+            self._detach(now_ms, self.epoch)
+
+    def _doubt_leader(self, now_ms: int, role: Follower) -> None:
+        if not role.is_patient and self.is_voter:
+            role.silence_ms = min(role.silence_ms, now_ms + self._small_wait_ms())
+        role.trusts_leader = False
+
+    # Sending.
+
+    def _send_due(self, now_ms: int) -> None:
+        match self.role:
+            case Follower(_, fetching):
+                self._send_fetch(now_ms, fetching, self.leader_id)
+            case Unattached(_, fetching) if fetching is not None:
+                whom = self._bootstrap or tuple(one for one in self.voters.ids if one != self.own.id)
+                if whom:
+                    self._send_fetch(now_ms, fetching, whom[self._random_below(len(whom))])
+                else:
+                    fetching.due_ms = NEVER
+            case Prospective() | Candidate() | Leader() | Resigned() as role:
+                for peer in role.requests.take_due(now_ms):
+                    self._ready.sends.append((peer, self._request_to(role, peer)))
+            case _:
+                pass
+
+    def _send_fetch(self, now_ms: int, fetching: Fetching, peer: int) -> None:
+        if fetching.in_flight is not None or fetching.due_ms > now_ms:
+            return
+        if self._ready.records is not None or self._ready.truncate_to is not None:
+            # What the log will be then, it is not yet.
+            return
+        if self._can_vote and self._log.durable_end_offset < self._log.log_end_offset:
+            fetching.due_ms = NEVER
+            return
+        log = self._log
+        request = Fetch(self.epoch, self.own, log.log_end_offset, log.last_epoch, self.high_watermark)
+        fetching.in_flight = request
+        fetching.due_ms = NEVER
+        self._ready.sends.append((peer, request))
+
+    def _fetch_when_durable(self, now_ms: int, fetching: Fetching) -> None:
+        """A voter's fetch says what it has on its disk; so it waits for the disk. So does an observer that may become
+        one: what it has said counts from then on."""
+        if self._awaits_snapshot or (self._can_vote and self._log.durable_end_offset < self._log.log_end_offset):
+            fetching.due_ms = NEVER
+        else:
+            fetching.due_ms = now_ms
+
+    def _request_to(self, role: Prospective | Candidate | Leader | Resigned, peer: int) -> Request:
+        voter = self.voters.by_id[peer].key if peer in self.voters.by_id else ReplicaKey(peer)
+        match role:
+            case Leader():
+                return BeginEpoch(self.epoch, self.own.id, voter)
+            case Resigned(_, _, successors):
+                return EndEpoch(self.epoch, self.own.id, successors)
+            case _:
+                is_pre_vote = isinstance(role, Prospective)
+                log = self._log
+                return Vote(self.epoch, self.own, log.last_epoch, log.log_end_offset, is_pre_vote, voter)
+
+    # Deciding.
+
+    def _may_vote_for(self, request: Vote) -> bool:
+        """Whether nothing but its log could speak against the candidate."""
+        role = self.role
+        if request.pre_vote:
+            return not isinstance(role, Leader) and not (isinstance(role, Follower) and role.trusts_leader)
+        if self.election.voted is not None:
+            return self.election.voted.matches(request.candidate)
+        return self.leader_id == NO_NODE and not isinstance(role, Leader | Resigned)
+
+    def _reaches(self, last_epoch: int, log_end_offset: int) -> bool:
+        return (last_epoch, log_end_offset) >= (self._log.last_epoch, self._log.log_end_offset)
+
+    def _advance(self, offset: int) -> None:
+        if offset > self.high_watermark:
+            assert offset <= self._log.log_end_offset, f"{self!r} cannot commit up to {offset}"
+            self.high_watermark = offset
+
+    def _others(self) -> list[int]:
+        return [node_id for node_id in self.voters.ids if node_id != self.own.id]
+
+    def _election_wait_ms(self) -> int:
+        timeout_ms = self._timeouts.election_timeout_ms
+        return timeout_ms + self._random_below(max(1, timeout_ms))
+
+    def _small_wait_ms(self) -> int:
+        """Enough that of two who think of it at once, one is first."""
+        return 1 + self._random_below(max(1, self._timeouts.election_timeout_ms // 10))

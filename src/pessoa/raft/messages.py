@@ -1,0 +1,129 @@
+"""What the members of a quorum say to each other, without the frames of the wire.
+
+Each request has one answer, and every answer names the leader and the epoch that its sender knows of. That is how news
+travels: whoever hears of a higher epoch moves to it, whatever the question was.
+
+`pessoa.quorum.translation` turns these into Kafka's requests and responses and back.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pessoa.base.ids import ZERO_UUID, Uuid
+from pessoa.wire.errors import ErrorCode
+
+NO_NODE = -1
+
+
+class ReplicaKey(NamedTuple):
+    """A member: its id, and the id of the directory that its log is in. A lost disk makes another member (KIP-853).
+
+    The directory is zero where nobody has said which: in a quorum whose voters the configuration names.
+    """
+
+    id: int
+    directory_id: Uuid = ZERO_UUID
+
+    def matches(self, other: ReplicaKey) -> bool:
+        """Whether it can be the same member; a directory that is not known does not tell them apart."""
+        return self.id == other.id and (
+            self.directory_id == other.directory_id or ZERO_UUID in (self.directory_id, other.directory_id)
+        )
+
+
+class OffsetAndEpoch(NamedTuple):
+    """A place in the log: all before `offset`, the last of it written in `epoch`. It names a snapshot too."""
+
+    offset: int
+    epoch: int
+
+
+class ElectionState(NamedTuple):
+    """What a member may never forget. Within one epoch there is at most one leader, and at most one vote."""
+
+    epoch: int = 0
+    leader_id: int = NO_NODE
+    voted: ReplicaKey | None = None
+
+
+# Requests.
+
+
+class Vote(NamedTuple):
+    """ "Elect me in `epoch`", or with `pre_vote`: "I know of `epoch`; would you elect me in a later one?" """
+
+    epoch: int
+    candidate: ReplicaKey
+    last_epoch: int
+    log_end_offset: int
+    pre_vote: bool
+    # Whom it is for, as the sender knows them.
+    voter: ReplicaKey
+
+
+class BeginEpoch(NamedTuple):
+    """ "I lead `epoch`." """
+
+    epoch: int
+    leader_id: int
+    voter: ReplicaKey
+
+
+class EndEpoch(NamedTuple):
+    """ "I led `epoch` and stop." The successors are in the order in which they should try."""
+
+    epoch: int
+    leader_id: int
+    successors: tuple[ReplicaKey, ...]
+
+
+class Fetch(NamedTuple):
+    """ "What comes at `offset`?" From a voter it also says that everything before is on its disk."""
+
+    epoch: int
+    replica: ReplicaKey
+    offset: int
+    last_epoch: int
+    # What the asker knows to be committed; the answer need not wait if there is more (KIP-1166).
+    high_watermark: int
+
+
+# Answers.
+
+
+class VoteReply(NamedTuple):
+    error: ErrorCode
+    epoch: int
+    leader_id: int
+    granted: bool = False
+
+
+class EpochReply(NamedTuple):
+    """To BeginEpoch and EndEpoch."""
+
+    error: ErrorCode
+    epoch: int
+    leader_id: int
+
+
+class FetchReply(NamedTuple):
+    """Records, or why there are none: the logs part at `diverging`, or the log begins behind what is wanted and only a
+    snapshot has it."""
+
+    error: ErrorCode
+    epoch: int
+    leader_id: int
+    high_watermark: int = -1
+    diverging: OffsetAndEpoch | None = None
+    snapshot: OffsetAndEpoch | None = None
+    records: memoryview | None = None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the asker's log is the beginning of this one, so that it can go on."""
+        return self.error is ErrorCode.NONE and self.diverging is None and self.snapshot is None
+
+
+Request = Vote | BeginEpoch | EndEpoch | Fetch
+Reply = VoteReply | EpochReply | FetchReply

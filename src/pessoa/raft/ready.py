@@ -1,0 +1,59 @@
+"""What stands around the machine: its patience, the log that it looks at, and what it wants done.
+
+`Ready` is carried out from its first field to its last. What is persisted is on the disk before the rest happens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pessoa.raft.messages import ElectionState, OffsetAndEpoch, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """The defaults are Kafka's, and the names are those of `controller.quorum.…`."""
+
+    election_timeout_ms: int = 1_000
+    election_backoff_max_ms: int = 1_000
+    fetch_timeout_ms: int = 2_000
+    retry_backoff_ms: int = 20
+
+    @property
+    def check_quorum_ms(self) -> int:
+        """Longer than a follower's patience: followers that still fetch should not lose a leader that is well."""
+        return self.fetch_timeout_ms * 3 // 2
+
+
+class LogState(Protocol):
+    """What the machine wants to know of its log."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    @property
+    def durable_end_offset(self) -> int:
+        """Everything before it is on the disk."""
+
+    @property
+    def last_epoch(self) -> int:
+        """Of the last record, or of the snapshot before the first one; 0 if there is nothing."""
+
+    @property
+    def latest_snapshot(self) -> OffsetAndEpoch | None: ...
+    def end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """The largest epoch of this log up to the given one, and where it ends."""
+
+
+@dataclass(slots=True)
+class Ready:
+    """In the order in which it is to be carried out. See the head of this file."""
+
+    persist: ElectionState | None = None
+    truncate_to: int | None = None
+    records: memoryview | None = None
+    snapshot: OffsetAndEpoch | None = None
+    opens_epoch: tuple[int, ...] | None = None
+    sends: list[tuple[int, Request]] = field(default_factory=list)

@@ -1,0 +1,174 @@
+"""Who decides: the voters of the quorum, and how they have changed along the log.
+
+The voters come from the configuration (`controller.quorum.voters`, kraft.version 0) or stand in the log itself, in a
+KRaftVersion and a Voters record (kraft.version 1, KIP-853). In the log, the latest Voters record counts from the moment
+it is written, committed or not, and stops counting when it is cut off. Voters change one at a time, so that every
+majority of the old ones and every majority of the new ones have somebody in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from pessoa.base.ids import ZERO_UUID
+from pessoa.raft.messages import ReplicaKey
+from pessoa.wire.stored.control import Endpoint, KRaftVersionFeature, VotersRecord, VotersRecordVoter
+
+KRAFT_VERSION_STATIC = 0
+KRAFT_VERSION_DYNAMIC = 1
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+
+class Voter(NamedTuple):
+    key: ReplicaKey
+    # By the name of the listener.
+    listeners: Mapping[str, Address]
+    # The levels of kraft.version that it can work with.
+    min_version: int = KRAFT_VERSION_STATIC
+    max_version: int = KRAFT_VERSION_DYNAMIC
+
+    @property
+    def address(self) -> Address | None:
+        """Where the others reach it: its first listener, which is how Kafka's controllers name theirs."""
+        return next(iter(self.listeners.values()), None)
+
+
+class VoterSet:
+    """An immutable set of voters, in the order of their ids."""
+
+    def __init__(self, voters: Iterable[Voter] = ()) -> None:
+        self.by_id: Mapping[int, Voter] = {voter.key.id: voter for voter in sorted(voters, key=lambda one: one.key.id)}
+
+    @classmethod
+    def of(cls, *ids: int) -> VoterSet:
+        """Voters of whom nothing but the id is known."""
+        return cls(Voter(ReplicaKey(node_id), {}) for node_id in ids)
+
+    def __repr__(self) -> str:
+        return f"VoterSet({', '.join(f'{one.key.id}@{one.address}' for one in self)})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VoterSet) and self.by_id == other.by_id
+
+    __hash__ = None  # type: ignore[assignment]  # nobody needs it
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def __iter__(self) -> Iterator[Voter]:
+        return iter(self.by_id.values())
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(self.by_id)
+
+    @property
+    def majority(self) -> int:
+        """How many must agree."""
+        return len(self.by_id) // 2 + 1
+
+    def has(self, key: ReplicaKey) -> bool:
+        voter = self.by_id.get(key.id)
+        return voter is not None and voter.key.matches(key)
+
+    def with_voter(self, voter: Voter) -> VoterSet:
+        return VoterSet([*(one for one in self if one.key.id != voter.key.id), voter])
+
+    def without(self, node_id: int) -> VoterSet:
+        return VoterSet(one for one in self if one.key.id != node_id)
+
+    def record(self) -> VotersRecord:
+        return VotersRecord(
+            version=0,
+            voters=[
+                VotersRecordVoter(
+                    voter_id=voter.key.id,
+                    voter_directory_id=voter.key.directory_id,
+                    endpoints=[
+                        Endpoint(name=name, host=address.host, port=address.port)
+                        for name, address in voter.listeners.items()
+                    ],
+                    kraft_version_feature=KRaftVersionFeature(
+                        min_supported_version=voter.min_version, max_supported_version=voter.max_version
+                    ),
+                )
+                for voter in self
+            ],
+        )
+
+
+def voters_of(record: VotersRecord) -> VoterSet:
+    return VoterSet(
+        Voter(
+            ReplicaKey(voter.voter_id, voter.voter_directory_id),
+            {one.name: Address(one.host, one.port) for one in voter.endpoints},
+            voter.kraft_version_feature.min_supported_version,
+            voter.kraft_version_feature.max_supported_version,
+        )
+        for voter in record.voters
+    )
+
+
+def parse_voters(entries: Iterable[str], listener: str) -> VoterSet:
+    """From `controller.quorum.voters`: id@host:port. ValueError if it is something else."""
+    voters = []
+    for entry in entries:
+        node_id, _, address = entry.partition("@")
+        host, _, port = address.rpartition(":")
+        voters.append(Voter(ReplicaKey(int(node_id), ZERO_UUID), {listener: Address(host.strip("[]"), int(port))}))
+    return VoterSet(voters)
+
+
+class VoterHistory:
+    """The voters and the level of kraft.version at every place of the log where they changed."""
+
+    def __init__(self, static: VoterSet) -> None:
+        # Until the log says otherwise.
+        self.static = static
+        self._voters: list[tuple[int, VoterSet]] = []
+        self._versions: list[tuple[int, int]] = []
+
+    def __repr__(self) -> str:
+        return f"<VoterHistory {self.voters!r} from offset {self.voters_offset}, kraft.version {self.kraft_version}>"
+
+    @property
+    def voters(self) -> VoterSet:
+        return self._voters[-1][1] if self._voters else self.static
+
+    @property
+    def voters_offset(self) -> int:
+        """Where the latest voters stand in the log; -1 if they do not."""
+        return self._voters[-1][0] if self._voters else -1
+
+    @property
+    def kraft_version(self) -> int:
+        return self._versions[-1][1] if self._versions else KRAFT_VERSION_STATIC
+
+    def voters_before(self, end_offset: int) -> VoterSet | None:
+        """As the log up to there says; None if it says nothing."""
+        return next((voters for offset, voters in reversed(self._voters) if offset < end_offset), None)
+
+    def version_before(self, end_offset: int) -> int:
+        known = (level for offset, level in reversed(self._versions) if offset < end_offset)
+        return next(known, KRAFT_VERSION_STATIC)
+
+    def add_voters(self, offset: int, voters: VoterSet) -> None:
+        self._voters.append((offset, voters))
+
+    def add_version(self, offset: int, level: int) -> None:
+        self._versions.append((offset, level))
+
+    def truncate_to(self, end_offset: int) -> None:
+        """The log now ends there."""
+        self._voters = [entry for entry in self._voters if entry[0] < end_offset]
+        self._versions = [entry for entry in self._versions if entry[0] < end_offset]
+
+    def restart(self, end_offset: int, voters: VoterSet | None, level: int) -> None:
+        """A snapshot up to `end_offset` takes the place of everything before."""
+        self._voters = [] if voters is None else [(end_offset - 1, voters)]
+        self._versions = [(end_offset - 1, level)] if level else []
