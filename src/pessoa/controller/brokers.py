@@ -211,7 +211,8 @@ def heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> Decision
         return Decision([], response)
     state = _next_state(situation, broker, request)
     records = _transition(situation, broker, state)
-    records += _after_disk_failures(situation.after(records), broker, request.offline_log_dirs)
+    if request.offline_log_dirs:
+        records += _after_disk_failures(situation.after(records), broker, request.offline_log_dirs)
     cordoned = request.cordoned_log_dirs
     # Null until the broker has read its configuration.
     if cordoned is not None and not _is_same_set(cordoned, broker.cordoned_directories):
@@ -237,7 +238,9 @@ def _next_state(situation: Situation, broker: BrokerImage, request: BrokerHeartb
     if broker.fenced:
         if request.want_shut_down:
             return _State.MAY_STOP
-        return _State.FENCED if wants_fence or not _is_caught_up(broker, request) else _State.UNFENCED
+        # One that has begun to stop begins a new life before it serves again; a late heartbeat is not that.
+        is_ready = _is_caught_up(broker, request) and not broker.in_controlled_shutdown
+        return _State.UNFENCED if is_ready and not wants_fence else _State.FENCED
     if wants_fence:
         return _State.MAY_STOP if request.want_shut_down else _State.FENCED
     if broker.in_controlled_shutdown:

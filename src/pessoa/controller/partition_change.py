@@ -137,7 +137,9 @@ class PartitionChange:
         record.leader = leader
         if leader in self._elr:
             self.isr = (leader,)
-            self._elr = tuple(replica for replica in self._elr if replica != leader)
+            # If one in sync is enough to commit, the others fall behind from here on.
+            is_enough = self._min_insync_replicas <= 1
+            self._elr = () if is_enough else tuple(replica for replica in self._elr if replica != leader)
         if not is_clean:
             record.isr = [leader]
             if self._partition.leader_recovery_state != RECOVERING:
@@ -151,9 +153,10 @@ class PartitionChange:
         for candidate in (*first, *self.replicas):
             if self._is_valid_leader(candidate):
                 return candidate, True
-        last = self._partition.last_known_elr
-        if self._elr_enabled and not self.isr and not self._elr and len(last) == 1 and self._is_up(last[0]):
-            return last[0], False
+        if self._elr_enabled and not self.isr and not self._elr and len(self._partition.last_known_elr) == 1:
+            (last,) = self._partition.last_known_elr
+            if last in self.replicas and self._is_up(last):
+                return last, False
         if self.election is Election.UNCLEAN:
             for candidate in self.replicas:
                 if self._is_up(candidate):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pessoa.controller.assignments import check_assignment
 from pessoa.controller.decision import Decision, Refusal
 from pessoa.controller.partition_change import Election, allows_unclean_election, change_of
+from pessoa.metadata.topics import NO_LEADER
 from pessoa.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -73,36 +74,39 @@ def _alter(situation: Situation, topic: str, target: ReassignablePartition, allo
         )
     change = change_of(situation, topic, known.id, target.partition_index, partition)
     if target.replicas is None:
-        _cancel(situation, topic, partition, change)
-    else:
-        check_assignment(situation.image.cluster, target.replicas)
-        present = [replica for replica in partition.replicas if replica not in partition.adding_replicas]
-        if not allow_change and len(target.replicas) != len(present):
-            raise Refusal(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"The partition has {len(present)} replica(s), and the request does not allow another number.",
-            )
-        wanted = tuple(target.replicas)
-        change.removing = tuple(sorted(set(partition.replicas) - set(wanted)))
-        change.adding = tuple(sorted(set(wanted) - set(partition.replicas)))
-        change.replicas = wanted + change.removing
+        return _cancel(situation, topic, partition, change)
+    check_assignment(situation.image.cluster, target.replicas)
+    # A partition that moves has the number that it will have when it has arrived.
+    present = [replica for replica in partition.replicas if replica not in partition.removing_replicas]
+    if not allow_change and len(target.replicas) != len(present):
+        raise Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The partition has {len(present)} replica(s), and the request does not allow another number.",
+        )
+    wanted = tuple(target.replicas)
+    change.removing = tuple(sorted(set(partition.replicas) - set(wanted)))
+    change.adding = tuple(sorted(set(wanted) - set(partition.replicas)))
+    change.replicas = wanted + change.removing
     return change.record()
 
 
-def _cancel(situation: Situation, topic: str, partition: PartitionImage, change: PartitionChange) -> None:
+def _cancel(situation: Situation, topic: str, partition: PartitionImage, change: PartitionChange) -> Message | None:
     if not partition.is_reassigning:
         raise Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     adding = partition.adding_replicas
     change.replicas = tuple(replica for replica in partition.replicas if replica not in adding)
     change.isr = tuple(replica for replica in partition.isr if replica not in adding)
     change.removing, change.adding = (), ()
-    if not change.isr:
-        if not allows_unclean_election(situation, topic):
-            raise Refusal(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                "The move cannot be cancelled: no old replica is in sync, and unclean elections are disabled.",
-            )
+    allows_unclean = allows_unclean_election(situation, topic)
+    if allows_unclean:
         change.election = Election.UNCLEAN
+    record = change.record()
+    if not change.isr and (not allows_unclean or record is None or record.leader == NO_LEADER):
+        raise Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "The move cannot be cancelled: no old replica is in sync, and none may lead uncleanly.",
+        )
+    return record
 
 
 def list_partition_reassignments(
