@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from pessoa.base.ids import Uuid
+from pessoa.metadata.features import FEATURES
 from pessoa.metadata.image import PartitionImage
+from pessoa.wire.api.broker_registration import Feature
 from pessoa.wire.api.create_topics import CreateTopicsResponse
+from pessoa.wire.api.delete_topics import DeleteTopicsResponse
 from pessoa.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from pessoa.wire.api.update_features import UpdateFeaturesResponse
 from pessoa.wire.errors import ErrorCode
-from tests.support.admin_script import create, topic
+from tests.support.admin_script import create, delete, feature, topic
 from tests.unit.controller.conftest import Cluster
 
 SESSION_MS = 9_000
+FEATURES_WITHOUT_GROUPS = [Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)]
+FEATURES_OF_TOMORROW = [
+    *(
+        Feature(name=one.name, min_supported_version=one.min_level, max_supported_version=one.max_level)
+        for one in FEATURES
+    ),
+    Feature(name="unheard.of.version", min_supported_version=1, max_supported_version=1),
+]
 
 
 def create_topic(cluster: Cluster, name: str, assignments: dict[int, list[int]], **configs: str) -> None:
@@ -60,7 +74,10 @@ def test_the_same_incarnation_keeps_its_epoch_and_may_change_its_address(cluster
         ({"log_dirs": []}, ErrorCode.INVALID_REGISTRATION),
         ({"log_dirs": [Uuid.of(900), Uuid.of(900)]}, ErrorCode.INVALID_REGISTRATION),
         ({"log_dirs": [Uuid.of(5001)]}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": [Uuid.of(2)]}, ErrorCode.INVALID_REGISTRATION),
         ({"features": []}, ErrorCode.INVALID_REGISTRATION),
+        ({"features": FEATURES_WITHOUT_GROUPS}, ErrorCode.UNSUPPORTED_VERSION),
+        ({"features": FEATURES_OF_TOMORROW}, ErrorCode.UNSUPPORTED_VERSION),
         ({"is_migrating_zk_broker": True}, ErrorCode.BROKER_ID_NOT_REGISTERED),
     ],
 )
@@ -75,6 +92,14 @@ def test_a_second_process_with_the_same_id_has_to_wait_for_the_session_of_the_fi
     assert cluster.register(1, incarnation=2).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     cluster.clock.advance_ms(SESSION_MS + 1)
     assert cluster.register(1, incarnation=2).error_code == ErrorCode.NONE
+
+
+def test_a_registration_alone_keeps_nobody_out(cluster: Cluster) -> None:
+    """The answer to it may be lost with the process that asked."""
+    cluster.register(2)
+    assert cluster.register(2, incarnation=2).error_code == ErrorCode.NONE
+    cluster.heartbeat(2)
+    assert cluster.register(2, incarnation=3).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
 def test_a_heartbeat_of_an_earlier_life_or_of_nobody_does_not_count(cluster: Cluster) -> None:
@@ -127,6 +152,45 @@ def test_a_controlled_shutdown_moves_leaders_first_and_waits_for_the_others(trio
     assert trio.image.cluster.brokers[1].fenced
 
 
+def test_a_broker_that_leads_nothing_may_stop_at_once(trio: Cluster) -> None:
+    create_topic(trio, "t", {0: [1, 2]})
+    done = trio.heartbeat(2, want_shut_down=True)
+    assert (done.should_shut_down, done.is_fenced) == (True, True)
+    assert (partition(trio).leader, partition(trio).isr) == (1, (1,))
+    assert not trio.image.cluster.brokers[2].in_controlled_shutdown
+
+
+def test_brokers_that_shut_down_together_do_not_wait_for_each_other(trio: Cluster) -> None:
+    create_topic(trio, "t", {0: [1, 3], 1: [2, 3]})
+    for broker_id in (1, 2):
+        assert not trio.heartbeat(broker_id, want_shut_down=True).should_shut_down
+    trio.heartbeat(2, want_shut_down=True, current_metadata_offset=0)
+    trio.heartbeat(3)
+    assert trio.heartbeat(1, want_shut_down=True).should_shut_down, "broker 2 serves nobody who would have to know"
+
+
+def test_a_new_controller_waits_anew_for_everybody_to_know_of_a_shutdown(trio: Cluster) -> None:
+    create_topic(trio, "t", {0: [1, 2]})
+    trio.heartbeat(1, want_shut_down=True)
+    asyncio.run(trio._activate())
+    for broker_id in (2, 3):
+        trio.heartbeat(broker_id)
+    assert not trio.heartbeat(1, want_shut_down=True).should_shut_down
+    for broker_id in (2, 3):
+        trio.heartbeat(broker_id)
+    assert trio.heartbeat(1, want_shut_down=True).should_shut_down
+
+
+def test_a_late_heartbeat_does_not_revive_a_broker_that_has_stopped(trio: Cluster) -> None:
+    create_topic(trio, "t", {0: [1]})
+    trio.heartbeat(1, want_shut_down=True)
+    for broker_id in (2, 3):
+        trio.heartbeat(broker_id)
+    assert trio.heartbeat(1, want_shut_down=True).should_shut_down
+    assert trio.heartbeat(1).is_fenced
+    assert partition(trio).leader == -1
+
+
 def test_a_broker_that_stopped_in_order_leads_again_without_recovery(cluster: Cluster) -> None:
     create_topic(cluster, "t", {0: [1]})
     while not cluster.heartbeat(1, want_shut_down=True).should_shut_down:
@@ -144,6 +208,28 @@ def test_a_broker_that_crashed_leaves_the_isr_and_the_elr_with_its_new_registrat
     trio.register(2, incarnation=2, previous_broker_epoch=-1)
     one = partition(trio)
     assert (one.leader, one.isr, one.elr) == (1, (1,), ())
+
+
+def test_a_broker_that_was_unregistered_meanwhile_is_not_taken_for_eligible(trio: Cluster) -> None:
+    create_topic(trio, "t", {0: [1, 2]}, min_insync_replicas="2")
+    trio.heartbeat(2, want_fence=True)
+    trio.ask(UnregisterBrokerRequest(broker_id=2), UnregisterBrokerResponse)
+    assert partition(trio).elr == (2,)
+    trio.register(2, incarnation=2, previous_broker_epoch=trio.epochs[2])
+    assert partition(trio).elr == (), "nobody remembers what it had"
+
+
+def test_without_eligible_leaders_the_last_in_sync_replica_stays_in_sync(trio: Cluster) -> None:
+    trio.ask(feature("eligible.leader.replicas.version", 0, 2), UpdateFeaturesResponse)
+    create_topic(trio, "t", {0: [1, 2]})
+    for broker_id in (2, 1):
+        trio.heartbeat(broker_id, want_fence=True)
+    one = partition(trio)
+    assert (one.leader, one.isr, one.elr, one.last_known_elr) == (-1, (1,), (), ())
+    trio.heartbeat(2)
+    assert partition(trio).leader == -1, "2 may lack what 1 has"
+    trio.heartbeat(1)
+    assert (partition(trio).leader, partition(trio).leader_recovery_state) == (1, 0)
 
 
 def test_the_only_replica_leads_again_after_a_crash_and_is_marked_as_recovering(cluster: Cluster) -> None:
@@ -190,6 +276,44 @@ def test_a_lost_disk_costs_only_what_was_on_it(trio: Cluster) -> None:
     assert (partition(trio, index=1).leader, partition(trio, index=1).isr) == (4, (4, 2))
 
 
+def test_a_broker_without_any_disk_left_is_kept_out_as_a_whole(trio: Cluster) -> None:
+    create_topic(trio, "t", {0: [1, 2]})
+    directories = list(trio.image.cluster.brokers[1].directories)
+    assert trio.heartbeat(1, offline_log_dirs=directories).is_fenced
+    assert (partition(trio).leader, partition(trio).isr) == (2, (2,))
+    before = len(trio.quorum.batches)
+    assert trio.heartbeat(1, offline_log_dirs=directories).is_fenced
+    assert len(trio.quorum.batches) == before, "there is nothing new to say"
+
+
+def test_a_replica_that_went_to_a_disk_which_failed_meanwhile_is_out_of_sync(trio: Cluster) -> None:
+    first, second = Uuid.of(8001), Uuid.of(8002)
+    trio.start_broker(4, log_dirs=[first, second])
+    create_topic(trio, "t", {0: [4, 1]})
+    trio.heartbeat(4, offline_log_dirs=[first])
+    assert partition(trio).leader == 4, "nobody has said where the replica is"
+    _assign(trio, 4, {first: 0})
+    one = partition(trio)
+    assert (one.leader, one.isr, one.directories[0]) == (1, (1,), first)
+    _assign(trio, 4, {second: 0})
+    assert partition(trio).directories[0] == second
+
+
+def test_directories_are_cordoned_as_the_broker_says_and_get_nothing_new(trio: Cluster) -> None:
+    (only,) = trio.image.cluster.brokers[3].directories
+    trio.heartbeat(3, cordoned_log_dirs=[only])
+    assert trio.image.cluster.brokers[3].cordoned_directories == (only,)
+    before = len(trio.quorum.batches)
+    trio.heartbeat(3, cordoned_log_dirs=[only])
+    trio.heartbeat(3, cordoned_log_dirs=None)
+    assert len(trio.quorum.batches) == before
+    trio.ask(create(topic("u", 6, 2)), CreateTopicsResponse)
+    used = {replica for one in trio.image.topics.by_name["u"].partitions.values() for replica in one.replicas}
+    assert used == {1, 2}
+    too_many = trio.ask(create(topic("v", 1, 3)), CreateTopicsResponse).topics[0]
+    assert too_many.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
 def _assign(cluster: Cluster, broker_id: int, directories: dict[Uuid, int]) -> None:
     from pessoa.wire.api.assign_replicas_to_dirs import (
         AssignReplicasToDirsRequest,
@@ -221,3 +345,25 @@ def test_an_unregistered_broker_is_gone_and_leads_nothing(trio: Cluster) -> None
     assert response.error_code == ErrorCode.NONE
     assert 1 not in trio.image.cluster.brokers
     assert partition(trio).leader == 2
+
+
+def test_the_only_broker_can_be_unregistered_and_come_back(cluster: Cluster) -> None:
+    create_topic(cluster, "t", {0: [1]})
+    response = cluster.ask(UnregisterBrokerRequest(broker_id=1), UnregisterBrokerResponse)
+    assert response.error_code == ErrorCode.NONE
+    assert not cluster.image.cluster.brokers
+    assert cluster.heartbeat(1).error_code == ErrorCode.STALE_BROKER_EPOCH
+    cluster.start_broker(1, incarnation=2)
+    assert (partition(cluster).leader, partition(cluster).leader_recovery_state) == (1, 1)
+    unknown = cluster.ask(UnregisterBrokerRequest(broker_id=9), UnregisterBrokerResponse)
+    assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_a_topic_is_deleted_while_its_brokers_are_away(trio: Cluster) -> None:
+    create_topic(trio, "t", {0: [1, 2]})
+    for broker_id in (1, 2):
+        trio.heartbeat(broker_id, want_fence=True)
+    trio.ask(delete("t"), DeleteTopicsResponse)
+    assert not trio.image.topics.by_name
+    trio.heartbeat(1)
+    assert not trio.image.topics.by_id

@@ -17,9 +17,10 @@ from pessoa.wire.api.alter_partition import (
 from pessoa.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from pessoa.wire.api.create_topics import CreateTopicsResponse
 from pessoa.wire.api.elect_leaders import ElectLeadersResponse
+from pessoa.wire.api.incremental_alter_configs import IncrementalAlterConfigsResponse
 from pessoa.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from pessoa.wire.errors import ErrorCode
-from tests.support.admin_script import create, elect, reassign, topic
+from tests.support.admin_script import SET, TOPIC, alter, create, elect, reassign, topic
 from tests.unit.controller.conftest import Cluster
 
 
@@ -77,6 +78,8 @@ def test_an_isr_change_that_is_late_or_impossible_is_refused(moving: Cluster) ->
         assert ErrorCode.of(result.error_code) is code
     assert set_isr(moving, 2).error_code == ErrorCode.INVALID_REQUEST, "the leader is in its own ISR"
     assert set_isr(moving, 1, 3).error_code == ErrorCode.INVALID_REQUEST, "3 is no replica"
+    assert set_isr(moving, 1, 2, 2).error_code == ErrorCode.INVALID_REQUEST, "2 is there twice"
+    assert set_isr(moving, 1, leader_recovery_state=7).error_code == ErrorCode.INVALID_REQUEST
     moving.heartbeat(2, want_fence=True)
     assert set_isr(moving, 1, 2).error_code == ErrorCode.INELIGIBLE_REPLICA
     moving.heartbeat(2)
@@ -93,6 +96,80 @@ def test_a_leader_in_recovery_says_when_it_is_done(cluster: Cluster) -> None:
     assert set_isr(cluster, 1, leader_recovery_state=0).error_code == ErrorCode.NONE
     assert partition(cluster).leader_recovery_state == 0
     assert set_isr(cluster, 1, leader_recovery_state=1).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_who_is_not_registered_with_its_epoch_changes_no_isr(moving: Cluster) -> None:
+    for broker_id, epoch in ((1, moving.epochs[1] + 1), (9, 0)):
+        request = AlterPartitionRequest(broker_id=broker_id, broker_epoch=epoch, topics=[])
+        assert moving.ask(request, AlterPartitionResponse).error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_replica_that_is_shutting_down_does_not_come_back_into_sync(moving: Cluster) -> None:
+    moving.ask(create(topic("u", -1, -1, {0: [2]})), CreateTopicsResponse)
+    moving.heartbeat(2, want_shut_down=True)
+    assert moving.image.cluster.brokers[2].in_controlled_shutdown
+    assert set_isr(moving, 1, 2).error_code == ErrorCode.INELIGIBLE_REPLICA
+
+
+# ---- Eligible leaders ----
+
+
+@pytest.fixture
+def strict(trio: Cluster) -> Cluster:
+    """Three brokers and a topic on all of them that needs two in sync."""
+    request = create(topic("t", -1, -1, {0: [1, 2, 3]}, {"min.insync.replicas": "2"}))
+    trio.ask(request, CreateTopicsResponse)
+    return trio
+
+
+def test_who_leaves_below_the_minimum_stays_eligible_until_the_minimum_is_reached(strict: Cluster) -> None:
+    strict.heartbeat(3, want_fence=True)
+    assert (partition(strict).isr, partition(strict).elr) == ((1, 2), ()), "enough are in sync, so 3 falls behind"
+    set_isr(strict, 1)
+    assert (partition(strict).isr, partition(strict).elr) == ((1,), (2,))
+    strict.heartbeat(3)
+    set_isr(strict, 1, 3)
+    assert (partition(strict).isr, partition(strict).elr) == ((1, 3), ())
+
+
+def test_an_eligible_replica_leads_cleanly_when_nobody_is_in_sync(strict: Cluster) -> None:
+    strict.heartbeat(3, want_fence=True)
+    strict.heartbeat(2, want_fence=True)
+    strict.heartbeat(1, want_fence=True)
+    one = partition(strict)
+    assert (one.leader, one.isr, one.elr, one.last_known_elr) == (-1, (), (1, 2), (1,))
+    strict.heartbeat(3)
+    assert partition(strict).leader == -1, "3 may lack what 1 and 2 have"
+    strict.heartbeat(2)
+    one = partition(strict)
+    assert (one.leader, one.isr, one.elr, one.last_known_elr) == (2, (2,), (1,), ())
+    assert one.leader_recovery_state == 0
+
+
+def test_who_was_eligible_is_not_when_one_in_sync_is_enough_to_commit(strict: Cluster) -> None:
+    for broker_id in (3, 2, 1):
+        strict.heartbeat(broker_id, want_fence=True)
+    request = alter(TOPIC, "t", ("min.insync.replicas", SET, "1"))
+    strict.ask(request, IncrementalAlterConfigsResponse)
+    strict.heartbeat(2)
+    one = partition(strict)
+    assert (one.leader, one.isr, one.elr) == (2, (2,), ()), "1 falls behind with the first record that 2 takes"
+
+
+def test_the_last_leader_leads_uncleanly_only_when_nobody_else_is_known_to_have_everything(strict: Cluster) -> None:
+    for broker_id in (3, 2, 1):
+        strict.heartbeat(broker_id, want_fence=True)
+    strict.clock.advance_ms(9_001)
+    for broker_id in (2, 1):
+        strict.register(broker_id, incarnation=2)
+    one = partition(strict)
+    assert (one.leader, one.isr, one.elr, one.last_known_elr) == (-1, (), (), (1,))
+    strict.heartbeat(2)
+    strict.heartbeat(3)
+    assert partition(strict).leader == -1
+    strict.heartbeat(1)
+    one = partition(strict)
+    assert (one.leader, one.isr, one.last_known_elr, one.leader_recovery_state) == (1, (1,), (), 1)
 
 
 # ---- Elections ----
@@ -168,6 +245,28 @@ def test_taking_replicas_away_needs_no_waiting(moving: Cluster) -> None:
     assert (one.replicas, one.isr, one.leader, one.is_reassigning) == ((2,), (2,), 2, False)
 
 
+def test_taking_more_away_than_is_added_waits_for_all_that_stay(strict: Cluster) -> None:
+    strict.start_broker(4)
+    set_isr(strict, 1, 2)
+    assert move(strict, [3, 4]) is ErrorCode.NONE
+    assert partition(strict).replicas == (3, 4, 1, 2)
+    set_isr(strict, 1, 2, 4)
+    one = partition(strict)
+    assert (one.isr, one.is_reassigning) == ((1, 2, 4), True), "with 4 alone in sync less would be left than there is"
+    set_isr(strict, 1, 2, 4, 3)
+    one = partition(strict)
+    assert (one.replicas, one.isr, one.is_reassigning) == ((3, 4), (4, 3), False)
+
+
+def test_replicas_that_are_gone_are_not_eligible(strict: Cluster) -> None:
+    set_isr(strict, 1, 2)
+    move(strict, [3])
+    result = set_isr(strict, 1, 2, 3)
+    assert result.error_code == ErrorCode.NEW_LEADER_ELECTED
+    one = partition(strict)
+    assert (one.replicas, one.isr, one.elr, one.leader) == ((3,), (3,), (), 3)
+
+
 def test_another_order_changes_who_is_preferred_and_nothing_else(moving: Cluster) -> None:
     assert move(moving, [2, 1]) is ErrorCode.NONE
     one = partition(moving)
@@ -195,9 +294,25 @@ def test_a_move_that_would_lose_the_data_cannot_be_cancelled(moving: Cluster) ->
     assert move(moving, None) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
+def test_a_cancelled_move_without_anybody_in_sync_needs_an_unclean_leader(moving: Cluster) -> None:
+    request = alter(TOPIC, "t", ("unclean.leader.election.enable", SET, "true"))
+    moving.ask(request, IncrementalAlterConfigsResponse)
+    move(moving, [3])
+    for broker_id in (2, 1):
+        moving.heartbeat(broker_id, want_fence=True)
+    assert (partition(moving).leader, partition(moving).isr) == (3, (3,)), "the new one leads, uncleanly"
+    assert move(moving, None) is ErrorCode.INVALID_REPLICA_ASSIGNMENT, "nobody else could"
+    moving.heartbeat(2)
+    assert move(moving, None) is ErrorCode.NONE
+    one = partition(moving)
+    assert (one.replicas, one.leader, one.isr, one.leader_recovery_state) == ((1, 2), 2, (2,), 1)
+
+
 def test_the_number_of_replicas_changes_only_where_that_is_allowed(moving: Cluster) -> None:
     assert move(moving, [1, 2, 3], allow=False) is ErrorCode.INVALID_REPLICATION_FACTOR
     assert move(moving, [3, 1], allow=False) is ErrorCode.NONE
+    assert move(moving, [1, 2, 3], allow=False) is ErrorCode.INVALID_REPLICATION_FACTOR, "two when it has arrived"
+    assert move(moving, [2, 3], allow=False) is ErrorCode.NONE
 
 
 def test_what_moves_is_listed_until_it_has_arrived(moving: Cluster) -> None:
