@@ -1,9 +1,9 @@
 """The cluster as an administrator sees it, for handlers that await.
 
 Two clients stand behind it. librdkafka's Admin does most: its answers are futures, which the event loop can wait for.
-What it lacks is asked through our own client: reassignments, and configuration with all synonyms (librdkafka keeps one
-synonym per name, where a topic's key and the broker's are often called the same). That client blocks and serves one
-question at a time, so it has one worker thread, and is opened with the first question.
+What it lacks is asked through our own client: reassignments, all kinds of ACLs, and configuration with all synonyms
+(librdkafka keeps one synonym per name, where a topic's key and the broker's are often called the same). That client
+blocks and serves one question at a time, in a worker thread, and is opened with the first question.
 
 Every failure leaves here as an `HttpProblem`.
 """
@@ -25,7 +25,6 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclBindingFilter
 from confluent_kafka.admin._cluster import DescribeClusterResult
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._group import ConsumerGroupDescription
@@ -181,7 +180,7 @@ class Administrator:
                 found += cluster.ask(request, DescribeConfigsResponse, node=node, name="describeConfigs").results
             return found
 
-        results = await self._ask(ask)
+        results = await self.ask(ask)
         for result in results:
             if result.error_code:
                 raise from_wire(result.error_code, result.error_message)
@@ -220,24 +219,7 @@ class Administrator:
                 raise from_wire(found.error_code, found.error_message)
             return found.topics
 
-        return await self._ask(ask)
-
-    # ACLs.
-
-    async def describe_acls(self, wanted: AclBindingFilter) -> list[AclBinding]:
-        found: list[AclBinding] = await _settled(self._admin.describe_acls(wanted, request_timeout=REQUEST_TIMEOUT_S))
-        return found
-
-    async def create_acls(self, bindings: Sequence[AclBinding]) -> None:
-        futures = self._admin.create_acls(list(dict.fromkeys(bindings)), request_timeout=REQUEST_TIMEOUT_S)
-        for outcome in await _all(futures.values()):
-            if isinstance(outcome, KafkaException):
-                raise from_kafka(kafka_error(outcome))
-
-    async def delete_acls(self, wanted: AclBindingFilter) -> list[AclBinding]:
-        futures = self._admin.delete_acls([wanted], request_timeout=REQUEST_TIMEOUT_S)
-        found: list[AclBinding] = await _settled(futures[wanted])
-        return found
+        return await self.ask(ask)
 
     # Groups.
 
@@ -272,7 +254,9 @@ class Administrator:
         except KafkaException as failure:
             raise from_kafka(kafka_error(failure)) from None
 
-    async def _ask(self, question: Callable[[Cluster], T]) -> T:
+    async def ask(self, question: Callable[[Cluster], T]) -> T:
+        """What our own client is told, in a worker thread and in turn."""
+
         def asked() -> T:
             from pessoa.client.cluster import Cluster
 

@@ -141,6 +141,15 @@ def instance_not_found() -> HttpProblem:
     return HttpProblem(404, "Consumer instance not found.", 40403)
 
 
+def unknown_topic() -> HttpProblem:
+    """v3 says it as Kafka does."""
+    return HttpProblem(404, "This server does not host this topic-partition.", 40403)
+
+
+def leader_not_available() -> HttpProblem:
+    return HttpProblem(404, "Leader not available.", 40404)
+
+
 def unknown_in_cluster(what: str) -> HttpProblem:
     """A v3 resource that is not there: a broker, a config, a replica, a consumer."""
     return HttpProblem(404, what)

@@ -18,6 +18,7 @@ from confluent_kafka import Message, TopicPartition
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pessoa.rest_proxy.bodies import body_of, decoded, decoder, optional_body_of, whole_number
 from pessoa.rest_proxy.consumers import Wanted
 from pessoa.rest_proxy.embedded import to_json
 from pessoa.rest_proxy.instance import Instance, Limits, Partition
@@ -42,11 +43,6 @@ from pessoa.rest_proxy.v2.bodies import (
     Subscription,
     TimeOfPartition,
     TopicAndPartition,
-    body_of,
-    decoded,
-    decoder,
-    optional_body_of,
-    whole_number,
 )
 from pessoa.web.app import json_response, media_type
 from pessoa.web.bodies import read_body

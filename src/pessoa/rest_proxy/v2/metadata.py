@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pessoa.rest_proxy.cluster import TOPIC
-from pessoa.rest_proxy.problems import partition_not_found, topic_not_found
+from pessoa.rest_proxy.problems import leader_not_available, partition_not_found, topic_not_found
 from pessoa.rest_proxy.proxy import Proxy
 from pessoa.rest_proxy.v2.bodies import Bounds, Brokers, PartitionOfTopic, ReplicaOfPartition, Topic
 from pessoa.rest_proxy.v2.produce import partition_number
@@ -49,7 +49,7 @@ class MetadataEndpoints:
             self._proxy.admin.offsets([place], end=True),
         )
         if place not in first or place not in end:
-            raise HttpProblem(404, "Leader not available.", 40404)
+            raise leader_not_available()
         return json_response(request, Bounds(first[place], end[place]))
 
     async def brokers(self, request: Request) -> Response:

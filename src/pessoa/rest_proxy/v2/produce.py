@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pessoa.rest_proxy.bodies import body_of, decoder
 from pessoa.rest_proxy.embedded import is_null, to_bytes
 from pessoa.rest_proxy.media import FORMATS, GENERAL, Format
 from pessoa.rest_proxy.problems import (
@@ -29,7 +30,7 @@ from pessoa.rest_proxy.problems import (
 from pessoa.rest_proxy.producing import Outgoing, Written
 from pessoa.rest_proxy.proxy import Proxy
 from pessoa.rest_proxy.schemas import SchemaCodec, SchemaWanted
-from pessoa.rest_proxy.v2.bodies import Produce, Produced, ProduceRecord, RecordOffset, body_of, decoder
+from pessoa.rest_proxy.v2.bodies import Produce, Produced, ProduceRecord, RecordOffset
 from pessoa.web.negotiation import essence
 
 MAX_INT32 = 2**31 - 1
