@@ -25,7 +25,7 @@ WORKERS ?= 2
 PYTEST  := $(BIN)/python -m pytest -n $(WORKERS)
 ARGS    ?=
 
-.PHONY: help setup up test check lint unit bench fuzz sim-log clients lock clean system
+.PHONY: help setup up test check lint unit bench fuzz sim sim-log clients lock clean system
 
 help:  ## list what there is to run
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,12 @@ bench: setup  ## measure; make bench ARGS="micro_wire" for one part
 fuzz: export PESSOA_FUZZ_EXAMPLES ?= 5000
 fuzz: setup  ## the property tests with far more examples
 	@$(PYTEST) --hypothesis-profile=fuzz tests/property $(ARGS)
+
+# `make sim SEEDS=1-100000` for a long night, `make sim SEED=123 TRACE=1` to see one run.
+SEEDS ?= 1-2000
+sim: setup  ## whole clusters from seeds: crashes, partitions, torn writes; nothing acknowledged may be lost
+	@$(BIN)/python -m tests.simulation --workers $(WORKERS) \
+	    $(if $(SEED),--seed $(SEED) $(if $(TRACE),--trace),--seeds $(SEEDS)) $(ARGS)
 
 sim-log: export PESSOA_FUZZ_EXAMPLES ?= 5000
 sim-log: setup  ## partition logs through crashes and power losses, many more steps

@@ -21,8 +21,7 @@ from collections import deque
 from contextvars import Context, ContextVar, copy_context
 from enum import Enum
 from heapq import heappop, heappush
-from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from pessoa.log.simulated_disk import Crashed
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 # A list of tasks longer than this is swept of those that are done.
 _TASKS_TO_SWEEP = 256
@@ -45,8 +45,6 @@ class Process:
     """One run of a program. A node that is started again is a new process."""
 
     __slots__ = ("_swept_at", "context", "held", "name", "number", "state", "tasks")
-
-    _numbers = count(1)
 
     def __init__(self, name: str, number: int) -> None:
         self.name = name
@@ -170,7 +168,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                     coroutine: Any = task.get_coro()
                     try:
                         coroutine.close()
-                    except BaseException:  # noqa: BLE001, S112 (the code of a dead process may say what it likes)
+                    except BaseException:  # noqa: BLE001 (the code of a dead process may say what it likes)
                         continue
                 process.tasks.clear()
                 process.held.clear()
@@ -205,7 +203,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         handle = ready.popleft()
         if handle._cancelled:
             return
-        process = handle._context.get(_process)
+        process = handle._context.get(_process)  # type: ignore[attr-defined]
         self.steps += 1
         if process is None:
             handle._run()
@@ -244,22 +242,25 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return self.now_s
 
     def call_soon(
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         if not self._is_closed:
             self._ready.append(handle)
         return handle
 
-    call_soon_threadsafe = call_soon
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
 
     def call_later(
-        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self.now_s + delay, callback, *args, context=context)
 
     def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         if not self._is_closed:
@@ -280,7 +281,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             process.remember(task)
         return task
 
-    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """As a thread would: whoever waits may give up, the work is done all the same."""
         future: asyncio.Future[T] = self.create_future()
 
@@ -303,7 +304,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         if not self._is_closed and not isinstance(context.get("exception"), Crashed):
             self.problems.append(context)
 
-    default_exception_handler = call_exception_handler
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.call_exception_handler(context)
 
     def get_exception_handler(self) -> None:
         return None
@@ -325,3 +327,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def close(self) -> None:
         self.bury()
+
+
+def new_loop() -> SimulatedLoop:
+    """It has no files, sockets, signals or child processes, and so lacks what a loop has for them."""
+    return SimulatedLoop()  # type: ignore[abstract]

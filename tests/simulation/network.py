@@ -158,7 +158,9 @@ class _Caller:
 
 
 class _Socket:
-    def __init__(self, fabric: Fabric, process: Process, host: str, port: int, make_protocol: Callable[[], Any]) -> None:
+    def __init__(
+        self, fabric: Fabric, process: Process, host: str, port: int, make_protocol: Callable[[], Any]
+    ) -> None:
         self.process = process
         self.host = host
         self.port = port
@@ -374,7 +376,7 @@ class WireTransport(asyncio.Transport):
             return
         view = memoryview(piece)
         while view and not self._is_closing:
-            space = protocol.get_buffer(len(view))
+            space: Any = protocol.get_buffer(len(view))
             count = min(len(space), len(view))
             space[:count] = view[:count]
             protocol.buffer_updated(count)
@@ -420,7 +422,7 @@ class WireTransport(asyncio.Transport):
 
     def _deliver_late(self, piece: bytes) -> None:
         fabric = self._fabric
-        socket = fabric.listening.get((self.peer_host, self._extra["peername"][1]))
+        socket = fabric.listening.get((self.peer_host, self.get_extra_info("peername")[1]))
         if socket is not None:
             near = fabric.join(_Caller(self.process, self.host, fabric.free_port()), socket)
             near.begin(_Nobody)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pessoa.base.entropy import SeededEntropy
@@ -21,6 +20,7 @@ from pessoa.broker.config import BrokerConfig
 from pessoa.broker.lifecycle import Broker
 from pessoa.log.files import DiskError
 from pessoa.log.simulated_disk import Crashed, Fault, SimulatedDisk
+from pessoa.quorum.single_voter import QuorumFailed
 from tests.simulation.network import HostNetwork
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ class Node:
         # Set when the disk has been made to fail, so that giving up is what the broker should do.
         self.is_hurt = False
         self.lives = 0
+        # Told of every process that is started.
+        self.on_start: Callable[[Process], None] = lambda _: None
         self._loop = loop
         self._fabric = fabric
         self._seed = seed
@@ -114,7 +116,8 @@ class Node:
             network=HostNetwork(self._fabric, self.host, process),
             cluster_id=self._cluster_id,
         )
-        broker.on_bug = self.bugs.append
+        broker.on_bug = self._on_bug
+        self.on_start(process)
         return self._loop.spawn(process, self._run(broker), f"{self.host} life {self.lives}")
 
     async def _run(self, broker: Broker) -> None:
@@ -122,13 +125,15 @@ class Node:
         try:
             await broker.start()
             await broker.failed
-        except (DiskError, Crashed) as error:
-            if not self.is_hurt:
-                self.bugs.append(error)
-        except Exception as error:  # noqa: BLE001 (told by the checkers)
-            self.bugs.append(error)
+        except (Exception, Crashed) as error:  # noqa: BLE001 (told by the checkers)
+            self._on_bug(error)
         if self.process is not None:
             self._end(self.process, is_power_loss=False)
+
+    def _on_bug(self, error: BaseException) -> None:
+        """A broker may give up on a disk that was made to fail, and on nothing else."""
+        if not self.is_hurt or not _comes_from_disk(error):
+            self.bugs.append(error)
 
     def kill(self) -> None:
         if self.process is not None and self.is_up:
@@ -171,6 +176,14 @@ class Node:
         if not process.is_dead:
             self._loop.kill(process)
             self._fabric.kill(process, self.host, is_power_loss=is_power_loss)
+
+
+def _comes_from_disk(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, (DiskError, QuorumFailed, Crashed)):
+            return True
+        error = error.__cause__
+    return False
 
 
 def node_settings(node_id: int, voters: list[int], settings: Mapping[str, str]) -> dict[str, str]:

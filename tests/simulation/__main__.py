@@ -1,0 +1,117 @@
+"""`make sim`: run many seeds, or look at one.
+
+make sim SEEDS=1-2000          all of them, on two processes; failing seeds come with the command to see them again
+make sim SEED=123 TRACE=1      one of them, with everything that happens
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from multiprocessing import get_context
+from typing import NamedTuple
+
+from tests.simulation.cluster import run
+from tests.simulation.history import Violation
+from tests.simulation.plan import Plan
+
+# A worker begins anew after so many, so that what one run leaves behind cannot pile up.
+_SEEDS_PER_WORKER = 500
+
+
+class Result(NamedTuple):
+    seed: int
+    steps: int
+    seconds: float
+    acknowledged: int
+    failure: str | None
+
+
+def run_seed(seed: int) -> Result:
+    try:
+        report = run(Plan.of(seed))
+    except Violation as violation:
+        return Result(seed, 0, 0.0, 0, str(violation))
+    except Exception:  # noqa: BLE001 (told with its traceback, and the seed)
+        return Result(seed, 0, 0.0, 0, traceback.format_exc())
+    return Result(seed, report.steps, report.seconds, report.acknowledged, None)
+
+
+def run_seeds(seeds: range, workers: int) -> Iterator[Result]:
+    """Results as they come."""
+    if workers == 1:
+        yield from map(run_seed, seeds)
+        return
+    with get_context("spawn").Pool(workers, maxtasksperchild=_SEEDS_PER_WORKER) as pool:
+        yield from pool.imap_unordered(run_seed, seeds, chunksize=4)
+
+
+def main() -> int:
+    options = _options()
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # Sets of strings come out in another order otherwise, and a seed would not be one run.
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "tests.simulation", *sys.argv[1:]],
+            {**os.environ, "PYTHONHASHSEED": "0"},
+        )
+    if options.seed is not None:
+        return _show(options.seed, options.trace)
+    first, _, last = options.seeds.partition("-")
+    return _run_all(range(int(first), int(last or first) + 1), options.workers)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make sim", description="Run clusters from seeds.")
+    parser.add_argument("--seeds", default="1-2000", help="a range: 1-2000")
+    parser.add_argument("--seed", type=int, help="one seed, with its plan")
+    parser.add_argument("--trace", action="store_true", help="with --seed: say what happens, and let the brokers log")
+    parser.add_argument("--workers", type=int, default=2)
+    return parser.parse_args()
+
+
+def _show(seed: int, is_traced: bool) -> int:
+    plan = Plan.of(seed)
+    print(plan)
+    if is_traced:
+        logging.basicConfig(level=logging.INFO, format="            %(name)s: %(message)s", stream=sys.stdout)
+    try:
+        print(run(plan, print if is_traced else None))
+    except Violation as violation:
+        print(f"seed {seed}: {violation}")
+        return 1
+    return 0
+
+
+def _run_all(seeds: range, workers: int) -> int:
+    from rich.progress import Progress
+
+    failures: list[Result] = []
+    steps = acknowledged = 0
+    simulated_s = 0.0
+    started = time.monotonic()
+    with Progress(disable=not sys.stdout.isatty()) as progress:
+        bar = progress.add_task("seeds", total=len(seeds))
+        for result in run_seeds(seeds, workers):
+            progress.advance(bar)
+            steps += result.steps
+            acknowledged += result.acknowledged
+            simulated_s += result.seconds
+            if result.failure is not None:
+                failures.append(result)
+                print(f"seed {result.seed}: {result.failure}\n    make sim SEED={result.seed} TRACE=1", flush=True)
+    took_s = time.monotonic() - started
+    print(
+        f"{len(seeds)} seeds, {len(failures)} failed; {steps} steps, {simulated_s / 3600:.1f} simulated hours, "
+        f"{acknowledged} acknowledged records, {took_s:.0f} s"
+    )
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""What every simulated client does: find the brokers, know who leads what, ask and be asked to look elsewhere.
+
+Clients are coroutines in processes of their own and speak the protocol through the broker's own channel, so their
+requests cross the same wires as everybody's. Nothing here retries by itself: a client that wants something says what
+may be tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from pessoa.net.channel import Channel, ChannelFailed
+from pessoa.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from pessoa.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from pessoa.wire.errors import ErrorCode
+from tests.simulation.history import TopicPartition
+from tests.simulation.network import HostNetwork
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from pessoa.wire.schema import Message
+    from tests.simulation.history import History
+    from tests.simulation.loop import Process
+    from tests.simulation.network import Fabric
+
+M = TypeVar("M", bound="Message")
+
+GROUP, TRANSACTION = 0, 1
+REQUEST_TIMEOUT_MS = 1_500
+_BACKOFF_S = 0.05
+
+# What goes away by itself, or by asking somebody else.
+TRANSIENT = frozenset(
+    (
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    )
+)
+
+
+class Client:
+    """A process that talks to the cluster. `run` is for those who inherit."""
+
+    def __init__(
+        self, name: str, fabric: Fabric, process: Process, bootstrap: list[str], history: History, rng: Random
+    ) -> None:
+        self.name = name
+        self.process = process
+        self.history = history
+        self.rng = rng
+        self.is_stopping = False
+        self.loop = fabric.loop
+        self._network = HostNetwork(fabric, name, process)
+        self._bootstrap = bootstrap
+        self._channels: dict[tuple[str, int], Channel] = {}
+        self._brokers: dict[int, tuple[str, int]] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+        self._coordinators: dict[tuple[int, str], tuple[str, int]] = {}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    async def run(self) -> None:
+        raise NotImplementedError
+
+    # Asking.
+
+    async def ask(
+        self,
+        address: tuple[str, int],
+        request: Message,
+        kind: type[M],
+        version: int,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> M:
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = Channel(self._network, *address, self.name)
+        response = await channel.send(request, version, timeout_ms)
+        assert isinstance(response, kind), f"{response!r} is no {kind.__name__}"
+        return response
+
+    async def ask_leader(self, partition: TopicPartition, request: Message, kind: type[M], version: int) -> M:
+        """ChannelFailed where nobody is known to lead it, too."""
+        leader = self._leaders.get(partition)
+        address = self._brokers.get(leader) if leader is not None else None
+        if address is None:
+            await self.refresh([partition.topic])
+            raise ChannelFailed(f"{self.name} knew no leader of {partition}")
+        return await self.ask(address, request, kind, version)
+
+    async def ask_coordinator(
+        self,
+        coordinator: int,
+        key: str,
+        request: Message,
+        kind: type[M],
+        version: int,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> M:
+        address = self._coordinators.get((coordinator, key))
+        if address is None:
+            address = self._coordinators[coordinator, key] = await self._find_coordinator(coordinator, key)
+        return await self.ask(address, request, kind, version, timeout_ms)
+
+    def forget_coordinator(self, coordinator: int, key: str) -> None:
+        self._coordinators.pop((coordinator, key), None)
+
+    async def _find_coordinator(self, coordinator: int, key: str) -> tuple[str, int]:
+        response = await self.ask(
+            self.some_broker(),
+            FindCoordinatorRequest(key_type=coordinator, coordinator_keys=[key]),
+            FindCoordinatorResponse,
+            4,
+        )
+        found = response.coordinators[0]
+        if found.error_code != ErrorCode.NONE:
+            raise ChannelFailed(f"no coordinator of {key}: {ErrorCode.of(found.error_code).name}")
+        return found.host, found.port
+
+    def some_broker(self) -> tuple[str, int]:
+        """Any that we know, or one of those that we were told of at first."""
+        known = [self._brokers[broker] for broker in sorted(self._brokers)]
+        if not known or self.rng.random() < 0.3:
+            host = self.rng.choice(self._bootstrap)
+            return host, 9092
+        return self.rng.choice(known)
+
+    async def refresh(self, topics: list[str]) -> None:
+        """Ask who leads what; nobody answering is no news."""
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic) for topic in topics], allow_auto_topic_creation=False
+        )
+        try:
+            response = await self.ask(self.some_broker(), request, MetadataResponse, 12)
+        except ChannelFailed:
+            await self.back_off()
+            return
+        if response.brokers:
+            self._brokers = {one.node_id: (one.host, one.port) for one in response.brokers}
+        for topic in response.topics:
+            for partition in topic.partitions:
+                self._leaders[TopicPartition(cast("str", topic.name), partition.partition_index)] = partition.leader_id
+
+    async def back_off(self) -> None:
+        await asyncio.sleep(_BACKOFF_S * (0.5 + self.rng.random()))
+
+    async def rest(self, most_s: float) -> None:
+        await asyncio.sleep(self.rng.random() * most_s)
+
+    def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+
+    def trace(self, message: str, *details: Any) -> None:
+        if self.loop.trace is not None:
+            self.loop.trace(f"{self.name}: {message % details}")

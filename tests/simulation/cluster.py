@@ -1,0 +1,358 @@
+"""One run: a cluster and its clients from a plan, faults, healing, and the verdict.
+
+    start ─▶ create topics ─▶ clients and nemesis at work ─▶ heal ─▶ whole again, in bounded time
+          ─▶ everything that producers have begun is acknowledged ─▶ read all of it ─▶ compare
+
+`run(plan)` returns a `Report`, or raises a `Violation` that says what went wrong; the seed says the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.admin import Admin
+from tests.simulation.groups import GroupMember
+from tests.simulation.history import History, TopicPartition, Violation
+from tests.simulation.loop import Process, TooManySteps, current_process, new_loop
+from tests.simulation.nemesis import Nemesis
+from tests.simulation.network import Fabric
+from tests.simulation.node import Node, node_settings
+from tests.simulation.producers import IdempotentProducer, TransactionalProducer
+from tests.simulation.readers import READ_COMMITTED, READ_UNCOMMITTED, Reader
+from tests.simulation.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from pessoa.log.partition_log import PartitionLog
+    from tests.simulation.client import Client
+    from tests.simulation.plan import Plan
+
+TOPIC = "t"
+CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
+# Nobody needs more, except in circles.
+_MAX_STEPS = 400_000
+# After healing: all partitions are led and all replicas in sync (correctness: 60 s), and what was begun is done.
+_WHOLE_WITHIN_S = 60.0
+_DONE_WITHIN_S = 60.0
+_LOOK_EVERY_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    seed: int
+    fingerprint: int
+    steps: int
+    seconds: float
+    acknowledged: int
+    transactions: int
+
+
+class Cluster:
+    def __init__(self, plan: Plan, trace: Callable[[str], None] | None = None) -> None:
+        self.plan = plan
+        self.rng = Random(plan.seed ^ 0x5EED)
+        self.loop = new_loop()
+        self.loop.trace = None if trace is None else lambda text: trace(f"{self.loop.now_s:10.4f}  {text}")
+        self.fabric = Fabric(self.loop, Random(self.rng.random()))
+        self.history = History()
+        self.watch = Watch()
+        voters = list(range(1, plan.voters + 1))
+        self.nodes = [
+            Node(
+                self.loop,
+                self.fabric,
+                node_id,
+                node_settings(node_id, voters, plan.settings()),
+                self.rng.getrandbits(32),
+                CLUSTER_ID,
+            )
+            for node_id in range(1, plan.nodes + 1)
+        ]
+        self.partitions = [TopicPartition(TOPIC, index) for index in range(plan.partitions)]
+        self.clients: list[Client] = []
+        self.client_hosts: list[str] = []
+        self._broken: asyncio.Future[None] = self.loop.create_future()
+        self._running: list[asyncio.Task[Any]] = []
+        self._nodes_of: dict[int, Node] = {}
+        self.loop.after_step = self._after_step
+        self.loop.worker_delay = self._worker_delay
+        for node in self.nodes:
+            node.on_start = partial(self._started, node)
+
+    def note(self, text: str) -> None:
+        if self.loop.trace is not None:
+            self.loop.trace(text)
+
+    # Running.
+
+    def run(self) -> Report:
+        try:
+            self.loop.run_until_complete(self._until_broken(), max_steps=_MAX_STEPS)
+        except TooManySteps as circles:
+            raise Violation(str(circles)) from circles
+        finally:
+            self.loop.bury()
+        return Report(
+            self.plan.seed,
+            self.loop.fingerprint,
+            self.loop.steps,
+            self.loop.now_s,
+            self.history.acknowledged,
+            len(self.history.transactions),
+        )
+
+    async def _until_broken(self) -> None:
+        story = self.loop.create_task(self._story())
+        await asyncio.wait([story, self._broken], return_when=asyncio.FIRST_COMPLETED)
+        if self._broken.done():
+            self._broken.result()
+        story.result()
+        self._check_bugs()
+
+    async def _story(self) -> None:
+        for node in self.nodes:
+            node.clock.skew_ms = self.rng.randint(-50, 50)
+            node.start()
+        admin = self.client(Admin, "admin")
+        await self._within(
+            _WHOLE_WITHIN_S,
+            self._as(admin, admin.create_topic(TOPIC, self.plan.partitions, self.plan.replication_factor)),
+            "the topic was not created",
+        )
+        self._start_clients(admin)
+        nemesis = Nemesis(self, Random(self.rng.random()))
+        await nemesis.run(self.plan.seconds)
+        self.note("healing")
+        await nemesis.heal()
+        await self.wait_until_whole()
+        self.note("whole again")
+        for client in self.clients:
+            client.is_stopping = True
+        await self._within(_DONE_WITHIN_S, asyncio.gather(*self._running), "the clients did not come to an end")
+        await self._verdict()
+
+    def _start_clients(self, admin: Admin) -> None:
+        plan = self.plan
+        for number in range(plan.idempotent_producers):
+            producer = self.client(IdempotentProducer, f"p{number}")
+            producer.partitions, producer.in_flight = self.partitions, plan.in_flight
+            self._run_client(producer)
+        for number in range(plan.transactional_producers):
+            transactional = self.client(TransactionalProducer, f"x{number}")
+            transactional.partitions = self.partitions
+            transactional.transactional_id = f"tx{number}"
+            transactional.adds_by_producing = plan.adds_by_producing
+            self._run_client(transactional)
+        for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
+            reader = self.client(Reader, f"r{isolation}")
+            reader.partitions, reader.isolation = self.partitions, isolation
+            self._run_client(reader)
+        for number in range(plan.group_members):
+            member = self.client(GroupMember, f"g{number}")
+            member.topic, member.partition_count = TOPIC, plan.partitions
+            self._run_client(member)
+        if plan.admin:
+            admin.partitions, admin.broker_ids = self.partitions, [node.id for node in self.nodes]
+            self._run_client(admin)
+
+    def client(self, kind: type[Any], name: str) -> Any:
+        process = self.loop.new_process(name)
+        client = kind(
+            name, self.fabric, process, [node.host for node in self.nodes], self.history, Random(self.rng.random())
+        )
+        self.clients.append(client)
+        self.client_hosts.append(name)
+        return client
+
+    def _run_client(self, client: Client) -> None:
+        self._running.append(self._as(client, client.run()))
+
+    def _as(self, client: Client, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = self.loop.spawn(client.process, work, client.name)
+        task.add_done_callback(self._client_done, context=_NOBODY.context)
+        return task
+
+    def _client_done(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._break(_first(task.exception()))
+
+    async def _within(self, seconds: float, work: Any, complaint: str) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await work
+        except TimeoutError:
+            raise Violation(f"liveness: {complaint} within {seconds} s; {self._state()}") from None
+
+    # Looking.
+
+    def _started(self, node: Node, process: Process) -> None:
+        self._nodes_of[process.number] = node
+        assert node.broker is not None
+
+    def _after_step(self, process: Process) -> None:
+        node = self._nodes_of.get(process.number)
+        if node is not None:
+            try:
+                self.watch.look(node)
+            except Violation as violation:
+                self._break(violation)
+
+    def _break(self, error: BaseException | None) -> None:
+        if error is not None and not self._broken.done():
+            self._broken.set_exception(error)
+
+    def _worker_delay(self) -> float:
+        process = current_process()
+        node = self._nodes_of.get(process.number) if process is not None else None
+        return self.fabric.rng.random() * (node.slowness_s if node is not None else 0.0)
+
+    def _check_bugs(self) -> None:
+        for node in self.nodes:
+            if node.bugs:
+                raise Violation(f"{node.host} made a mistake: {node.bugs[0]!r}") from node.bugs[0]
+        for problem in self.loop.problems:
+            error = problem.get("exception")
+            raise Violation(f"nobody caught {error!r}: {problem.get('message')}") from error
+
+    def is_whole(self) -> bool:
+        """Every node is up and knows it, every partition is led and has all replicas in sync."""
+        for node in self.nodes:
+            services = getattr(node.broker, "services", None)
+            if not node.is_up or services is None:
+                return False
+            image = services.image
+            for topic in image.topics.by_id.values():
+                for index, wanted in topic.partitions.items():
+                    if wanted.leader < 0 or sorted(wanted.isr) != sorted(wanted.replicas):
+                        return False
+                    if node.id in wanted.replicas:
+                        replica = services.replicas.by_id.get(topic.id, {}).get(index)
+                        if replica is None or replica.is_leader != (wanted.leader == node.id):
+                            return False
+            if len([one for one in image.cluster.brokers.values() if not one.fenced]) != len(self.nodes):
+                return False
+        return True
+
+    async def wait_until_whole(self) -> None:
+        end_s = self.loop.now_s + _WHOLE_WITHIN_S
+        while not self.is_whole():
+            self._check_bugs()
+            if self.loop.now_s > end_s:
+                raise Violation(f"liveness: the cluster was not whole within {_WHOLE_WITHIN_S} s; {self._state()}")
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    def _state(self) -> str:
+        lines = []
+        for node in self.nodes:
+            services = getattr(node.broker, "services", None)
+            if services is None:
+                lines.append(f"{node!r}: nothing there")
+                continue
+            lines.append(f"{node!r}: {services.quorum!r} {services.image!r}")
+            lines += [f"    {replica!r}" for replica in services.replicas.all()]
+        return "\n".join(["the nodes are", *lines])
+
+    # The verdict.
+
+    async def _verdict(self) -> None:
+        uncommitted = await self._read(READ_UNCOMMITTED)
+        await self._until_no_transaction_hangs()
+        committed = await self._read(READ_COMMITTED)
+        self.history.check_complete(uncommitted, committed)
+        self._compare_replicas()
+
+    async def _read(self, isolation: int) -> dict[TopicPartition, dict[int, bytes]]:
+        reader: Reader = self.client(Reader, f"final{isolation}")
+        reader.isolation = isolation
+        found: dict[TopicPartition, dict[int, bytes]] = {}
+
+        async def read() -> None:
+            for partition in self.partitions:
+                found[partition] = await reader.read_all(partition)
+
+        await self._within(_DONE_WITHIN_S, self._as(reader, read()), "not everything could be read")
+        return found
+
+    async def _until_no_transaction_hangs(self) -> None:
+        end_s = self.loop.now_s + _DONE_WITHIN_S
+        while any(log.last_stable_offset != log.high_watermark for _, log in self._led()):
+            if self.loop.now_s > end_s:
+                raise Violation(f"a transaction hangs; {self._state()}")
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    def _led(self) -> Iterator[tuple[Node, PartitionLog]]:
+        for node in self.nodes:
+            assert node.broker is not None
+            for replica in node.broker.services.replicas.all():
+                if replica.is_leader:
+                    yield node, replica.log
+
+    def _compare_replicas(self) -> None:
+        """Below the high watermark all replicas have the same bytes."""
+        contents: dict[tuple[str, int], tuple[Node, list[bytes]]] = {}
+        for node in self.nodes:
+            assert node.broker is not None
+            for replica in node.broker.services.replicas.all():
+                batches = _committed_batches(replica.log)
+                first, known = contents.setdefault((replica.topic, replica.index), (node, batches))
+                for ours, theirs in zip(batches, known, strict=False):
+                    if ours != theirs:
+                        raise Violation(
+                            f"{replica.topic}-{replica.index}: {node.host} and {first.host} have different bytes "
+                            f"at {int.from_bytes(ours[:8], 'big')}"
+                        )
+
+
+def _committed_batches(log: PartitionLog) -> list[bytes]:
+    return [
+        bytes(batch.view)
+        for segment in log.segments
+        for _, batch in segment.batches()
+        if batch.last_offset < log.high_watermark
+    ]
+
+
+def _first(error: BaseException | None) -> BaseException | None:
+    """Out of a group of errors, the first that was raised."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+class _Nobody:
+    """The context of no process at all, made before any is."""
+
+    def __init__(self) -> None:
+        from contextvars import Context
+
+        self.context = Context()
+
+
+_NOBODY = _Nobody()
+
+
+def run(plan: Plan, trace: Callable[[str], None] | None = None) -> Report:
+    """Run a plan. Deterministic: the same plan gives the same report."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    level = logging.root.manager.disable
+    if trace is None:
+        logging.disable(logging.CRITICAL)
+    try:
+        return Cluster(plan, trace).run()
+    finally:
+        logging.disable(level)
+        with warnings.catch_warnings():
+            # A process that died before a coroutine of it began has never awaited that coroutine.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            gc.collect()
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,223 @@
+"""What the clients of a simulation did and saw, and whether it can be true.
+
+Every value is written once, by one producer, so wherever it turns up it is known where it came from. A write is
+
+    OPEN ─▶ OK        acknowledged, at this offset: it has to be there for ever, there and nowhere else
+         ─▶ FAILED    refused, or part of a transaction that was aborted: nobody who reads committed may see it
+         (stays OPEN) nobody knows: it may be there once, or not at all
+
+and a transaction is seen whole or not at all. What readers see is checked on the spot against everything that was seen
+before: an offset has one value, for ever, on every replica.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+
+class Violation(Exception):
+    """What must hold does not. The message says what, with names and offsets."""
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.number}"
+
+
+class Outcome(Enum):
+    OPEN = "open"
+    OK = "ok"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class Transaction:
+    """`outcome` OK is committed, FAILED is aborted for sure, OPEN is one of both."""
+
+    name: str
+    writes: list[Write] = field(default_factory=list)
+    outcome: Outcome = Outcome.OPEN
+
+
+@dataclass(slots=True)
+class Write:
+    value: bytes
+    partition: TopicPartition
+    producer: str
+    transaction: Transaction | None = None
+    outcome: Outcome = Outcome.OPEN
+    offset: int = -1
+
+
+class History:
+    def __init__(self) -> None:
+        self.writes: dict[bytes, Write] = {}
+        self.transactions: list[Transaction] = []
+        # What anybody has seen, by partition: offset → value
+        self.seen: dict[TopicPartition, dict[int, bytes]] = {}
+        # The same for readers of committed data.
+        self.seen_committed: dict[TopicPartition, dict[int, bytes]] = {}
+        # Value → offset, to find what was written twice.
+        self._places: dict[bytes, tuple[TopicPartition, int]] = {}
+        # Group → partition → the largest offset whose commit was acknowledged.
+        self._committed_offsets: dict[str, dict[TopicPartition, int]] = {}
+        # (group, generation, partition) → member
+        self._owners: dict[tuple[str, int, TopicPartition], str] = {}
+        self.latest_offsets: dict[tuple[TopicPartition, int], int] = {}
+        self.acknowledged = 0
+
+    def __repr__(self) -> str:
+        return f"<History: {len(self.writes)} writes, {self.acknowledged} acknowledged>"
+
+    # What clients report.
+
+    def begin_write(
+        self, value: bytes, partition: TopicPartition, producer: str, transaction: Transaction | None = None
+    ) -> Write:
+        assert value not in self.writes, "every value is written once"
+        write = self.writes[value] = Write(value, partition, producer, transaction)
+        if transaction is not None:
+            transaction.writes.append(write)
+        return write
+
+    def begin_transaction(self, name: str) -> Transaction:
+        transaction = Transaction(name)
+        self.transactions.append(transaction)
+        return transaction
+
+    def acknowledge(self, write: Write, offset: int) -> None:
+        """`offset` is -1 where the broker remembers the batch but not its place."""
+        self.acknowledged += 1
+        write.outcome, write.offset = Outcome.OK, offset
+        if offset >= 0:
+            self._place(write.partition, offset, write.value, f"the acknowledgement to {write.producer}")
+
+    def see(self, reader: str, partition: TopicPartition, offset: int, value: bytes, *, is_committed: bool) -> None:
+        self._place(partition, offset, value, reader)
+        self.seen.setdefault(partition, {})[offset] = value
+        if is_committed:
+            self.seen_committed.setdefault(partition, {})[offset] = value
+            write = self.writes.get(value)
+            if write is not None and write.transaction is not None and write.transaction.outcome is Outcome.FAILED:
+                raise Violation(
+                    f"aborted read: {reader} sees {value!r} at {partition}@{offset}, and {write.transaction.name} "
+                    "was aborted"
+                )
+
+    def _place(self, partition: TopicPartition, offset: int, value: bytes, witness: str) -> None:
+        write = self.writes.get(value)
+        if write is None:
+            raise Violation(f"{witness} sees {value!r} at {partition}@{offset}, which nobody wrote")
+        if write.partition != partition:
+            raise Violation(f"{witness} sees {value!r} in {partition}; it was written to {write.partition}")
+        known = self._places.setdefault(value, (partition, offset))
+        if known != (partition, offset):
+            raise Violation(
+                f"duplicate: {value!r} is at {partition}@{offset} for {witness}, and was at {known[0]}@{known[1]}"
+            )
+        if write.outcome is Outcome.OK and write.offset >= 0 and write.offset != offset:
+            raise Violation(
+                f"inconsistent offsets: {value!r} was acknowledged at {partition}@{write.offset}, "
+                f"and {witness} sees it at {offset}"
+            )
+        other = self.seen.get(partition, {}).get(offset)
+        if other is not None and other != value:
+            raise Violation(f"inconsistent offsets: {partition}@{offset} was {other!r}, and {witness} sees {value!r}")
+
+    def see_latest(self, reader: str, partition: TopicPartition, isolation: int, offset: int, asked_floor: int) -> None:
+        """The end of a partition as ListOffsets tells it never goes back (KIP-207). `asked_floor` is what was known
+        when the question was asked: answers may overtake each other."""
+        if offset < asked_floor:
+            raise Violation(
+                f"{reader} is told that {partition} ends at {offset}, and before it was told {asked_floor} "
+                f"(isolation level {isolation})"
+            )
+        key = (partition, isolation)
+        self.latest_offsets[key] = max(offset, self.latest_offsets.get(key, 0))
+
+    # Groups.
+
+    def own(self, group: str, generation: int, partitions: list[TopicPartition], member: str) -> None:
+        for partition in partitions:
+            owner = self._owners.setdefault((group, generation, partition), member)
+            if owner != member:
+                raise Violation(f"{partition} belongs to {owner} and to {member} in generation {generation} of {group}")
+
+    def commit_offset(self, group: str, partition: TopicPartition, offset: int) -> None:
+        offsets = self._committed_offsets.setdefault(group, {})
+        offsets[partition] = max(offset, offsets.get(partition, 0))
+
+    def committed_floor(self, group: str, partition: TopicPartition) -> int:
+        """An offset that nobody may be told less of: members commit what they have read, in its order."""
+        return self._committed_offsets.get(group, {}).get(partition, 0)
+
+    # At the end, when everything has been read.
+
+    def check_complete(
+        self, uncommitted: dict[TopicPartition, dict[int, bytes]], committed: dict[TopicPartition, dict[int, bytes]]
+    ) -> None:
+        """`uncommitted` and `committed` are what a reader of each kind finds after everything has healed."""
+        present = {value for records in uncommitted.values() for value in records.values()}
+        visible = {value for records in committed.values() for value in records.values()}
+        self._check_writes(present, visible)
+        self._check_transactions(visible)
+        self._check_what_was_seen(uncommitted, self.seen, "was read")
+        self._check_what_was_seen(committed, self.seen_committed, "was read as committed")
+        self._check_order(uncommitted)
+
+    def _check_writes(self, present: set[bytes], visible: set[bytes]) -> None:
+        for write in self.writes.values():
+            if write.outcome is not Outcome.OK:
+                continue
+            if write.value not in present:
+                raise Violation(f"lost: {write.value!r} was acknowledged at {write.partition}@{write.offset}")
+            if write.transaction is None and write.value not in visible:
+                raise Violation(
+                    f"{write.value!r} at {write.partition}@{write.offset} is hidden from who reads committed"
+                )
+
+    def _check_transactions(self, visible: set[bytes]) -> None:
+        for transaction in self.transactions:
+            shown = [write for write in transaction.writes if write.value in visible]
+            if shown and transaction.outcome is Outcome.FAILED:
+                raise Violation(f"aborted read: {transaction.name} was aborted, and {shown[0].value!r} is visible")
+            # What was never acknowledged may be missing from any transaction: its producer did not wait for it.
+            due = [write for write in transaction.writes if write.outcome is Outcome.OK]
+            hidden = [write for write in due if write.value not in visible]
+            if hidden and (transaction.outcome is Outcome.OK or shown):
+                raise Violation(
+                    f"torn: of {transaction.name} ({transaction.outcome.value}) {hidden[0].value!r} is missing "
+                    f"and {len(shown)} of {len(due)} are visible"
+                )
+
+    def _check_what_was_seen(
+        self,
+        final: dict[TopicPartition, dict[int, bytes]],
+        seen: dict[TopicPartition, dict[int, bytes]],
+        how: str,
+    ) -> None:
+        for partition, records in seen.items():
+            there = final.get(partition, {})
+            for offset, value in records.items():
+                if there.get(offset) != value:
+                    raise Violation(
+                        f"lost: {value!r} {how} at {partition}@{offset}, where {there.get(offset)!r} is now"
+                    )
+
+    def _check_order(self, final: dict[TopicPartition, dict[int, bytes]]) -> None:
+        """What one producer wrote to a partition stands there in the order in which it was written."""
+        rank = {value: number for number, value in enumerate(self.writes)}
+        for partition, records in final.items():
+            last: dict[str, bytes] = {}
+            for offset in sorted(records):
+                value = records[offset]
+                producer = self.writes[value].producer
+                before = last.get(producer)
+                if before is not None and rank[before] > rank[value]:
+                    raise Violation(f"order: in {partition} {value!r} stands behind {before!r} of the same producer")
+                last[producer] = value

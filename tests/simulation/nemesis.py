@@ -1,0 +1,256 @@
+"""What happens to the cluster while its clients work: faults from the plan, one after another or at once, each healed
+after a while.
+
+Some restraint is part of the promise. A machine that loses power may lose what it had not synced, which costs nothing
+while another in-sync replica has it: so only one at a time does, and the next one only when the cluster is whole
+again, unless everything is synced before it is acknowledged. And unless the plan is harsh, a majority stays up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import TYPE_CHECKING
+
+from tests.simulation.network import Weather
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from random import Random
+
+    from tests.simulation.cluster import Cluster
+    from tests.simulation.node import Node
+
+# API keys of what may be held back and delivered later: Produce, EndTxn, TxnOffsetCommit, AddPartitionsToTxn.
+_HELD_APIS = frozenset((0, 24, 26, 28))
+
+
+class Nemesis:
+    def __init__(self, cluster: Cluster, rng: Random) -> None:
+        self._cluster = cluster
+        self._rng = rng
+        self._plan = cluster.plan
+        self._hurt: set[int] = set()
+        # A machine has lost what others still have; nobody else may, until all have everything again.
+        self._is_amnesia_about = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._faults: dict[str, Callable[[], Awaitable[None]]] = {
+            "kill": self._kill,
+            "power": self._lose_power,
+            "pause": self._pause,
+            "stop": self._stop,
+            "cut": self._cut,
+            "one-way": self._cut_one_way,
+            "late": self._storm,
+            "reset": self._storm,
+            "hold": self._storm,
+            "clock": self._jump,
+            "slow disk": self._slow_disk,
+            "disk error": self._disk_error,
+            "disk full": self._disk_full,
+        }
+
+    async def run(self, seconds: float) -> None:
+        plan, rng = self._plan, self._rng
+        loop = self._cluster.loop
+        end_s = loop.now_s + seconds
+        self._set_weather()
+        while plan.faults and loop.now_s < end_s:
+            await asyncio.sleep(0.1 + rng.random() * 1.5)
+            fault = rng.choice(plan.faults)
+            self._cluster.note(f"nemesis: {fault}")
+            task = loop.create_task(self._faults[fault](), name=f"nemesis {fault}")
+            self._tasks.add(task)
+            if rng.random() < 0.6:
+                await task
+        remaining_s = end_s - loop.now_s
+        if remaining_s > 0:
+            await asyncio.sleep(remaining_s)
+
+    async def heal(self) -> None:
+        """Everything is well again: wires, disks, and every node up."""
+        for task in sorted(self._tasks, key=lambda one: one.get_name()):
+            task.cancel()
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        cluster = self._cluster
+        cluster.fabric.weather = Weather()
+        cluster.fabric.heal()
+        for node in cluster.nodes:
+            node.disk.heal()
+            node.slowness_s = 0.002
+            node.resume()
+            if node.is_hurt:
+                # A broker that has seen its disk fail does not trust it again: that takes a new process.
+                node.kill()
+                node.is_hurt = False
+            if not node.is_up:
+                node.disk.crash_process()
+                node.start()
+
+    def _set_weather(self) -> None:
+        faults = self._plan.faults
+        self._cluster.fabric.weather = Weather(
+            late=0.05 if "late" in faults else 0.0,
+            late_s=0.4,
+            split=0.02,
+        )
+
+    def _victim(self) -> Node | None:
+        """A node that nothing has been done to, if one more may be hurt."""
+        nodes = self._cluster.nodes
+        most = len(nodes) if self._plan.is_harsh or len(nodes) < 3 else (len(nodes) - 1) // 2
+        if len(self._hurt) >= most:
+            return None
+        free = [node for node in nodes if node.id not in self._hurt and node.is_up]
+        return self._rng.choice(free) if free else None
+
+    # On one node.
+
+    async def _kill(self) -> None:
+        await self._away(lambda node: node.kill())
+
+    async def _stop(self) -> None:
+        node = self._victim()
+        if node is None:
+            return
+        self._hurt.add(node.id)
+        await node.stop()
+        await asyncio.sleep(self._rng.random() * 2)
+        self._back(node)
+
+    async def _lose_power(self) -> None:
+        plan = self._plan
+        if not plan.may_lose_power or (self._is_amnesia_about and not plan.is_synced):
+            return
+        if not plan.is_synced and not self._cluster.is_whole():
+            return
+        self._is_amnesia_about = True
+        if plan.is_synced and plan.is_harsh and self._rng.random() < 0.3:
+            for node in self._cluster.nodes:
+                if node.is_up and not node.is_hurt:
+                    node.lose_power()
+                    self._hurt.add(node.id)
+            await asyncio.sleep(self._rng.random())
+            for node in self._cluster.nodes:
+                if node.id in self._hurt and not node.is_up:
+                    self._back(node)
+        else:
+            await self._away(lambda node: node.lose_power())
+        await self._cluster.wait_until_whole()
+        self._is_amnesia_about = False
+
+    async def _away(self, strike: Callable[[Node], None]) -> None:
+        node = self._victim()
+        if node is None:
+            return
+        self._hurt.add(node.id)
+        self._cluster.note(f"nemesis: {node.host} is struck")
+        strike(node)
+        # Sometimes it is back before anybody has missed it.
+        await asyncio.sleep(self._rng.choice((0.01, 0.5, 2.0, 5.0)) * self._rng.random())
+        self._back(node)
+
+    def _back(self, node: Node) -> None:
+        self._hurt.discard(node.id)
+        if not node.is_up:
+            self._cluster.note(f"nemesis: {node.host} is back")
+            node.start()
+
+    async def _pause(self) -> None:
+        node = self._victim()
+        if node is None:
+            return
+        self._hurt.add(node.id)
+        node.pause()
+        await asyncio.sleep(self._rng.choice((0.2, 2.0, 6.0)) * self._rng.random())
+        node.resume()
+        self._hurt.discard(node.id)
+
+    async def _jump(self) -> None:
+        node = self._rng.choice(self._cluster.nodes)
+        node.clock.skew_ms += self._rng.choice((-3_600_000, -5_000, -10, 10, 5_000, 3_600_000))
+
+    # On a disk.
+
+    async def _slow_disk(self) -> None:
+        node = self._rng.choice(self._cluster.nodes)
+        node.slowness_s = self._rng.choice((0.05, 0.5, 3.0))
+        await asyncio.sleep(self._rng.random() * 4)
+        node.slowness_s = 0.002
+
+    async def _disk_error(self) -> None:
+        kind = self._rng.choice(("write", "sync", "change"))
+        nth = self._rng.randint(1, 8)
+        if self._rng.random() < 0.5:
+            await self._spoil(lambda node: node.disk.fail(kind, nth=nth, error=errno.EIO))  # type: ignore[arg-type]
+        else:
+            await self._spoil(lambda node: node.disk.crash_at(kind, nth=nth))  # type: ignore[arg-type]
+
+    async def _disk_full(self) -> None:
+        room = self._rng.randrange(600)
+        await self._spoil(lambda node: node.disk.fill(room))
+
+    async def _spoil(self, strike: Callable[[Node], None]) -> None:
+        node = self._victim()
+        if node is None:
+            return
+        self._hurt.add(node.id)
+        node.is_hurt = True
+        strike(node)
+        await asyncio.sleep(0.5 + self._rng.random() * 3)
+        node.kill()
+        node.disk.heal()
+        node.disk.crash_process()
+        node.is_hurt = False
+        await asyncio.sleep(self._rng.random())
+        self._back(node)
+
+    # On the wires.
+
+    def _sides(self) -> tuple[list[str], list[str]]:
+        """Two parts of the cluster; clients are on the larger one, or on both."""
+        hosts = [node.host for node in self._cluster.nodes]
+        self._rng.shuffle(hosts)
+        middle = self._rng.randint(1, max(1, len(hosts) // 2))
+        apart, rest = hosts[:middle], hosts[middle:]
+        if self._rng.random() < 0.5:
+            rest = rest + self._cluster.client_hosts
+        return apart, rest
+
+    async def _cut(self) -> None:
+        apart, rest = self._sides()
+        for one in apart:
+            for other in rest:
+                self._cluster.fabric.cut(one, other)
+                self._cluster.fabric.cut(other, one)
+        await self._mend()
+
+    async def _cut_one_way(self) -> None:
+        apart, rest = self._sides()
+        if self._rng.random() < 0.5:
+            apart, rest = rest, apart
+        for one in apart:
+            for other in rest:
+                self._cluster.fabric.cut(one, other)
+        await self._mend()
+
+    async def _mend(self) -> None:
+        await asyncio.sleep(self._rng.choice((0.5, 3.0, 7.0)) * self._rng.random())
+        self._cluster.fabric.heal()
+
+    async def _storm(self) -> None:
+        """For a while, connections break, pieces are late, and requests arrive long after they were given up."""
+        faults, rng = self._plan.faults, self._rng
+        weather = self._cluster.fabric.weather
+        calm = (weather.reset, weather.late, weather.hold)
+        if "reset" in faults:
+            weather.reset = rng.choice((0.005, 0.03))
+        if "late" in faults:
+            weather.late, weather.late_s = 0.3, rng.choice((0.1, 1.0, 3.0))
+        if "hold" in faults:
+            weather.hold, weather.hold_s, weather.held_apis = 0.2, rng.choice((0.5, 5.0)), _HELD_APIS
+        await asyncio.sleep(rng.random() * 3)
+        weather.reset, weather.late, weather.hold = calm

@@ -1,0 +1,104 @@
+"""What a seed stands for: the shape of a cluster, its load, and what will happen to it.
+
+Every number comes from the seed alone, so a seed can be looked at without running it: `print(Plan.of(17))`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+# Each is one thing that the nemesis knows how to do; see `nemesis`.
+FAULTS = (
+    "kill", "power", "pause", "stop", "cut", "one-way", "late", "reset", "hold", "clock", "slow disk", "disk error",
+    "disk full",
+)  # fmt: skip
+# One seed in so many is left in peace: what fails there fails without any fault.
+_PEACEFUL = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    seed: int
+    nodes: int
+    voters: int
+    replication_factor: int
+    min_insync_replicas: int
+    partitions: int
+    # Every batch is synced before it is acknowledged, so that all machines may lose power at once.
+    is_synced: bool
+    # May more nodes than a minority be away at a time? Then nobody expects progress until they are back.
+    is_harsh: bool
+    faults: tuple[str, ...]
+    seconds: float
+    idempotent_producers: int
+    in_flight: int
+    transactional_producers: int
+    adds_by_producing: bool
+    group_members: int
+    admin: bool
+
+    @classmethod
+    def of(cls, seed: int, most_nodes: int = 5) -> Plan:
+        rng = Random(seed)
+        nodes = min(rng.choice((1, 2, 3, 3, 3, 3, 3, 4, 5)), most_nodes)
+        voters = min(rng.choice((1, 3, 3, 3, 3, 5)), nodes)
+        replication_factor = min(rng.choice((1, 2, 3, 3, 3, 3)), nodes)
+        count = 0 if rng.randrange(_PEACEFUL) == 0 else rng.choice((1, 1, 2, 2, 3, 4))
+        faults = tuple(sorted(rng.sample(FAULTS, count)))
+        transactional = rng.choice((0, 0, 1, 2))
+        return cls(
+            seed=seed,
+            nodes=nodes,
+            voters=voters,
+            replication_factor=replication_factor,
+            min_insync_replicas=min(replication_factor, rng.choice((1, 2, 2, 2))),
+            partitions=rng.choice((1, 1, 2, 3)),
+            is_synced=rng.random() < 0.25,
+            is_harsh=rng.random() < 0.3,
+            faults=faults,
+            seconds=rng.choice((4.0, 8.0, 12.0)),
+            idempotent_producers=rng.choice((1, 2)) if transactional == 0 else rng.choice((0, 1)),
+            # The snapshot of a broker that stops in order remembers one batch of a producer, as Kafka's does; so only
+            # one can be known again after it.
+            in_flight=rng.choice((1, 1 if "stop" in faults else 5)),
+            transactional_producers=transactional,
+            # Before KIP-890 a request that was held may end the next transaction, or join it: nothing a broker can do.
+            adds_by_producing=rng.random() < 0.7 or "hold" in faults,
+            group_members=rng.choice((0, 0, 1, 2, 3)),
+            admin=rng.random() < 0.3,
+        )
+
+    @property
+    def may_lose_power(self) -> bool:
+        """Whether what was acknowledged outlives a machine that forgets what it did not sync."""
+        return self.is_synced or self.min_insync_replicas > 1
+
+    def settings(self) -> dict[str, str]:
+        """Timeouts are short, so that a short run sees sessions end and replicas fall behind."""
+        replication = str(self.replication_factor)
+        return {
+            "offsets.topic.num.partitions": "1",
+            "offsets.topic.replication.factor": replication,
+            "transaction.state.log.num.partitions": "1",
+            "transaction.state.log.replication.factor": replication,
+            "transaction.state.log.min.isr": str(self.min_insync_replicas),
+            "min.insync.replicas": str(self.min_insync_replicas),
+            "default.replication.factor": replication,
+            "group.initial.rebalance.delay.ms": "0",
+            "group.min.session.timeout.ms": "1000",
+            "broker.heartbeat.interval.ms": "500",
+            "broker.session.timeout.ms": "3000",
+            "replica.lag.time.max.ms": "3000",
+            "replica.fetch.wait.max.ms": "500",
+            "controller.quorum.election.timeout.ms": "1000",
+            "controller.quorum.fetch.timeout.ms": "2000",
+            "controller.quorum.election.backoff.max.ms": "1000",
+            "controller.quorum.request.timeout.ms": "1000",
+            "log.flush.interval.messages": "1" if self.is_synced else str((1 << 63) - 1),
+            "log.cleaner.enable": "false",
+            # Clocks jump here, and a producer's time is nobody's business.
+            "log.message.timestamp.after.max.ms": str((1 << 63) - 1),
+            "auto.create.topics.enable": "false",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+        }

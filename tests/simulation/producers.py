@@ -1,0 +1,323 @@
+"""Producers that do not give up: idempotent ones, and transactional ones.
+
+An idempotent producer numbers its batches per partition and sends up to five at a time. What is not answered is sent
+again with the same numbers, so it is there once in the end. If the first of what is on its way is refused as out of
+order, the broker has forgotten something that it acknowledged.
+
+A transactional producer writes to several partitions and then commits or aborts. From version 2 of transactions on
+(KIP-890) every transaction has an epoch of its own, and a partition joins by being written to; before, the producer
+adds it first. When anything is in doubt it asks for a new epoch, which fences whatever is still on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from pessoa.net.channel import ChannelFailed
+from pessoa.records.builder import build_batch
+from pessoa.records.record import Record
+from pessoa.wire.api.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from pessoa.wire.api.end_txn import EndTxnRequest, EndTxnResponse
+from pessoa.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from pessoa.wire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from pessoa.wire.errors import ErrorCode
+from tests.simulation.client import TRANSACTION, TRANSIENT, Client
+from tests.simulation.history import Outcome, TopicPartition, Transaction, Violation, Write
+from tests.simulation.node import EPOCH_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PRODUCE_TIMEOUT_MS = 1_000
+_MAX_IN_FLIGHT = 5
+# The last version whose producers add partitions themselves, and the first where producing adds them.
+_PRODUCE_V1, _PRODUCE_V2 = 11, 12
+_END_V1, _END_V2 = 4, 5
+_FENCED = frozenset(
+    (
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    )
+)
+# The transaction cannot go on, and the producer can.
+_ABORTABLE = frozenset((ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE))
+
+
+class Batch(NamedTuple):
+    writes: list[Write]
+    sequence: int
+
+
+class Answer(NamedTuple):
+    error: ErrorCode
+    base_offset: int = -1
+
+
+# Nobody answered: it may have been done.
+SILENCE = Answer(ErrorCode.NETWORK_EXCEPTION)
+
+
+class Producer(Client):
+    """What both kinds need."""
+
+    producer_id = -1
+    producer_epoch = -1
+    transactional_id: str | None = None
+    _written = 0
+
+    def new_write(self, partition: TopicPartition, transaction: Transaction | None = None) -> Write:
+        self._written += 1
+        value = b"%s:%d" % (self.name.encode(), self._written)
+        return self.history.begin_write(value, partition, self.name, transaction)
+
+    async def produce(self, partition: TopicPartition, batch: Batch, version: int) -> Answer:
+        data = build_batch(
+            [Record(index, EPOCH_MS, None, write.value) for index, write in enumerate(batch.writes)],
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=batch.sequence,
+            transactional=self.transactional_id is not None,
+        )
+        request = ProduceRequest(
+            transactional_id=self.transactional_id,
+            acks=-1,
+            timeout_ms=_PRODUCE_TIMEOUT_MS,
+            topic_data=[
+                TopicProduceData(
+                    name=partition.topic,
+                    partition_data=[PartitionProduceData(index=partition.number, records=memoryview(data))],
+                )
+            ],
+        )
+        try:
+            response = await self.ask_leader(partition, request, ProduceResponse, version)
+        except ChannelFailed:
+            return SILENCE
+        one = response.responses[0].partition_responses[0]
+        return Answer(ErrorCode.of(one.error_code), one.base_offset)
+
+    async def wait_for_producer_id(self, timeout_ms: int) -> None:
+        """A new id, or a new epoch of the one that the transactional id has."""
+        request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=timeout_ms)
+        while True:
+            try:
+                if self.transactional_id is None:
+                    response = await self.ask(self.some_broker(), request, InitProducerIdResponse, 4)
+                else:
+                    response = await self.ask_coordinator(
+                        TRANSACTION, self.transactional_id, request, InitProducerIdResponse, 4
+                    )
+            except ChannelFailed:
+                self._look_elsewhere()
+                await self.back_off()
+                continue
+            error = ErrorCode.of(response.error_code)
+            if error is ErrorCode.NONE:
+                self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
+                self.trace("has producer id %s, epoch %s", self.producer_id, self.producer_epoch)
+                return
+            if error not in TRANSIENT and error not in _FENCED:
+                raise Violation(f"{self.name} gets no producer id: {error.name}")
+            self._look_elsewhere()
+            await self.back_off()
+
+    def _look_elsewhere(self) -> None:
+        if self.transactional_id is not None:
+            self.forget_coordinator(TRANSACTION, self.transactional_id)
+
+
+class IdempotentProducer(Producer):
+    """Writes to its partitions until it is told to stop, and then until everything is acknowledged."""
+
+    partitions: Sequence[TopicPartition] = ()
+    pause_s = 0.2
+    in_flight = 1
+
+    async def run(self) -> None:
+        await self.wait_for_producer_id(0)
+        async with asyncio.TaskGroup() as lanes:
+            for partition in self.partitions:
+                lanes.create_task(self._write_to(partition))
+
+    async def _write_to(self, partition: TopicPartition) -> None:
+        sequence = 0
+        while not self.is_stopping:
+            batches: deque[Batch] = deque()
+            for _ in range(self.rng.randint(1, self.in_flight)):
+                writes = [self.new_write(partition) for _ in range(self.rng.randint(1, 3))]
+                batches.append(Batch(writes, sequence))
+                sequence += len(writes)
+            await self._deliver(partition, batches)
+            await self.rest(self.pause_s)
+
+    async def _deliver(self, partition: TopicPartition, batches: deque[Batch]) -> None:
+        last_offset = -1
+        while batches:
+            answers = await asyncio.gather(*(self.produce(partition, batch, _PRODUCE_V2) for batch in batches))
+            waiting: deque[Batch] = deque()
+            for batch, answer in zip(batches, answers, strict=True):
+                if answer.error is ErrorCode.NONE or answer.error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                    self._acknowledged(partition, batch, answer.base_offset, last_offset)
+                    last_offset = max(last_offset, answer.base_offset)
+                elif (answer.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and waiting) or answer.error in TRANSIENT:
+                    waiting.append(batch)
+                else:
+                    raise Violation(
+                        f"{self.name} is refused sequence {batch.sequence} in {partition} with {answer.error.name}, "
+                        "and all before it was acknowledged"
+                    )
+            batches = waiting
+            if batches:
+                await self.refresh([partition.topic])
+                await self.back_off()
+
+    def _acknowledged(self, partition: TopicPartition, batch: Batch, offset: int, last_offset: int) -> None:
+        self.trace("%s: %s at %s", partition, batch.writes[0].value, offset)
+        # A duplicate may be acknowledged without its offset.
+        if 0 <= offset < last_offset:
+            raise Violation(f"{self.name}: {batch.writes[0].value!r} got {partition}@{offset}, behind {last_offset}")
+        for index, write in enumerate(batch.writes):
+            self.history.acknowledge(write, offset + index if offset >= 0 else -1)
+
+
+class _Doubt(Exception):
+    """Nobody knows what holds: ask for a new epoch."""
+
+
+class TransactionalProducer(Producer):
+    partitions: Sequence[TopicPartition] = ()
+    pause_s = 0.2
+    timeout_ms = 6_000
+    # False for a client from before KIP-890.
+    adds_by_producing = True
+
+    async def run(self) -> None:
+        while not self.is_stopping:
+            await self.wait_for_producer_id(self.timeout_ms)
+            # Where the next batch to a partition counts from, in this epoch.
+            self._sequences: dict[TopicPartition, int] = {}
+            try:
+                while not self.is_stopping:
+                    await self._transact()
+                    await self.rest(self.pause_s)
+            except _Doubt:
+                continue
+
+    async def _transact(self) -> None:
+        transaction = self.history.begin_transaction(
+            f"{self.name}/{self.producer_epoch}/{len(self.history.transactions)}"
+        )
+        chosen = self.rng.sample(list(self.partitions), self.rng.randint(1, len(self.partitions)))
+        commits = self.rng.random() < 0.7
+        try:
+            for partition in chosen:
+                if not self.adds_by_producing:
+                    await self._add(partition)
+                for _ in range(self.rng.randint(1, 2)):
+                    await self._write(partition, transaction)
+        except _Doubt:
+            # No commit was asked for and none will be, so it cannot become visible.
+            transaction.outcome = Outcome.FAILED
+            raise
+        await self._end(transaction, commits)
+
+    async def _add(self, partition: TopicPartition) -> None:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id or "",
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.producer_epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.number])],
+        )
+        while True:
+            try:
+                response = await self.ask_coordinator(
+                    TRANSACTION, self.transactional_id or "", request, AddPartitionsToTxnResponse, 3
+                )
+            except ChannelFailed:
+                self._look_elsewhere()
+                await self.back_off()
+                continue
+            result = response.results_by_topic_v3_and_below[0].results_by_partition[0]
+            error = ErrorCode.of(result.partition_error_code)
+            if error is ErrorCode.NONE:
+                return
+            await self._tolerate(error, "adding a partition")
+
+    async def _write(self, partition: TopicPartition, transaction: Transaction) -> None:
+        sequence = self._sequences.get(partition, 0)
+        batch = Batch([self.new_write(partition, transaction) for _ in range(self.rng.randint(1, 2))], sequence)
+        self._sequences[partition] = sequence + len(batch.writes)
+        version = _PRODUCE_V2 if self.adds_by_producing else _PRODUCE_V1
+        while True:
+            answer = await self.produce(partition, batch, version)
+            if answer.error is ErrorCode.NONE or answer.error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                for index, write in enumerate(batch.writes):
+                    self.history.acknowledge(write, answer.base_offset + index if answer.base_offset >= 0 else -1)
+                return
+            await self._tolerate(answer.error, f"writing {batch.writes[0].value!r} to {partition}")
+            await self.refresh([partition.topic])
+
+    async def _tolerate(self, error: ErrorCode, what: str) -> None:
+        """Wait where it can be tried again. Everything else ends the transaction."""
+        self.trace("%s: %s", what, error.name)
+        if error in _FENCED or error in _ABORTABLE or self.is_stopping:
+            raise _Doubt
+        if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self.adds_by_producing:
+            # A batch from before, late on its way, stands in line to be verified (KIP-890); an abort clears it away.
+            raise _Doubt
+        if error not in TRANSIENT:
+            raise Violation(f"{self.name} meets {error.name} when {what}")
+        self._look_elsewhere()
+        await self.back_off()
+
+    async def _end(self, transaction: Transaction, commits: bool) -> None:
+        if not commits:
+            transaction.outcome = Outcome.FAILED
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id or "",
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            committed=commits,
+        )
+        # Whether the commit may have been carried out without our knowing.
+        is_unknown = False
+        while True:
+            try:
+                response = await self.ask_coordinator(
+                    TRANSACTION,
+                    self.transactional_id or "",
+                    request,
+                    EndTxnResponse,
+                    _END_V2 if self.adds_by_producing else _END_V1,
+                )
+            except ChannelFailed:
+                is_unknown = True
+                self._look_elsewhere()
+                await self.back_off()
+                continue
+            error = ErrorCode.of(response.error_code)
+            if error is ErrorCode.NONE:
+                break
+            self.trace("%s of %s: %s", "commit" if commits else "abort", transaction.name, error.name)
+            if error in TRANSIENT:
+                # A coordinator that could not write it down in time may find it written after all.
+                is_unknown = True
+                self._look_elsewhere()
+                await self.back_off()
+                continue
+            if commits and not is_unknown:
+                transaction.outcome = Outcome.FAILED
+            raise _Doubt
+        transaction.outcome = Outcome.OK if commits else Outcome.FAILED
+        self.trace("%s %s", transaction.name, "committed" if commits else "aborted")
+        if response.producer_id >= 0 and self.adds_by_producing:
+            self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
+            self._sequences = {}

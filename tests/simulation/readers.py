@@ -1,0 +1,168 @@
+"""Readers: one that follows partitions from their first offset, at either isolation level, and what it takes to read
+everything at the end.
+
+Who reads committed data gets more than it may show: records of aborted transactions come along, with a list of which
+they are. `visible_records` sorts them out, as every client has to (KIP-98).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pessoa.net.channel import ChannelFailed
+from pessoa.records.batch import batches
+from pessoa.records.control import ControlRecordType, control_records
+from pessoa.records.record import records
+from pessoa.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from pessoa.wire.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from pessoa.wire.errors import ErrorCode
+from tests.simulation.client import TRANSIENT, Client
+from tests.simulation.history import TopicPartition, Violation
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+LATEST = -1
+_FETCH_VERSION = 12
+_LIST_OFFSETS_VERSION = 7
+_FETCH_WAIT_MS = 300
+_FETCH_BYTES = 1 << 16
+
+
+class Seen(NamedTuple):
+    offset: int
+    value: bytes
+
+
+def visible_records(data: PartitionData, start: int, isolation: int) -> tuple[list[Seen], int]:
+    """The records from `start` on that a client would show, and where to go on."""
+    if data.records is None:
+        return [], start
+    aborted = sorted(data.aborted_transactions or (), key=lambda one: one.first_offset)
+    open_aborts: set[int] = set()
+    shown, position = [], start
+    for batch in batches(data.records):
+        if not batch.is_valid():
+            raise Violation(f"a batch at {batch.base_offset} was served with a wrong checksum")
+        while aborted and aborted[0].first_offset <= batch.last_offset:
+            open_aborts.add(aborted.pop(0).producer_id)
+        position = max(position, batch.last_offset + 1)
+        if batch.is_control:
+            if next(control_records(batch)).type is ControlRecordType.ABORT:
+                open_aborts.discard(batch.producer_id)
+        elif isolation == READ_UNCOMMITTED or not batch.is_transactional or batch.producer_id not in open_aborts:
+            shown += [Seen(one.offset, one.value or b"") for one in records(batch) if one.offset >= start]
+    return shown, position
+
+
+class Reader(Client):
+    """Reads its partitions from the start and goes on until it is told to stop."""
+
+    partitions: Sequence[TopicPartition] = ()
+    isolation = READ_UNCOMMITTED
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as followers:
+            for partition in self.partitions:
+                followers.create_task(self._follow(partition))
+
+    async def _follow(self, partition: TopicPartition) -> None:
+        offset = 0
+        while not self.is_stopping:
+            offset = await self._read_once(partition, offset)
+            if self.rng.random() < 0.2:
+                await self.latest(partition)
+
+    async def _read_once(self, partition: TopicPartition, offset: int) -> int:
+        data = await self.fetch(partition, offset)
+        if data is None:
+            return offset
+        shown, following = visible_records(data, offset, self.isolation)
+        for one in shown:
+            self.history.see(self.name, partition, one.offset, one.value, is_committed=self.isolation == READ_COMMITTED)
+        return following
+
+    async def fetch(self, partition: TopicPartition, offset: int) -> PartitionData | None:
+        """None if it has to be tried again."""
+        request = FetchRequest(
+            max_wait_ms=_FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=_FETCH_BYTES,
+            isolation_level=self.isolation,
+            session_epoch=-1,
+            topics=[
+                FetchTopic(
+                    topic=partition.topic,
+                    partitions=[
+                        FetchPartition(
+                            partition=partition.number, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES
+                        )
+                    ],
+                )
+            ],
+        )
+        try:
+            response = await self.ask_leader(partition, request, FetchResponse, _FETCH_VERSION)
+        except ChannelFailed:
+            await self.refresh([partition.topic])
+            await self.back_off()
+            return None
+        if response.error_code == ErrorCode.NONE and response.responses:
+            data = response.responses[0].partitions[0]
+            error = ErrorCode.of(data.error_code)
+        else:
+            error = ErrorCode.of(response.error_code)
+        if error is ErrorCode.NONE:
+            return data
+        self.trace("fetch of %s@%s: %s", partition, offset, error.name)
+        if error not in TRANSIENT:
+            raise Violation(f"{self.name} read {partition} up to {offset}, and then {error.name}")
+        await self.refresh([partition.topic])
+        await self.back_off()
+        return None
+
+    async def latest(self, partition: TopicPartition) -> int | None:
+        """Where the partition ends for this isolation level; None if nobody says."""
+        floor = self.history.latest_offsets.get((partition, self.isolation), 0)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=self.isolation,
+            topics=[
+                ListOffsetsTopic(
+                    name=partition.topic,
+                    partitions=[ListOffsetsPartition(partition_index=partition.number, timestamp=LATEST)],
+                )
+            ],
+        )
+        try:
+            response = await self.ask_leader(partition, request, ListOffsetsResponse, _LIST_OFFSETS_VERSION)
+        except ChannelFailed:
+            return None
+        one = response.topics[0].partitions[0]
+        error = ErrorCode.of(one.error_code)
+        if error is not ErrorCode.NONE:
+            if error not in TRANSIENT:
+                raise Violation(f"{self.name} asks where {partition} ends: {error.name}")
+            return None
+        self.history.see_latest(self.name, partition, self.isolation, one.offset, floor)
+        return one.offset
+
+    async def read_all(self, partition: TopicPartition) -> dict[int, bytes]:
+        """Everything up to the end that there is now; for a cluster that is well."""
+        while (end := await self.latest(partition)) is None:
+            await self.refresh([partition.topic])
+            await self.back_off()
+        found: dict[int, bytes] = {}
+        offset = 0
+        while offset < end:
+            data = await self.fetch(partition, offset)
+            if data is not None:
+                shown, offset = visible_records(data, offset, self.isolation)
+                for one in shown:
+                    found[one.offset] = one.value
+        return found

@@ -1,0 +1,120 @@
+"""The simulated loop itself: time, processes that die and stop, threads, and that a seed is one run."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.simulation.loop import SimulatedLoop, TooManySteps, current_process, new_loop
+
+
+@pytest.fixture
+def loop() -> SimulatedLoop:
+    return new_loop()
+
+
+def test_time_passes_without_anybody_waiting_for_it(loop: SimulatedLoop) -> None:
+    async def wait() -> float:
+        await asyncio.sleep(3600)
+        return asyncio.get_running_loop().time()
+
+    assert loop.run_until_complete(wait()) == 3600
+
+
+def test_a_process_is_known_to_everything_that_it_starts(loop: SimulatedLoop) -> None:
+    seen = []
+
+    async def look() -> None:
+        seen.append(current_process())
+        await asyncio.sleep(1)
+        await asyncio.gather(inner(), inner())
+
+    async def inner() -> None:
+        await loop.run_in_executor(None, lambda: seen.append(current_process()))
+
+    process = loop.new_process("a")
+    loop.run_until_complete(loop.spawn(process, look()))
+    assert seen == [process] * 3
+
+
+def test_a_process_that_is_killed_does_nothing_more_not_even_finally(loop: SimulatedLoop) -> None:
+    done = []
+
+    async def work() -> None:
+        try:
+            while True:
+                await asyncio.sleep(1)
+                done.append(loop.now_s)
+        finally:
+            done.append(-1)
+
+    process = loop.new_process("a")
+    loop.spawn(process, work())
+
+    async def kill() -> None:
+        await asyncio.sleep(2.5)
+        loop.kill(process)
+        await asyncio.sleep(10)
+
+    loop.run_until_complete(kill())
+    assert done == [1, 2]
+    loop.bury()
+
+
+def test_a_process_that_is_paused_does_its_work_when_it_goes_on_in_its_order(loop: SimulatedLoop) -> None:
+    done = []
+
+    async def work(name: str) -> None:
+        while True:
+            await asyncio.sleep(1)
+            done.append((name, loop.now_s))
+
+    process = loop.new_process("a")
+    loop.spawn(process, work("first"))
+    loop.spawn(process, work("second"))
+
+    async def pause() -> None:
+        await asyncio.sleep(1.5)
+        loop.pause(process)
+        await asyncio.sleep(5)
+        assert len(done) == 2
+        loop.resume(process)
+        await asyncio.sleep(0.5)
+
+    loop.run_until_complete(pause())
+    assert done == [("first", 1), ("second", 1), ("first", 6.5), ("second", 6.5)]
+    loop.bury()
+
+
+def test_a_thread_does_its_work_even_if_nobody_waits_for_it_any_more(loop: SimulatedLoop) -> None:
+    done = []
+    loop.worker_delay = lambda: 2.0
+
+    async def give_up() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(loop.run_in_executor(None, lambda: done.append("work")), 1)
+        assert done == []
+        await asyncio.sleep(2)
+
+    loop.run_until_complete(give_up())
+    assert done == ["work"]
+
+
+def test_running_in_circles_is_noticed(loop: SimulatedLoop) -> None:
+    async def circle() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    with pytest.raises(TooManySteps):
+        loop.run_until_complete(circle(), max_steps=100)
+    loop.bury()
+
+
+def test_what_nobody_catches_is_remembered(loop: SimulatedLoop) -> None:
+    async def start() -> None:
+        asyncio.get_running_loop().call_soon(lambda: 1 // 0)
+        await asyncio.sleep(1)
+
+    loop.run_until_complete(start())
+    assert isinstance(loop.problems[0]["exception"], ZeroDivisionError)
