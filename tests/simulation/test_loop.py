@@ -103,7 +103,7 @@ def test_a_thread_does_its_work_even_if_nobody_waits_for_it_any_more(loop: Simul
 
 def test_running_in_circles_is_noticed(loop: SimulatedLoop) -> None:
     async def circle() -> None:
-        while True:
+        while True:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     with pytest.raises(TooManySteps):
