@@ -354,5 +354,7 @@ def run(plan: Plan, trace: Callable[[str], None] | None = None) -> Report:
             # A process that died before a coroutine of it began has never awaited that coroutine.
             warnings.simplefilter("ignore", RuntimeWarning)
             gc.collect()
+            # What is left is modules and codecs, which stay; the next collection need not look at them.
+            gc.freeze()
         if was_enabled:
             gc.enable()

@@ -99,15 +99,14 @@ class History:
 
     def see(self, reader: str, partition: TopicPartition, offset: int, value: bytes, *, is_committed: bool) -> None:
         self._place(partition, offset, value, reader)
+        transaction = self.writes[value].transaction
+        if is_committed and transaction is not None and transaction.outcome is Outcome.FAILED:
+            raise Violation(
+                f"aborted read: {reader} sees {value!r} at {partition}@{offset}, and {transaction.name} was aborted"
+            )
         self.seen.setdefault(partition, {})[offset] = value
         if is_committed:
             self.seen_committed.setdefault(partition, {})[offset] = value
-            write = self.writes.get(value)
-            if write is not None and write.transaction is not None and write.transaction.outcome is Outcome.FAILED:
-                raise Violation(
-                    f"aborted read: {reader} sees {value!r} at {partition}@{offset}, and {write.transaction.name} "
-                    "was aborted"
-                )
 
     def _place(self, partition: TopicPartition, offset: int, value: bytes, witness: str) -> None:
         write = self.writes.get(value)

@@ -1,0 +1,114 @@
+"""The checkers can fail: each kind of wrong history is called by its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.history import History, Outcome, TopicPartition, Violation, Write
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def history() -> History:
+    return History()
+
+
+def acknowledged(history: History, value: bytes, offset: int) -> Write:
+    write = history.begin_write(value, T0, "p")
+    history.acknowledge(write, offset)
+    return write
+
+
+def check(history: History, uncommitted: dict[int, bytes], committed: dict[int, bytes] | None = None) -> None:
+    history.check_complete({T0: uncommitted}, {T0: uncommitted if committed is None else committed})
+
+
+def test_a_history_that_can_be_true_passes(history: History) -> None:
+    acknowledged(history, b"a", 0)
+    history.begin_write(b"maybe", T0, "p")
+    history.see("r", T0, 0, b"a", is_committed=True)
+    check(history, {0: b"a"})
+    check(history, {0: b"a", 1: b"maybe"})
+
+
+def test_what_was_acknowledged_and_is_not_there_is_lost(history: History) -> None:
+    acknowledged(history, b"a", 0)
+    with pytest.raises(Violation, match="lost"):
+        check(history, {})
+
+
+def test_what_was_read_and_is_not_there_is_lost(history: History) -> None:
+    history.begin_write(b"a", T0, "p")
+    history.see("r", T0, 0, b"a", is_committed=False)
+    with pytest.raises(Violation, match="lost"):
+        check(history, {})
+
+
+def test_a_value_at_two_offsets_is_a_duplicate(history: History) -> None:
+    history.begin_write(b"a", T0, "p")
+    history.see("r", T0, 0, b"a", is_committed=False)
+    with pytest.raises(Violation, match="duplicate"):
+        history.see("r", T0, 5, b"a", is_committed=False)
+
+
+def test_an_offset_with_two_values_is_inconsistent(history: History) -> None:
+    for value in (b"a", b"b"):
+        history.begin_write(value, T0, "p")
+    history.see("r", T0, 0, b"a", is_committed=False)
+    with pytest.raises(Violation, match="inconsistent offsets"):
+        history.see("s", T0, 0, b"b", is_committed=False)
+
+
+def test_a_value_somewhere_else_than_acknowledged_is_noticed(history: History) -> None:
+    acknowledged(history, b"a", 3)
+    with pytest.raises(Violation, match=r"t-0@4.*t-0@3"):
+        history.see("r", T0, 4, b"a", is_committed=False)
+
+
+def test_a_value_that_nobody_wrote_is_noticed(history: History) -> None:
+    with pytest.raises(Violation, match="nobody wrote"):
+        history.see("r", T0, 4, b"a", is_committed=False)
+
+
+def test_records_of_an_aborted_transaction_must_not_be_seen(history: History) -> None:
+    transaction = history.begin_transaction("x")
+    history.begin_write(b"a", T0, "p", transaction)
+    transaction.outcome = Outcome.FAILED
+    history.see("r0", T0, 0, b"a", is_committed=False)
+    with pytest.raises(Violation, match="aborted read"):
+        history.see("r1", T0, 0, b"a", is_committed=True)
+    with pytest.raises(Violation, match="aborted read"):
+        check(history, {0: b"a"})
+    check(history, {0: b"a"}, {})
+
+
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.OPEN])
+def test_a_transaction_of_which_a_part_is_visible_is_torn(history: History, outcome: Outcome) -> None:
+    transaction = history.begin_transaction("x")
+    for offset, value in enumerate((b"a", b"b")):
+        history.acknowledge(history.begin_write(value, T0, "p", transaction), offset)
+    transaction.outcome = outcome
+    with pytest.raises(Violation, match="torn"):
+        check(history, {0: b"a", 1: b"b"}, {0: b"a"})
+    check(history, {0: b"a", 1: b"b"})
+
+
+def test_the_records_of_a_producer_must_stand_in_their_order(history: History) -> None:
+    for value in (b"a", b"b"):
+        history.begin_write(value, T0, "p")
+    with pytest.raises(Violation, match="order"):
+        check(history, {0: b"b", 1: b"a"})
+
+
+def test_the_end_of_a_partition_must_not_go_back(history: History) -> None:
+    history.see_latest("r", T0, 0, 10, asked_floor=0)
+    with pytest.raises(Violation, match="ends at 9"):
+        history.see_latest("r", T0, 0, 9, asked_floor=history.latest_offsets[T0, 0])
+
+
+def test_a_partition_has_one_owner_in_a_generation(history: History) -> None:
+    history.own("g", 1, [T0], "a")
+    history.own("g", 2, [T0], "b")
+    with pytest.raises(Violation, match="belongs to a and to b"):
+        history.own("g", 1, [T0], "b")

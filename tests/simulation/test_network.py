@@ -1,0 +1,185 @@
+"""The simulated wires: order, cuts in one direction, resets, silence, and requests that come late."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from tests.simulation.loop import Process, new_loop
+from tests.simulation.network import Fabric, HostNetwork
+
+
+class Recorder(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.data = b""
+        self.lost: list[Exception | None] = []
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.append(exc)
+
+
+class World:
+    """Two hosts, a listener on the second one, and everything that it accepted."""
+
+    def __init__(self) -> None:
+        self.loop = new_loop()
+        self.fabric = Fabric(self.loop, Random(1))
+        self.near, self.far = self.loop.new_process("a"), self.loop.new_process("b")
+        self.accepted: list[Recorder] = []
+
+    def accept(self) -> Recorder:
+        self.accepted.append(Recorder())
+        return self.accepted[-1]
+
+    async def connect(self) -> tuple[Recorder, Recorder]:
+        await self.network(self.far).listen(self.accept, "b", 9092)
+        caller = await self.network(self.near).connect(Recorder, "b", 9092)
+        return caller, self.accepted[0]
+
+    def network(self, process: Process) -> HostNetwork:
+        return HostNetwork(self.fabric, process.name, process)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_connection_keeps_its_order_however_late_its_pieces_are(world: World) -> None:
+    async def story() -> None:
+        caller, listener = await world.connect()
+        world.fabric.weather.late, world.fabric.weather.late_s, world.fabric.weather.split = 0.5, 1.0, 0.5
+        sent = b"".join(b"%d," % number for number in range(200))
+        for number in range(200):
+            caller.transport.write(b"%d," % number)
+        await asyncio.sleep(10)
+        assert listener.data == sent
+
+    world.loop.run_until_complete(story())
+
+
+def test_nobody_listens(world: World) -> None:
+    async def story() -> None:
+        with pytest.raises(ConnectionRefusedError):
+            await world.network(world.near).connect(Recorder, "b", 9092)
+
+    world.loop.run_until_complete(story())
+
+
+def test_a_cut_in_one_direction_lets_the_other_pass(world: World) -> None:
+    async def story() -> None:
+        caller, listener = await world.connect()
+        world.fabric.cut("a", "b")
+        caller.transport.write(b"question")
+        listener.transport.write(b"news")
+        await asyncio.sleep(1)
+        assert (caller.data, listener.data) == (b"news", b"")
+
+    world.loop.run_until_complete(story())
+
+
+def test_what_was_sent_into_a_cut_arrives_when_it_is_healed_or_the_connection_is_gone(world: World) -> None:
+    async def story() -> None:
+        outcomes = set()
+        await world.network(world.far).listen(world.accept, "b", 9092)
+        for _ in range(20):
+            caller = await world.network(world.near).connect(Recorder, "b", 9092)
+            world.fabric.cut("a", "b")
+            caller.transport.write(b"late")
+            await asyncio.sleep(1)
+            listener = world.accepted[-1]
+            assert listener.data == b""
+            world.fabric.heal()
+            await asyncio.sleep(1)
+            outcomes.add((listener.data, bool(listener.lost), bool(caller.lost)))
+            caller.transport.abort()
+        assert outcomes == {(b"late", False, False), (b"", True, True)}
+
+    world.loop.run_until_complete(story())
+
+
+def test_connecting_through_a_cut_takes_long_and_fails(world: World) -> None:
+    async def story() -> None:
+        await world.network(world.far).listen(world.accept, "b", 9092)
+        world.fabric.cut("b", "a")
+        with pytest.raises(TimeoutError):
+            await world.network(world.near).connect(Recorder, "b", 9092)
+        assert world.loop.now_s > 1
+
+    world.loop.run_until_complete(story())
+
+
+def test_the_peer_of_a_killed_process_is_told(world: World) -> None:
+    async def story() -> None:
+        caller, _ = await world.connect()
+        world.loop.kill(world.far)
+        world.fabric.kill(world.far, "b", is_power_loss=False)
+        await asyncio.sleep(1)
+        assert isinstance(caller.lost[0], ConnectionResetError)
+
+    world.loop.run_until_complete(story())
+
+
+def test_a_machine_without_power_says_nothing_until_it_is_back(world: World) -> None:
+    async def story() -> None:
+        caller, _ = await world.connect()
+        world.loop.kill(world.far)
+        world.fabric.kill(world.far, "b", is_power_loss=True)
+        caller.transport.write(b"hello?")
+        await asyncio.sleep(100)
+        assert caller.lost == []
+        world.fabric.power_on("b")
+        await asyncio.sleep(1)
+        assert isinstance(caller.lost[0], ConnectionResetError)
+
+    world.loop.run_until_complete(story())
+
+
+def test_a_request_that_is_held_breaks_its_connection_and_arrives_later_on_another(world: World) -> None:
+    async def story() -> None:
+        caller, listener = await world.connect()
+        weather = world.fabric.weather
+        weather.hold, weather.hold_s, weather.held_apis = 1.0, 5.0, frozenset((26,))
+        request = b"\x00\x00\x00\x10\x00\x1a" + bytes(14)
+        caller.transport.write(request)
+        await asyncio.sleep(10)
+        assert caller.lost
+        assert listener.data == b""
+        assert [one.data for one in world.accepted[1:]] == [request]
+
+    world.loop.run_until_complete(story())
+
+
+def test_a_writer_is_told_to_stop_when_nobody_reads(world: World) -> None:
+    class Writer(Recorder):
+        stops = 0
+        goes = 0
+
+        def pause_writing(self) -> None:
+            self.stops += 1
+
+        def resume_writing(self) -> None:
+            self.goes += 1
+
+    async def story() -> None:
+        await world.network(world.far).listen(world.accept, "b", 9092)
+        caller = await world.network(world.near).connect(Writer, "b", 9092)
+        world.accepted[0].transport.pause_reading()
+        caller.transport.write(bytes(100_000))
+        await asyncio.sleep(1)
+        assert (caller.stops, caller.goes) == (1, 0)
+        world.accepted[0].transport.resume_reading()
+        await asyncio.sleep(1)
+        assert (caller.stops, caller.goes) == (1, 1)
+
+    world.loop.run_until_complete(story())
