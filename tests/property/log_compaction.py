@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pessoa.log.checkpoints import RECOVERY_POINT_FILE
 from pessoa.log.cleaner import CleanerSettings, Cleaning, assess, make_plan
 from pessoa.log.cleaning_pass import CleaningPass
 from pessoa.log.cleaning_plan import SwapReady
+from pessoa.log.directory import LogDirectory
 from pessoa.log.partition_log import PartitionLog
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.records.record import Record
@@ -19,11 +21,13 @@ from tests.property.log_comparison import found_batches
 from tests.property.log_model import Ghost, LogModel, Stored
 
 
-def clean(disk: SimulatedDisk, log: PartitionLog, now_ms: int) -> int:
+def clean(disk: SimulatedDisk, directory: LogDirectory, log: PartitionLog, now_ms: int) -> int:
     """One pass, in place, if there is anything to clean; the first offset that it leaves alone."""
     cleanable = assess(log, None, now_ms)
     if not cleanable.cleanable_bytes:
         return 0
+    # As the shell does it.
+    directory.write_rendered(directory.render_checkpoints(RECOVERY_POINT_FILE))
     plan = make_plan(log, cleanable, CleanerSettings(), now_ms)
     cleaning = Cleaning(disk, log, plan)
     for step in CleaningPass(disk, plan, lambda: 0.0).steps():

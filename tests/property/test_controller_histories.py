@@ -96,6 +96,9 @@ class History:
         broker_id = BROKERS[who % len(BROKERS)]
         node = self.nodes[broker_id]
         node.incarnation += 1
+        if how & 2:
+            # Somebody has mended its disks: no life of a broker uses again what failed in it.
+            node.offline.clear()
         is_clean = how % 2 == 0 and not node.offline
         await self._register(broker_id, node.previous_epoch if is_clean else -1)
 
@@ -150,9 +153,6 @@ class History:
         node = self.nodes[BROKERS[who % len(BROKERS)]]
         node.offline.add(node.directories[which % 2])
         await self._heartbeat(who)
-
-    async def mend_disks(self, who: int, _how: int, _: int) -> None:
-        self.nodes[BROKERS[who % len(BROKERS)]].offline.clear()
 
     async def pass_time(self, much: int, _how: int, _: int) -> None:
         self.cluster.clock.advance_ms(much * 100)
@@ -369,7 +369,7 @@ class History:
 EVENTS: tuple[Callable[..., object], ...] = (
     History.register, History.register, History.again, History.heartbeat, History.heartbeat, History.heartbeat,
     History.heartbeat, History.want_fence, History.want_shut_down, History.want_shut_down, History.lose_disk,
-    History.mend_disks, History.pass_time, History.pass_time, History.suspect, History.fail_over, History.create,
+    History.pass_time, History.pass_time, History.suspect, History.fail_over, History.create,
     History.create, History.delete, History.add_partition, History.reconfigure, History.reconfigure,
     History.report_isr, History.report_isr, History.report_isr, History.report_isr, History.report_isr, History.move,
     History.move, History.cancel_move, History.elect, History.assign_directory, History.unregister,

@@ -185,7 +185,7 @@ class Story:
             check_compaction(self.log, model, before, self.log.active.base_offset, NOW_MS)
             assert sum(len(batch.records) for batch in model.batches) < sum(len(batch.records) for batch in before)
 
-        return Step("compact", lambda: clean(self.disk, self.log, NOW_MS), change)
+        return Step("compact", lambda: clean(self.disk, self.directory, self.log, NOW_MS), change)
 
     def stop(self) -> Step:
         return Step("stop", self.directory.close, lambda model: model.stopped_in_order())

@@ -452,7 +452,7 @@ class LogMachine(RuleBasedStateMachine):
     def compact(self, number: int) -> None:
         partition = self.pick(number)
         before = found_batches(partition.log)
-        end = clean(self.disk, partition.log, self.now_ms)
+        end = clean(self.disk, self.directory, partition.log, self.now_ms)
         check_compaction(partition.log, partition.model, before, end, self.now_ms)
 
     # ---- making durable ----

@@ -8,7 +8,7 @@
 What a batch becomes:
 
     transaction aborted                          nothing
-    marker, transaction gone, horizon passed     nothing
+    marker, transaction gone, horizon passed     nothing, unless it is the last word of a living producer
     marker, transaction gone, no horizon         itself with a delete horizon
     other markers and control records            itself
     behind what the map covers                   itself
@@ -223,7 +223,10 @@ class CleaningPass:
         if horizon_ms is None:
             new_horizon_ms = self._plan.now_ms + self._plan.config.delete_retention_ms
             return rewritten(batch, _LIVE * batch.records_count, new_horizon_ms)
-        return batch if self._plan.now_ms < horizon_ms else self._header_if_needed(batch)
+        if self._plan.now_ms < horizon_ms or self._is_last_of_producer(batch):
+            # All that is known of that producer stands in the marker: without it, a restart would know less.
+            return batch
+        return self._header_if_needed(batch)
 
     def _header_if_needed(self, batch: RecordBatch) -> RecordBatch | None:
         if not (self._is_last_of_producer(batch) or batch.next_offset == self._plan.first_uncleanable_offset):

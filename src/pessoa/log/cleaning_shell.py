@@ -21,7 +21,13 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from pessoa.log.checkpoints import CLEANER_OFFSET_FILE, CorruptCheckpoint, parse_offsets, render_offsets
+from pessoa.log.checkpoints import (
+    CLEANER_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    CorruptCheckpoint,
+    parse_offsets,
+    render_offsets,
+)
 from pessoa.log.cleaner import (
     Cleanable,
     CleanerSettings,
@@ -166,6 +172,12 @@ class LogCleaner:
         try:
             for segment in unfinished_swaps(partition_log):
                 await self._finish(Swap(self._disk, partition_log, (), segment))
+            # Recovery takes a gap above the recovery point for a loss. So the one that a crash would find must be as far
+            # as what is cleaned, before the first gap is made.
+            truncations, recovery_points = partition_log.truncations, directory.render_checkpoints(RECOVERY_POINT_FILE)
+            await asyncio.get_running_loop().run_in_executor(None, directory.write_rendered, recovery_points)
+            if partition_log.truncations != truncations:
+                raise _Outdated("it was cut")
             plan = make_plan(partition_log, cleanable, self._settings, now_ms)
             finished = await self._run_pass(chosen, Cleaning(self._disk, partition_log, plan))
             self._checkpoints_of(directory)[key] = finished.end_offset

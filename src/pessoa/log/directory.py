@@ -130,7 +130,8 @@ class LogDirectory:
             self.previous_broker_epoch = _broker_epoch(self._read(CLEAN_SHUTDOWN_FILE))
             # From the first append on it would be a lie.
             self._disk.remove(self._in(CLEAN_SHUTDOWN_FILE))
-            self._disk.sync_directory(self.path)
+        # Who died may have renamed a checkpoint without syncing that. Whoever goes by what it says makes it last.
+        self._disk.sync_directory(self.path)
         recovery_points = self._offsets(RECOVERY_POINT_FILE, names)
         cleaned = self._offsets(CLEANER_OFFSET_FILE, names)
         log_starts = self._offsets(LOG_START_OFFSET_FILE, names)

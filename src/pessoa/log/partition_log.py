@@ -35,7 +35,8 @@ from pessoa.log.index import MAX_RELATIVE_OFFSET
 from pessoa.log.leader_epochs import LEADER_EPOCH_FILE
 from pessoa.log.producer_state import AppendOrigin
 from pessoa.log.replay import note_epoch, note_producer, replay_producers
-from pessoa.log.segment import DELETED_SUFFIX, FileSlice, Segment, TimestampOffset
+from pessoa.log.segment import DELETED_SUFFIX, FileSlice, Segment, TimestampOffset, segment_name
+from pessoa.log.snapshots import SNAPSHOT_SUFFIX
 from pessoa.records.batch import CODEC_MASK, NO_TIMESTAMP, RecordBatch, TimestampType, batches
 from pessoa.records.errors import InvalidBatch
 from pessoa.records.stamping import stamp, stamp_log_append_time
@@ -417,10 +418,15 @@ class PartitionLog:
 
         As in Kafka it may be one below the log start offset, if its segment is still there.
         """
-        newest = max(self.segments, key=lambda segment: segment.max_timestamp)
-        if newest.max_timestamp < 0:
+        newest = max(segment.max_timestamp for segment in self.segments)
+        if newest < 0:
             return None
-        return newest.find_by_timestamp(newest.max_timestamp, newest.base_offset)
+        for segment in self.segments:
+            if segment.max_timestamp == newest:
+                found = segment.find_by_timestamp(newest, segment.base_offset)
+                if found is not None:
+                    return found
+        return None
 
     # Shrinking.
 
@@ -552,7 +558,12 @@ class PartitionLog:
             return None
         active = self.segments[-1]
         steps: list[Callable[[], None]] = []
-        for segment in self.segments[self._segment_number(self._synced_base_offset) : -1]:
+        known = self._segment_number(self._synced_base_offset)
+        for segment in self.segments[known + 1 :]:
+            # Retention may take the batches from which a lost one could be made again.
+            if segment.base_offset in self.snapshots.offsets:
+                steps.append(self._sync_step(f"{segment_name(segment.base_offset)}{SNAPSHOT_SUFFIX}"))
+        for segment in self.segments[known:-1]:
             segment.offset_index.write()
             segment.time_index.write()
             steps += [file.sync_later() for file in segment.files()]
