@@ -9,7 +9,8 @@ The epochs count up by one, so both sides notice when an answer was lost. An inc
 that have no news: no records, no error, and offsets that the consumer knows.
 
 Memory is bounded by the number of sessions (`max.incremental.fetch.session.cache.slots`). A new session takes the
-place of one that was idle for long enough, or is not granted: the consumer then goes on with full fetches.
+place of one that was idle for long enough, or is not granted: the consumer then goes on with full fetches. Followers
+come first: the cluster lives on their fetches, so a follower may take the place of any consumer.
 """
 
 from __future__ import annotations
@@ -73,10 +74,11 @@ class _Known:
 
 
 class FetchSession:
-    __slots__ = ("epoch", "id", "partitions", "used_ms", "uses_topic_ids")
+    __slots__ = ("epoch", "id", "is_follower", "partitions", "used_ms", "uses_topic_ids")
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int, *, is_follower: bool = False) -> None:
         self.id = session_id
+        self.is_follower = is_follower
         self.epoch = INITIAL_EPOCH
         self.uses_topic_ids = uses_topic_ids
         self.used_ms = now_ms
@@ -144,13 +146,13 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def plan(self, request: FetchRequest, version: int, now_ms: int) -> FetchPlan:
+    def plan(self, request: FetchRequest, version: int, now_ms: int, *, is_follower: bool = False) -> FetchPlan:
         uses_topic_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             session = None
             if request.session_epoch == INITIAL_EPOCH:
-                session = self._begin(request, uses_topic_ids, now_ms)
+                session = self._begin(request, uses_topic_ids, now_ms, is_follower)
             return FetchPlan(ErrorCode.NONE, list(wanted_of(request)), session, is_incremental=False)
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -165,26 +167,32 @@ class FetchSessions:
         self._sessions.move_to_end(session.id)
         return FetchPlan(ErrorCode.NONE, session.wanted(), session, is_incremental=True)
 
-    def _begin(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
-        if not request.topics or not self._make_room(now_ms):
+    def _begin(
+        self, request: FetchRequest, uses_topic_ids: bool, now_ms: int, is_follower: bool
+    ) -> FetchSession | None:
+        if not request.topics or not self._make_room(now_ms, is_follower):
             return None
         session_id = self._new_id()
         while session_id in self._sessions:
             session_id = self._new_id()
-        session = FetchSession(session_id, uses_topic_ids, now_ms)
+        session = FetchSession(session_id, uses_topic_ids, now_ms, is_follower=is_follower)
         session.update(request)
         session.epoch = 1
         self._sessions[session_id] = session
         return session
 
-    def _make_room(self, now_ms: int) -> bool:
+    def _make_room(self, now_ms: int, is_follower: bool) -> bool:
         if len(self._sessions) < self._slots:
             return True
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is None or now_ms - oldest.used_ms < self._eviction_ms:
-            return False
-        del self._sessions[oldest.id]
-        return True
+        for session in self._sessions.values():
+            is_idle = now_ms - session.used_ms >= self._eviction_ms
+            if is_idle if session.is_follower == is_follower else is_follower:
+                del self._sessions[session.id]
+                return True
+            if not is_follower and not session.is_follower:
+                # Those behind it were used later.
+                break
+        return False
 
 
 _FIRST_VERSION_WITH_TOPIC_IDS = 13

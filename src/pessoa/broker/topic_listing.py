@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from pessoa.metadata.topics import NO_LEADER
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ def is_valid_topic_name(name: str) -> bool:
 
 def partition_error(image: MetadataImage, partition: PartitionImage) -> ErrorCode:
     return ErrorCode.NONE if _is_live(image, partition.leader) else ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def live_leader(image: MetadataImage, partition: PartitionImage) -> int:
+    """-1 where there is none that a client could reach."""
+    return partition.leader if _is_live(image, partition.leader) else NO_LEADER
 
 
 def offline_replicas(image: MetadataImage, partition: PartitionImage) -> list[int]:

@@ -1,14 +1,18 @@
-"""One partition as the replica on this broker sees it.
+"""One partition as the replica on this broker sees it, as leader or as follower.
 
-The leader appends and moves the high watermark: to the least log end offset of the in-sync replicas. Whoever waits
-for new records (a fetch that found too little) or for replication (a produce with acks=all) waits here:
+The leader appends what producers send. Followers fetch it, and each fetch tells the leader how far that follower is;
+`isr` says what follows from it for the high watermark and the in-sync replicas:
 
-    append ──▶ log end moves ──▶ high watermark moves ──▶ waiters whose need is met are woken
+    append ──▶ log end moves ──▶ followers that wait are woken ──▶ they fetch ──▶ … append, fetch again from further on
+           ──▶ high watermark moves ──▶ consumers and producers whose need is met are woken (`waiting`)
 
-A waiter is a plain future with a need; it looks again itself when it wakes. So nothing here knows about requests.
+A partition whose only replica is this one leaves all of that out: what is appended is replicated, and nothing waits.
+
+The follower appends what its fetcher brings (`fetching`), and follows the leader's high watermark and log start.
 
 Leadership comes with an epoch. A request that names an older epoch is fenced, one that names a newer epoch knows of a
-leader that we have not heard of (KIP-320).
+leader that we have not heard of (KIP-320). A leader's epoch begins where its log ends at that moment, whether or not it
+ever writes anything: the log notes an epoch only with its first batch, so questions about epochs come here first.
 """
 
 from __future__ import annotations
@@ -17,62 +21,108 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from pessoa.log.leader_epochs import UNDEFINED_EPOCH, EpochEndOffset
+from pessoa.records.errors import InvalidBatch
+from pessoa.replication.isr import UNKNOWN, InSyncReplicas
+from pessoa.replication.waiting import CommitQueue, CommitWaiter, FetchWaiter
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pessoa.base.clock import Clock
     from pessoa.base.ids import Uuid
     from pessoa.log.directory import LogDirectory
     from pessoa.log.partition_log import Appended, PartitionLog
     from pessoa.log.producer_state import VerificationGuard
+    from pessoa.metadata.image import MetadataImage
+    from pessoa.metadata.topics import PartitionImage
+    from pessoa.replication.isr import Follower, IsrAnswer, IsrChange
+    from pessoa.replication.settings import ReplicationSettings
+
+__all__ = ["NO_LEADER", "CommitWaiter", "FetchWaiter", "LocalBroker", "NotEnoughReplicas", "Partition"]
 
 NO_LEADER = -1
 
 
-class FetchWaiter:
-    """Waits until `needed_bytes` more have become visible in any of the partitions that it stands in."""
+class NotEnoughReplicas(InvalidBatch):
+    """Fewer replicas are in sync than `min.insync.replicas` asks for, so nothing was appended."""
 
-    __slots__ = ("future", "needed_bytes", "partitions")
+    def __init__(self, partition: Partition) -> None:
+        super().__init__(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"{partition.topic}-{partition.index} has {len(partition.isr)} replicas in sync, "
+            f"and min.insync.replicas is {partition.min_insync_replicas}",
+        )
 
-    def __init__(self, future: asyncio.Future[None], needed_bytes: int, partitions: list[Partition]) -> None:
-        self.future = future
-        self.needed_bytes = needed_bytes
-        self.partitions = partitions
-        for partition in partitions:
-            partition.fetch_waiters.append(self)
 
-    def arrived(self, size: int) -> None:
-        self.needed_bytes -= size
-        if self.needed_bytes <= 0:
-            self.wake()
+class LocalBroker:
+    """This broker, as its partitions know it."""
 
-    def wake(self) -> None:
-        if not self.future.done():
-            self.future.set_result(None)
+    def __init__(
+        self,
+        node_id: int,
+        clock: Clock,
+        settings: ReplicationSettings,
+        image: MetadataImage,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self.node_id = node_id
+        self.clock = clock
+        self.settings = settings
+        self.image = image
+        self.broker_epoch = broker_epoch
+        # Takes a change of in-sync replicas to the controller; the partition hears of it through `isr_answered`.
+        self.propose: Callable[[Partition, IsrChange], None] = lambda _partition, _change: None
 
-    def leave(self) -> None:
-        for partition in self.partitions:
-            partition.fetch_waiters.remove(self)
+    def __repr__(self) -> str:
+        return f"<LocalBroker {self.node_id}>"
+
+    def is_alive(self, broker_id: int) -> bool:
+        broker = self.image.cluster.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    def is_eligible(self, follower: Follower) -> bool:
+        """Whether a follower may join the in-sync replicas: a live one, in the life in which it fetched (KIP-903)."""
+        broker = self.image.cluster.brokers.get(follower.broker_id)
+        return (
+            broker is not None
+            and not broker.fenced
+            and not broker.in_controlled_shutdown
+            # A peer of a version that does not say in which life it is.
+            and follower.broker_epoch in (UNKNOWN, broker.epoch)
+        )
 
 
 class Partition:
-    """Invariant: `is_leader` only if `leader_id` is this broker."""
+    """Invariant: `is_leader` only if `leader_id` is this broker; `in_sync` only if it leads and is not alone."""
 
     __slots__ = (
-        "_commit_waiters",
+        "_broker",
+        "_commits",
+        "_deleters",
+        "_epoch_start_offset",
+        "_uncommitted",
         "directory",
         "fetch_waiters",
+        "follower_waiters",
+        "in_sync",
         "index",
         "is_leader",
         "isr",
         "leader_epoch",
         "leader_id",
         "log",
+        "min_insync_replicas",
         "partition_epoch",
+        "replicas",
         "topic",
         "topic_id",
     )
 
-    def __init__(self, topic: str, topic_id: Uuid, index: int, log: PartitionLog, directory: LogDirectory) -> None:
+    def __init__(
+        self, topic: str, topic_id: Uuid, index: int, log: PartitionLog, directory: LogDirectory, broker: LocalBroker
+    ) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -82,26 +132,72 @@ class Partition:
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.is_leader = False
+        self.replicas: tuple[int, ...] = ()
+        # As committed by the controller.
         self.isr: tuple[int, ...] = ()
+        self.in_sync: InSyncReplicas | None = None
+        self.min_insync_replicas = 1
         self.fetch_waiters: list[FetchWaiter] = []
-        # (offset that the high watermark must reach, who waits), in the order of the offsets
-        self._commit_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.follower_waiters: list[FetchWaiter] = []
+        self._broker = broker
+        self._commits = CommitQueue()
+        self._deleters: list[CommitWaiter] = []
+        self._epoch_start_offset = 0
+        # What was appended above the high watermark: (log end offset after it, its size), so that it is known how many
+        # bytes become visible when the watermark moves.
+        self._uncommitted: deque[tuple[int, int]] = deque()
 
     def __repr__(self) -> str:
         role = "leader" if self.is_leader else f"follower of {self.leader_id}"
         return f"<Partition {self.topic}-{self.index}: {role} in epoch {self.leader_epoch}, {self.log!r}>"
 
-    def lead(self, node_id: int, leader_epoch: int, partition_epoch: int, isr: tuple[int, ...]) -> None:
-        """This broker leads from now on, or goes on to lead, with these in-sync replicas."""
-        self.leader_id, self.is_leader = node_id, True
-        self.leader_epoch, self.partition_epoch, self.isr = leader_epoch, partition_epoch, isr
+    @property
+    def is_offline(self) -> bool:
+        """Its disk has failed: nothing is read or written any more."""
+        return self.directory.offline is not None
+
+    # Following the metadata.
+
+    def lead(self, wanted: PartitionImage) -> None:
+        """This broker leads from now on, or goes on to lead, with these replicas."""
+        is_new_epoch = not self.is_leader or wanted.leader_epoch > self.leader_epoch
+        if is_new_epoch:
+            self._epoch_start_offset = self.log.log_end_offset
+        self._adopt(wanted)
+        self.leader_id, self.is_leader = self._broker.node_id, True
+        if len(wanted.replicas) > 1:
+            if self.in_sync is None:
+                self.in_sync = InSyncReplicas(self._broker.node_id)
+            self.in_sync.update(
+                wanted.leader_epoch,
+                wanted.partition_epoch,
+                wanted.replicas,
+                tuple(wanted.isr),
+                self.log.log_end_offset,
+                self._broker.clock.monotonic_ms(),
+            )
+        else:
+            self.in_sync = None
         self.maybe_advance_high_watermark()
 
-    def resign(self, leader_id: int, leader_epoch: int, partition_epoch: int, isr: tuple[int, ...]) -> None:
+    def follow(self, wanted: PartitionImage) -> None:
         """Another broker leads, or none does. Whoever waits here must look for it elsewhere."""
-        self.leader_id, self.is_leader = leader_id, False
-        self.leader_epoch, self.partition_epoch, self.isr = leader_epoch, partition_epoch, isr
+        had_epoch, was_leader = self.leader_epoch, self.is_leader
+        self._adopt(wanted)
+        self.leader_id, self.is_leader, self.in_sync = wanted.leader, False, None
+        if was_leader or wanted.leader_epoch != had_epoch:
+            self.wake_all()
+
+    def leave(self) -> None:
+        """The replica is taken away from this broker."""
+        self.leader_id, self.is_leader, self.in_sync = NO_LEADER, False, None
         self.wake_all()
+
+    def _adopt(self, wanted: PartitionImage) -> None:
+        self.leader_epoch, self.partition_epoch = wanted.leader_epoch, wanted.partition_epoch
+        self.replicas, self.isr = tuple(wanted.replicas), tuple(wanted.isr)
+
+    # Epochs.
 
     def check_epoch(self, requested_epoch: int) -> ErrorCode:
         """NONE if the requester and we agree about the leader; -1 is a requester that does not care."""
@@ -110,6 +206,37 @@ class Partition:
         if requested_epoch < self.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def end_offset_for(self, epoch: int) -> EpochEndOffset:
+        """The largest epoch up to the requested one, and where it ends in our log."""
+        latest = self.log.epochs.latest_epoch
+        if self.is_leader and epoch != UNDEFINED_EPOCH and (latest is None or latest < self.leader_epoch):
+            # Our epoch has begun and written nothing, so the log knows nothing of it.
+            end = self.log.log_end_offset
+            if epoch == self.leader_epoch:
+                return EpochEndOffset(epoch, end)
+            if epoch < self.leader_epoch and (latest is None or epoch > latest):
+                return EpochEndOffset(epoch if latest is None else latest, end)
+        return self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        if self.is_leader and offset >= self._epoch_start_offset:
+            return self.leader_epoch
+        epoch = self.log.epochs.epoch_for_offset(offset)
+        return UNDEFINED_EPOCH if epoch is None else epoch
+
+    @property
+    def is_high_watermark_behind_epoch(self) -> bool:
+        """A new leader may know less of what is committed than the old one did. Until it has caught up with the start
+        of its own epoch, it cannot say what the latest offset is (KIP-207)."""
+        return self.log.high_watermark < self._epoch_start_offset
+
+    # Appending as leader.
+
+    @property
+    def has_enough_replicas(self) -> bool:
+        """Whether acks=all can be promised, as `min.insync.replicas` asks."""
+        return self.in_sync is None or self.in_sync.has_enough(self.min_insync_replicas)
 
     def append(
         self, data: memoryview, now_ms: int, produce_version: int, guard: VerificationGuard | None = None
@@ -126,41 +253,183 @@ class Partition:
         transaction_version: int = -1,
         guard: VerificationGuard | None = None,
     ) -> Appended:
-        """Append as leader a batch that this broker made."""
+        """Append as leader a batch that this broker made, and that all in-sync replicas must have."""
+        if not self.has_enough_replicas:
+            raise NotEnoughReplicas(self)
         appended = self.log.append_own(memoryview(batch), self.leader_epoch, now_ms, transaction_version, guard)
         self.after_append(len(batch))
         return appended
 
     def after_append(self, size: int) -> None:
-        if self.maybe_advance_high_watermark() and self.fetch_waiters:
-            for waiter in tuple(self.fetch_waiters):
-                waiter.arrived(size)
+        if self.in_sync is None:
+            log = self.log
+            if log.update_high_watermark(log.log_end_offset):
+                if self._commits:
+                    self._commits.reached(log.high_watermark)
+                for waiter in tuple(self.fetch_waiters):
+                    waiter.arrived(size)
+            return
+        self._uncommitted.append((self.log.log_end_offset, size))
+        for waiter in tuple(self.follower_waiters):
+            waiter.arrived(size)
+        self.maybe_advance_high_watermark()
+
+    # The high watermark.
 
     def maybe_advance_high_watermark(self) -> bool:
-        """With this broker alone in sync, what is appended is replicated."""
-        if not self.log.update_high_watermark(self.log.log_end_offset):
+        end = self.log.log_end_offset
+        if self.in_sync is None:
+            return self._advance_to(end)
+        broker = self._broker
+        return self._advance_to(
+            self.in_sync.high_watermark(
+                end,
+                self.min_insync_replicas,
+                broker.clock.monotonic_ms(),
+                broker.settings.replica_lag_time_max_ms,
+                broker.is_eligible,
+            )
+        )
+
+    def _advance_to(self, offset: int) -> bool:
+        log = self.log
+        if not log.update_high_watermark(offset):
             return False
-        waiters, reached = self._commit_waiters, self.log.high_watermark
-        while waiters and waiters[0][0] <= reached:
-            future = waiters.popleft()[1]
-            if not future.done():
-                future.set_result(None)
+        reached, size = log.high_watermark, 0
+        uncommitted = self._uncommitted
+        while uncommitted and uncommitted[0][0] <= reached:
+            size += uncommitted.popleft()[1]
+        if self._commits:
+            self._commits.reached(reached)
+        for waiter in tuple(self.fetch_waiters):
+            waiter.arrived(size)
         return True
+
+    def when_replicated(self, offset: int, waiter: CommitWaiter) -> None:
+        """Tell the waiter when the high watermark has reached `offset`, or this broker leads no more."""
+        if self.log.high_watermark >= offset or not self.is_leader:
+            waiter.arrived()
+        else:
+            self._commits.add(offset, waiter)
+
+    def commit_error(self, offset: int) -> ErrorCode | None:
+        """What a producer that asked for all replicas hears about what ends at `offset`; None while it has to wait."""
+        if not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.is_offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.log.high_watermark < offset:
+            return None
+        return ErrorCode.NONE if self.has_enough_replicas else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     async def wait_until_replicated(self, offset: int) -> bool:
         """True when the high watermark has reached `offset`; False if this broker stops leading before."""
-        if self.log.high_watermark >= offset:
-            return True
-        if self.is_leader:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._commit_waiters.append((offset, future))
-            await future
+        if self.is_leader and self.log.high_watermark < offset:
+            waiter = CommitWaiter(asyncio.get_running_loop().create_future())
+            self._commits.add(offset, waiter)
+            await waiter.future
         return self.is_leader and self.log.high_watermark >= offset
 
     def wake_all(self) -> None:
-        for waiter in tuple(self.fetch_waiters):
+        for waiter in (*self.fetch_waiters, *self.follower_waiters):
             waiter.wake()
-        while self._commit_waiters:
-            future = self._commit_waiters.popleft()[1]
-            if not future.done():
-                future.set_result(None)
+        self._commits.wake_all()
+        self._wake_deleters()
+
+    # Followers.
+
+    def check_follower(self, replica_id: int, broker_epoch: int, *, knows_epoch: bool) -> ErrorCode:
+        """Whether a fetch of this replica counts. `knows_epoch` is whether it named the leader epoch."""
+        follower = None if self.in_sync is None else self.in_sync.followers.get(replica_id)
+        if follower is None:
+            # It may have heard before us that it belongs to the partition; then it asks again.
+            return ErrorCode.UNKNOWN_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if broker_epoch != UNKNOWN and broker_epoch < follower.broker_epoch:
+            # A fetch of an earlier life of that broker, which may have had what the present one has lost.
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def follower_fetched(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
+        """A follower that passed `check_follower` has everything below `offset`, in this epoch's history."""
+        in_sync, broker, log = self.in_sync, self._broker, self.log
+        assert in_sync is not None
+        follower = in_sync.followers[replica_id]
+        had_offset, had_start = follower.log_end_offset, follower.log_start_offset
+        now_ms = broker.clock.monotonic_ms()
+        follower.fetched(offset, log_start_offset, log.log_end_offset, broker_epoch, now_ms)
+        if replica_id not in in_sync.isr:
+            change = in_sync.propose_joining(follower, log.high_watermark, broker.broker_epoch(), broker.is_eligible)
+            if change is not None:
+                broker.propose(self, change)
+        if offset != had_offset:
+            self.maybe_advance_high_watermark()
+        if log_start_offset != had_start:
+            self._wake_deleters()
+
+    def maybe_shrink_isr(self) -> None:
+        """Propose to go on without followers that lag."""
+        in_sync, broker = self.in_sync, self._broker
+        if in_sync is None or self.is_offline:
+            return
+        change = in_sync.propose_leaving(
+            self.log.log_end_offset,
+            broker.clock.monotonic_ms(),
+            broker.settings.replica_lag_time_max_ms,
+            broker.broker_epoch(),
+        )
+        if change is not None:
+            broker.propose(self, change)
+
+    def isr_answered(self, change: IsrChange, answer: IsrAnswer) -> bool:
+        """What the controller said; whether to ask it again."""
+        in_sync = self.in_sync
+        if in_sync is None:
+            return False
+        outcome = in_sync.answered(change, answer)
+        if outcome.has_changed:
+            self.isr, self.partition_epoch = in_sync.isr, in_sync.partition_epoch
+            self.maybe_advance_high_watermark()
+        return outcome.try_again
+
+    def low_watermark(self) -> int:
+        """The offset below which no live replica has anything; -1 while that is not known."""
+        if self.in_sync is None:
+            return self.log.log_start_offset
+        return min(
+            self.log.log_start_offset, self.in_sync.low_watermark(self.log.log_start_offset, self._broker.is_alive)
+        )
+
+    def wait_for_followers_start(self, waiter: CommitWaiter) -> None:
+        """Wake the waiter when a follower's log start has moved: whoever deleted records waits for all of them."""
+        self._deleters.append(waiter)
+        # Their fetches would otherwise wait for records before they hear of the new start.
+        for fetch in tuple(self.follower_waiters):
+            fetch.wake()
+
+    def _wake_deleters(self) -> None:
+        while self._deleters:
+            self._deleters.pop().wake()
+
+    # Appending as follower.
+
+    def append_fetched(self, data: memoryview, now_ms: int, leader_epoch: int) -> int:
+        """Append what the leader of this epoch sent; the number of bytes. Raises what `append_as_follower` raises."""
+        before = self.log.log_end_offset
+        if not self.log.append_as_follower(data, now_ms, leader_epoch):
+            return 0
+        size = len(data)
+        if self.log.log_end_offset > before:
+            self._uncommitted.append((self.log.log_end_offset, size))
+        return size
+
+    def follow_high_watermark(self, high_watermark: int) -> None:
+        """The leader's, as far as our log reaches."""
+        self._advance_to(high_watermark)
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        self._uncommitted.clear()
+        self.log.truncate_to(offset, now_ms)
+
+    def restart_at(self, offset: int, now_ms: int) -> None:
+        self._uncommitted.clear()
+        self.log.restart_at(offset, now_ms)

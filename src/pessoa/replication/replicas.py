@@ -1,31 +1,52 @@
 """All replicas of this broker, by topic name and by topic id, kept in step with the metadata image.
 
 An image says which partitions this broker should have, who leads them and in which epoch. `apply` makes it so: logs are
-created and removed, leadership is taken and given up, changed topic configurations reach the logs. It works through the
-topics that a change names, not through all.
+created and removed, leadership is taken and given up, fetchers follow the leaders elsewhere, changed topic
+configurations reach the logs. It works through the topics that a change names, not through all.
+
+An image may be behind what a leader knows: the controller's answer to AlterPartition comes before the metadata does.
+The partition epoch tells them apart, and an older state is passed over.
+
+A broker whose partitions have no replicas elsewhere runs none of the tasks here.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, TypeVar
 
+from pessoa.base.clock import SystemClock
+from pessoa.log.checkpoints import REPLICATION_OFFSET_FILE
 from pessoa.log.directory import DirectoryOffline
 from pessoa.log.files import DiskError
-from pessoa.replication.partition import Partition
+from pessoa.log.flushing import Flusher
+from pessoa.log.topic_config import topic_value
+from pessoa.metadata.image import ConfigResource, MetadataImage
+from pessoa.replication.partition import NO_LEADER, LocalBroker, Partition
+from pessoa.replication.settings import ReplicationSettings
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 
+    from pessoa.base.clock import Clock
     from pessoa.base.ids import Uuid
     from pessoa.log.config import LogConfig
     from pessoa.log.directory import LogDirectory
     from pessoa.log.upkeep import Upkeep
-    from pessoa.metadata.image import MetadataImage
     from pessoa.metadata.topics import PartitionImage, TopicImage
+    from pessoa.net.channel import Channel
+    from pessoa.replication.fetcher import Fetchers
+    from pessoa.replication.isr import IsrChange
+    from pessoa.replication.isr_changes import AlterPartition, IsrChanges
 
 log = logging.getLogger("pessoa.replication")
+
+K = TypeVar("K", bound=Hashable)
+
+_MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 class Replicas:
@@ -36,8 +57,16 @@ class Replicas:
         upkeep: Upkeep,
         config_of: Callable[[str], LogConfig],
         new_uuid: Callable[[], Uuid],
+        *,
+        clock: Clock | None = None,
+        flusher: Flusher | None = None,
+        settings: ReplicationSettings | None = None,
+        broker_epoch: Callable[[], int] = lambda: -1,
+        channel_to: Callable[[int], Channel | None] = lambda _: None,
+        alter_partition: AlterPartition | None = None,
     ) -> None:
-        """`config_of` gives the configuration of a topic as it is now."""
+        """`config_of` gives the configuration of a topic as it is now; `channel_to` makes a channel to a broker, for
+        the asker alone, or None while nobody knows where that broker is."""
         self.node_id = node_id
         self.directories = directories
         self.by_name: dict[str, dict[int, Partition]] = {}
@@ -47,6 +76,17 @@ class Replicas:
         self._upkeep = upkeep
         self._config_of = config_of
         self._new_uuid = new_uuid
+        self._clock = clock or SystemClock()
+        self._flusher = flusher or Flusher()
+        self._channel_to = channel_to
+        self._alter_partition = alter_partition
+        self._broker = LocalBroker(
+            node_id, self._clock, settings or ReplicationSettings(), MetadataImage.EMPTY, broker_epoch
+        )
+        self._broker.propose = self._propose
+        self._fetchers: Fetchers | None = None
+        self._isr_changes: IsrChanges | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def __repr__(self) -> str:
         count = sum(map(len, self.by_name.values()))
@@ -72,23 +112,52 @@ class Replicas:
     # Following the image.
 
     def apply(self, image: MetadataImage, changed: Iterable[Uuid], deleted: Iterable[Uuid], now_ms: int) -> None:
+        """Also for changes that name no topic: who may be in sync depends on the brokers of the image."""
+        self._broker.image = image
         for topic_id in deleted:
-            self._remove(topic_id)
+            for partition in list(self.by_id.get(topic_id, {}).values()):
+                self._remove(partition)
         for topic_id in changed:
             topic = image.topics.by_id.get(topic_id)
             if topic is not None:
                 self._update(topic, now_ms)
 
+    def configure(self, settings: ReplicationSettings) -> None:
+        """The broker's configuration has changed."""
+        self._broker.settings = settings
+        self._configure_replication(self.by_name)
+
     def reconfigure(self, topics: Iterable[str]) -> None:
-        for topic in topics:
+        """The configuration of these topics has changed."""
+        names = list(topics)
+        for topic in names:
             for partition in self.by_name.get(topic, {}).values():
                 partition.log.configure(self._config_of(topic))
+        self._configure_replication(names)
+
+    def _configure_replication(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            for partition in self.by_name.get(topic, {}).values():
+                partition.min_insync_replicas = self._min_insync_replicas(topic)
+                if partition.is_leader:
+                    partition.maybe_advance_high_watermark()
+
+    def _min_insync_replicas(self, topic: str) -> int:
+        own = self._broker.image.configs.of(ConfigResource.TOPIC, topic)
+        if _MIN_INSYNC_REPLICAS not in own:
+            return self._broker.settings.min_insync_replicas
+        value = topic_value(_MIN_INSYNC_REPLICAS, own)
+        assert isinstance(value, int)
+        return value
 
     def _update(self, topic: TopicImage, now_ms: int) -> None:
         for index, wanted in topic.partitions.items():
-            if self.node_id not in wanted.replicas:
-                continue
             partition = self.by_id.get(topic.id, {}).get(index)
+            if self.node_id not in wanted.replicas:
+                if partition is not None:
+                    # It was moved to other brokers.
+                    self._remove(partition)
+                continue
             if partition is None:
                 partition = self._create(topic, index, now_ms)
                 if partition is None:
@@ -96,14 +165,33 @@ class Replicas:
             self._lead_or_follow(partition, wanted)
 
     def _lead_or_follow(self, partition: Partition, wanted: PartitionImage) -> None:
-        if wanted.partition_epoch == partition.partition_epoch and wanted.leader_epoch == partition.leader_epoch:
+        if wanted.partition_epoch <= partition.partition_epoch:
             return
+        before = (partition.is_leader, partition.leader_id, partition.leader_epoch)
         if wanted.leader == self.node_id:
-            partition.lead(self.node_id, wanted.leader_epoch, wanted.partition_epoch, tuple(wanted.isr))
+            if self._fetchers is not None:
+                self._fetchers.unfollow(partition)
+            partition.lead(wanted)
+            if partition.in_sync is not None:
+                self._watch()
         else:
-            partition.resign(wanted.leader, wanted.leader_epoch, wanted.partition_epoch, tuple(wanted.isr))
-        for listener in self.on_leadership:
-            listener(partition)
+            partition.follow(wanted)
+            self._fetch(partition)
+        if (partition.is_leader, partition.leader_id, partition.leader_epoch) != before:
+            for listener in self.on_leadership:
+                listener(partition)
+
+    def _fetch(self, partition: Partition) -> None:
+        if partition.leader_id == NO_LEADER:
+            if self._fetchers is not None:
+                self._fetchers.unfollow(partition)
+            return
+        if self._fetchers is None:
+            from pessoa.replication.fetcher import Fetchers
+
+            self._fetchers = Fetchers(self._broker, self._channel_to, self._flusher)
+            self._watch()
+        self._fetchers.follow(partition)
 
     def _create(self, topic: TopicImage, index: int, now_ms: int) -> Partition | None:
         """Find the log among those that were loaded, or create it in the directory that has the fewest."""
@@ -114,7 +202,7 @@ class Replicas:
                 continue
             if directory.topic_ids.get(key, topic.id) == topic.id:
                 found.configure(self._config_of(topic.name))
-                return self._keep(Partition(topic.name, topic.id, index, found, directory))
+                return self._keep(Partition(topic.name, topic.id, index, found, directory, self._broker))
             # A topic of that name was deleted and created anew while we were away.
             directory.remove(topic.name, index, self._new_uuid())
         online = [directory for directory in self.directories if directory.offline is None]
@@ -126,21 +214,114 @@ class Replicas:
             created = directory.create(topic.name, index, topic.id, self._config_of(topic.name), now_ms)
         except DirectoryOffline:
             return self._create(topic, index, now_ms)
-        return self._keep(Partition(topic.name, topic.id, index, created, directory))
+        return self._keep(Partition(topic.name, topic.id, index, created, directory, self._broker))
 
     def _keep(self, partition: Partition) -> Partition:
+        partition.min_insync_replicas = self._min_insync_replicas(partition.topic)
         self._upkeep.look_after(partition.directory, partition.log)
         self.by_id.setdefault(partition.topic_id, {})[partition.index] = partition
         self.by_name.setdefault(partition.topic, {})[partition.index] = partition
         return partition
 
-    def _remove(self, topic_id: Uuid) -> None:
-        for index, partition in self.by_id.pop(topic_id, {}).items():
-            self.by_name.pop(partition.topic, None)
-            partition.resign(-1, partition.leader_epoch, partition.partition_epoch, ())
-            for listener in self.on_leadership:
-                listener(partition)
-            try:
-                partition.directory.remove(partition.topic, index, self._new_uuid())
-            except (DirectoryOffline, DiskError) as error:
-                log.warning("%s-%s could not be removed from its disk: %s", partition.topic, index, error)
+    def _remove(self, partition: Partition) -> None:
+        if self._fetchers is not None:
+            self._fetchers.unfollow(partition)
+        _forget(self.by_id, partition.topic_id, partition)
+        _forget(self.by_name, partition.topic, partition)
+        partition.leave()
+        for listener in self.on_leadership:
+            listener(partition)
+        self._remove_log(partition.directory, partition.topic, partition.index)
+
+    def _remove_log(self, directory: LogDirectory, topic: str, index: int) -> None:
+        try:
+            directory.remove(topic, index, self._new_uuid())
+        except (DirectoryOffline, DiskError) as error:
+            log.warning("%s-%s could not be removed from its disk: %s", topic, index, error)
+
+    def remove_strays(self, image: MetadataImage) -> None:
+        """Remove what lies on the disks and is not ours by the metadata: topics that were deleted, and replicas that
+        were moved, while this broker was away. Only an image that is up to date can say that."""
+        for directory in self.directories:
+            if directory.offline is not None:
+                continue
+            for topic, index in list(directory.partitions):
+                wanted = image.topics.partition(topic, index)
+                known = image.topics.by_name.get(topic)
+                is_ours = (
+                    wanted is not None
+                    and known is not None
+                    and self.node_id in wanted.replicas
+                    and directory.topic_ids.get((topic, index), known.id) == known.id
+                )
+                if not is_ours:
+                    log.info("%s-%s in %s is nobody's any more", topic, index, directory.path)
+                    self._remove_log(directory, topic, index)
+
+    # What goes on while nobody asks.
+
+    def _propose(self, partition: Partition, change: IsrChange) -> None:
+        if self._alter_partition is None:
+            return
+        if self._isr_changes is None:
+            from pessoa.replication.isr_changes import IsrChanges
+
+            self._isr_changes = IsrChanges(self._alter_partition, self._clock)
+        self._isr_changes.propose(partition, change)
+
+    def _watch(self) -> None:
+        """Begin to look after what has replicas elsewhere, if nobody does."""
+        if not self._tasks:
+            for work in (self._watch_followers(), self._write_high_watermarks()):
+                self._start(work)
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(_report)
+        self._tasks.append(task)
+
+    async def _watch_followers(self) -> None:
+        """Who lags for `replica.lag.time.max.ms` is noticed within one and a half times that."""
+        while True:
+            await self._clock.wait_ms(max(1, self._broker.settings.replica_lag_time_max_ms // 2))
+            for partition in list(self.all()):
+                partition.maybe_shrink_isr()
+
+    async def _write_high_watermarks(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._clock.wait_ms(self._broker.settings.replica_high_watermark_checkpoint_interval_ms)
+            for directory in self.directories:
+                if directory.offline is None:
+                    rendered = directory.render_checkpoints(REPLICATION_OFFSET_FILE)
+                    try:
+                        await loop.run_in_executor(None, directory.write_rendered, rendered)
+                    except DiskError as error:
+                        directory.fail(error)
+
+    async def close(self) -> None:
+        """Follow nobody any more, and wake whoever waits."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._isr_changes is not None:
+            await self._isr_changes.close()
+        if self._fetchers is not None:
+            await self._fetchers.close()
+        for partition in self.all():
+            partition.wake_all()
+
+
+def _forget(table: dict[K, dict[int, Partition]], key: K, partition: Partition) -> None:
+    partitions = table.get(key, {})
+    if partitions.get(partition.index) is partition:
+        del partitions[partition.index]
+        if not partitions:
+            del table[key]
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler(
+            {"message": "looking after replicas failed", "exception": error, "task": task}
+        )

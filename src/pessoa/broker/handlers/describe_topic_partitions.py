@@ -13,6 +13,7 @@ from pessoa.broker.topic_listing import (
     TOPIC_OPERATIONS,
     is_internal,
     is_valid_topic_name,
+    live_leader,
     offline_replicas,
     partition_error,
 )
@@ -93,7 +94,7 @@ def _partition(image: MetadataImage, index: int, partition: PartitionImage) -> D
     return DescribeTopicPartitionsResponsePartition(
         error_code=partition_error(image, partition),
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=live_leader(image, partition),
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),

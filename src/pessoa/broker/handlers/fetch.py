@@ -1,15 +1,25 @@
-"""Fetch: read record batches from partitions.
+"""Fetch: read record batches from partitions, for consumers and for followers.
 
-    v4      isolation level, last stable offset, aborted transactions      v12  flexible; diverging epoch v5      log
-    start offset                                               v13  topics by id v7      fetch sessions (KIP-227)
-    v15  the replica's state moves into a tagged field v9      current leader epoch, for fencing (KIP-320)
-    v16  the response names new leaders v11     rack, for reading from followers (KIP-392)                     v17,
-    v18  for replicas: directory, high watermark
+    v4      isolation level, last stable offset, aborted transactions
+    v5      log start offset
+    v7      fetch sessions (KIP-227)
+    v9      current leader epoch, for fencing (KIP-320)
+    v11     rack, for reading from followers (KIP-392)
+    v12     flexible; the last fetched epoch, and where the logs part
+    v13     topics by id
+    v15     the replica's state moves into a tagged field
+    v16     the response names new leaders
+    v17, 18 for replicas of the metadata log: directory, high watermark
 
 A fetch that finds fewer than `min_bytes` waits, at most `max_wait_ms`, and then looks once more. Sizes are found
 without reading; bytes are read from the page cache when the answer is made. Every partition gets at most its own
 limit and what is left of the request's, but the first that has records gives at least one batch, however large, so
 that nobody gets stuck.
+
+A follower reads from the leader up to the end of the log, and its fetch tells the leader how far it is. Nobody else may
+say that: such a fetch moves the high watermark, so it is taken only from the listener between brokers. A consumer reads
+from the leader, or, from version 11 on, from any replica, and up to the high watermark. A leader that knows the racks
+sends a consumer to a replica in its own (`replica.selector.class`).
 """
 
 from __future__ import annotations
@@ -18,15 +28,18 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.log.files import DiskError
+from pessoa.log.leader_epochs import UNDEFINED_OFFSET
 from pessoa.log.partition_log import Fetched, OffsetOutOfRange, ReadUpTo
 from pessoa.records.batch import LENGTH_POSITION, LOG_OVERHEAD
 from pessoa.replication.partition import FetchWaiter, Partition
 from pessoa.wire.api.fetch import (
     AbortedTransaction,
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from pessoa.wire.errors import ErrorCode
@@ -37,12 +50,37 @@ if TYPE_CHECKING:
     from pessoa.broker.fetch_sessions import FetchPlan, Wanted
     from pessoa.broker.services import BrokerServices
     from pessoa.log.segment import FileSlice
+    from pessoa.wire.api.fetch import FetchPartition
 
 _FIRST_VERSION_WITH_TOPIC_IDS = 13
 # From this version on who does not lead says who does.
 _FIRST_VERSION_WITH_LEADERS = 12
+# And from this one on also where that one is.
+_FIRST_VERSION_WITH_ENDPOINTS = 16
+_FIRST_VERSION_FROM_FOLLOWERS = 11
 _READ_COMMITTED = 1
+_CONSUMER = -1
+_NO_EPOCH = -1
 _EMPTY = memoryview(b"")
+
+
+class Reader(NamedTuple):
+    """Who reads, and what that one may see."""
+
+    # -1 is a consumer.
+    replica_id: int
+    broker_epoch: int
+    up_to: ReadUpTo
+    version: int
+    rack: str
+
+    @property
+    def is_follower(self) -> bool:
+        return self.replica_id >= 0
+
+    @property
+    def needs_leader(self) -> bool:
+        return self.replica_id >= 0 or self.version < _FIRST_VERSION_FROM_FOLLOWERS
 
 
 class Found(NamedTuple):
@@ -57,69 +95,108 @@ class Found(NamedTuple):
     def size(self) -> int:
         return len(self.fetched.data) if self.fetched is not None and self.fetched.data is not None else 0
 
+    @property
+    def is_urgent(self) -> bool:
+        """Something that the reader has to hear at once."""
+        data = self.data
+        return bool(data.error_code) or data.diverging_epoch is not None or data.preferred_read_replica >= 0
+
 
 def handle(broker: BrokerServices, context: RequestContext, request: FetchRequest) -> Reply:
-    plan = broker.fetch_sessions.plan(request, context.version, broker.clock.monotonic_ms())
+    reader = _reader(context, request)
+    if reader.is_follower and context.listener != broker.config.inter_broker_listener_name:
+        return _failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    plan = broker.fetch_sessions.plan(
+        request, context.version, broker.clock.monotonic_ms(), is_follower=reader.is_follower
+    )
     if plan.error is not ErrorCode.NONE:
-        return FetchResponse(throttle_time_ms=0, error_code=plan.error, session_id=0, responses=[])
-    found = _look(broker, context, request, plan)
+        return _failed(plan.error)
+    found = _look(broker, reader, request, plan)
     if request.max_wait_ms <= 0 or not found or _is_enough(found, request.min_bytes):
-        return _response(plan, found)
-    return _wait(broker, context, request, plan, found)
+        return _response(broker, context, plan, found)
+    return _wait(broker, context, request, reader, plan, found)
+
+
+def _reader(context: RequestContext, request: FetchRequest) -> Reader:
+    replica_id, broker_epoch = request.replica_id, _NO_EPOCH
+    if request.replica_state is not None:
+        replica_id, broker_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
+    if replica_id >= 0:
+        up_to = ReadUpTo.LOG_END
+    elif request.isolation_level == _READ_COMMITTED:
+        up_to = ReadUpTo.LAST_STABLE_OFFSET
+    else:
+        up_to = ReadUpTo.HIGH_WATERMARK
+    return Reader(max(replica_id, _CONSUMER), broker_epoch, up_to, context.version, request.rack_id)
+
+
+def _failed(error: ErrorCode) -> FetchResponse:
+    return FetchResponse(throttle_time_ms=0, error_code=error, session_id=0, responses=[])
 
 
 async def _wait(
-    broker: BrokerServices, context: RequestContext, request: FetchRequest, plan: FetchPlan, found: list[Found]
+    broker: BrokerServices,
+    context: RequestContext,
+    request: FetchRequest,
+    reader: Reader,
+    plan: FetchPlan,
+    found: list[Found],
 ) -> FetchResponse:
     loop = asyncio.get_running_loop()
     needed = request.min_bytes - sum(one.size for one in found)
-    waiter = FetchWaiter(loop.create_future(), needed, [one.partition for one in found if one.partition is not None])
+    partitions = [one.partition for one in found if one.partition is not None]
+    waiter = FetchWaiter(loop.create_future(), needed, partitions, is_follower=reader.is_follower)
     timer = loop.call_later(request.max_wait_ms / 1000, waiter.wake)
     try:
         await waiter.future
     finally:
         timer.cancel()
         waiter.leave()
-    return _response(plan, _look(broker, context, request, plan))
+    return _response(broker, context, plan, _look(broker, reader, request, plan))
 
 
 def _is_enough(found: list[Found], min_bytes: int) -> bool:
-    return sum(one.size for one in found) >= min_bytes or any(one.data.error_code for one in found)
+    return sum(one.size for one in found) >= min_bytes or any(one.is_urgent for one in found)
 
 
 # Looking.
 
 
-def _look(broker: BrokerServices, context: RequestContext, request: FetchRequest, plan: FetchPlan) -> list[Found]:
+def _look(broker: BrokerServices, reader: Reader, request: FetchRequest, plan: FetchPlan) -> list[Found]:
     left = min(request.max_bytes, broker.config.fetch_max_bytes)
-    is_committed = request.isolation_level == _READ_COMMITTED
-    up_to = ReadUpTo.LAST_STABLE_OFFSET if is_committed else ReadUpTo.HIGH_WATERMARK
     has_some = False
     found = []
     for wanted in plan.wanted:
-        one = _look_at(broker, context.version, wanted, up_to, left, at_least_one_batch=not has_some)
-        has_some = has_some or one.size > 0
-        left = max(0, left - one.size)
+        one = _look_at(broker, reader, wanted, left, at_least_one_batch=not has_some)
+        size = one.size
+        has_some = has_some or size > 0
+        left = max(0, left - size)
         found.append(one)
     return found
 
 
-def _look_at(
-    broker: BrokerServices, version: int, wanted: Wanted, up_to: ReadUpTo, left: int, *, at_least_one_batch: bool
-) -> Found:
+def _look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, *, at_least_one_batch: bool) -> Found:
     request = wanted.request
-    partition, error = _find(broker, version, wanted)
+    partition, error = _find(broker, reader.version, wanted)
     if partition is None:
         return Found(wanted, None, _refused(request.partition, error), None)
-    if not partition.is_leader:
-        return Found(wanted, partition, not_leader(partition, version), None)
-    error = partition.check_epoch(request.current_leader_epoch)
+    error = _check(partition, reader, request)
+    if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return Found(wanted, partition, not_leader(partition, reader.version), None)
     if error is not ErrorCode.NONE:
         return Found(wanted, partition, _refused(request.partition, error), None)
     log = partition.log
     limit = min(request.partition_max_bytes, left)
     try:
-        fetched = log.read(request.fetch_offset, limit, up_to, at_least_one_batch=at_least_one_batch)
+        if request.last_fetched_epoch >= 0:
+            parted = _parting(partition, request)
+            if parted is not None:
+                return Found(wanted, partition, parted, None)
+        if reader.rack and partition.in_sync is not None:
+            elsewhere = _preferred_replica(broker, partition, reader, request.fetch_offset)
+            if elsewhere is not None:
+                return Found(wanted, partition, elsewhere, None)
+        fetched = log.read(request.fetch_offset, limit, reader.up_to, at_least_one_batch=at_least_one_batch)
         if not at_least_one_batch and fetched.data is not None and not _has_whole_batch(fetched.data):
             fetched = Fetched(None, ())
     except OffsetOutOfRange:
@@ -128,16 +205,79 @@ def _look_at(
     except DiskError as problem:
         partition.directory.fail(problem)
         return Found(wanted, partition, _refused(request.partition, ErrorCode.KAFKA_STORAGE_ERROR), None)
+    if reader.is_follower:
+        partition.follower_fetched(
+            reader.replica_id, reader.broker_epoch, request.fetch_offset, request.log_start_offset
+        )
     data = PartitionData(
         partition_index=request.partition,
         error_code=ErrorCode.NONE,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
-        aborted_transactions=_aborted(fetched) if up_to is ReadUpTo.LAST_STABLE_OFFSET else None,
+        aborted_transactions=_aborted(fetched) if reader.up_to is ReadUpTo.LAST_STABLE_OFFSET else None,
         records=_EMPTY,
     )
     return Found(wanted, partition, data, fetched)
+
+
+def _check(partition: Partition, reader: Reader, request: FetchPartition) -> ErrorCode:
+    if not partition.is_leader and reader.needs_leader:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    error = partition.check_epoch(request.current_leader_epoch)
+    if error is not ErrorCode.NONE:
+        return error
+    if partition.is_offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if reader.is_follower:
+        return partition.check_follower(
+            reader.replica_id, reader.broker_epoch, knows_epoch=request.current_leader_epoch >= 0
+        )
+    return ErrorCode.NONE
+
+
+def _parting(partition: Partition, request: FetchPartition) -> PartitionData | None:
+    """Where the log of a reader parts from ours, if it does."""
+    end = partition.end_offset_for(request.last_fetched_epoch)
+    if end.end_offset == UNDEFINED_OFFSET:
+        raise OffsetOutOfRange(f"nothing is known of epoch {request.last_fetched_epoch}")
+    if end.epoch >= request.last_fetched_epoch and end.end_offset >= request.fetch_offset:
+        return None
+    log = partition.log
+    return PartitionData(
+        partition_index=request.partition,
+        error_code=ErrorCode.NONE,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        diverging_epoch=EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset),
+        aborted_transactions=None,
+        records=_EMPTY,
+    )
+
+
+def _preferred_replica(
+    broker: BrokerServices, partition: Partition, reader: Reader, offset: int
+) -> PartitionData | None:
+    """Send a consumer to a replica in its rack, if the broker is told to and there is one (KIP-392)."""
+    from pessoa.replication.read_replicas import RACK_AWARE, replica_in_rack
+
+    if broker.config.value("replica.selector.class") != RACK_AWARE:
+        return None
+    chosen = replica_in_rack(broker.image, partition, reader.rack, offset)
+    if chosen is None:
+        return None
+    log = partition.log
+    return PartitionData(
+        partition_index=partition.index,
+        error_code=ErrorCode.NONE,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=None,
+        preferred_read_replica=chosen,
+        records=_EMPTY,
+    )
 
 
 def _find(broker: BrokerServices, version: int, wanted: Wanted) -> tuple[Partition | None, ErrorCode]:
@@ -190,8 +330,9 @@ def not_leader(partition: Partition, version: int) -> PartitionData:
 # Answering.
 
 
-def _response(plan: FetchPlan, found: list[Found]) -> FetchResponse:
+def _response(broker: BrokerServices, context: RequestContext, plan: FetchPlan, found: list[Found]) -> FetchResponse:
     topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
+    leaders: dict[int, None] = {}
     for one in found:
         session = plan.session
         if session is not None:
@@ -202,6 +343,8 @@ def _response(plan: FetchPlan, found: list[Found]) -> FetchResponse:
             assert one.fetched is not None
             assert one.fetched.data is not None
             one.data.records = memoryview(one.fetched.data.read())
+        if one.data.current_leader is not None:
+            leaders[one.data.current_leader.leader_id] = None
         key = (one.wanted.topic, one.wanted.topic_id)
         topic = topics.get(key)
         if topic is None:
@@ -210,5 +353,20 @@ def _response(plan: FetchPlan, found: list[Found]) -> FetchResponse:
             )
         topic.partitions.append(one.data)
     return FetchResponse(
-        throttle_time_ms=0, error_code=ErrorCode.NONE, session_id=plan.session_id, responses=list(topics.values())
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        session_id=plan.session_id,
+        responses=list(topics.values()),
+        node_endpoints=_endpoints(broker, context, leaders) if leaders else [],
     )
+
+
+def _endpoints(broker: BrokerServices, context: RequestContext, leaders: dict[int, None]) -> list[NodeEndpoint]:
+    """Where the leaders are that the answer names, so that the client need not ask for metadata first (KIP-951)."""
+    if context.version < _FIRST_VERSION_WITH_ENDPOINTS:
+        return []
+    return [
+        NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+        for node in broker.nodes(context.listener)
+        if node.id in leaders
+    ]

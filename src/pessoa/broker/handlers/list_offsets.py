@@ -8,6 +8,10 @@
     -6  earliest pending upload   v11: without tiered storage none
 
 Any other timestamp asks for the first record at or after it. One that lies beyond what the reader may see is not found.
+
+A leader that has just been elected may know less of what is committed than the last one did. Until its high watermark
+has reached the start of its epoch, the latest offset could seem to go back, so it is not told (KIP-207):
+OFFSET_NOT_AVAILABLE, and LEADER_NOT_AVAILABLE before version 5.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.log.files import DiskError
+from pessoa.log.partition_log import ReadUpTo
 from pessoa.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -27,6 +32,7 @@ from pessoa.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from pessoa.broker.context import RequestContext
     from pessoa.broker.services import BrokerServices
+    from pessoa.log.partition_log import PartitionLog
     from pessoa.replication.partition import Partition
 
 LATEST = -1
@@ -37,6 +43,7 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
 _READ_COMMITTED = 1
+_FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 # The first version that may ask for each special timestamp.
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
@@ -49,7 +56,11 @@ class _Answer(NamedTuple):
 
 
 def handle(broker: BrokerServices, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    is_committed = request.isolation_level == _READ_COMMITTED
+    up_to = ReadUpTo.HIGH_WATERMARK
+    if request.replica_id >= 0:
+        up_to = ReadUpTo.LOG_END
+    elif request.isolation_level == _READ_COMMITTED:
+        up_to = ReadUpTo.LAST_STABLE_OFFSET
     topics = []
     for topic in request.topics:
         seen = [one.partition_index for one in topic.partitions]
@@ -58,7 +69,7 @@ def handle(broker: BrokerServices, context: RequestContext, request: ListOffsets
             if seen.count(wanted.partition_index) > 1:
                 answer = _Answer(error=ErrorCode.INVALID_REQUEST)
             else:
-                answer = _answer(broker, topic.name, wanted, context.version, is_committed)
+                answer = _answer(broker, topic.name, wanted, context.version, up_to)
             answers.append(
                 ListOffsetsPartitionResponse(
                     partition_index=wanted.partition_index,
@@ -72,9 +83,7 @@ def handle(broker: BrokerServices, context: RequestContext, request: ListOffsets
     return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
 
 
-def _answer(
-    broker: BrokerServices, topic: str, wanted: ListOffsetsPartition, version: int, is_committed: bool
-) -> _Answer:
+def _answer(broker: BrokerServices, topic: str, wanted: ListOffsetsPartition, version: int, up_to: ReadUpTo) -> _Answer:
     if version < _SINCE.get(wanted.timestamp, 0) or wanted.timestamp < EARLIEST_PENDING_UPLOAD:
         return _Answer(error=ErrorCode.UNSUPPORTED_VERSION)
     partition = broker.replicas.get(topic, wanted.partition_index)
@@ -85,24 +94,36 @@ def _answer(
     error = partition.check_epoch(wanted.current_leader_epoch)
     if error is not ErrorCode.NONE:
         return _Answer(error=error)
+    if partition.is_offline:
+        return _Answer(error=ErrorCode.KAFKA_STORAGE_ERROR)
     try:
-        return _look_up(partition, wanted.timestamp, is_committed)
+        answer = _look_up(partition, wanted.timestamp, up_to)
     except DiskError as problem:
         partition.directory.fail(problem)
         return _Answer(error=ErrorCode.KAFKA_STORAGE_ERROR)
+    if answer.error is ErrorCode.OFFSET_NOT_AVAILABLE and version < _FIRST_VERSION_WITH_NOT_AVAILABLE:
+        return _Answer(error=ErrorCode.LEADER_NOT_AVAILABLE)
+    return answer
 
 
-def _look_up(partition: Partition, timestamp: int, is_committed: bool) -> _Answer:
+def _look_up(partition: Partition, timestamp: int, up_to: ReadUpTo) -> _Answer:
     log = partition.log
-    visible_end = log.last_stable_offset if is_committed else log.high_watermark
-    if timestamp == LATEST:
-        return _Answer(-1, visible_end, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        epoch = log.epochs.epoch_for_offset(log.log_start_offset)
-        return _Answer(-1, log.log_start_offset, -1 if epoch is None else epoch)
+        return _Answer(-1, log.log_start_offset, partition.epoch_for_offset(log.log_start_offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _Answer()
+    is_unsure = up_to is not ReadUpTo.LOG_END and partition.is_high_watermark_behind_epoch
+    if timestamp == LATEST:
+        if is_unsure:
+            return _Answer(error=ErrorCode.OFFSET_NOT_AVAILABLE)
+        return _Answer(-1, _visible_end(log, up_to), partition.leader_epoch)
     found = log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_by_timestamp(timestamp)
-    if found is None or found.offset >= visible_end:
-        return _Answer()
+    if found is None or found.offset >= _visible_end(log, up_to):
+        return _Answer(error=ErrorCode.OFFSET_NOT_AVAILABLE) if is_unsure else _Answer()
     return _Answer(found.timestamp, found.offset, found.leader_epoch)
+
+
+def _visible_end(log: PartitionLog, up_to: ReadUpTo) -> int:
+    if up_to is ReadUpTo.LOG_END:
+        return log.log_end_offset
+    return log.high_watermark if up_to is ReadUpTo.HIGH_WATERMARK else log.last_stable_offset

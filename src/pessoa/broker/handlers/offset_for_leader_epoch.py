@@ -40,11 +40,13 @@ def _answer(broker: BrokerServices, topic: str, wanted: OffsetForLeaderPartition
         error = broker.replicas.why_missing(broker.image, topic, wanted.partition)
     elif not partition.is_leader:
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    elif partition.is_offline:
+        error = ErrorCode.KAFKA_STORAGE_ERROR
     else:
         error = partition.check_epoch(wanted.current_leader_epoch)
     if partition is None or error is not ErrorCode.NONE:
         return EpochEndOffset(error_code=error, partition=wanted.partition)
-    found = partition.log.epochs.end_offset_for(wanted.leader_epoch, partition.log.log_end_offset)
+    found = partition.end_offset_for(wanted.leader_epoch)
     return EpochEndOffset(
         error_code=ErrorCode.NONE,
         partition=wanted.partition,

@@ -8,7 +8,9 @@
 
 acks 0 gets no answer at all: a producer that asked for none could not match it, and where a batch is refused the
 connection is closed, which is the only way to tell. acks 1 is answered after the append, acks -1 when every in-sync
-replica has it.
+replica has it: nothing is appended while fewer are in sync than `min.insync.replicas` (NOT_ENOUGH_REPLICAS), and if
+that comes about meanwhile the answer says so (NOT_ENOUGH_REPLICAS_AFTER_APPEND). Who is not done after `timeout_ms`
+hears REQUEST_TIMED_OUT, though the batch may still be replicated.
 
 The batch is checked and stamped where the socket put it and goes from there into the page cache: see
 `PartitionLog.append_as_leader`.
@@ -16,16 +18,20 @@ The batch is checked and stamped where the socket put it and goes from there int
 
 from __future__ import annotations
 
+import asyncio
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.log.directory import DirectoryOffline
 from pessoa.log.files import DiskError
 from pessoa.log.producer_state import ProducerRefused
+from pessoa.records.batch import RecordBatch
 from pessoa.records.errors import InvalidBatch
+from pessoa.replication.partition import CommitWaiter
 from pessoa.wire.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
 _FIRST_VERSION_WITH_TOPIC_IDS = 13
 # From this version on who does not lead says who does.
 _FIRST_VERSION_WITH_LEADERS = 10
+_ALL = -1
 _NO_PERMITS: Mapping[Partition, Permit] = MappingProxyType({})
 
 
@@ -65,10 +72,13 @@ def respond(
     permits: Mapping[Partition, Permit] = _NO_PERMITS,
 ) -> ProduceResponse | Awaitable[ProduceResponse] | None:
     """Append everything that the request carries. `permits` is what verification has found out about partitions."""
-    is_known = request.acks in (-1, 0, 1)
+    acks = request.acks
+    is_known = acks in (-1, 0, 1)
     now_ms = broker.clock.now_ms()
     responses = []
-    due: list[Partition] = []
+    unflushed: list[Partition] = []
+    unreplicated: list[_Unreplicated] = []
+    leaders: dict[int, None] = {}
     for topic in request.topic_data:
         partitions, name, missing = find_topic(broker, context.version, topic)
         answers = []
@@ -76,24 +86,77 @@ def respond(
             partition = None if partitions is None else partitions.get(data.index)
             if not is_known:
                 answers.append(_refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS))
-            elif partition is None:
+                continue
+            if partition is None:
                 answers.append(
                     _refused(data.index, missing or broker.replicas.why_missing(broker.image, name, data.index))
                 )
+                continue
+            if not partition.is_leader:
+                leaders[partition.leader_id] = None
+            if partition.in_sync is None or acks != _ALL:
+                answer = _append(partition, data, now_ms, context.version, permits.get(partition))
             else:
-                answers.append(_append(partition, data, now_ms, context.version, permits.get(partition)))
-                if partition.log.is_flush_due:
-                    due.append(partition)
+                answer, end = _append_for_all(partition, data, now_ms, context.version, permits.get(partition))
+                if end > partition.log.high_watermark:
+                    unreplicated.append(_Unreplicated(partition, end, answer))
+            answers.append(answer)
+            if partition.log.is_flush_due:
+                unflushed.append(partition)
         responses.append(TopicProduceResponse(name=name, topic_id=topic.topic_id, partition_responses=answers))
-    if request.acks == 0:
+    if acks == 0:
         _close_if_refused(responses)
         return None
     response = ProduceResponse(responses=responses, throttle_time_ms=0)
-    return _when_durable(broker, due, response) if due else response
+    if leaders:
+        response.node_endpoints = _endpoints(broker, context, leaders)
+    if unflushed or unreplicated:
+        return _when_done(broker, unflushed, unreplicated, response, request.timeout_ms)
+    return response
 
 
-async def _when_durable(broker: BrokerServices, due: list[Partition], response: ProduceResponse) -> ProduceResponse:
-    """Answer when what was appended is on the disk, as the topics' `flush.messages` asks for."""
+class _Unreplicated(NamedTuple):
+    """What has to reach the in-sync replicas: everything below `end`."""
+
+    partition: Partition
+    end: int
+    answer: PartitionProduceResponse
+
+
+async def _when_done(
+    broker: BrokerServices,
+    unflushed: list[Partition],
+    unreplicated: list[_Unreplicated],
+    response: ProduceResponse,
+    timeout_ms: int,
+) -> ProduceResponse:
+    if unflushed:
+        await _wait_until_durable(broker, unflushed, response)
+    if unreplicated:
+        await _wait_until_replicated(unreplicated, timeout_ms)
+    return response
+
+
+async def _wait_until_replicated(unreplicated: list[_Unreplicated], timeout_ms: int) -> None:
+    loop = asyncio.get_running_loop()
+    waiter = CommitWaiter(loop.create_future(), len(unreplicated))
+    for one in unreplicated:
+        one.partition.when_replicated(one.end, waiter)
+    timer = loop.call_later(max(0, timeout_ms) / 1000, waiter.wake)
+    try:
+        await waiter.future
+    finally:
+        timer.cancel()
+    for partition, end, answer in unreplicated:
+        error = partition.commit_error(end)
+        if error is None:
+            error = ErrorCode.REQUEST_TIMED_OUT
+        if error is not ErrorCode.NONE and not answer.error_code:
+            answer.error_code, answer.base_offset = error, -1
+
+
+async def _wait_until_durable(broker: BrokerServices, due: list[Partition], response: ProduceResponse) -> None:
+    """Until what was appended is on the disk, as the topics' `flush.messages` asks for."""
     failed: set[tuple[str, int]] = set()
     for partition in due:
         try:
@@ -105,7 +168,6 @@ async def _when_durable(broker: BrokerServices, due: list[Partition], response: 
         for one in topic.partition_responses:
             if (topic.name, one.index) in failed:
                 one.error_code, one.base_offset = ErrorCode.KAFKA_STORAGE_ERROR, -1
-    return response
 
 
 def find_topic(
@@ -120,11 +182,27 @@ def find_topic(
     return broker.replicas.by_id.get(topic.topic_id), known.name, None
 
 
+def _append_for_all(
+    partition: Partition, data: PartitionProduceData, now_ms: int, version: int, permit: Permit | None
+) -> tuple[PartitionProduceResponse, int]:
+    """Append what all in-sync replicas must have; also the offset that they have to reach, -1 if it was refused."""
+    if not partition.has_enough_replicas:
+        return _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS), -1
+    answer = _append(partition, data, now_ms, version, permit)
+    if answer.error_code:
+        return answer, -1
+    # A repeated batch was appended earlier, and is not the last one in the log.
+    assert data.records is not None
+    return answer, answer.base_offset + RecordBatch(data.records).last_offset_delta + 1
+
+
 def _append(
     partition: Partition, data: PartitionProduceData, now_ms: int, version: int, permit: Permit | None
 ) -> PartitionProduceResponse:
     if not partition.is_leader:
         return not_leader(partition, data.index, version)
+    if partition.directory.offline is not None:
+        return _refused(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
     if data.records is None:
         return _refused(data.index, ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
     if isinstance(permit, ErrorCode):
@@ -171,6 +249,17 @@ def not_leader(partition: Partition, index: int, version: int) -> PartitionProdu
     if version >= _FIRST_VERSION_WITH_LEADERS:
         response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
     return response
+
+
+def _endpoints(broker: BrokerServices, context: RequestContext, leaders: dict[int, None]) -> list[NodeEndpoint]:
+    """Where the leaders are that the answer names, so that the client need not ask for metadata first (KIP-951)."""
+    if context.version < _FIRST_VERSION_WITH_LEADERS:
+        return []
+    return [
+        NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+        for node in broker.nodes(context.listener)
+        if node.id in leaders
+    ]
 
 
 def _close_if_refused(responses: list[TopicProduceResponse]) -> None:

@@ -1,0 +1,26 @@
+"""What a broker's configuration says about replication. Names are Kafka's keys with underscores, and so are defaults,
+but for the lag, which the notes of the platform set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSettings:
+    replica_lag_time_max_ms: int = 10_000
+    replica_fetch_min_bytes: int = 1
+    replica_fetch_wait_max_ms: int = 500
+    replica_fetch_max_bytes: int = 1 << 20
+    replica_fetch_response_max_bytes: int = 10 << 20
+    replica_fetch_backoff_ms: int = 1000
+    replica_socket_timeout_ms: int = 30_000
+    replica_high_watermark_checkpoint_interval_ms: int = 5000
+    # Of topics that say nothing else.
+    min_insync_replicas: int = 1
+
+    @classmethod
+    def of(cls, config: object) -> Self:
+        """From anything that has attributes of these names, as a broker's configuration does."""
+        return cls(**{one.name: getattr(config, one.name) for one in fields(cls)})
