@@ -27,6 +27,9 @@ def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 def decoded(body: bytes, using: msgspec.json.Decoder[T]) -> T:
     try:
+        # What stays raw is not looked at by the decoder.
+        if not body.isascii():
+            body.decode()
         return using.decode(body)
     except msgspec.ValidationError as wrong:
         raise _mapping_problem(str(wrong)) from None

@@ -25,7 +25,9 @@ _ANY = msgspec.json.Decoder()
 
 
 def is_null(value: msgspec.Raw) -> bool:
-    return bytes(value) == b"null"
+    """Whether a raw value says null, or was not there at all."""
+    view = memoryview(value)
+    return view.nbytes in (0, 4) and bytes(view) in (b"", b"null")
 
 
 def to_bytes(kind: Format, value: msgspec.Raw) -> bytes | None:

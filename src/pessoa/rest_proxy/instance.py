@@ -189,6 +189,8 @@ class Instance:
 
     def seek_to_times(self, places: Sequence[tuple[Partition, int]]) -> None:
         """Read on from the first record at or after these times, or from the end where there is none."""
+        if not places:
+            return
         self._must_be_assigned([partition for partition, _ in places])
         asked = [TopicPartition(topic, number, time_ms) for (topic, number), time_ms in places]
         found = _told(self._consumer.offsets_for_times, asked, timeout=REQUEST_TIMEOUT_S)
@@ -225,6 +227,8 @@ class Instance:
 
     def committed(self, partitions: Sequence[Partition]) -> list[TopicPartition]:
         """What is committed for these; those without a commit are left out."""
+        if not partitions:
+            return []
         asked = [TopicPartition(*each) for each in partitions]
         found = _told(self._consumer.committed, asked, timeout=REQUEST_TIMEOUT_S)
         for place in found:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
-from pessoa.rest_proxy.embedded import NULL
-
 
 class ProduceRecord(msgspec.Struct, forbid_unknown_fields=True):
-    key: msgspec.Raw = NULL
-    value: msgspec.Raw = NULL
+    key: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    value: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     partition: int | None = None
 
 

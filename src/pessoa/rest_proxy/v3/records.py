@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pessoa.rest_proxy.bodies import body_of, decoded, decoder
-from pessoa.rest_proxy.embedded import NULL, from_base64, to_bytes
+from pessoa.rest_proxy.embedded import from_base64, to_bytes
 from pessoa.rest_proxy.json_stream import JsonCutter, NotAnObject, TooLong
 from pessoa.rest_proxy.media import JSON, Format
 from pessoa.rest_proxy.problems import (
@@ -59,7 +59,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
 class Data(msgspec.Struct, forbid_unknown_fields=True):
     """A key or a value, and how it is to be written."""
 
-    data: msgspec.Raw = NULL
+    data: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     type: str | None = None
     subject: str | None = None
     subject_name_strategy: str | None = None

@@ -1,0 +1,41 @@
+"""A REST proxy in front of a cluster, ours and Apache Kafka's: tests that ask for `rest` run on both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pessoa.testing import Broker
+from tests.services.rest_proxy.stage import Rest, proxy_in_front_of
+
+
+@pytest.fixture(scope="session")
+def pessoa_cluster() -> Iterator[str]:
+    with Broker() as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def apache_cluster() -> Iterator[str]:
+    from tests.apache.broker import ApacheKafka
+
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    with ApacheKafka(properties=settings) as kafka:
+        yield kafka.bootstrap_servers
+
+
+@pytest.fixture(scope="session", params=["pessoa", pytest.param("apache", marks=pytest.mark.apache)])
+def bootstrap_servers(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(f"{request.param}_cluster")
+    return found
+
+
+@pytest.fixture(scope="session")
+def rest(bootstrap_servers: str) -> Iterator[Rest]:
+    with proxy_in_front_of(bootstrap_servers) as running:
+        yield running

@@ -1,0 +1,132 @@
+"""What the tests of the REST proxy stand on: a proxy over real sockets, and somebody who talks to it.
+
+The proxy runs in the test's process, in a thread of its own. Topics and groups get names of their own, so that one
+cluster serves all tests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pessoa.rest_proxy.app import rest_proxy_app
+from pessoa.rest_proxy.config import from_properties
+from pessoa.web.app import App
+from pessoa.web.serving import ThreadedServer
+
+V2 = "application/vnd.kafka.v2+json"
+V2_JSON = "application/vnd.kafka.json.v2+json"
+V2_BINARY = "application/vnd.kafka.binary.v2+json"
+# Enough for a first join of a group on a busy machine.
+PATIENCE = 60
+
+
+class Rest:
+    """An HTTP client of a proxy, and the cluster behind it."""
+
+    def __init__(self, url: str, bootstrap_servers: str) -> None:
+        self.url = url
+        self.bootstrap_servers = bootstrap_servers
+        self.http = httpx.Client(base_url=url, timeout=60, trust_env=False)
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+
+    def topic(self, partitions: int = 1, **configs: str) -> str:
+        name = f"rest-{uuid4().hex[:12]}"
+        new = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in configs.items()})
+        self._admin.create_topics([new])[name].result()
+        self.wait_for_topic(name)
+        return name
+
+    def wait_for_topic(self, name: str) -> None:
+        """Brokers hear of a new topic a moment after it was created."""
+        for _ in range(PATIENCE * 20):
+            if self.http.get(f"/topics/{name}").status_code == 200:
+                return
+        pytest.fail(f"{name} did not appear")
+
+    def get(self, path: str, **headers: str) -> httpx.Response:
+        return self.http.get(path, headers={key.replace("_", "-"): value for key, value in headers.items()})
+
+    def send(self, method: str, path: str, body: Any = None, content_type: str = V2, **headers: str) -> httpx.Response:
+        sent = {key.replace("_", "-"): value for key, value in headers.items()}
+        if isinstance(body, bytes):
+            return self.http.request(method, path, content=body, headers={"content-type": content_type, **sent})
+        if body is None:
+            return self.http.request(method, path, headers=sent)
+        return self.http.request(method, path, json=body, headers={"content-type": content_type, **sent})
+
+    def produce(self, topic: str, *values: Any, content_type: str = V2_JSON) -> list[dict[str, Any]]:
+        records = [{"value": value} for value in values]
+        answer = self.send("POST", f"/topics/{topic}", {"records": records}, content_type)
+        assert answer.status_code == 200, answer.text
+        offsets: list[dict[str, Any]] = answer.json()["offsets"]
+        return offsets
+
+    def consumer(self, **body: Any) -> Consumer:
+        group = f"group-{uuid4().hex[:12]}"
+        given = {"format": "json", "auto.offset.reset": "earliest", "fetch.min.bytes": 0}
+        answer = self.send("POST", f"/consumers/{group}", {**given, **body})
+        assert answer.status_code == 200, answer.text
+        return Consumer(self, group, answer.json())
+
+    @property
+    def cluster(self) -> str:
+        """The path of the one cluster in v3."""
+        [found] = self.get("/v3/clusters").json()["data"]
+        return f"/v3/clusters/{found['cluster_id']}"
+
+
+class Consumer:
+    """One consumer instance; its paths start with the `base_uri` that the proxy gave."""
+
+    def __init__(self, rest: Rest, group: str, created: dict[str, str]) -> None:
+        self.rest = rest
+        self.group = group
+        self.name = created["instance_id"]
+        self.uri = created["base_uri"]
+
+    def post(self, path: str, body: Any = None) -> httpx.Response:
+        return self.rest.send("POST", f"{self.uri}{path}", body)
+
+    def get(self, path: str, **headers: str) -> httpx.Response:
+        return self.rest.get(f"{self.uri}{path}", **headers)
+
+    def delete(self, path: str = "") -> httpx.Response:
+        return self.rest.send("DELETE", f"{self.uri}{path}")
+
+    def read(self, count: int, accept: str = V2_JSON, query: str = "") -> list[dict[str, Any]]:
+        """So many records, however many reads it takes: the first one often only joins the group."""
+        records: list[dict[str, Any]] = []
+        for _ in range(PATIENCE):
+            answer = self.get(f"/records{query}", accept=accept)
+            assert answer.status_code == 200, answer.text
+            records += answer.json()
+            if len(records) >= count:
+                return records
+        pytest.fail(f"{len(records)} of {count} records came")
+
+
+class proxy_in_front_of:  # noqa: N801 - reads as a sentence after `with`
+    """`settings` are the proxy's, with underscores for dots."""
+
+    def __init__(self, bootstrap_servers: str, **settings: str) -> None:
+        given = {key.replace("_", "."): value for key, value in settings.items()}
+        self._config = from_properties({"bootstrap.servers": bootstrap_servers, **given})
+        self._server = ThreadedServer(self._make)
+
+    async def _make(self) -> App:
+        return rest_proxy_app(self._config)
+
+    def __enter__(self) -> Rest:
+        self._server.__enter__()
+        self.rest = Rest(self._server.url, self._config.bootstrap_servers)
+        return self.rest
+
+    def __exit__(self, *_: object) -> None:
+        self.rest.http.close()
+        self._server.__exit__()
