@@ -172,12 +172,7 @@ class LogCleaner:
         try:
             for segment in unfinished_swaps(partition_log):
                 await self._finish(Swap(self._disk, partition_log, (), segment))
-            # Recovery takes a gap above the recovery point for a loss. So the one that a crash would find must be as far
-            # as what is cleaned, before the first gap is made.
-            truncations, recovery_points = partition_log.truncations, directory.render_checkpoints(RECOVERY_POINT_FILE)
-            await asyncio.get_running_loop().run_in_executor(None, directory.write_rendered, recovery_points)
-            if partition_log.truncations != truncations:
-                raise _Outdated("it was cut")
+            await self._write_recovery_points(directory, partition_log)
             plan = make_plan(partition_log, cleanable, self._settings, now_ms)
             finished = await self._run_pass(chosen, Cleaning(self._disk, partition_log, plan))
             self._checkpoints_of(directory)[key] = finished.end_offset
@@ -196,6 +191,15 @@ class LogCleaner:
             self.last_stats = finished.stats
             return True
         return False
+
+    async def _write_recovery_points(self, directory: LogDirectory, partition_log: PartitionLog) -> None:
+        """Recovery takes a gap above the recovery point for a loss. So the one that a crash would find must be as far as
+        what is cleaned, before the first gap is made."""
+        truncations = partition_log.truncations
+        rendered = directory.render_checkpoints(RECOVERY_POINT_FILE)
+        await asyncio.get_running_loop().run_in_executor(None, directory.write_rendered, rendered)
+        if partition_log.truncations != truncations:
+            raise _Outdated("it was cut")
 
     async def _run_pass(self, chosen: Candidate, cleaning: Cleaning) -> Finished:
         in_thread = asyncio.get_running_loop().run_in_executor

@@ -559,10 +559,12 @@ class PartitionLog:
         active = self.segments[-1]
         steps: list[Callable[[], None]] = []
         known = self._segment_number(self._synced_base_offset)
-        for segment in self.segments[known + 1 :]:
-            # Retention may take the batches from which a lost one could be made again.
-            if segment.base_offset in self.snapshots.offsets:
-                steps.append(self._sync_step(f"{segment_name(segment.base_offset)}{SNAPSHOT_SUFFIX}"))
+        # Retention may take the batches from which a lost snapshot could be made again.
+        steps += [
+            self._sync_step(f"{segment_name(segment.base_offset)}{SNAPSHOT_SUFFIX}")
+            for segment in self.segments[known + 1 :]
+            if segment.base_offset in self.snapshots.offsets
+        ]
         for segment in self.segments[known:-1]:
             segment.offset_index.write()
             segment.time_index.write()
