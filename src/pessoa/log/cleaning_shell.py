@@ -193,8 +193,8 @@ class LogCleaner:
         return False
 
     async def _write_recovery_points(self, directory: LogDirectory, partition_log: PartitionLog) -> None:
-        """Recovery takes a gap above the recovery point for a loss. So the one that a crash would find must be as far as
-        what is cleaned, before the first gap is made."""
+        """Recovery takes a gap above the recovery point for a loss. So the one that a crash would find must be as far
+        as what is cleaned, before the first gap is made."""
         truncations = partition_log.truncations
         rendered = directory.render_checkpoints(RECOVERY_POINT_FILE)
         await asyncio.get_running_loop().run_in_executor(None, directory.write_rendered, rendered)
