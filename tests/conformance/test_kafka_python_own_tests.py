@@ -80,9 +80,11 @@ def test_kafka_pythons_own_integration_tests_pass(suite: Path, file: str) -> Non
     with Broker(SETTINGS) as broker:
         host, port = broker.bootstrap_servers.split(":")
         run = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
-            + ["--deselect", f"test/integration/test_admin_integration.py::{NEEDS_AN_AUTHORIZER}"]
-            + ["--timeout", "60", f"test/integration/test_{file}_integration.py"],
+            [
+                *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout", "60"),
+                *("--deselect", f"test/integration/test_admin_integration.py::{NEEDS_AN_AUTHORIZER}"),
+                f"test/integration/test_{file}_integration.py",
+            ],
             cwd=suite,
             env={
                 **os.environ,
