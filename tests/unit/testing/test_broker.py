@@ -72,15 +72,17 @@ def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_brokers_leave_no_thread_and_no_descriptor_behind() -> None:
+def test_a_hundred_brokers_leave_no_thread_no_socket_and_no_file_behind(tmp_path: Path) -> None:
     with Broker():
         pass
     threads, descriptors = threading.active_count(), open_descriptors()
-    for _ in range(10):
-        with Broker():
+    for number in range(100):
+        with Broker(directory=tmp_path / "data" if number % 2 else None):
             pass
     assert threading.active_count() == threads
+    # Sockets are descriptors too.
     assert open_descriptors() <= descriptors
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 def test_a_wrong_setting_stops_the_start_with_its_key_and_what_is_allowed() -> None:
