@@ -1,0 +1,21 @@
+"""The schema registry: a service that any Kafka user could have written, with its state in the topic `_schemas`.
+
+A request, from the outside in:
+
+    api/            one file per family of paths: HTTP in, HTTP out
+    registry.py     who answers: this instance, or the leader (forwarding.py)
+    registering.py, deleting.py, scopes.py    decisions: state and request in, records and answer out; pure
+    schemas.py      texts of three types parsed, spelt, normalised; references resolved
+    compatibility/  the rules of the three types and the seven levels
+    state.py        what is registered: replayed from records.py, changed by nothing else
+
+and from the topic up:
+
+    store.py        `_schemas`: read from the start, written in transactions by the leader alone
+    election.py     who the leader is: a Kafka group of protocol type "sr"
+    service.py      all of it put together; config.py the settings
+
+Only the leader writes. It opens a transactional producer under a name that all instances share, which shuts out
+whoever was leader before: a leader that has lost its office, or was asleep when it did, cannot write any more. So ids
+are given out by one hand at a time, and a decision never rests on a state that somebody else has changed.
+"""

@@ -1,0 +1,277 @@
+"""What is registered: the records of `_schemas`, replayed.
+
+`replay` alone changes the state, on the live path and on load alike, and never refuses: what stands in the topic is the
+truth. Everything else here answers questions. Two states exist in a leader: the one that readers are served from, which
+holds what is committed, and a copy that is ahead by what is being committed, on which the next decision rests.
+
+Ids belong to a context. They only grow: the next id is one above the highest that was ever seen, and when the
+schema with the highest id is deleted for good, a mark with that id is left in the topic (`ID_MARKS`), since compaction
+would otherwise forget it. The mark is shaped as a configuration of a context that nobody uses, so other registries read
+over it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import msgspec
+
+from pessoa.schema_registry.model import (
+    ConfigValue,
+    DeleteSubjectValue,
+    Metadata,
+    Mode,
+    ModeValue,
+    Reference,
+    RuleSet,
+    SchemaValue,
+)
+from pessoa.schema_registry.records import (
+    ConfigKey,
+    ContextKey,
+    DeleteSubjectKey,
+    ModeKey,
+    Record,
+    SchemaKey,
+)
+from pessoa.serde.subjects import DEFAULT_CONTEXT, GLOBAL_CONTEXT, WILDCARD, Subject, parse_subject
+
+ID_MARKS = ".pessoa-ids"
+_MARK_PROPERTY = "highest.id"
+
+# schema type, text → the text by which two schemas are the same
+Canonical = Callable[[str, str], str]
+
+
+def identity(
+    schema_type: str,
+    canonical: str,
+    references: tuple[Reference, ...],
+    metadata: Metadata | None,
+    rule_set: RuleSet | None,
+) -> bytes:
+    """Sixteen bytes that two schemas share only if they are the same; also the guid."""
+    parts = (schema_type, canonical, [(each.name, each.subject, each.version) for each in references])
+    rest = (metadata, rule_set) if metadata or rule_set else ()
+    return hashlib.md5(msgspec.json.encode((*parts, *rest)), usedforsecurity=False).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One version of a subject."""
+
+    value: SchemaValue
+    identity: bytes
+
+    @property
+    def guid(self) -> str:
+        return str(UUID(bytes=self.identity))
+
+
+@dataclass(slots=True)
+class ContextState:
+    """The ids of one context."""
+
+    highest_id: int = 0
+    # id → (subject, version) that have it, in the order in which they came
+    uses: dict[int, dict[SchemaKey, None]] = field(default_factory=dict)
+    # identity → id
+    ids: dict[bytes, int] = field(default_factory=dict)
+
+    def copy(self) -> ContextState:
+        uses = {number: dict(keys) for number, keys in self.uses.items()}
+        return ContextState(self.highest_id, uses, dict(self.ids))
+
+
+class State:
+    def __init__(self, canonical: Canonical) -> None:
+        self._canonical = canonical
+        # Every subject by its full name, with its versions; a version that is deleted for good is not there.
+        self.subjects: dict[str, dict[int, Entry]] = {}
+        self.contexts: dict[str, ContextState] = {}
+        self.configs: dict[str | None, ConfigValue] = {}
+        self.modes: dict[str | None, ModeValue] = {}
+        # (subject, version) → who refers to it
+        self.referrers: dict[SchemaKey, dict[SchemaKey, None]] = {}
+        self.declared_contexts: dict[str, None] = {}
+
+    def __repr__(self) -> str:
+        return f"<State {len(self.subjects)} subjects in {len(self.contexts)} contexts>"
+
+    def copy(self) -> State:
+        twin = State(self._canonical)
+        twin.subjects = {subject: dict(versions) for subject, versions in self.subjects.items()}
+        twin.contexts = {name: context.copy() for name, context in self.contexts.items()}
+        twin.configs = dict(self.configs)
+        twin.modes = dict(self.modes)
+        twin.referrers = {key: dict(each) for key, each in self.referrers.items()}
+        twin.declared_contexts = dict(self.declared_contexts)
+        return twin
+
+    # Replaying.
+
+    def replay(self, record: Record) -> None:
+        key, value = record
+        match key:
+            case SchemaKey():
+                self._forget(key)
+                if isinstance(value, SchemaValue):
+                    self._remember(key, value)
+            case ConfigKey():
+                self._configure(key.subject, value)
+            case ModeKey():
+                if isinstance(value, ModeValue):
+                    self.modes[key.subject] = value
+                else:
+                    self.modes.pop(key.subject, None)
+            case DeleteSubjectKey() if isinstance(value, DeleteSubjectValue):
+                self._delete_up_to(key.subject, value.version)
+            case ContextKey():
+                self.declared_contexts[key.context] = None
+
+    def _remember(self, key: SchemaKey, value: SchemaValue) -> None:
+        canonical = self._canonical(value.schemaType, value.schema)
+        entry = Entry(value, identity(value.schemaType, canonical, value.references, value.metadata, value.ruleSet))
+        versions = self.subjects.setdefault(key.subject, {})
+        versions[key.version] = entry
+        if len(versions) > 1 and key.version != max(versions):
+            # Kept in the order of versions, whatever the order of the log after compaction.
+            self.subjects[key.subject] = dict(sorted(versions.items()))
+        context = self.context_of(key.subject)
+        context.highest_id = max(context.highest_id, value.id)
+        context.uses.setdefault(value.id, {})[key] = None
+        context.ids.setdefault(entry.identity, value.id)
+        for reference in value.references:
+            self.referrers.setdefault(self.referred(key.subject, reference), {})[key] = None
+
+    def _forget(self, key: SchemaKey) -> None:
+        versions = self.subjects.get(key.subject, {})
+        entry = versions.pop(key.version, None)
+        if entry is None:
+            return
+        if not versions:
+            del self.subjects[key.subject]
+        context = self.context_of(key.subject)
+        uses = context.uses[entry.value.id]
+        uses.pop(key, None)
+        if not uses:
+            del context.uses[entry.value.id]
+            if context.ids.get(entry.identity) == entry.value.id:
+                del context.ids[entry.identity]
+        for reference in entry.value.references:
+            referrers = self.referrers.get(self.referred(key.subject, reference), {})
+            referrers.pop(key, None)
+
+    def _delete_up_to(self, subject: str, version: int) -> None:
+        for number, entry in list(self.subjects.get(subject, {}).items()):
+            if number <= version and not entry.value.deleted:
+                deleted = msgspec.structs.replace(entry.value, deleted=True)
+                self.subjects[subject][number] = Entry(deleted, entry.identity)
+
+    def _configure(self, subject: str | None, value: object) -> None:
+        place = parse_subject(subject or "")
+        if place.context == ID_MARKS:
+            if isinstance(value, ConfigValue):
+                self._raise_highest_id(place.name, value)
+        elif isinstance(value, ConfigValue):
+            self.configs[subject] = value
+        else:
+            self.configs.pop(subject, None)
+
+    def _raise_highest_id(self, context: str, mark: ConfigValue) -> None:
+        properties = (mark.defaultMetadata.properties if mark.defaultMetadata else None) or {}
+        number = properties.get(_MARK_PROPERTY, "")
+        if number.isdigit():
+            state = self.contexts.setdefault(context, ContextState())
+            state.highest_id = max(state.highest_id, int(number))
+
+    # Questions.
+
+    def context_of(self, subject: str) -> ContextState:
+        return self.contexts.setdefault(parse_subject(subject).context, ContextState())
+
+    def referred(self, subject: str, reference: Reference) -> SchemaKey:
+        """Where a reference of a subject leads: a name without context is in the subject's own."""
+        return SchemaKey(qualify(reference.subject, parse_subject(subject).context), reference.version)
+
+    def versions(self, subject: str, *, deleted: bool = False) -> list[Entry]:
+        """The versions of a subject, oldest first."""
+        found = self.subjects.get(subject, {}).values()
+        return [entry for entry in found if deleted or not entry.value.deleted]
+
+    def latest(self, subject: str, *, deleted: bool = False) -> Entry | None:
+        found = self.versions(subject, deleted=deleted)
+        return found[-1] if found else None
+
+    def entry(self, subject: str, version: int) -> Entry | None:
+        return self.subjects.get(subject, {}).get(version)
+
+    def by_id(self, context: str, schema_id: int) -> list[Entry]:
+        """Every version with this id, those that are softly deleted too."""
+        state = self.contexts.get(context)
+        if state is None:
+            return []
+        return [self.subjects[key.subject][key.version] for key in state.uses.get(schema_id, {})]
+
+    def is_referenced(self, key: SchemaKey) -> bool:
+        """Whether a version that is not deleted refers to this one."""
+        for referrer in self.referrers.get(key, {}):
+            entry = self.entry(*referrer)
+            if entry is not None and not entry.value.deleted:
+                return True
+        return False
+
+    def all_contexts(self) -> list[str]:
+        from_subjects = {parse_subject(subject).context for subject in self.subjects}
+        return sorted(from_subjects | self.declared_contexts.keys() | {DEFAULT_CONTEXT})
+
+    def matching(self, prefix: str) -> Iterator[str]:
+        """Subjects by prefix; `:*:` in front searches all contexts."""
+        wanted = parse_subject(prefix)
+        for subject in sorted(self.subjects):
+            found = parse_subject(subject)
+            if wanted.context in (WILDCARD, found.context) and found.name.startswith(wanted.name):
+                yield subject
+
+    # Scopes: a setting is looked for at the subject, its context, everywhere.
+
+    def config_scopes(self, subject: str | None) -> Iterator[ConfigValue]:
+        for scope in scopes(subject):
+            if scope in self.configs:
+                yield self.configs[scope]
+
+    def mode_of(self, subject: str | None) -> Mode:
+        for scope in scopes(subject):
+            if scope in self.modes:
+                mode = self.modes[scope].mode
+                # A mode that a newer registry wrote and we do not know restricts nothing.
+                return Mode(mode) if mode in Mode.__members__ else Mode.READWRITE
+        return Mode.READWRITE
+
+
+def qualify(subject: str, context: str) -> str:
+    """The full name of a subject that is named from within a context."""
+    parsed = parse_subject(subject)
+    if parsed.context == DEFAULT_CONTEXT and not subject.startswith(":"):
+        return str(Subject(context, parsed.name))
+    return str(parsed)
+
+
+def scopes(subject: str | None) -> list[str | None]:
+    """Where a setting of a subject may stand, nearest first."""
+    if subject is None:
+        return [f":{GLOBAL_CONTEXT}:", None]
+    context = parse_subject(subject).context
+    # A context's own settings stand under its name with an empty subject.
+    around: list[str | None] = [] if context == DEFAULT_CONTEXT else [f":{context}:"]
+    return [subject, *around, None, f":{GLOBAL_CONTEXT}:"]
+
+
+def id_mark(context: str, highest_id: int) -> Record:
+    """The record that keeps the highest id of a context from being forgotten."""
+    subject = f":{ID_MARKS}:{context}"
+    metadata = Metadata(properties={_MARK_PROPERTY: str(highest_id)})
+    return Record(ConfigKey(subject), ConfigValue(subject=subject, compatibilityLevel="NONE", defaultMetadata=metadata))
