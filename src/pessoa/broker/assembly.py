@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pessoa.broker.config import BrokerConfig
     from pessoa.broker.lifecycle import Broker
     from pessoa.log.files import Disk
+    from pessoa.net.network import Network
 
     # What those outside may call the things that they are given.
     AnyBroker = Broker
@@ -39,17 +40,24 @@ examples:
   pessoa broker                                        a cluster of one on 127.0.0.1:9092
   pessoa broker --set listeners=PLAINTEXT://127.0.0.1:19092 --set log.dirs=/tmp/broker
   pessoa broker --config server.properties             with Kafka's own keys
+
+a cluster of three, each in a terminal of its own (N is 1, 2 and 3):
+  pessoa broker --set node.id=N \
+    --set listeners=PLAINTEXT://127.0.0.1:N9092,CONTROLLER://127.0.0.1:N9093 \
+    --set controller.quorum.voters=1@127.0.0.1:19093,2@127.0.0.1:29093,3@127.0.0.1:39093
 """
 
 
 def main(argv: list[str]) -> int:
+    from pessoa.broker.registration import RegistrationRefused
+
     options = _parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     keep_freed_memory()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_run_until_stopped(_load(options), options.cluster_id))
-    except (ConfigProblem, WrongDirectory, CorruptProperties, DiskError) as problem:
+    except (ConfigProblem, WrongDirectory, CorruptProperties, DiskError, RegistrationRefused) as problem:
         log.error("%s", problem)  # noqa: TRY400
         return 1
     except OSError as problem:
@@ -85,12 +93,19 @@ def _load(options: argparse.Namespace) -> BrokerConfig:
     return load(text, parse_settings(options.set), _home(), file_name=str(options.config or "server.properties"))
 
 
-def make_broker(settings: Mapping[str, str], disk: Disk | None = None) -> Broker:
-    """A broker that is a cluster of its own, with these of Kafka's keys; `start` and `stop` are the caller's."""
+def make_broker(
+    settings: Mapping[str, str],
+    disk: Disk | None = None,
+    network: Network | None = None,
+    cluster_id: str | None = None,
+) -> Broker:
+    """A broker with these of Kafka's keys, a cluster of its own unless they name other voters; `start` and `stop` are
+    the caller's."""
     from pessoa.broker.config import BrokerConfig, single_node_properties
     from pessoa.broker.lifecycle import Broker
 
-    return Broker(BrokerConfig(single_node_properties(settings, _home())), disk=disk)
+    config = BrokerConfig(single_node_properties(settings, _home()))
+    return Broker(config, disk=disk, network=network, cluster_id=cluster_id)
 
 
 def memory_disk(directory: str) -> Disk:
@@ -101,6 +116,17 @@ def memory_disk(directory: str) -> Disk:
     disk = SimulatedDisk(now_ms=SystemClock().now_ms)
     disk.make_directory(directory)
     return disk
+
+
+def crash_disk(disk: Disk, *, power_loss: bool) -> None:
+    """Do to a disk in memory what happens when its process is killed, or when the power goes."""
+    from pessoa.log.simulated_disk import SimulatedDisk
+
+    assert isinstance(disk, SimulatedDisk)
+    if power_loss:
+        disk.lose_power()
+    else:
+        disk.crash_process()
 
 
 def _home() -> Path:

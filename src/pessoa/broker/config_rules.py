@@ -49,18 +49,23 @@ class ConfigRules:
     def broker_value(self, name: str) -> str:
         return render(self._config.value(name)) or ""
 
-    def problem(self, resource_type: int, configs: Mapping[str, str]) -> tuple[ErrorCode, str] | None:
-        found = self._problem(resource_type, configs)
+    def problem(
+        self, resource_type: int, configs: Mapping[str, str], resource_name: str | None = None
+    ) -> tuple[ErrorCode, str] | None:
+        found = self._problem(resource_type, configs, resource_name)
         if found is None:
             return None
         return ErrorCode.INVALID_REQUEST if found.is_invalid_request else ErrorCode.INVALID_CONFIG, str(found)
 
-    def _problem(self, resource_type: int, configs: Mapping[str, str]) -> ConfigProblem | None:
+    def _problem(
+        self, resource_type: int, configs: Mapping[str, str], resource_name: str | None
+    ) -> ConfigProblem | None:
         match resource_type:
             case ConfigResource.TOPIC:
                 return validate_topic_configs(configs, self._config)
             case ConfigResource.BROKER:
-                return validate_broker_configs(configs) or self._contradiction(configs)
+                is_default = resource_name == _ALL_BROKERS
+                return validate_broker_configs(configs, is_default=is_default) or self._contradiction(configs)
             case ConfigResource.GROUP:
                 return validate_group_configs(configs, self._config)
             case _:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 ANONYMOUS = "User:ANONYMOUS"
 
 
@@ -42,3 +44,13 @@ class RequestContext:
             f"<request {self.correlation_id} of {self.client_id!r} from {self.client_host}: "
             f"API {self.api_key} version {self.version}, {self.principal} on {self.listener}>"
         )
+
+
+class OwnRequest(NamedTuple):
+    """The context of what a broker asks for itself, or for a client whose own request was another one."""
+
+    version: int
+    client_id: str | None = None
+    client_host: str = ""
+    principal: str = ANONYMOUS
+    listener: str = ""

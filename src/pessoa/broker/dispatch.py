@@ -37,6 +37,7 @@ class Where(Enum):
 
     HERE = "handlers"
     CONTROLLER = "controller"
+    QUORUM = "metadata quorum"
     IMAGE = "the metadata image: a function of it and the request, beside the one that decides"
     GROUPS = "group coordinator"
     TRANSACTIONS = "transaction coordinator"
@@ -48,14 +49,20 @@ class Row(NamedTuple):
     where: Where
     # Produce advertises 0 to 2 without serving them: librdkafka takes a broker that lacks them for too old.
     advertised: Versions
+    # Whether brokers hand such a request on to the controller in an envelope.
+    forwarded: bool = False
 
 
 def _row(key: ApiKey, versions: str, where: Where = Where.HERE, advertised: str | None = None) -> Row:
     return Row(key, Versions.parse(versions), where, Versions.parse(advertised or versions))
 
 
-_CONTROLLER = Where.CONTROLLER
+def _forwarded(key: ApiKey, versions: str, where: Where = Where.CONTROLLER) -> Row:
+    return _row(key, versions, where)._replace(forwarded=True)
 
+
+_CONTROLLER = Where.CONTROLLER
+_QUORUM = Where.QUORUM
 _IMAGE = Where.IMAGE
 _TRANSACTIONS = Where.TRANSACTIONS
 _GROUPS = Where.GROUPS
@@ -132,6 +139,52 @@ _FROM_IMAGE = {
 _read_prefix = Struct(">hhi").unpack_from
 
 
+# What a controller serves on its own listener: to other controllers, to brokers, and to tools that come to it directly.
+CONTROLLER_TABLE: tuple[Row, ...] = (
+    _row(ApiKey.FETCH, "4-18", _QUORUM),
+    _row(ApiKey.SASL_HANDSHAKE, "0-1"),
+    _row(ApiKey.API_VERSIONS, "0-4"),
+    _forwarded(ApiKey.CREATE_TOPICS, "2-7"),
+    _forwarded(ApiKey.DELETE_TOPICS, "1-6"),
+    _row(ApiKey.DESCRIBE_ACLS, "1-3"),
+    _forwarded(ApiKey.CREATE_ACLS, "1-3", Where.HERE),
+    _forwarded(ApiKey.DELETE_ACLS, "1-3", Where.HERE),
+    _row(ApiKey.DESCRIBE_CONFIGS, "1-4"),
+    _forwarded(ApiKey.ALTER_CONFIGS, "0-2"),
+    _row(ApiKey.SASL_AUTHENTICATE, "0-2"),
+    _forwarded(ApiKey.CREATE_PARTITIONS, "0-3"),
+    _forwarded(ApiKey.CREATE_DELEGATION_TOKEN, "1-3"),
+    _forwarded(ApiKey.RENEW_DELEGATION_TOKEN, "1-2"),
+    _forwarded(ApiKey.EXPIRE_DELEGATION_TOKEN, "1-2"),
+    _row(ApiKey.DESCRIBE_DELEGATION_TOKEN, "1-3"),
+    _forwarded(ApiKey.ELECT_LEADERS, "0-2"),
+    _forwarded(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1"),
+    _forwarded(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "0-1"),
+    _row(ApiKey.LIST_PARTITION_REASSIGNMENTS, "0", _IMAGE),
+    _forwarded(ApiKey.ALTER_CLIENT_QUOTAS, "0-1"),
+    _row(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "0", _IMAGE),
+    _forwarded(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "0"),
+    _row(ApiKey.VOTE, "0-2", _QUORUM),
+    _row(ApiKey.BEGIN_QUORUM_EPOCH, "0-1", _QUORUM),
+    _row(ApiKey.END_QUORUM_EPOCH, "0-1", _QUORUM),
+    _forwarded(ApiKey.DESCRIBE_QUORUM, "0-2", _QUORUM),
+    _row(ApiKey.ALTER_PARTITION, "2-3", _CONTROLLER),
+    _forwarded(ApiKey.UPDATE_FEATURES, "0-2"),
+    _row(ApiKey.ENVELOPE, "0"),
+    _row(ApiKey.FETCH_SNAPSHOT, "0-1", _QUORUM),
+    _row(ApiKey.DESCRIBE_CLUSTER, "0-2"),
+    _row(ApiKey.BROKER_REGISTRATION, "0-4", _CONTROLLER),
+    _row(ApiKey.BROKER_HEARTBEAT, "0-2", _CONTROLLER),
+    _forwarded(ApiKey.UNREGISTER_BROKER, "0"),
+    _forwarded(ApiKey.ALLOCATE_PRODUCER_IDS, "0"),
+    _row(ApiKey.CONTROLLER_REGISTRATION, "0", _CONTROLLER),
+    _row(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "0", _CONTROLLER),
+    _forwarded(ApiKey.ADD_RAFT_VOTER, "0-1", _QUORUM),
+    _forwarded(ApiKey.REMOVE_RAFT_VOTER, "0", _QUORUM),
+    _row(ApiKey.UPDATE_RAFT_VOTER, "0", _QUORUM),
+)
+
+
 def advertised(table: tuple[Row, ...] = TABLE) -> Iterator[tuple[ApiKey, Versions]]:
     return ((row.key, row.advertised) for row in table)
 
@@ -151,6 +204,8 @@ class Route:
 def _handler(key: ApiKey, where: Where) -> Callable[[Any, RequestContext, Any], Reply]:
     if where is Where.CONTROLLER:
         return lambda broker, context, request: broker.controller.submit(request, context)
+    if where is Where.QUORUM:
+        return lambda broker, context, request: broker.quorum.handle(request, context)
     if where is Where.GROUPS:
         return lambda broker, context, request: broker.groups.submit(request, context)
     if where is Where.TRANSACTIONS:

@@ -1,11 +1,13 @@
-"""A broker from start to stop.
+"""A node of a cluster from start to stop: a broker, a controller, or both (`process.roles`).
 
-    claim the directories ──▶ format what is empty ──▶ read the metadata log ──▶ open the partitions' logs
-    ──▶ listen ──▶ register, and ask to be unfenced ──▶ serve
-    ──▶ stop: no more requests, answers in progress leave, everything is synced, the directories say so
+    claim the directories ──▶ format what is empty ──▶ open the partitions' logs ──▶ join the metadata quorum
+    ──▶ controller: serve the quorum and the brokers; lead, if elected
+    ──▶ broker: open the ports ──▶ register, and catch up with the metadata ──▶ follow it: lead and follow partitions
+        ──▶ serve ──▶ ask to be unfenced
+    ──▶ stop: others take over, answers in progress leave, everything is synced, the directories say so
 
-A broker keeps no global state: any number of them live in one process and one loop. Disk, clock, chance and
-network come from outside, and so can the whole of it run in a simulation.
+A broker keeps no global state: any number of them live in one process and one loop. Disk, clock, chance and network
+come from outside, and so can the whole of it run in a simulation.
 """
 
 from __future__ import annotations
@@ -13,15 +15,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pessoa.base.clock import SystemClock
 from pessoa.base.entropy import SystemEntropy, below, new_uuid, positive_int32
 from pessoa.broker.config_rules import ConfigRules
+from pessoa.broker.context import OwnRequest
+from pessoa.broker.controller_node import ControllerNode, ControllerServices
 from pessoa.broker.coordination import Coordination
-from pessoa.broker.dispatch import Dispatcher
+from pessoa.broker.dispatch import CONTROLLER_TABLE, Dispatcher
 from pessoa.broker.fetch_sessions import FetchSessions
-from pessoa.broker.registration import Registration
+from pessoa.broker.forwarding import ControllerEntrance
+from pessoa.broker.held_listener import HeldListener
+from pessoa.broker.metadata_progress import MetadataProgress
+from pessoa.broker.peers import Peers
+from pessoa.broker.quorum_member import controller_addresses, make_quorum
+from pessoa.broker.registration import Registration, register_controller
 from pessoa.broker.services import BrokerServices
 from pessoa.controller.controller import Controller
 from pessoa.log.directory import DirectoryOffline, LogDirectory
@@ -30,24 +39,30 @@ from pessoa.log.flushing import Flusher
 from pessoa.log.topic_config import log_config
 from pessoa.log.upkeep import Upkeep, UpkeepSettings
 from pessoa.metadata.image import ConfigResource
-from pessoa.net.listener import Listener, ListenerLimits
+from pessoa.net.listener import ListenerLimits
 from pessoa.net.network import SystemNetwork
 from pessoa.quorum.formatting import format_metadata, read_bootstrap
 from pessoa.quorum.publishing import ImagePublisher
-from pessoa.quorum.single_voter import SingleVoterQuorum
 from pessoa.replication.replicas import Replicas
+from pessoa.replication.settings import ReplicationSettings
+from pessoa.wire.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from pessoa.base.clock import Clock
     from pessoa.base.entropy import Entropy
+    from pessoa.base.ids import Uuid
     from pessoa.broker.config import BrokerConfig
     from pessoa.broker.config_listeners import ListenerEndpoint
     from pessoa.log.config import LogConfig
     from pessoa.log.files import Disk
+    from pessoa.log.properties import MetaProperties
     from pessoa.metadata.delta import MetadataDelta
+    from pessoa.net.channel import Channel
     from pessoa.net.network import Network
+    from pessoa.quorum.batches import CommittedBatch
+    from pessoa.wire.api.alter_partition import TopicData
 
 log = logging.getLogger("pessoa.broker")
 
@@ -72,75 +87,183 @@ class Broker:
         self._network: Network = network if network is not None else SystemNetwork()
         self._wanted_cluster_id = cluster_id
         self._new_uuid = partial(new_uuid, self._entropy)
+        self._incarnation_id = self._new_uuid()
         self._flusher = Flusher()
         self._directories: list[LogDirectory] = []
         self._publisher = ImagePublisher()
-        self._listeners: list[Listener] = []
+        self._progress = MetadataProgress()
+        self._client_listeners: list[HeldListener] = []
+        self._controller_listeners: list[HeldListener] = []
         self._tasks: list[asyncio.Task[None]] = []
         # Told about mistakes of ours that cost a request its answer.
         self.on_bug: Callable[[Exception], None] = lambda _: None
-        self._quorum: SingleVoterQuorum | None = None
-        self._is_assembled = False
+        # What there is so far; a start that fails leaves some of it None.
+        self._quorum: Any = None
+        self.controller: ControllerNode | None = None
+        self._entrance: ControllerEntrance | None = None
         self._registration: Registration | None = None
+        self._heartbeats: asyncio.Task[None] | None = None
+        self._is_assembled = False
+        self.cluster_id = ""
         self.services: BrokerServices
         self.failed: asyncio.Future[None]
 
     def __repr__(self) -> str:
-        return f"<Broker {self.config.node_id}: {', '.join(map(repr, self._listeners))}>"
+        listeners = [*self._client_listeners, *self._controller_listeners]
+        return f"<Broker {self.config.node_id}: {', '.join(map(repr, listeners))}>"
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{one.host}:{one.port}" for one in self._listeners)
+        return ",".join(one.listener.address for one in self._client_listeners)
+
+    @property
+    def bootstrap_controllers(self) -> str:
+        return ",".join(one.listener.address for one in self._controller_listeners)
 
     # Starting.
 
     async def start(self) -> None:
         self.failed = asyncio.get_running_loop().create_future()
-        now_ms = self._clock.now_ms()
+        owners = await self._claim()
+        self.cluster_id = next(iter(owners.values())).cluster_id
+        if self.config.is_broker:
+            for directory in self._directories:
+                directory.open(self._config_of, self._clock.now_ms())
+        await self._join_quorum(owners)
+        if self.config.is_broker:
+            await self._start_broker()
+        else:
+            self._publisher.go_live()
+
+    async def _claim(self) -> dict[str, MetaProperties]:
+        """Make the directories this node's, and say whose each is."""
         self._directories = [LogDirectory(self._disk, path) for path in self.config.log_dirs]
         for directory in self._directories:
             directory.claim()
-        owners = format_metadata(
+        cluster_id = self._wanted_cluster_id
+        if cluster_id is None and not self._is_formatted():
+            cluster_id = await self._first_cluster_id()
+        return format_metadata(
             self._disk,
             self.config.log_dirs,
             self.config.metadata_log_dir,
             self.config.node_id,
             self._new_uuid,
-            now_ms,
-            self._wanted_cluster_id,
+            self._clock.now_ms(),
+            cluster_id,
         )
-        cluster_id = next(iter(owners.values())).cluster_id
-        quorum = SingleVoterQuorum(
-            self._disk, self.config.metadata_log_dir, self.config.node_id, self._clock, self._flusher
+
+    def _is_formatted(self) -> bool:
+        from pessoa.log.properties import META_PROPERTIES_FILE
+
+        paths = [*self.config.log_dirs, self.config.metadata_log_dir]
+        return any(self._disk.exists(f"{path}/{META_PROPERTIES_FILE}") for path in paths)
+
+    async def _first_cluster_id(self) -> str | None:
+        addresses = controller_addresses(self.config)
+        if self.config.is_controller and len(addresses) <= 1:
+            return None
+        from pessoa.broker.cluster_identity import ask_for_cluster_id, shared_cluster_id
+
+        shared = shared_cluster_id(self.config)
+        if shared is not None:
+            return shared
+        timeout_ms = self.config.initial_broker_registration_timeout_ms
+        return await ask_for_cluster_id(self._network, self._clock, addresses, self.config.node_id, timeout_ms)
+
+    async def _join_quorum(self, owners: dict[str, MetaProperties]) -> None:
+        config = self.config
+        directory_id = owners[config.metadata_log_dir].directory_id
+        assert directory_id is not None
+        quorum = self._quorum = make_quorum(
+            config,
+            self._disk,
+            self.cluster_id,
+            directory_id,
+            self._clock,
+            self._entropy,
+            self._flusher,
+            self._network,
         )
         quorum.on_failure = self._fail
-        quorum.listeners.append(self._publisher.listen)
-        quorum.start()
-        self._quorum = quorum
-        for directory in self._directories:
-            directory.open(self._config_of, now_ms)
-        self._assemble(cluster_id, quorum)
-        await self._activate()
-        await self._listen()
-        await self._register()
+        quorum.listeners.append(self._on_committed)
+        if config.is_controller:
+            self.controller = self._make_controller(quorum)
+            quorum.on_leadership.append(self.controller.on_leadership)
+        self._entrance = ControllerEntrance(
+            config.node_id, self.controller, quorum, self._network, self._clock, config.request_timeout_ms
+        )
+        self._entrance.on_heartbeats_lost = self._hurry
+        await quorum.start()
+        if self.controller is not None:
+            await self._serve_controllers(self.controller)
 
-    def _assemble(self, cluster_id: str, quorum: SingleVoterQuorum) -> None:
-        config, clock = self.config, self._clock
-        self._upkeep = Upkeep(self._disk, self._directories, clock, self._flusher, _upkeep_settings(config))
-        replicas = Replicas(config.node_id, self._directories, self._upkeep, self._config_of, self._new_uuid)
+    def _make_controller(self, quorum: Any) -> ControllerNode:
         controller = Controller(
-            config.node_id,
-            cluster_id,
+            self.config.node_id,
+            self.cluster_id,
             quorum,
-            ConfigRules(config),
-            clock,
+            ConfigRules(self.config),
+            self._clock,
             self._new_uuid,
             partial(below, self._entropy),
-            config.broker_session_timeout_ms,
+            self.config.broker_session_timeout_ms,
+            self._incarnation_id,
         )
+        bootstrap = read_bootstrap(self._disk, self.config.metadata_log_dir)
+        return ControllerNode(controller, quorum, self._publisher, bootstrap, self._clock)
+
+    async def _serve_controllers(self, controller: ControllerNode) -> None:
+        services = ControllerServices(controller, self._quorum, self._publisher, self.config, self.cluster_id)
+        for endpoint in self._endpoints(of_controller=True):
+            held = await self._open(endpoint)
+            held.listener.on_closed = controller.connection_closed
+            held.release(Dispatcher(services, CONTROLLER_TABLE, endpoint.name).serve)
+            self._controller_listeners.append(held)
+        assert self._entrance is not None
+        self._run(
+            register_controller(
+                self._entrance, self.config, self._incarnation_id, self._advertised(self._controller_listeners)
+            )
+        )
+
+    async def _start_broker(self) -> None:
+        self._assemble()
+        for endpoint in self._endpoints(of_controller=False):
+            held = await self._open(endpoint)
+            self._client_listeners.append(held)
+            log.info("listening on %s://%s", endpoint.name, held.listener.address)
+        registration = self._registration = self._make_registration()
+        self._coordination.registration = registration
+        await registration.register()
+        self._publisher.go_live()
+        for held in self._client_listeners:
+            held.release(Dispatcher(self.services, listener=held.endpoint.name).serve)
+        await registration.unfence()
+        self._heartbeats = self._run(registration.keep_alive())
+        self._run(self._upkeep.run())
+        self._run(self._clean())
+
+    def _assemble(self) -> None:
+        config, clock = self.config, self._clock
+        self._upkeep = Upkeep(self._disk, self._directories, clock, self._flusher, _upkeep_settings(config))
+        replicas = Replicas(
+            config.node_id,
+            self._directories,
+            self._upkeep,
+            self._config_of,
+            self._new_uuid,
+            clock=clock,
+            flusher=self._flusher,
+            settings=ReplicationSettings.of(config),
+            broker_epoch=self._broker_epoch,
+            channel_to=self._fetcher_channel,
+            alter_partition=self._alter_partition,
+        )
+        replicas.on_directory_offline.append(self._on_directory_offline)
         self.services = BrokerServices(
             node_id=config.node_id,
-            cluster_id=cluster_id,
+            cluster_id=self.cluster_id,
             config=config,
             clock=clock,
             image=self._publisher.image,
@@ -148,60 +271,71 @@ class Broker:
             fetch_sessions=FetchSessions(
                 partial(positive_int32, self._entropy), config.max_incremental_fetch_session_cache_slots
             ),
-            controller=controller,
-            quorum=quorum,
+            controller=self._entrance,
+            random_below=partial(below, self._entropy),
+            progress=self._progress,
+            quorum=self._quorum,
             flusher=self._flusher,
         )
-        self._coordination = Coordination(self.services, self._new_uuid)
+        self._peers = Peers(self.services, self._network)
+        self._coordination = Coordination(self.services, self._peers, self._new_uuid)
         self._publisher.subscribers.append(self._on_metadata)
         self._is_assembled = True
 
-    async def _activate(self) -> None:
-        """Take the lead of the metadata quorum, and tell everybody what the log has told us."""
-        bootstrap = read_bootstrap(self._disk, self.config.metadata_log_dir)
-        await self.services.controller.activate(self._publisher.loader, bootstrap)
-        self._publisher.go_live()
+    def _make_registration(self) -> Registration:
+        directories = self._directories
+        previous = {one.previous_broker_epoch for one in directories}
+        return Registration(
+            self.config,
+            self.cluster_id,
+            self._entrance,
+            self._progress,
+            self._clock,
+            self._incarnation_id,
+            self._advertised(self._client_listeners),
+            _ids(directories),
+            lambda: _ids([one for one in directories if one.offline is not None]),
+            # Directories that disagree were not all there when the broker stopped (KIP-966).
+            previous.pop() if len(previous) == 1 else -1,
+        )
 
-    async def _listen(self) -> None:
+    # Ports.
+
+    def _endpoints(self, *, of_controller: bool) -> list[ListenerEndpoint]:
+        names = [name.upper() for name in self.config.controller_listener_names]
+        return [one for one in self.config.listeners if (one.name in names) is of_controller]
+
+    async def _open(self, endpoint: ListenerEndpoint) -> HeldListener:
         limits = ListenerLimits(
             socket_request_max_bytes=self.config.socket_request_max_bytes,
             connections_max_idle_ms=self.config.connections_max_idle_ms,
         )
-        for endpoint in self._client_endpoints():
-            dispatcher = Dispatcher(self.services, listener=endpoint.name)
-            listener = Listener(endpoint.host, endpoint.port, dispatcher.serve, limits, network=self._network)
-            listener.on_bug = self.on_bug
-            await listener.__aenter__()
-            self._listeners.append(listener)
-            log.info("listening on %s://%s", endpoint.name, listener.address)
+        held = HeldListener(endpoint, limits, self._network)
+        held.listener.on_bug = self.on_bug
+        await held.open()
+        return held
 
-    def _client_endpoints(self) -> list[ListenerEndpoint]:
-        names = self.config.controller_listener_names
-        return [endpoint for endpoint in self.config.listeners if endpoint.name not in names]
+    def _advertised(self, listeners: list[HeldListener]) -> list[ListenerEndpoint]:
+        """What others are told, with the ports that were chosen for those who left it open."""
+        ports = {one.endpoint.name: one.listener.port for one in listeners}
+        advertised = {one.name: one for one in (*self.config.listeners, *self.config.advertised_listeners)}
+        return [one._replace(port=one.port or ports[name]) for name, one in advertised.items() if name in ports]
 
-    async def _register(self) -> None:
-        ports = {
-            endpoint.name: listener.port
-            for endpoint, listener in zip(self._client_endpoints(), self._listeners, strict=True)
-        }
-        directory_ids = [one.meta.directory_id for one in self._directories if one.meta is not None]
-        self._registration = Registration(
-            self.services,
-            self._new_uuid(),
-            [
-                endpoint._replace(port=endpoint.port or ports[endpoint.name])
-                for endpoint in self.config.advertised_listeners
-                if endpoint.name in ports
-            ],
-            [one for one in directory_ids if one is not None],
-            min(one.previous_broker_epoch for one in self._directories),
-        )
-        await self._registration.register()
-        self._coordination.registration = self._registration
-        for work in (self._registration.keep_alive(), self._upkeep.run(), self._clean()):
-            self._tasks.append(asyncio.get_running_loop().create_task(work))
-        for task in self._tasks:
-            task.add_done_callback(self._on_task_done)
+    # What replication needs of others.
+
+    def _broker_epoch(self) -> int:
+        return self._registration.broker_epoch if self._registration is not None else -1
+
+    def _fetcher_channel(self, broker_id: int) -> Channel | None:
+        return self._peers.new_channel_to(broker_id, "fetcher")
+
+    async def _alter_partition(self, topics: list[TopicData]) -> AlterPartitionResponse:
+        request = AlterPartitionRequest(broker_id=self.config.node_id, broker_epoch=self._broker_epoch(), topics=topics)
+        assert self._entrance is not None
+        caller = OwnRequest(request.versions.last)
+        response = await self._entrance.ask(request, caller, self.config.request_timeout_ms)
+        assert isinstance(response, AlterPartitionResponse)
+        return response
 
     async def _clean(self) -> None:
         """Compact logs, in a process of its own; that needs files which another process can open."""
@@ -219,6 +353,10 @@ class Broker:
 
     # Following the metadata.
 
+    def _on_committed(self, batch: CommittedBatch) -> None:
+        self._publisher.listen(batch)
+        self._progress.advance(batch.last_offset)
+
     def _on_metadata(self, delta: MetadataDelta) -> None:
         image = delta.new
         self.services.image = image
@@ -229,51 +367,116 @@ class Broker:
             topics = list(self.services.replicas.by_name)
         self.services.replicas.reconfigure(topics)
         self._coordination.publish(delta)
+        self._greet(delta)
+
+    def _greet(self, delta: MetadataDelta) -> None:
+        """A broker that stops waits until everybody has heard of it."""
+        for broker in delta.cluster.changed_brokers.values():
+            if broker is not None and broker.in_controlled_shutdown and broker.id != self.config.node_id:
+                self._hurry()
+
+    def _hurry(self) -> None:
+        if self._registration is not None:
+            self._registration.hurry()
 
     def _reconfigure(self) -> None:
         configs = self.services.image.configs
         self.config = self.services.config = self.config.with_overrides(
             configs.of(ConfigResource.BROKER, ""), configs.of(ConfigResource.BROKER, str(self.config.node_id))
         )
+        self.services.replicas.configure(ReplicationSettings.of(self.config))
 
     def _config_of(self, topic: str) -> LogConfig:
         return log_config(self._publisher.image.configs.of(ConfigResource.TOPIC, topic), self.config)
 
     # Stopping.
 
+    async def leave(self) -> None:
+        """Let others take over what this broker leads. `stop` does it by itself."""
+        if self._heartbeats is not None:
+            await _cancel([self._heartbeats])
+            self._heartbeats = None
+        if self._registration is not None and not self.failed.done():
+            await self._registration.leave()
+
     async def stop(self) -> None:
         """In order: nothing that was acknowledged is lost, and the next start is quick."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._has_company():
+            await self.leave()
+        await _cancel(self._tasks)
         if self._is_assembled:
             for partition in self.services.replicas.all():
                 partition.wake_all()
-        for listener in self._listeners:
-            await listener.__aexit__()
+        for held in self._client_listeners:
+            await held.close()
         if self._is_assembled:
             self._coordination.close()
-        if self._registration is not None and not self.failed.done():
-            await self._registration.leave()
+        await self.leave()
+        if self._is_assembled:
+            await self.services.replicas.close()
+            self._peers.close()
+        if self.controller is not None:
+            self.controller.close()
         if self._quorum is not None:
             await self._quorum.close()
+        for held in self._controller_listeners:
+            await held.close()
+        if self._entrance is not None:
+            self._entrance.close()
+        self._close_directories()
+
+    def abandon(self) -> None:
+        """What the system does for a process that is killed: the directories are free, and nothing else is done."""
+        for directory in self._directories:
+            directory.release()
+
+    def _has_company(self) -> bool:
+        """Whether somebody could take over."""
+        if not self._is_assembled:
+            return False
+        brokers = self.services.image.cluster.brokers.values()
+        return any(not one.fenced for one in brokers if one.id != self.config.node_id)
+
+    def _close_directories(self) -> None:
         for directory in self._directories:
             if directory.offline is None and directory.is_open:
                 try:
-                    directory.close(self._registration.broker_epoch if self._registration is not None else -1)
+                    directory.close(self._broker_epoch())
                 except DirectoryOffline as problem:
                     log.error("%s could not be closed in order: %s", directory.path, problem.__cause__)  # noqa: TRY400
             directory.release()
 
     # Failing.
 
+    def _run(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.append(task)
+        task.add_done_callback(self._on_task_done)
+        return task
+
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
             self._fail(task.exception())
 
+    def _on_directory_offline(self, directory: LogDirectory) -> None:
+        """The controller moves what was on it; without any directory there is nothing left to do."""
+        self._hurry()
+        if all(one.offline is not None for one in self._directories):
+            self._fail(directory.offline)
+
     def _fail(self, error: BaseException | None) -> None:
         if error is not None and not self.failed.done():
             self.failed.set_exception(error)
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _ids(directories: list[LogDirectory]) -> list[Uuid]:
+    return [one.meta.directory_id for one in directories if one.meta is not None and one.meta.directory_id is not None]
 
 
 def _upkeep_settings(config: BrokerConfig) -> UpkeepSettings:

@@ -1,15 +1,26 @@
 """How a broker belongs to its cluster: it registers its incarnation, and then says again and again that it lives.
 
-    register ──▶ fenced ──▶ heartbeat: "I am as far as the metadata is, let me serve" ──▶ unfenced ──▶ heartbeats …
+    register ──▶ fenced ──▶ heartbeats: "fence me, I am still reading" ──▶ caught up: the broker opens its doors
+             ──▶ heartbeats: "let me serve" ──▶ unfenced ──▶ heartbeats …
+             ──▶ heartbeats: "let me stop" ──▶ others lead what it led ──▶ it stops
 
-A fenced broker leads nothing. The controller fences who is silent for `broker.session.timeout.ms` (KIP-631).
+A fenced broker leads nothing. The controller fences who is silent for `broker.session.timeout.ms` (KIP-631). A
+heartbeat also says which log directories have failed (KIP-858), and how far the broker has followed the metadata: the
+controller lets nobody in who has not read of its own registration.
+
+Heartbeats go to whichever node leads the quorum; while none does, they are tried again, and the broker serves on. A
+broker whose epoch is stale registers anew: its registration was replaced, and what it did under the old one does not
+count.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from pessoa.broker.context import OwnRequest
+from pessoa.broker.forwarding import ControllerUnavailable
 from pessoa.metadata.features import FEATURES
 from pessoa.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from pessoa.wire.api.broker_registration import (
@@ -21,23 +32,27 @@ from pessoa.wire.api.broker_registration import (
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from pessoa.base.clock import Clock
     from pessoa.base.ids import Uuid
+    from pessoa.broker.config import BrokerConfig
     from pessoa.broker.config_listeners import ListenerEndpoint
-    from pessoa.broker.services import BrokerServices
+    from pessoa.broker.metadata_progress import MetadataProgress
 
 log = logging.getLogger("pessoa.broker")
 
-# A controller that has not answered by then will find out by the silence.
-_GOODBYES = 20
+# While something is about to change, a heartbeat is worth more than its cost. Apache's brokers hurry as much.
+_HURRY_MS = 50
+# A controller that has not let the broker go by then will find out by the silence; nor is one waited for that is gone.
+_GOODBYE_MS = 30_000
+_NO_CONTROLLER_MS = 3_000
 
-
-class _Caller(NamedTuple):
-    """A broker speaks for itself, in the newest versions."""
-
-    version: int
-    principal: str = "User:ANONYMOUS"
+# A registration that is refused with one of these may be taken later: the last incarnation has a session to the end,
+# and a controller that has just begun does not know everything yet.
+_LATER = frozenset(
+    (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
+)  # fmt: skip
 
 
 class RegistrationRefused(Exception):
@@ -47,28 +62,116 @@ class RegistrationRefused(Exception):
 class Registration:
     def __init__(
         self,
-        broker: BrokerServices,
+        config: BrokerConfig,
+        cluster_id: str,
+        controller: Any,
+        progress: MetadataProgress,
+        clock: Clock,
         incarnation_id: Uuid,
         endpoints: Sequence[ListenerEndpoint],
         directory_ids: Sequence[Uuid],
+        offline_directory_ids: Callable[[], list[Uuid]] = list,
         previous_broker_epoch: int = -1,
     ) -> None:
-        self._broker = broker
+        """`controller` is the entrance to it. `previous_broker_epoch` is that of the last incarnation, if it stopped
+        in order: then nothing that it had is in doubt (KIP-966)."""
+        self.broker_epoch = -1
+        self._config = config
+        self._cluster_id = cluster_id
+        self._controller = controller
+        self._progress = progress
+        self._clock = clock
         self._incarnation_id = incarnation_id
         self._endpoints = endpoints
         self._directory_ids = directory_ids
-        # Of the last incarnation, if it stopped in order: then nothing that it had is in doubt (KIP-966).
+        self._offline_directory_ids = offline_directory_ids
         self._previous_broker_epoch = previous_broker_epoch
-        self.broker_epoch = -1
+        self._hurry = asyncio.Event()
+        self._has_left = False
 
     def __repr__(self) -> str:
-        return f"<Registration of broker {self._broker.node_id} in epoch {self.broker_epoch}>"
+        return f"<Registration of broker {self._config.node_id} in epoch {self.broker_epoch}>"
 
     async def register(self) -> None:
+        """Done when this broker is registered, fenced, and has read of it."""
+        await self._register(self._config.initial_broker_registration_timeout_ms)
+        while True:
+            await self._progress.wait_until(lambda: self._progress.offset >= self.broker_epoch)
+            response = await self._beat(want_fence=True)
+            if response is not None and response.is_caught_up:
+                return
+            await self._clock.wait_ms(_HURRY_MS)
+
+    async def unfence(self) -> None:
         """Done when this broker may serve."""
-        request = BrokerRegistrationRequest(
-            broker_id=self._broker.node_id,
-            cluster_id=self._broker.cluster_id,
+        while True:
+            response = await self._beat()
+            if response is not None and not response.is_fenced:
+                return
+            log.info("waiting to be unfenced")
+            await self._clock.wait_ms(_HURRY_MS)
+
+    async def keep_alive(self) -> None:
+        while True:
+            self._hurry.clear()
+            try:
+                async with asyncio.timeout(self._config.broker_heartbeat_interval_ms / 1000):
+                    await self._hurry.wait()
+            except TimeoutError:
+                pass
+            response = await self._beat()
+            if response is not None and response.is_fenced:
+                log.warning("this broker is fenced; it asks to be let in again")
+
+    def hurry(self) -> None:
+        """Let the next heartbeat come at once: there is something to say, or somebody waits for us to have seen it."""
+        self._hurry.set()
+
+    async def leave(self) -> None:
+        """Tell the controller that this broker stops, until it has taken from it what it led (KIP-631)."""
+        if self.broker_epoch < 0 or self._has_left or not self._config.controlled_shutdown_enable:
+            return
+        self._has_left = True
+        give_up_ms = self._clock.monotonic_ms() + _GOODBYE_MS
+        tries = 0
+        while self._clock.monotonic_ms() < give_up_ms:
+            try:
+                response = await self._heartbeat(_NO_CONTROLLER_MS, want_shut_down=True)
+            except ControllerUnavailable:
+                log.warning("no controller can be reached; this broker stops all the same")
+                return
+            if response.error_code or response.should_shut_down:
+                return
+            await self._clock.wait_ms(min(tries * 10, _HURRY_MS))
+            tries += 1
+        log.warning("the controller did not let this broker go; it stops all the same")
+
+    # One request each.
+
+    async def _register(self, timeout_ms: int) -> None:
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        while True:
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            try:
+                response = await self._controller.ask(
+                    self._request(), OwnRequest(BrokerRegistrationRequest.versions.last), max(left_ms, 1)
+                )
+            except ControllerUnavailable as problem:
+                raise RegistrationRefused(str(problem)) from problem
+            assert isinstance(response, BrokerRegistrationResponse)
+            code = ErrorCode.of(response.error_code)
+            if code is ErrorCode.NONE:
+                self.broker_epoch = response.broker_epoch
+                return
+            if code not in _LATER or left_ms <= 0:
+                raise RegistrationRefused(code.text)
+            log.info("the registration is put off: %s", code.text)
+            await self._clock.wait_ms(_HURRY_MS)
+
+    def _request(self) -> BrokerRegistrationRequest:
+        return BrokerRegistrationRequest(
+            broker_id=self._config.node_id,
+            cluster_id=self._cluster_id,
             incarnation_id=self._incarnation_id,
             listeners=[
                 Listener(name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol)
@@ -78,44 +181,71 @@ class Registration:
                 Feature(name=one.name, min_supported_version=one.min_level, max_supported_version=one.max_level)
                 for one in FEATURES
             ],
-            rack=self._broker.config.broker_rack,
+            rack=self._config.broker_rack,
             log_dirs=sorted(self._directory_ids),
             previous_broker_epoch=self._previous_broker_epoch,
         )
-        response = await self._broker.controller.submit(request, _Caller(BrokerRegistrationRequest.versions.last))
-        assert isinstance(response, BrokerRegistrationResponse)
+
+    async def _beat(self, *, want_fence: bool = False) -> BrokerHeartbeatResponse | None:
+        """A heartbeat that survives what can go wrong; None if it did not count."""
+        try:
+            response = await self._heartbeat(self._config.broker_session_timeout_ms, want_fence=want_fence)
+        except ControllerUnavailable as problem:
+            log.warning("a heartbeat did not get through: %s", problem)
+            return None
+        if response.error_code == ErrorCode.STALE_BROKER_EPOCH:
+            log.warning("broker epoch %s is stale; this broker registers anew", self.broker_epoch)
+            # What the last registration knew to be safe was said under an epoch that has ended.
+            self._previous_broker_epoch = -1
+            await self._register(self._config.initial_broker_registration_timeout_ms)
+            return None
         if response.error_code:
-            raise RegistrationRefused(ErrorCode.of(response.error_code).text)
-        self.broker_epoch = response.broker_epoch
-        while (await self._heartbeat()).is_fenced:
-            log.info("waiting to be unfenced")
-
-    async def leave(self) -> None:
-        """Tell the controller that this broker stops, until it has taken from it what it led (KIP-631)."""
-        if self.broker_epoch < 0:
-            return
-        for _ in range(_GOODBYES):
-            if (await self._heartbeat(want_shut_down=True)).should_shut_down:
-                return
-        log.warning("the controller did not let this broker go; it stops all the same")
-
-    async def keep_alive(self) -> None:
-        while True:
-            await self._broker.clock.wait_ms(self._broker.config.broker_heartbeat_interval_ms)
-            response = await self._heartbeat()
-            if response.is_fenced:
-                log.warning("this broker is fenced; it asks to be let in again")
-
-    async def _heartbeat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
-        request = BrokerHeartbeatRequest(
-            broker_id=self._broker.node_id,
-            broker_epoch=self.broker_epoch,
-            current_metadata_offset=self._broker.image.offset,
-            want_fence=False,
-            want_shut_down=want_shut_down,
-        )
-        response = await self._broker.controller.submit(request, _Caller(BrokerHeartbeatRequest.versions.last))
-        assert isinstance(response, BrokerHeartbeatResponse)
-        if response.error_code:
-            raise RegistrationRefused(ErrorCode.of(response.error_code).text)
+            log.warning("a heartbeat was refused: %s", ErrorCode.of(response.error_code).text)
+            return None
         return response
+
+    async def _heartbeat(
+        self, timeout_ms: int, *, want_fence: bool = False, want_shut_down: bool = False
+    ) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=self._config.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self._progress.offset,
+            want_fence=want_fence,
+            want_shut_down=want_shut_down,
+            offline_log_dirs=self._offline_directory_ids(),
+        )
+        # The newest version says which directories are cordoned, and there are none.
+        version = BrokerHeartbeatRequest.versions.last
+        response = await self._controller.ask(request, OwnRequest(version), timeout_ms)
+        assert isinstance(response, BrokerHeartbeatResponse)
+        return response
+
+
+async def register_controller(
+    controller: Any, config: BrokerConfig, incarnation_id: Uuid, endpoints: Sequence[ListenerEndpoint]
+) -> None:
+    """Tell the active controller of this one, however long it takes (KIP-919)."""
+    from pessoa.wire.api import controller_registration as wire
+
+    request = wire.ControllerRegistrationRequest(
+        controller_id=config.node_id,
+        incarnation_id=incarnation_id,
+        zk_migration_ready=False,
+        listeners=[
+            wire.Listener(name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol)
+            for one in endpoints
+        ],
+        features=[
+            wire.Feature(name=one.name, min_supported_version=one.min_level, max_supported_version=one.max_level)
+            for one in FEATURES
+        ],
+    )
+    while True:
+        try:
+            response = await controller.ask(request, OwnRequest(0), config.request_timeout_ms)
+        except ControllerUnavailable:
+            continue
+        if response.error_code:
+            log.warning("this controller could not be registered: %s", response.error_message)
+        return

@@ -5,17 +5,21 @@ A request takes `image` once at its start and keeps it: the next request may see
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from pessoa.broker.context import OwnRequest
+from pessoa.broker.dispatch import TABLE
+from pessoa.broker.metadata_progress import MetadataProgress
 from pessoa.broker.topic_listing import CLUSTER_OPERATIONS, GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pessoa.base.clock import Clock
     from pessoa.broker.config import BrokerConfig
     from pessoa.broker.context import RequestContext
+    from pessoa.broker.dispatch import Row
     from pessoa.broker.fetch_sessions import FetchSessions
     from pessoa.metadata.image import MetadataImage
     from pessoa.replication.replicas import Replicas
@@ -23,6 +27,10 @@ if TYPE_CHECKING:
 # The controller decides, from its own configuration.
 _DEFAULT = -1
 _CREATE_TIMEOUT_MS = 30_000
+# So long an answer waits until this broker hears of a topic that it had created; then the client has to ask again.
+_NEWS_MS = 1_000
+# Of DescribeCluster.
+BROKERS = 1
 
 
 class Node(NamedTuple):
@@ -37,6 +45,9 @@ class Node(NamedTuple):
 
 @dataclass(slots=True)
 class BrokerServices:
+    endpoint_type: ClassVar[int] = BROKERS
+    table: ClassVar[tuple[Row, ...]] = TABLE
+
     node_id: int
     cluster_id: str
     config: BrokerConfig
@@ -44,7 +55,10 @@ class BrokerServices:
     image: MetadataImage
     replicas: Replicas
     fetch_sessions: FetchSessions
+    # The entrance to the controller, wherever it is.
     controller: Any
+    random_below: Callable[[int], int]
+    progress: MetadataProgress = field(default_factory=MetadataProgress)
     groups: Any = None
     transactions: Any = None
     verifier: Any = None
@@ -64,8 +78,12 @@ class BrokerServices:
 
     @property
     def controller_id(self) -> int:
-        """The broker that clients may send controller requests to. Every broker forwards them, so any will do."""
-        return self.node_id
+        """The broker that clients may send controller requests to. Every broker forwards them, so any that lives will
+        do; -1 if none does."""
+        live = [broker.id for broker in self.image.cluster.brokers.values() if not broker.fenced]
+        if len(live) <= 1:
+            return live[0] if live else -1
+        return live[self.random_below(len(live))]
 
     async def create_missing_topics(self, names: list[str], context: RequestContext) -> None:
         """Create topics that a request needs; whoever loses a race finds them made."""
@@ -84,7 +102,11 @@ class BrokerServices:
                 )
             )
         request = CreateTopicsRequest(topics=topics, timeout_ms=_CREATE_TIMEOUT_MS)
-        await self.controller.submit(request, context)
+        caller = OwnRequest(request.versions.last, context.client_id, context.client_host, context.principal)
+        response = await self.controller.submit(request, caller)
+        created = [one.name for one in response.topics if not one.error_code]
+        if created:
+            await self.progress.wait_until(lambda: all(name in self.image.topics.by_name for name in created), _NEWS_MS)
 
     def _internal_shape(self, name: str) -> tuple[int, int]:
         config = self.config

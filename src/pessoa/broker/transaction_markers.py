@@ -1,7 +1,15 @@
-"""Writing the markers that end transactions, into partitions that this broker leads.
+"""Writing the markers that end transactions, into the partitions that took part in them.
 
-The transaction coordinator asks for it (`LocalMarkers`, its port), and so does another broker's with WriteTxnMarkers. A
-marker in `__consumer_offsets` is written by the group coordinator, which has offsets of that transaction to decide.
+    Markers, the port of the transaction coordinator
+      ├─▶ partitions that this broker leads ──▶ LocalMarkers
+      └─▶ those that another leads ──▶ a queue for that broker ──▶ WriteTxnMarkers, one request at a time ──▶ its
+                                                                   LocalMarkers
+
+Who leads what stands in the metadata image. What gathers while a request is on its way goes out with the next one. A
+broker that cannot be reached means "not now" for its partitions, and the coordinator asks again, wherever the
+partition is led by then.
+
+A marker in `__consumer_offsets` is written by the group coordinator, which has offsets of that transaction to decide.
 """
 
 from __future__ import annotations
@@ -15,28 +23,175 @@ from pessoa.coordinator.shard import Refusal
 from pessoa.log.directory import DirectoryOffline
 from pessoa.log.files import DiskError
 from pessoa.log.producer_state import ProducerRefused
+from pessoa.net.channel import ChannelFailed
 from pessoa.records.control import ControlRecordType, build_transaction_marker
 from pessoa.records.errors import InvalidBatch
+from pessoa.wire.api.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pessoa.broker.peers import Peers
     from pessoa.broker.services import BrokerServices
     from pessoa.coordinator.transactions.markers import Marker
 
 TopicPartition = tuple[str, int]
+Errors = dict[TopicPartition, ErrorCode]
+
+_PURPOSE = "txn-markers"
 
 
-class LocalMarkers:
-    """`MarkerPort` for a broker that leads every partition there is."""
+class Markers:
+    """`MarkerPort` for a broker of a cluster."""
 
-    def __init__(self, broker: BrokerServices) -> None:
+    def __init__(self, broker: BrokerServices, peers: Peers) -> None:
         self._broker = broker
+        self._peers = peers
+        self._local = LocalMarkers(broker)
+        self._remote: dict[int, _RemoteMarkers] = {}
+
+    def __repr__(self) -> str:
+        return f"<Markers of broker {self._broker.node_id}, also to {sorted(self._remote)}>"
 
     def is_gone(self, partition: TopicPartition) -> bool:
         topic = self._broker.image.topics.by_name.get(partition[0])
         return topic is None or partition[1] not in topic.partitions
+
+    def write(
+        self, marker: Marker, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, ErrorCode] | Awaitable[Mapping[TopicPartition, ErrorCode]]:
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            by_leader.setdefault(self._leader_of(partition), []).append(partition)
+        here = by_leader.pop(self._broker.node_id, [])
+        local = self._local.write(marker, here)
+        if not by_leader:
+            return local
+        return self._everywhere(marker, local, by_leader)
+
+    async def _everywhere(
+        self,
+        marker: Marker,
+        local: Mapping[TopicPartition, ErrorCode] | Awaitable[Mapping[TopicPartition, ErrorCode]],
+        by_leader: dict[int, list[TopicPartition]],
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        asked = [self._remote_of(leader).write(marker, there) for leader, there in by_leader.items()]
+        found: Errors = {}
+        for answer in asked:
+            found |= await answer
+        found |= await local if isinstance(local, Awaitable) else local
+        return found
+
+    def _leader_of(self, partition: TopicPartition) -> int:
+        topic = self._broker.image.topics.by_name.get(partition[0])
+        known = topic.partitions.get(partition[1]) if topic is not None else None
+        return known.leader if known is not None else -1
+
+    def _remote_of(self, broker_id: int) -> _RemoteMarkers:
+        found = self._remote.get(broker_id)
+        if found is None:
+            found = self._remote[broker_id] = _RemoteMarkers(self._broker, self._peers, broker_id)
+        return found
+
+
+class _Order:
+    """A marker and the partitions of one broker that want it."""
+
+    __slots__ = ("errors", "marker", "partitions")
+
+    def __init__(self, marker: Marker, partitions: Sequence[TopicPartition]) -> None:
+        self.marker = marker
+        self.partitions = partitions
+        self.errors: asyncio.Future[Errors] = asyncio.get_running_loop().create_future()
+
+    def fulfil(self, errors: Errors) -> None:
+        if not self.errors.done():
+            self.errors.set_result({one: errors.get(one, ErrorCode.NETWORK_EXCEPTION) for one in self.partitions})
+
+    def render(self) -> WritableTxnMarker:
+        topics: dict[str, list[int]] = {}
+        for topic, index in self.partitions:
+            topics.setdefault(topic, []).append(index)
+        return WritableTxnMarker(
+            producer_id=self.marker.producer_id,
+            producer_epoch=self.marker.producer_epoch,
+            transaction_result=self.marker.commits,
+            topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
+            coordinator_epoch=self.marker.coordinator_epoch,
+            transaction_version=max(self.marker.transaction_version, 0),
+        )
+
+
+class _RemoteMarkers:
+    """The markers that one other broker is to write: one request at a time, with all that has gathered."""
+
+    def __init__(self, broker: BrokerServices, peers: Peers, broker_id: int) -> None:
+        self._broker = broker
+        self._peers = peers
+        self._broker_id = broker_id
+        self._waiting: list[_Order] = []
+        self._sending: asyncio.Task[None] | None = None
+
+    def write(self, marker: Marker, partitions: Sequence[TopicPartition]) -> asyncio.Future[Errors]:
+        order = _Order(marker, partitions)
+        self._waiting.append(order)
+        if self._sending is None:
+            self._sending = asyncio.get_running_loop().create_task(self._send_all())
+        return order.errors
+
+    async def _send_all(self) -> None:
+        try:
+            while self._waiting:
+                orders, self._waiting = self._next_batch()
+                found = await self._send(orders)
+                for order in orders:
+                    order.fulfil(found.get(order.marker.producer_id, {}))
+        finally:
+            self._sending = None
+
+    def _next_batch(self) -> tuple[list[_Order], list[_Order]]:
+        """Answers are told apart by the producer, so a request has one marker of each."""
+        batch: dict[int, _Order] = {}
+        rest = []
+        for order in self._waiting:
+            if order.marker.producer_id in batch:
+                rest.append(order)
+            else:
+                batch[order.marker.producer_id] = order
+        return list(batch.values()), rest
+
+    async def _send(self, orders: list[_Order]) -> dict[int, Errors]:
+        """What came back, by producer; nothing for those who must be asked again."""
+        channel = self._peers.channel_to(self._broker_id, _PURPOSE)
+        if channel is None:
+            return {}
+        request = WriteTxnMarkersRequest(markers=[order.render() for order in orders])
+        try:
+            response = await channel.send(request, request.versions.last, self._broker.config.request_timeout_ms)
+        except ChannelFailed:
+            return {}
+        assert isinstance(response, WriteTxnMarkersResponse)
+        return {
+            result.producer_id: {
+                (topic.name, one.partition_index): ErrorCode.of(one.error_code)
+                for topic in result.topics
+                for one in topic.partitions
+            }
+            for result in response.markers
+        }
+
+
+class LocalMarkers:
+    """The markers of partitions that this broker leads."""
+
+    def __init__(self, broker: BrokerServices) -> None:
+        self._broker = broker
 
     def write(
         self, marker: Marker, partitions: Sequence[TopicPartition]

@@ -28,6 +28,8 @@ from pessoa.wire.frames import DEFAULT_MAX_FRAME_BYTES, request_frame
 from pessoa.wire.headers import ResponseHeader, response_header_version
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pessoa.net.network import Network
     from pessoa.wire.schema import Decoder, Message
 
@@ -54,8 +56,9 @@ class _Question(NamedTuple):
 class _Connection(asyncio.BufferedProtocol):
     """One connection of a channel, from `connection_made` to `connection_lost`."""
 
-    def __init__(self, peer: str, client_id: str, max_frame_bytes: int) -> None:
+    def __init__(self, peer: str, client_id: str, max_frame_bytes: int, on_lost: Callable[[], None]) -> None:
         self._peer = peer
+        self._on_lost = on_lost
         self._client_id = client_id
         self._buffer = ReceiveBuffer(max_frame_bytes)
         self._transport: asyncio.Transport | None = None
@@ -78,7 +81,9 @@ class _Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.lose(str(exc) if exc is not None else "the connection was closed")
+        if self.why_lost is None:
+            self.lose(str(exc) if exc is not None else "the connection was closed")
+            self._on_lost()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer.space()
@@ -174,6 +179,8 @@ class Channel:
         self._connection: _Connection | None = None
         self._connecting: asyncio.Task[_Connection] | None = None
         self._is_closed = False
+        # Told when the peer, or the network, ends a connection.
+        self.on_lost: Callable[[], None] = lambda: None
 
     def __repr__(self) -> str:
         state = "connected" if self._is_connected else "connecting" if self._connecting is not None else "idle"
@@ -222,7 +229,7 @@ class Channel:
     async def _connect(self) -> _Connection:
         peer = f"{self.host}:{self.port}"
         connection = await self._network.connect(
-            lambda: _Connection(peer, self._client_id, self._max_frame_bytes), self.host, self.port
+            lambda: _Connection(peer, self._client_id, self._max_frame_bytes, self.on_lost), self.host, self.port
         )
         try:
             answer = await connection.ask(ApiVersionsRequest(), _FIRST_QUESTION_VERSION)
@@ -250,6 +257,8 @@ class Channels:
         self._network = network
         self._client_id = client_id
         self._channels: dict[tuple[str, int], Channel] = {}
+        # As that of each channel.
+        self.on_lost: Callable[[], None] = lambda: None
 
     def __repr__(self) -> str:
         return f"<Channels of {self._client_id}: {list(self._channels.values())}>"
@@ -258,6 +267,7 @@ class Channels:
         found = self._channels.get((host, port))
         if found is None:
             found = self._channels[host, port] = Channel(self._network, host, port, self._client_id)
+            found.on_lost = self.on_lost
         return found
 
     def close(self) -> None:

@@ -256,6 +256,8 @@ class Listener:
         self.connections: set[Connection] = set()
         # Told about exceptions that nobody expected; they are in the log in any case.
         self.on_bug: Callable[[Exception], None] = lambda _: None
+        # Told about every connection that has ended.
+        self.on_closed: Callable[[Connection], None] = lambda _: None
         self.loop: asyncio.AbstractEventLoop
         self._drain_seconds = drain_seconds
         self._network: Network = network if network is not None else SystemNetwork()
@@ -329,6 +331,7 @@ class Listener:
             self._per_ip.pop(connection.host, None)
         if self._emptied is not None and not self.connections:
             self._emptied.set()
+        self.on_closed(connection)
 
     def _sweep(self) -> None:
         """Close who was silent for too long and waits for nothing."""

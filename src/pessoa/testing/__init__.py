@@ -7,9 +7,13 @@
             producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
             ...
 
-Installing Pessoa also gives pytest the fixtures of `pessoa.testing.plugin`: `kafka`, `kafka_topic`, `kafka_broker`.
+`Cluster(brokers=3)` is several of them, with ways to kill, pause and cut them off.
+
+Installing Pessoa also gives pytest the fixtures of `pessoa.testing.plugin`: `kafka`, `kafka_topic`, `kafka_broker`,
+`kafka_cluster`.
 """
 
 from pessoa.testing.broker import Broker
+from pessoa.testing.cluster import Cluster
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Cluster"]

@@ -42,10 +42,20 @@ class Broker:
         self._broker: AnyBroker | None = None
         self._bugs: list[Exception] = []
         self._port = 0
+        self._paused: threading.Event | None = None
 
     def __repr__(self) -> str:
         state = f"on {self.bootstrap_servers}" if self._broker is not None else "stopped"
         return f"<pessoa.testing.Broker {state}, data in {self._directory or 'memory'}>"
+
+    @property
+    def is_running(self) -> bool:
+        """A broker that is paused is running, and one that was killed or stopped is not."""
+        return self._broker is not None
+
+    @property
+    def is_paused(self) -> bool:
+        return self._paused is not None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -65,14 +75,22 @@ class Broker:
         self.stop()
 
     def start(self) -> None:
+        self.begin_start()
+        self.finish_start()
+
+    def begin_start(self) -> None:
+        """Begin, without waiting: a broker that needs others for it waits for them."""
         assert self._thread is None, f"{self!r} is running"
         self._thread = threading.Thread(target=self._run_loop, name="pessoa-broker", daemon=True)
         ready: Future[asyncio.AbstractEventLoop] = Future()
         self._ready = ready
         self._thread.start()
         self._loop = ready.result(_TIMEOUT_S)
+        self._starting = asyncio.run_coroutine_threadsafe(self._start(), self._loop)
+
+    def finish_start(self) -> None:
         try:
-            self._call(self._start())
+            self._starting.result(_TIMEOUT_S)
         except BaseException:
             self._end_thread()
             raise
@@ -81,6 +99,7 @@ class Broker:
         """Stop in order. Raises what went wrong inside, if something did."""
         if self._thread is None:
             return
+        self.resume()
         try:
             self._call(self._stop())
         finally:
@@ -88,10 +107,48 @@ class Broker:
         if self._bugs:
             raise self._bugs.pop(0)
 
+    def leave(self) -> None:
+        """Let others take over what it leads. It still runs, and should be stopped next."""
+        assert self._broker is not None, f"{self!r} is not running"
+        self._call(self._broker.leave())
+
     def restart(self) -> None:
         """Stop and start again on the same port with the same data."""
         self.stop()
         self.start()
+
+    def kill(self, *, power_loss: bool = False) -> None:
+        """End it as `kill -9` does: nothing more is said or written. What was written is there, synced or not; with
+        `power_loss` only what was synced is, which a broker in memory alone can do."""
+        assert self._thread is not None, f"{self!r} is not running"
+        assert not power_loss or self._directory is None, "the power of a real disk cannot be cut"
+        self.resume()
+        self._end_thread()
+        assert self._broker is not None
+        self._broker.abandon()
+        self._broker = None
+        if self._disk is not None:
+            from pessoa.broker.assembly import crash_disk
+
+            crash_disk(self._disk, power_loss=power_loss)
+
+    def pause(self) -> None:
+        """Hold it still, as SIGSTOP does: its connections stay, and nobody answers on them."""
+        assert self._loop is not None, f"{self!r} is not running"
+        assert self._paused is None, f"{self!r} is paused"
+        self._paused, holds = threading.Event(), threading.Event()
+
+        def hold(resumed: threading.Event) -> None:
+            holds.set()
+            resumed.wait()
+
+        self._loop.call_soon_threadsafe(hold, self._paused)
+        assert holds.wait(_TIMEOUT_S), f"{self!r} did not come to a halt"
+
+    def resume(self) -> None:
+        if self._paused is not None:
+            self._paused.set()
+            self._paused = None
 
     def inspect(self, look: Callable[[AnyBroker], T]) -> T:
         """What `look` finds in the running broker, called in its thread: for tests of the broker itself."""
@@ -114,21 +171,31 @@ class Broker:
         try:
             loop.run_forever()
         finally:
+            for task in asyncio.all_tasks(loop):
+                # Nobody who is killed ends what they have begun.
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
             loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()
 
-    async def _start(self) -> None:
-        from pessoa.broker.assembly import make_broker, memory_disk
+    def _make(self) -> AnyBroker:
+        from pessoa.broker.assembly import make_broker
 
-        if self._disk is None and self._directory is None:
-            self._disk = memory_disk(_MEMORY)
-        settings = {
+        return make_broker(self._all_settings(), self._disk)
+
+    def _all_settings(self) -> dict[str, str]:
+        return {
             **_SETTINGS,
             "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:0",
             "log.dirs": self._directory or _MEMORY,
             **self._settings,
         }
-        broker = make_broker(settings, self._disk)
+
+    async def _start(self) -> None:
+        from pessoa.broker.assembly import memory_disk
+
+        if self._disk is None and self._directory is None:
+            self._disk = memory_disk(_MEMORY)
+        broker = self._make()
         broker.on_bug = self._bugs.append
         try:
             await broker.start()

@@ -2,6 +2,7 @@
 
     kafka          a broker for the whole test session: quick, and shared
     kafka_broker   a broker of the test's own
+    kafka_cluster  three brokers of the test's own, to be killed and cut off
     kafka_topic    the name of a fresh topic on `kafka`, created with one partition
 
 Nothing of Pessoa is imported until a test asks for one of them.
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pessoa.testing.broker import Broker
+    from pessoa.testing.cluster import Cluster
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +37,15 @@ def kafka_broker() -> Iterator[Broker]:
 
     with Broker() as broker:
         yield broker
+
+
+@pytest.fixture
+def kafka_cluster() -> Iterator[Cluster]:
+    """A running cluster of three brokers for this test alone."""
+    from pessoa.testing.cluster import Cluster
+
+    with Cluster(3) as cluster:
+        yield cluster
 
 
 @pytest.fixture

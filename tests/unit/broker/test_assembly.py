@@ -33,10 +33,13 @@ def broker(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     process = subprocess.Popen(command(tmp_path / "broker", 0), stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        line = process.stderr.readline()
-        found = re.search(r"listening on PLAINTEXT://127\.0\.0\.1:(\d+)", line)
-        assert found, line + process.stderr.read()
-        assert "is ready" in process.stderr.readline()
+        told = ""
+        while " is ready" not in told:
+            line = process.stderr.readline()
+            assert line, told
+            told += line
+        found = re.search(r"listening on PLAINTEXT://127\.0\.0\.1:(\d+)", told)
+        assert found, told
         yield process, int(found[1])
     finally:
         process.kill()

@@ -36,7 +36,7 @@ def handle(broker: BrokerServices, context: RequestContext, request: ApiVersions
     least = 0 if context.version >= _FIRST_VERSION_WITH_LEVEL_0 else 1
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=[_entry(key, versions) for key, versions in advertised()],
+        api_keys=[_entry(key, versions) for key, versions in advertised(broker.table)],
         throttle_time_ms=0,
         supported_features=[
             SupportedFeatureKey(name=one.name, min_version=max(least, one.min_level), max_version=one.max_level)

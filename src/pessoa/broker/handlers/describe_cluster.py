@@ -11,39 +11,44 @@ from pessoa.wire.primitives import MIN_INT32
 
 if TYPE_CHECKING:
     from pessoa.broker.context import RequestContext
+    from pessoa.broker.controller_node import ControllerServices
     from pessoa.broker.services import BrokerServices
+
+    AnyServices = BrokerServices | ControllerServices
 
 _BROKERS = 1
 _CONTROLLERS = 2
+_NAMES = {_BROKERS: "broker", _CONTROLLERS: "controller"}
 
 
-def handle(broker: BrokerServices, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    if request.endpoint_type != _BROKERS:
+def handle(node: AnyServices, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """Brokers tell of brokers, controllers of controllers (KIP-919)."""
+    if request.endpoint_type != node.endpoint_type:
         error = (
             ErrorCode.MISMATCHED_ENDPOINT_TYPE
-            if request.endpoint_type == _CONTROLLERS
+            if request.endpoint_type in _NAMES
             else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         )
         return DescribeClusterResponse(
             throttle_time_ms=0,
             error_code=error,
-            error_message=f"this is a broker, and endpoint type {request.endpoint_type} was asked for",
+            error_message=f"this is a {_NAMES[node.endpoint_type]}, not endpoint type {request.endpoint_type}",
             cluster_id="",
             brokers=[],
         )
     return DescribeClusterResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
-        cluster_id=broker.cluster_id,
-        controller_id=broker.controller_id,
+        cluster_id=node.cluster_id,
+        controller_id=node.controller_id,
         brokers=[
             DescribeClusterBroker(
-                broker_id=node.id, host=node.host, port=node.port, rack=node.rack, is_fenced=node.is_fenced
+                broker_id=one.id, host=one.host, port=one.port, rack=one.rack, is_fenced=one.is_fenced
             )
-            for node in broker.nodes(context.listener)
-            if request.include_fenced_brokers or not node.is_fenced
+            for one in node.nodes(context.listener)
+            if request.include_fenced_brokers or not one.is_fenced
         ],
-        cluster_authorized_operations=broker.cluster_operations
+        cluster_authorized_operations=node.cluster_operations
         if request.include_cluster_authorized_operations
         else MIN_INT32,
     )

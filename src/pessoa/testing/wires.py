@@ -1,0 +1,200 @@
+"""The wires between the brokers of a test cluster, which can be cut and mended.
+
+Every broker has a network of its own (the network door of `pessoa.net.network`), on real sockets. A cut pair of brokers
+behaves as if a switch between them had lost its power: nothing arrives, nobody is told, and a new connection hangs.
+What was sent meanwhile arrives when the wires are mended, as TCP would have it.
+
+A connection is held at the end of whoever made it: nothing is read from it, and what is written to it waits. One that
+is given up while the wires are cut stays open towards the other side, which cannot hear of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, cast
+
+from pessoa.net.network import SystemNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pessoa.net.network import ListeningSocket, P
+
+
+class Wires:
+    """Which pairs are cut; every network asks here. Used from many threads."""
+
+    def __init__(self) -> None:
+        self.owners: dict[int, int] = {}  # port → broker
+        self._cut: set[frozenset[int]] = set()
+        self._networks: dict[int, WiredNetwork] = {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Wires: cut between {sorted(map(sorted, self._cut))}>"
+
+    def network_of(self, broker_id: int) -> WiredNetwork:
+        """A new network: a broker that starts again has lost all its connections."""
+        network = self._networks[broker_id] = WiredNetwork(self, broker_id)
+        return network
+
+    def is_cut(self, one: int, other: int) -> bool:
+        with self._lock:
+            return frozenset((one, other)) in self._cut
+
+    def cut(self, one: int, other: int) -> None:
+        with self._lock:
+            self._cut.add(frozenset((one, other)))
+        self._tell((one, other))
+
+    def mend(self) -> None:
+        with self._lock:
+            self._cut.clear()
+        self._tell(self._networks)
+
+    def _tell(self, brokers: Iterable[int]) -> None:
+        for broker in brokers:
+            network = self._networks.get(broker)
+            if network is not None:
+                network.wires_changed()
+
+
+class WiredNetwork:
+    """The network of one broker."""
+
+    def __init__(self, wires: Wires, broker_id: int) -> None:
+        self._wires = wires
+        self._broker_id = broker_id
+        self._system = SystemNetwork()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed = asyncio.Event()
+        self._transports: list[HeldTransport] = []
+
+    async def listen(self, make_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> ListeningSocket:
+        self._loop = asyncio.get_running_loop()
+        return await self._system.listen(make_protocol, host, port)
+
+    async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> P:
+        self._loop = asyncio.get_running_loop()
+        peer = self._wires.owners.get(port, -1)
+        while self._wires.is_cut(self._broker_id, peer):
+            self._changed.clear()
+            await self._changed.wait()
+        protocol = make_protocol()
+        await self._system.connect(lambda: _Wrapped(self, peer, protocol), host, port)
+        return protocol
+
+    def add(self, transport: HeldTransport) -> None:
+        self._transports = [one for one in self._transports if not one.is_closing()]
+        self._transports.append(transport)
+        transport.hold(self._wires.is_cut(self._broker_id, transport.peer))
+
+    def wires_changed(self) -> None:
+        """Called from any thread; done when this broker feels it, unless it is paused or dead."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        self._changed.set()
+        for transport in self._transports:
+            transport.hold(self._wires.is_cut(self._broker_id, transport.peer))
+
+
+class _Wrapped(asyncio.BufferedProtocol):
+    """Hands everything on to the real protocol, but with a transport that can be held."""
+
+    def __init__(self, network: WiredNetwork, peer: int, protocol: asyncio.BaseProtocol) -> None:
+        self._network = network
+        self._peer = peer
+        self._protocol = cast("asyncio.BufferedProtocol", protocol)
+        self._transport: HeldTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = HeldTransport(cast("asyncio.Transport", transport), self._protocol, self._peer)
+        self._protocol.connection_made(cast("asyncio.BaseTransport", self._transport))
+        self._network.add(self._transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        assert self._transport is not None
+        self._transport.lost(exc)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return cast("memoryview", self._protocol.get_buffer(sizehint))
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._protocol.buffer_updated(nbytes)
+
+    def eof_received(self) -> None:
+        self._protocol.eof_received()
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()
+
+
+class HeldTransport:
+    """As asyncio's transports, as far as our connections use them."""
+
+    def __init__(self, inner: asyncio.Transport, protocol: asyncio.BaseProtocol, peer: int) -> None:
+        self.peer = peer
+        self._inner = inner
+        self._protocol = protocol
+        self._is_held = False
+        self._is_ended = False
+        self._unsent: list[Any] = []
+
+    def hold(self, is_held: bool) -> None:
+        if is_held == self._is_held:
+            return
+        self._is_held = is_held
+        if is_held:
+            if not self._inner.is_closing():
+                self._inner.pause_reading()
+        elif self._is_ended:
+            self._inner.abort()
+        elif not self._inner.is_closing():
+            self._inner.resume_reading()
+            unsent, self._unsent = self._unsent, []
+            self._inner.writelines(unsent)
+
+    def write(self, data: Any) -> None:
+        self.writelines([data])
+
+    def writelines(self, buffers: list[Any]) -> None:
+        if self._is_held:
+            self._unsent += [bytes(one) for one in buffers]
+        else:
+            self._inner.writelines(buffers)
+
+    def close(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        if not self._is_held:
+            self._inner.abort()
+        elif not self._is_ended:
+            self._is_ended = True
+            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
+
+    def lost(self, exc: Exception | None) -> None:
+        """The real transport is gone."""
+        if not self._is_ended:
+            self._is_ended = True
+            self._protocol.connection_lost(exc)
+
+    def is_closing(self) -> bool:
+        return self._is_ended or self._inner.is_closing()
+
+    def pause_reading(self) -> None:
+        self._inner.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._is_held:
+            self._inner.resume_reading()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._inner.get_extra_info(name, default)
