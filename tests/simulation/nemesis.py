@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # API keys of what may be held back and delivered later: Produce, EndTxn, TxnOffsetCommit, AddPartitionsToTxn.
 _HELD_APIS = frozenset((0, 24, 26, 28))
+# Then whoever told the node to stop loses patience.
+_STOP_WITHIN_S = 10.0
 
 
 class Nemesis:
@@ -82,7 +84,7 @@ class Nemesis:
             node.disk.heal()
             node.slowness_s = 0.002
             node.resume()
-            if node.is_hurt:
+            if node.is_hurt or node.is_stopping:
                 # A broker that has seen its disk fail does not trust it again: that takes a new process.
                 node.kill()
                 node.is_hurt = False
@@ -117,7 +119,8 @@ class Nemesis:
         if node is None:
             return
         self._hurt.add(node.id)
-        await node.stop()
+        await asyncio.wait([node.stop()], timeout=_STOP_WITHIN_S)
+        node.kill()
         await asyncio.sleep(self._rng.random() * 2)
         self._back(node)
 

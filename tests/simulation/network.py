@@ -96,7 +96,7 @@ class Fabric:
         for ends in list(self._connections.values()):
             if any((one.host, one.peer_host) in cut and one.is_stuck for one in ends):
                 if self.rng.random() < 0.5:
-                    self._reset(*ends)
+                    self.reset(*ends)
                 else:
                     for one in ends:
                         one.send_stuck()
@@ -118,9 +118,9 @@ class Fabric:
         self.dark.discard(host)
         for ends in list(self._connections.values()):
             if any(one.host == host and one.process.is_dead for one in ends):
-                self._reset(*ends)
+                self.reset(*ends)
 
-    def _reset(self, *ends: WireTransport) -> None:
+    def reset(self, *ends: WireTransport) -> None:
         for one in ends:
             one.hear_reset(self.latency_s())
 
@@ -237,6 +237,8 @@ class WireTransport(asyncio.Transport):
         self._number = number
         self._protocol: Any = None
         self._is_closing = False
+        # Lost, and the ends have not heard of it.
+        self._is_broken = False
         self._is_reading = True
         # Arrived, and nobody has read it.
         self._arrived: deque[bytes] = deque()
@@ -258,7 +260,7 @@ class WireTransport(asyncio.Transport):
     # What the protocol does.
 
     def write(self, data: Any) -> None:
-        if self._is_closing or self.process.is_dead or not data:
+        if self._is_closing or self._is_broken or self.process.is_dead or not data:
             return
         piece = bytes(data)
         fabric = self._fabric
@@ -272,7 +274,7 @@ class WireTransport(asyncio.Transport):
             self._hold(piece)
         elif weather.reset and rng.random() < weather.reset:
             self._send(piece[: rng.randrange(len(piece) + 1)])
-            fabric._reset(self, self.peer)
+            self._break()
         elif weather.split and len(piece) > 1 and rng.random() < weather.split:
             middle = rng.randrange(1, len(piece))
             self._send(piece[:middle])
@@ -409,6 +411,11 @@ class WireTransport(asyncio.Transport):
         if self._protocol is not None:
             self._protocol.connection_lost(error)
 
+    def _break(self) -> None:
+        """Both ends will hear that it is over; what is written until then goes nowhere."""
+        self._is_broken = self.peer._is_broken = True
+        self._fabric.reset(self, self.peer)
+
     # Holding a request back.
 
     def _may_be_held(self, piece: bytes) -> bool:
@@ -416,7 +423,7 @@ class WireTransport(asyncio.Transport):
 
     def _hold(self, piece: bytes) -> None:
         fabric = self._fabric
-        fabric._reset(self, self.peer)
+        self._break()
         delay_s = fabric.rng.random() * fabric.weather.hold_s
         fabric.loop.call_later(delay_s, self._deliver_late, piece, context=Context())
 

@@ -85,6 +85,8 @@ class Node:
         self.bugs: list[BaseException] = []
         # Set when the disk has been made to fail, so that giving up is what the broker should do.
         self.is_hurt = False
+        # Has been told to stop in order, and has not ended.
+        self.is_stopping = False
         self.lives = 0
         # Told of every process that is started.
         self.on_start: Callable[[Process], None] = lambda _: None
@@ -157,6 +159,7 @@ class Node:
         """In order; done when the process has ended."""
         assert self.process is not None
         assert self.broker is not None
+        self.is_stopping = True
         return self._loop.spawn(self.process, self._stop(self.broker, self.process), f"stop {self.host}")
 
     async def _stop(self, broker: Broker, process: Process) -> None:
@@ -174,6 +177,7 @@ class Node:
 
     def _end(self, process: Process, *, is_power_loss: bool) -> None:
         if not process.is_dead:
+            self.is_stopping = False
             self._loop.kill(process)
             self._fabric.kill(process, self.host, is_power_loss=is_power_loss)
 
