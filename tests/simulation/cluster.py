@@ -86,6 +86,7 @@ class Cluster:
         self.loop.worker_delay = self._worker_delay
         for node in self.nodes:
             node.on_start = partial(self._started, node)
+            node.on_bug = partial(self._mistaken, node)
 
     def note(self, text: str) -> None:
         if self.loop.trace is not None:
@@ -197,6 +198,11 @@ class Cluster:
         self._nodes_of[process.number] = node
         assert node.broker is not None
 
+    def _mistaken(self, node: Node, error: BaseException) -> None:
+        violation = Violation(f"{node.host} made a mistake: {error!r}")
+        violation.__cause__ = error
+        self._break(violation)
+
     def _after_step(self, process: Process) -> None:
         node = self._nodes_of.get(process.number)
         if node is not None:
@@ -215,9 +221,6 @@ class Cluster:
         return self.fabric.rng.random() * (node.slowness_s if node is not None else 0.0)
 
     def _check_bugs(self) -> None:
-        for node in self.nodes:
-            if node.bugs:
-                raise Violation(f"{node.host} made a mistake: {node.bugs[0]!r}") from node.bugs[0]
         for problem in self.loop.problems:
             error = problem.get("exception")
             raise Violation(f"nobody caught {error!r}: {problem.get('message')}") from error
@@ -346,15 +349,15 @@ def run(plan: Plan, trace: Callable[[str], None] | None = None) -> Report:
     level = logging.root.manager.disable
     if trace is None:
         logging.disable(logging.CRITICAL)
-    try:
-        return Cluster(plan, trace).run()
-    finally:
-        logging.disable(level)
-        with warnings.catch_warnings():
-            # A process that died before a coroutine of it began has never awaited that coroutine.
-            warnings.simplefilter("ignore", RuntimeWarning)
+    with warnings.catch_warnings():
+        # A process that died before a coroutine of it began has never awaited that coroutine.
+        warnings.filterwarnings("ignore", message="coroutine .* was never awaited", category=RuntimeWarning)
+        try:
+            return Cluster(plan, trace).run()
+        finally:
+            logging.disable(level)
             gc.collect()
             # What is left is modules and codecs, which stay; the next collection need not look at them.
             gc.freeze()
-        if was_enabled:
-            gc.enable()
+            if was_enabled:
+                gc.enable()

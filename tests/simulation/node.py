@@ -67,7 +67,7 @@ class NodeDisk(SimulatedDisk):
 
 
 class Node:
-    """`failures` has what made a broker give up that nobody had hurt."""
+    """One machine. `start` it, and then do things to it."""
 
     def __init__(
         self, loop: SimulatedLoop, fabric: Fabric, node_id: int, settings: Mapping[str, str], seed: int, cluster_id: str
@@ -82,7 +82,8 @@ class Node:
         self.process: Process | None = None
         # How long its worker threads take, at most.
         self.slowness_s = 0.002
-        self.bugs: list[BaseException] = []
+        # Told of what a broker should not have done.
+        self.on_bug: Callable[[BaseException], None] = lambda _: None
         # Set when the disk has been made to fail, so that giving up is what the broker should do.
         self.is_hurt = False
         # Has been told to stop in order, and has not ended.
@@ -135,7 +136,7 @@ class Node:
     def _on_bug(self, error: BaseException) -> None:
         """A broker may give up on a disk that was made to fail, and on nothing else."""
         if not self.is_hurt or not _comes_from_disk(error):
-            self.bugs.append(error)
+            self.on_bug(error)
 
     def kill(self) -> None:
         if self.process is not None and self.is_up:
@@ -166,7 +167,7 @@ class Node:
         try:
             await broker.stop()
         except Exception as error:  # noqa: BLE001
-            self.bugs.append(error)
+            self._on_bug(error)
         self._end(process, is_power_loss=False)
         self.disk.crash_process()
 
