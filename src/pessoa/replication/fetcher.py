@@ -154,6 +154,9 @@ class Fetcher:
     async def _run(self) -> None:
         while True:
             now_ms = self._broker.clock.monotonic_ms()
+            unflushed = [one.partition for one in self._following.values() if one.partition.log.is_flush_due]
+            for partition in unflushed:
+                await self._flush(partition)
             wanted = self._positions(now_ms) if self._backoff.until_ms <= now_ms else {}
             if wanted:
                 await self._fetch(wanted)
@@ -164,7 +167,7 @@ class Fetcher:
         found = {}
         for key, following in self._following.items():
             partition = following.partition
-            if following.backoff.until_ms <= now_ms and not partition.is_offline:
+            if following.backoff.until_ms <= now_ms and not partition.log.is_flush_due and not partition.is_offline:
                 epoch = partition.log.epochs.latest_epoch
                 found[key] = Position(
                     partition.leader_epoch,
@@ -239,7 +242,6 @@ class Fetcher:
             return
         self._backoff.succeeded()
         out_of_range: list[Partition] = []
-        to_flush: list[Partition] = []
         for topic in response.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
@@ -250,12 +252,8 @@ class Fetcher:
                     out_of_range.append(following.partition)
                 else:
                     self._take(following, position, data)
-                    if following.partition.log.is_flush_due:
-                        to_flush.append(following.partition)
         if out_of_range:
             await self._find_range(out_of_range)
-        for partition in to_flush:
-            await self._flush(partition)
 
     def _is_current(self, partition: Partition, position: Position) -> bool:
         return (
@@ -316,6 +314,8 @@ class Fetcher:
             own.delete_records_before(start)
 
     async def _flush(self, partition: Partition) -> None:
+        if partition.is_offline:
+            return
         try:
             await self._flusher.wait_until_durable(partition.log, partition.log.log_end_offset)
         except DiskError as problem:

@@ -206,15 +206,17 @@ class InSyncReplicas:
     def high_watermark(
         self,
         log_end_offset: int,
+        own_offset: int,
         min_insync_replicas: int,
         now_ms: int,
         lag_max_ms: int,
         is_eligible: Callable[[Follower], bool],
     ) -> int:
-        """How far it may be moved; UNKNOWN if it has to stay."""
+        """How far it may be moved; UNKNOWN if it has to stay. `own_offset` is how much of its log the leader itself
+        vouches for: all of it, unless a topic asks for what is on the disk."""
         if not self.has_enough(min_insync_replicas):
             return UNKNOWN
-        least = log_end_offset
+        least = own_offset
         for follower in self.followers.values():
             if follower.log_end_offset < least and (
                 follower.broker_id in self.maximal

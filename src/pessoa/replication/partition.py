@@ -8,7 +8,12 @@ The leader appends what producers send. Followers fetch it, and each fetch tells
 
 A partition whose only replica is this one leaves all of that out: what is appended is replicated, and nothing waits.
 
-The follower appends what its fetcher brings (`fetching`), and follows the leader's high watermark and log start.
+The follower appends what its fetcher brings (`fetcher`), and follows the leader's high watermark and log start.
+
+Where a topic asks for records to be on the disk before they are acknowledged (`flush.messages`), every replica vouches
+for what is on its own disk only: the leader counts itself that far, and a follower flushes before it fetches again. So
+what lies below the high watermark survives a loss of power everywhere at once, for readers and coordinators as for
+producers.
 
 Leadership comes with an epoch. A request that names an older epoch is fenced, one that names a newer epoch knows of a
 leader that we have not heard of (KIP-320). A leader's epoch begins where its log ends at that moment, whether or not it
@@ -74,6 +79,8 @@ class LocalBroker:
         self.broker_epoch = broker_epoch
         # Takes a change of in-sync replicas to the controller; the partition hears of it through `isr_answered`.
         self.propose: Callable[[Partition, IsrChange], None] = lambda _partition, _change: None
+        # Syncs the log of a partition, and lets its high watermark follow.
+        self.flush: Callable[[Partition], None] = lambda _partition: None
 
     def __repr__(self) -> str:
         return f"<LocalBroker {self.node_id}>"
@@ -261,15 +268,15 @@ class Partition:
         return appended
 
     def after_append(self, size: int) -> None:
-        if self.in_sync is None:
-            log = self.log
+        log = self.log
+        if self.in_sync is None and not log.is_flush_due:
             if log.update_high_watermark(log.log_end_offset):
                 if self._commits:
                     self._commits.reached(log.high_watermark)
                 for waiter in tuple(self.fetch_waiters):
                     waiter.arrived(size)
             return
-        self._uncommitted.append((self.log.log_end_offset, size))
+        self._uncommitted.append((log.log_end_offset, size))
         for waiter in tuple(self.follower_waiters):
             waiter.arrived(size)
         self.maybe_advance_high_watermark()
@@ -277,13 +284,17 @@ class Partition:
     # The high watermark.
 
     def maybe_advance_high_watermark(self) -> bool:
-        end = self.log.log_end_offset
+        log, broker = self.log, self._broker
+        own_offset = log.log_end_offset
+        if log.is_flush_due:
+            own_offset = log.recovery_point
+            broker.flush(self)
         if self.in_sync is None:
-            return self._advance_to(end)
-        broker = self._broker
+            return self._advance_to(own_offset)
         return self._advance_to(
             self.in_sync.high_watermark(
-                end,
+                log.log_end_offset,
+                own_offset,
                 self.min_insync_replicas,
                 broker.clock.monotonic_ms(),
                 broker.settings.replica_lag_time_max_ms,

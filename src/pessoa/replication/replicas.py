@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Hashable
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pessoa.base.clock import SystemClock
@@ -84,6 +85,12 @@ class Replicas:
             node_id, self._clock, settings or ReplicationSettings(), MetadataImage.EMPTY, broker_epoch
         )
         self._broker.propose = self._propose
+        self._broker.flush = self._flush_soon
+        # Told about every directory that fails, after its partitions have been given up.
+        self.on_directory_offline: list[Callable[[LogDirectory], None]] = []
+        for directory in directories:
+            directory.on_offline = partial(self._directory_failed, directory)
+        self._flushing: dict[Partition, asyncio.Task[None]] = {}
         self._fetchers: Fetchers | None = None
         self._isr_changes: IsrChanges | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -165,7 +172,7 @@ class Replicas:
             self._lead_or_follow(partition, wanted)
 
     def _lead_or_follow(self, partition: Partition, wanted: PartitionImage) -> None:
-        if wanted.partition_epoch <= partition.partition_epoch:
+        if wanted.partition_epoch <= partition.partition_epoch or partition.is_offline:
             return
         before = (partition.is_leader, partition.leader_id, partition.leader_epoch)
         if wanted.leader == self.node_id:
@@ -258,7 +265,42 @@ class Replicas:
                     log.info("%s-%s in %s is nobody's any more", topic, index, directory.path)
                     self._remove_log(directory, topic, index)
 
+    def _directory_failed(self, directory: LogDirectory, _: DiskError) -> None:
+        """Give up what lies there: it is neither led nor followed any more, until a restart."""
+        lost = [partition for partition in self.all() if partition.directory is directory]
+        for partition in lost:
+            if self._fetchers is not None:
+                self._fetchers.unfollow(partition)
+            partition.leave()
+        # Whoever ran into the failure may be a coordinator in the middle of something.
+        asyncio.get_running_loop().call_soon(self._tell_of_failure, directory, lost)
+
+    def _tell_of_failure(self, directory: LogDirectory, lost: list[Partition]) -> None:
+        for partition in lost:
+            for listener in self.on_leadership:
+                listener(partition)
+        for told in self.on_directory_offline:
+            told(directory)
+
     # What goes on while nobody asks.
+
+    def _flush_soon(self, partition: Partition) -> None:
+        if partition not in self._flushing and not partition.is_offline:
+            task = asyncio.get_running_loop().create_task(self._flush(partition))
+            self._flushing[partition] = task
+            task.add_done_callback(_report)
+
+    async def _flush(self, partition: Partition) -> None:
+        try:
+            await self._flusher.wait_until_durable(partition.log, partition.log.log_end_offset)
+        except DiskError as error:
+            partition.directory.fail(error)
+            return
+        finally:
+            del self._flushing[partition]
+        if partition.is_leader:
+            # If more has come meanwhile, that begins the next flush.
+            partition.maybe_advance_high_watermark()
 
     def _propose(self, partition: Partition, change: IsrChange) -> None:
         if self._alter_partition is None:
@@ -308,6 +350,7 @@ class Replicas:
             await self._isr_changes.close()
         if self._fetchers is not None:
             await self._fetchers.close()
+        await asyncio.gather(*self._flushing.values(), return_exceptions=True)
         for partition in self.all():
             partition.wake_all()
 

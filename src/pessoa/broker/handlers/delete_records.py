@@ -61,13 +61,13 @@ def _delete(
     partition = broker.replicas.get(topic, wanted.partition_index)
     if partition is None:
         result.error_code = broker.replicas.why_missing(broker.image, topic, wanted.partition_index)
+    elif partition.is_offline:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     elif not partition.is_leader:
         result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     elif not partition.log.config.is_deleted:
         # A compacted topic keeps the last value of every key: somebody relies on that.
         result.error_code = ErrorCode.POLICY_VIOLATION
-    elif partition.is_offline:
-        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     else:
         log = partition.log
         offset = log.high_watermark if wanted.offset == _HIGH_WATERMARK else wanted.offset

@@ -222,13 +222,13 @@ def _look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, 
 
 
 def _check(partition: Partition, reader: Reader, request: FetchPartition) -> ErrorCode:
+    if partition.is_offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
     if not partition.is_leader and reader.needs_leader:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     error = partition.check_epoch(request.current_leader_epoch)
     if error is not ErrorCode.NONE:
         return error
-    if partition.is_offline:
-        return ErrorCode.KAFKA_STORAGE_ERROR
     if reader.is_follower:
         return partition.check_follower(
             reader.replica_id, reader.broker_epoch, knows_epoch=request.current_leader_epoch >= 0

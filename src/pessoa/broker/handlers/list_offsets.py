@@ -89,13 +89,13 @@ def _answer(broker: BrokerServices, topic: str, wanted: ListOffsetsPartition, ve
     partition = broker.replicas.get(topic, wanted.partition_index)
     if partition is None:
         return _Answer(error=broker.replicas.why_missing(broker.image, topic, wanted.partition_index))
+    if partition.is_offline:
+        return _Answer(error=ErrorCode.KAFKA_STORAGE_ERROR)
     if not partition.is_leader:
         return _Answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     error = partition.check_epoch(wanted.current_leader_epoch)
     if error is not ErrorCode.NONE:
         return _Answer(error=error)
-    if partition.is_offline:
-        return _Answer(error=ErrorCode.KAFKA_STORAGE_ERROR)
     try:
         answer = _look_up(partition, wanted.timestamp, up_to)
     except DiskError as problem:

@@ -38,10 +38,10 @@ def _answer(broker: BrokerServices, topic: str, wanted: OffsetForLeaderPartition
     partition = broker.replicas.get(topic, wanted.partition)
     if partition is None:
         error = broker.replicas.why_missing(broker.image, topic, wanted.partition)
-    elif not partition.is_leader:
-        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     elif partition.is_offline:
         error = ErrorCode.KAFKA_STORAGE_ERROR
+    elif not partition.is_leader:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     else:
         error = partition.check_epoch(wanted.current_leader_epoch)
     if partition is None or error is not ErrorCode.NONE:

@@ -161,6 +161,8 @@ async def _wait_until_durable(broker: BrokerServices, due: list[Partition], resp
     for partition in due:
         try:
             await broker.flusher.wait_until_durable(partition.log, partition.log.log_end_offset)
+            if partition.is_leader:
+                partition.maybe_advance_high_watermark()
         except DiskError as error:
             partition.directory.fail(error)
             failed.add((partition.topic, partition.index))
@@ -200,9 +202,9 @@ def _append(
     partition: Partition, data: PartitionProduceData, now_ms: int, version: int, permit: Permit | None
 ) -> PartitionProduceResponse:
     if not partition.is_leader:
+        if partition.is_offline:
+            return _refused(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
         return not_leader(partition, data.index, version)
-    if partition.directory.offline is not None:
-        return _refused(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
     if data.records is None:
         return _refused(data.index, ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
     if isinstance(permit, ErrorCode):
