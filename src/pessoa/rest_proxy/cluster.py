@@ -1,9 +1,10 @@
 """The cluster as an administrator sees it, for handlers that await.
 
 Two clients stand behind it. librdkafka's Admin does most: its answers are futures, which the event loop can wait for.
-What it lacks is asked through our own client: reassignments, all kinds of ACLs, and configuration with all synonyms
-(librdkafka keeps one synonym per name, where a topic's key and the broker's are often called the same). That client
-blocks and serves one question at a time, in a worker thread, and is opened with the first question.
+What it lacks is asked through our own client: reassignments, all kinds of ACLs, and configuration, with all synonyms
+(librdkafka keeps one per name, where a topic's key and the broker's are often called the same) and of all brokers
+together (which librdkafka takes for a mistake). That client blocks and serves one question at a time, in a worker
+thread, and is opened with the first question.
 
 Every failure leaves here as an `HttpProblem`.
 """
@@ -26,7 +27,6 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._cluster import DescribeClusterResult
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._group import ConsumerGroupDescription
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._topic import TopicDescription
@@ -56,6 +56,9 @@ REQUEST_TIMEOUT_S = 15.0
 # Kafka's numbers for the types of resources that have configuration.
 TOPIC = 2
 BROKER = 4
+# Its numbers for what is done to a key.
+SET = 0
+DELETE = 1
 
 
 class ConfigChange(NamedTuple):
@@ -189,20 +192,28 @@ class Administrator:
     async def alter_configs(
         self, kind: int, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> None:
-        entries = [
-            ConfigEntry(
-                change.name,
-                change.value,
-                incremental_operation=AlterConfigOpType.DELETE if change.value is None else AlterConfigOpType.SET,
-            )
-            for change in changes
-        ]
-        resource_type = ConfigResource.Type.TOPIC if kind == TOPIC else ConfigResource.Type.BROKER
-        resource = ConfigResource(resource_type, name, incremental_configs=entries)
-        futures = self._admin.incremental_alter_configs(
-            [resource], validate_only=validate_only, request_timeout=REQUEST_TIMEOUT_S
+        from pessoa.wire.api.incremental_alter_configs import (
+            AlterableConfig,
+            AlterConfigsResource,
+            IncrementalAlterConfigsRequest,
+            IncrementalAlterConfigsResponse,
         )
-        await _settled(futures[resource])
+
+        configs = [
+            AlterableConfig(name=each.name, config_operation=DELETE if each.value is None else SET, value=each.value)
+            for each in changes
+        ]
+        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+        # What concerns one broker is that broker's to check.
+        node = int(name) if kind == BROKER and name else None
+
+        def ask(cluster: Cluster) -> IncrementalAlterConfigsResponse:
+            return cluster.ask(request, IncrementalAlterConfigsResponse, node=node, name="incrementalAlterConfigs")
+
+        for result in (await self.ask(ask)).responses:
+            if result.error_code:
+                raise from_wire(result.error_code, result.error_message)
 
     # Reassignments.
 

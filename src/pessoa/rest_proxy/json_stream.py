@@ -10,6 +10,7 @@ It does not check what it cuts: `{]}` comes out whole, and fails where it is par
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 _OUTSIDE_STRING = re.compile(rb'["{}\[\]]')
 _INSIDE_STRING = re.compile(rb'["\\]')
@@ -41,16 +42,15 @@ class JsonCutter:
     def is_between_values(self) -> bool:
         return self._depth == 0 and not self._held.strip(_SPACE)
 
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """The values that this chunk completes, in order."""
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """The values that this chunk completes, in order; then what is wrong with the rest, if something is."""
         self._held += chunk
-        values = []
         while self._begin() and self._end():
-            values.append(bytes(self._held[: self._position]))
+            value = bytes(self._held[: self._position])
             self._drop(self._position)
+            yield value
         if len(self._held) > self._max_bytes:
             raise TooLong(f"a record is longer than {self._max_bytes} bytes")
-        return values
 
     def _begin(self) -> bool:
         """Whether a value has begun; skips what may stand before one."""

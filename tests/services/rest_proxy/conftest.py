@@ -39,3 +39,15 @@ def bootstrap_servers(request: pytest.FixtureRequest) -> str:
 def rest(bootstrap_servers: str) -> Iterator[Rest]:
     with proxy_in_front_of(bootstrap_servers) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def apache_rest(apache_cluster: str) -> Iterator[Rest]:
+    with proxy_in_front_of(apache_cluster) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def pessoa_rest(pessoa_cluster: str) -> Iterator[Rest]:
+    with proxy_in_front_of(pessoa_cluster) as running:
+        yield running

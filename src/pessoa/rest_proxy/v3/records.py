@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 from confluent_kafka import KafkaError
@@ -147,11 +146,13 @@ class RecordEndpoints:
         async def send(text: bytes) -> Awaitable[Report]:
             return await self._send(links.cluster_id, topic, decoded(text, _RECORD))
 
-        chunks = request.stream().__aiter__()
         config = self._proxy.config
         cutter = JsonCutter(config.request_max_bytes)
-        first = await _first_values(chunks, cutter)
-        return RecordStream(send, first, chunks, cutter, config.stream_timeout_ms / 1000)
+        values = _values(request.stream(), cutter)
+        first = await anext(values, None)
+        if first is None:
+            raise invalid_payload("Null input provided. Data is required.")
+        return RecordStream(send, first, values, config.stream_timeout_ms / 1000)
 
     async def produce_batch(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
@@ -232,18 +233,16 @@ class RecordEndpoints:
         return await self._proxy.schemas.codec(wanted)
 
 
-async def _first_values(chunks: Any, cutter: JsonCutter) -> list[bytes]:
-    """The beginning of a stream: a request without any record is refused as a whole."""
+async def _values(chunks: AsyncIterator[bytes], cutter: JsonCutter) -> AsyncIterator[bytes]:
+    """The texts of the records, and 400 where there are no more records to be made out."""
     try:
         async for chunk in chunks:
-            values = cutter.feed(chunk)
-            if values:
-                return values
+            for value in cutter.feed(chunk):
+                yield value
     except (NotAnObject, TooLong) as wrong:
         raise bad_request(str(wrong)) from None
-    if cutter.is_between_values:
-        raise invalid_payload("Null input provided. Data is required.")
-    raise bad_request("the body ends in the middle of a record")
+    if not cutter.is_between_values:
+        raise bad_request("the body ends in the middle of a record")
 
 
 class RecordStream(Response):
@@ -252,17 +251,15 @@ class RecordStream(Response):
     def __init__(
         self,
         send_record: Callable[[bytes], Awaitable[Awaitable[Report]]],
-        first: list[bytes],
-        chunks: Any,
-        cutter: JsonCutter,
+        first: bytes,
+        values: AsyncIterator[bytes],
         timeout_s: float,
     ) -> None:
         super().__init__(media_type=JSON)
         del self.headers["content-length"]
         self._send_record = send_record
         self._first = first
-        self._chunks = chunks
-        self._cutter = cutter
+        self._values = values
         self._timeout_s = timeout_s
         self._owed: asyncio.Queue[Awaitable[Report] | HttpProblem | None] = asyncio.Queue(MAX_OWED)
 
@@ -287,12 +284,10 @@ class RecordStream(Response):
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._take(self._first)
-                async for chunk in self._chunks:
-                    await self._take(self._cutter.feed(chunk))
-            if not self._cutter.is_between_values:
-                await self._owed.put(bad_request("the body ends in the middle of a record"))
-        except (NotAnObject, TooLong) as wrong:
-            await self._owed.put(bad_request(str(wrong)))
+                async for value in self._values:
+                    await self._take(value)
+        except HttpProblem as problem:
+            await self._owed.put(problem)
         except TimeoutError:
             await self._owed.put(HttpProblem(408, "Streaming connection open for longer than allowed"))
         except ClientDisconnect:
@@ -300,14 +295,13 @@ class RecordStream(Response):
             pass
         await self._owed.put(None)
 
-    async def _take(self, values: list[bytes]) -> None:
-        for value in values:
-            owed: Awaitable[Report] | HttpProblem
-            try:
-                owed = await self._send_record(value)
-            except HttpProblem as problem:
-                owed = problem
-            await self._owed.put(owed)
+    async def _take(self, value: bytes) -> None:
+        owed: Awaitable[Report] | HttpProblem
+        try:
+            owed = await self._send_record(value)
+        except HttpProblem as problem:
+            owed = problem
+        await self._owed.put(owed)
 
 
 async def _settled(owed: Awaitable[Report] | HttpProblem) -> Report | Failure:

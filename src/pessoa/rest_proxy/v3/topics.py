@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -24,6 +24,9 @@ from pessoa.web.problems import HttpProblem
 CREATED = 201
 OK = 200
 NO_CONTENT = 204
+# Brokers hear of a new topic some milliseconds after the controller has made it.
+CREATION_LOOKS = 20
+CREATION_LOOK_S = 0.05
 Int32 = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
 Int16 = Annotated[int, Meta(ge=-(2**15), lt=2**15)]
 
@@ -93,12 +96,19 @@ class TopicEndpoints:
         await self._proxy.admin.create_topic(new_topic(self._proxy, body), validate_only=body.validate_only)
         answer = requested_topic(links, body)
         if not body.validate_only:
-            # A broker may not have heard of it when it is asked; then what was asked for is all there is to say.
-            with contextlib.suppress(HttpProblem):
-                answer = topic_of(links, await self._proxy.admin.describe_topic(body.topic_name))
+            answer = await self._created(links, body.topic_name) or answer
         response = json_response(request, answer, OK if body.validate_only else CREATED)
         response.headers["Location"] = answer.metadata.self_url
         return response
+
+    async def _created(self, links: Links, name: str) -> Topic | None:
+        """The new topic as brokers see it, when they have heard of it; if that takes too long, nothing."""
+        for _ in range(CREATION_LOOKS):
+            try:
+                return topic_of(links, await self._proxy.admin.describe_topic(name))
+            except HttpProblem:
+                await asyncio.sleep(CREATION_LOOK_S)
+        return None
 
     async def change(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
