@@ -2,9 +2,10 @@
 
     one leader per partition and epoch        whoever believes to lead, says so in an epoch of its own
     the high watermark never goes back        on one replica, within one life
+    what is committed is committed            below the high watermark, an offset has the same batch on every replica,
+                                              in every life: of partitions and of the metadata log alike
     in-sync replicas are replicas             and never none, unless eligible ones are remembered
-    one leader per epoch of the quorum        and epochs never go back, also over restarts
-    what is committed is committed            an offset of the metadata log has the same records on every node, for ever
+    one leader per epoch of the quorum        and a node's epoch never goes back, also over restarts
 
 The looks are cheap, so they are taken after every step: only what has changed since the last look is checked.
 """
@@ -13,13 +14,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pessoa.log.partition_log import ReadUpTo
+from pessoa.records.batch import batches
 from tests.simulation.history import Violation
 
 if TYPE_CHECKING:
     from pessoa.base.ids import Uuid
-    from pessoa.quorum.batches import CommittedBatch
+    from pessoa.log.partition_log import PartitionLog
     from pessoa.replication.partition import Partition
     from tests.simulation.node import Node
+
+_METADATA = "the metadata log"
+_READ_BYTES = 1 << 20
 
 
 class Watch:
@@ -28,19 +34,25 @@ class Watch:
         self._leaders: dict[tuple[Uuid, int, int], int] = {}
         # quorum epoch → node
         self._quorum_leaders: dict[int, int] = {}
-        # Last offset of a committed metadata batch → what is in it
-        self._committed: dict[int, str] = {}
         # node → the newest quorum epoch that it has ever been in
         self._epochs: dict[int, int] = {}
+        # node → the last image that was looked at
         self._images: dict[int, Any] = {}
-        self._high_watermarks: dict[Partition, int] = {}
+        # The high watermark up to which a log was compared.
+        self._high_watermarks: dict[PartitionLog, int] = {}
+        # Partition → base offset → (last offset, leader epoch, checksum, node that had it first)
+        self._committed: dict[object, dict[int, tuple[int, int, int, str]]] = {}
 
     def __repr__(self) -> str:
         return f"<Watch: {len(self._leaders)} partition epochs, {len(self._quorum_leaders)} quorum epochs>"
 
+    @property
+    def quorum_epoch(self) -> int:
+        """The newest that anybody has been in."""
+        return max(self._epochs.values(), default=-1)
+
     def look(self, node: Node) -> None:
-        broker = node.broker
-        services = getattr(broker, "services", None)
+        services = getattr(node.broker, "services", None)
         if services is None:
             return
         self._look_at_quorum(node, services.quorum)
@@ -52,8 +64,8 @@ class Watch:
 
     def _look_at_quorum(self, node: Node, quorum: Any) -> None:
         epoch, leader = quorum.epoch, quorum.leader_id
-        if epoch != self._epochs.get(node.id):
-            newest = self._epochs.get(node.id, -1)
+        newest = self._epochs.get(node.id, -1)
+        if epoch != newest:
             if epoch < newest:
                 raise Violation(f"{node.host} was in epoch {newest} of the quorum, and is in {epoch}")
             self._epochs[node.id] = epoch
@@ -61,16 +73,20 @@ class Watch:
             known = self._quorum_leaders.setdefault(epoch, leader)
             if known != leader:
                 raise Violation(f"two leaders in epoch {epoch} of the quorum: {known}, and {leader} for {node.host}")
+        log = metadata_log(quorum)
+        if log is not None and log.high_watermark != self._high_watermarks.get(log, 0):
+            self._look_at_committed(node, _METADATA, log)
 
     def _look_at_image(self, image: Any) -> None:
         for topic in image.topics.by_id.values():
             for index, partition in topic.partitions.items():
+                name = f"{topic.name}-{index}"
                 if not set(partition.isr) <= set(partition.replicas):
-                    raise Violation(f"{topic.name}-{index}: {partition.isr} in sync, of {partition.replicas}")
+                    raise Violation(f"{name}: {partition.isr} in sync, of {partition.replicas}")
                 if partition.leader >= 0 and partition.leader not in partition.isr:
-                    raise Violation(f"{topic.name}-{index}: led by {partition.leader}, in sync are {partition.isr}")
+                    raise Violation(f"{name}: led by {partition.leader}, in sync are {partition.isr}")
                 if not partition.isr and not partition.elr and not partition.last_known_elr:
-                    raise Violation(f"{topic.name}-{index}: nobody is in sync, and nobody eligible is remembered")
+                    raise Violation(f"{name}: nobody is in sync, and nobody eligible is remembered")
 
     def _look_at_partition(self, node: Node, partition: Partition) -> None:
         if partition.is_leader:
@@ -81,23 +97,36 @@ class Watch:
                     f"two leaders of {partition.topic}-{partition.index} in epoch {partition.leader_epoch}: "
                     f"{known} and {node.id}"
                 )
-        high_watermark = partition.log.high_watermark
-        before = self._high_watermarks.get(partition, 0)
-        if high_watermark != before:
-            if high_watermark < before and not partition.log.is_released:
-                raise Violation(
-                    f"the high watermark of {partition.topic}-{partition.index} on {node.host} went back "
-                    f"from {before} to {high_watermark}"
-                )
-            if high_watermark > partition.log.log_end_offset:
-                raise Violation(f"{partition!r} on {node.host}: the high watermark is behind the end")
-            self._high_watermarks[partition] = high_watermark
+        log = partition.log
+        if log.high_watermark != self._high_watermarks.get(log, 0) and not log.is_released:
+            self._look_at_committed(node, (partition.topic, partition.index, partition.topic_id), log)
 
-    def committed(self, node: Node, batch: CommittedBatch) -> None:
-        """For the listeners of a quorum."""
-        content = f"{batch.epoch} {batch.records!r}"
-        known = self._committed.setdefault(batch.last_offset, content)
-        if known != content:
-            raise Violation(
-                f"the metadata log at {batch.last_offset} was\n  {known}\nand is on {node.host}\n  {content}"
-            )
+    def _look_at_committed(self, node: Node, name: object, log: PartitionLog) -> None:
+        """Compare what has become committed since the last look with what others have committed there."""
+        before, high_watermark = self._high_watermarks.get(log, 0), log.high_watermark
+        if high_watermark < before:
+            raise Violation(f"the high watermark of {name} on {node.host} went back from {before} to {high_watermark}")
+        if high_watermark > log.log_end_offset:
+            raise Violation(f"{log!r} on {node.host}: the high watermark is behind the end")
+        self._high_watermarks[log] = high_watermark
+        committed = self._committed.setdefault(name, {})
+        offset = max(before, log.log_start_offset)
+        while offset < high_watermark:
+            data = log.read(offset, _READ_BYTES, ReadUpTo.HIGH_WATERMARK).data
+            assert data is not None, f"{log!r} has nothing at {offset}"
+            for batch in batches(data.read()):
+                found = (batch.last_offset, batch.partition_leader_epoch, batch.crc)
+                known = committed.setdefault(batch.base_offset, (*found, node.host))
+                if known[:3] != found:
+                    raise Violation(
+                        f"inconsistent: at {batch.base_offset} of {name} {node.host} has committed {found} "
+                        f"(last offset, epoch, checksum), and {known[3]} had {known[:3]}"
+                    )
+                offset = batch.last_offset + 1
+
+
+def metadata_log(quorum: Any) -> PartitionLog | None:
+    """The log of a quorum, if it is open."""
+    log = getattr(quorum, "_log", None)
+    found: PartitionLog | None = getattr(log, "partition", log)
+    return found
