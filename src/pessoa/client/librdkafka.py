@@ -1,0 +1,108 @@
+"""The settings of Kafka's Java clients as librdkafka has them.
+
+Tools and services take the properties that Kafka's documentation names, which are the Java clients'. Most of them
+librdkafka knows by the same name. This is the rest: other names, other values, and those that have no meaning there.
+A setting that nobody knows is left out with a warning, which is what the Java clients do too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_RENAMED = {
+    "max.request.size": "message.max.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "ssl.truststore.location": "ssl.ca.location",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.location": "ssl.certificate.location",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "sasl.mechanism": "sasl.mechanisms",
+}
+
+# They belong to Java: classes, threads and buffers that librdkafka has in another way or not at all.
+_MEANINGLESS = frozenset(
+    """
+    key.serializer value.serializer key.deserializer value.deserializer max.block.ms max.poll.records
+    default.api.timeout.ms metric.reporters metrics.num.samples metrics.recording.level
+    metrics.sample.window.ms interceptor.classes exclude.internal.topics ssl.truststore.type ssl.keystore.type
+    ssl.truststore.password partitioner.ignore.keys partitioner.adaptive.partitioning.enable
+    """.split()
+)
+
+_ASSIGNORS = {"RangeAssignor": "range", "RoundRobinAssignor": "roundrobin", "CooperativeStickyAssignor":
+              "cooperative-sticky", "StickyAssignor": "range"}  # fmt: skip
+_PARTITIONERS = {"RoundRobinPartitioner": "random", "DefaultPartitioner": "murmur2_random"}
+_JAAS_OPTION = re.compile(r"(\w+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s;]+))")
+
+# Smallest unit of librdkafka's producer queue is the kilobyte.
+_KILOBYTE = 1024
+
+
+def translated(settings: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, str]:
+    """The same settings in librdkafka's words. `warn` is told about what it has no word for."""
+    found: dict[str, str] = {}
+    for key, value in settings.items():
+        if key in _MEANINGLESS:
+            continue
+        if key == "sasl.jaas.config":
+            found |= _credentials(value)
+        elif key == "buffer.memory":
+            found["queue.buffering.max.kbytes"] = str(max(1, int(value) // _KILOBYTE))
+        elif key == "partition.assignment.strategy":
+            names = [_ASSIGNORS.get(name.strip().rpartition(".")[2], name.strip()) for name in value.split(",")]
+            found[key] = ",".join(dict.fromkeys(names))
+        elif key == "partitioner.class":
+            found["partitioner"] = _PARTITIONERS.get(value.rpartition(".")[2], value)
+        elif key == "batch.size" and int(value) < 1:
+            # Zero switches batching off in Java.
+            found["batch.num.messages"] = "1"
+        elif key == "ssl.endpoint.identification.algorithm":
+            found[key] = value or "none"
+        else:
+            found[_RENAMED.get(key, key)] = value
+    return _known(found, warn)
+
+
+def _credentials(jaas: str) -> dict[str, str]:
+    found = {match[1]: next(part for part in match.groups()[1:] if part is not None)
+             for match in _JAAS_OPTION.finditer(jaas)}  # fmt: skip
+    return {f"sasl.{name}": found[name] for name in ("username", "password") if name in found}
+
+
+def _known(settings: dict[str, str], warn: Callable[[str], None]) -> dict[str, str]:
+    """Without what this librdkafka does not know. Only it can say, so what is out of the ordinary is offered to it."""
+    from confluent_kafka import KafkaException, Producer
+
+    known = {}
+    for key, value in settings.items():
+        if key not in _ORDINARY:
+            try:
+                Producer({key: value})
+            except KafkaException as error:
+                if "No such configuration property" in str(error):
+                    warn(f"The configuration '{key}' was supplied but is not a known config.")
+                    continue
+                raise
+        known[key] = value
+    return known
+
+
+# What tools set themselves, or users often do, need not be tried.
+_ORDINARY = frozenset(
+    """
+    bootstrap.servers client.id group.id auto.offset.reset isolation.level enable.auto.commit acks linger.ms batch.size
+    compression.type retries retry.backoff.ms request.timeout.ms metadata.max.age.ms queue.buffering.max.kbytes
+    socket.send.buffer.bytes socket.receive.buffer.bytes security.protocol sasl.mechanisms sasl.username sasl.password
+    ssl.ca.location ssl.certificate.location group.protocol group.instance.id session.timeout.ms heartbeat.interval.ms
+    max.poll.interval.ms partition.assignment.strategy transactional.id transaction.timeout.ms enable.idempotence
+    max.partition.fetch.bytes fetch.min.bytes fetch.wait.max.ms max.in.flight.requests.per.connection partitioner
+    message.max.bytes auto.commit.interval.ms delivery.timeout.ms group.remote.assignor fetch.max.bytes check.crcs
+    """.split()
+)
