@@ -36,6 +36,8 @@ class CommittedBatch(NamedTuple):
     records: Sequence[Message]
     # The level of the feature `kraft.version`, if this batch sets it.
     kraft_version: int | None = None
+    # In the log.
+    size: int = 0
 
 
 def encode_batch(versioned: Sequence[VersionedRecord], now_ms: int, base_offset: int = 0, epoch: int = -1) -> bytearray:
@@ -58,7 +60,8 @@ def decode_batch(batch: RecordBatch) -> CommittedBatch:
                 kraft_version = control.message.kraft_version
     else:
         decoded.extend(_decode_records(batch))
-    return CommittedBatch(last_offset, batch.partition_leader_epoch, batch.max_timestamp, decoded, kraft_version)
+    epoch, time_ms = batch.partition_leader_epoch, batch.max_timestamp
+    return CommittedBatch(last_offset, epoch, time_ms, decoded, kraft_version, batch.size)
 
 
 def _decode_records(batch: RecordBatch) -> Iterator[Message]:

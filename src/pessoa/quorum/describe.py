@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pessoa.base.ids import ZERO_UUID
-from pessoa.quorum.single_voter import METADATA_TOPIC
+from pessoa.quorum.metadata_log import METADATA_TOPIC
+from pessoa.raft.messages import ReplicaKey
+from pessoa.raft.roles import Leader
 from pessoa.wire.api.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pessoa.metadata.cluster import Endpoint
+    from pessoa.quorum.raft_quorum import RaftQuorum
     from pessoa.quorum.single_voter import SingleVoterQuorum
+    from pessoa.raft.progress import ReplicaProgress
 
 
 def describe_quorum(
@@ -77,8 +81,89 @@ def describe_quorum(
     return DescribeQuorumResponse(error_code=ErrorCode.NONE, error_message="", topics=topics, nodes=nodes)
 
 
+def describe_raft(quorum: RaftQuorum, request: DescribeQuorumRequest, version: int) -> DescribeQuorumResponse:
+    """As the leader knows it, with what voters and observers have fetched."""
+    wanted = [(topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in request.topics]
+    if wanted != [(METADATA_TOPIC, [0])]:
+        topics = [
+            DescribeQuorumResponseTopicData(topic_name=name, partitions=[_unknown(index) for index in indexes])
+            for name, indexes in wanted
+        ]
+        return DescribeQuorumResponse(error_code=ErrorCode.NONE, error_message="", topics=topics)
+    role = quorum.raft.role
+    if not isinstance(role, Leader):
+        refused = _refused(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        topics = [DescribeQuorumResponseTopicData(topic_name=METADATA_TOPIC, partitions=[refused])]
+        return DescribeQuorumResponse(error_code=ErrorCode.NONE, error_message="", topics=topics)
+    voters, now_ms = quorum.raft.voters, quorum.monotonic_ms()
+    states = {one.key.id: _state(quorum, one) for one in role.progress.replicas.values()}
+    partition = DescribeQuorumResponsePartitionData(
+        partition_index=0,
+        error_code=ErrorCode.NONE,
+        error_message="",
+        leader_id=quorum.leader_id,
+        leader_epoch=quorum.epoch,
+        high_watermark=quorum.high_watermark,
+        current_voters=[
+            _own_state(quorum, voter.key) if voter.key.matches(quorum.raft.own) else _voter_state(voter.key, states)
+            for voter in voters
+        ],
+        observers=[states[one.key.id] for one in role.progress.observers(voters, now_ms)],
+    )
+    nodes = [
+        Node(
+            node_id=voter.key.id,
+            listeners=[
+                Listener(name=name, host=address.host, port=address.port) for name, address in voter.listeners.items()
+            ],
+        )
+        for voter in voters
+    ]
+    topics = [DescribeQuorumResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])]
+    first_version_with_nodes = 2
+    return DescribeQuorumResponse(
+        error_code=ErrorCode.NONE,
+        error_message="",
+        topics=topics,
+        nodes=nodes if version >= first_version_with_nodes else [],
+    )
+
+
+def _state(quorum: RaftQuorum, progress: ReplicaProgress) -> ReplicaState:
+    # What is measured on the monotonic clock is told by the wall clock.
+    shift_ms = quorum.now_ms() - quorum.monotonic_ms()
+    return ReplicaState(
+        replica_id=progress.key.id,
+        replica_directory_id=progress.key.directory_id,
+        log_end_offset=progress.end_offset,
+        last_fetch_timestamp=progress.last_fetch_ms + shift_ms if progress.last_fetch_ms >= 0 else -1,
+        last_caught_up_timestamp=progress.last_caught_up_ms + shift_ms if progress.last_caught_up_ms >= 0 else -1,
+    )
+
+
+def _own_state(quorum: RaftQuorum, key: ReplicaKey) -> ReplicaState:
+    now_ms = quorum.now_ms()
+    return ReplicaState(
+        replica_id=key.id,
+        replica_directory_id=key.directory_id,
+        log_end_offset=quorum.log_end_offset,
+        last_fetch_timestamp=now_ms,
+        last_caught_up_timestamp=now_ms,
+    )
+
+
+def _voter_state(key: ReplicaKey, states: Mapping[int, ReplicaState]) -> ReplicaState:
+    known = states.get(key.id)
+    if known is not None and key.matches(ReplicaKey(key.id, known.replica_directory_id)):
+        return known
+    return ReplicaState(replica_id=key.id, replica_directory_id=key.directory_id, log_end_offset=-1)
+
+
 def _unknown(index: int) -> DescribeQuorumResponsePartitionData:
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _refused(index: int, code: ErrorCode) -> DescribeQuorumResponsePartitionData:
     return DescribeQuorumResponsePartitionData(
         partition_index=index,
         error_code=code,

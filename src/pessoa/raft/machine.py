@@ -229,8 +229,8 @@ class Raft:
         if isinstance(self.role, Follower):
             self.role.silence_ms = now_ms + self._timeouts.fetch_timeout_ms
 
-    def snapshot_failed(self, now_ms: int) -> None:
-        """It could not be had: ask for the log again, and see."""
+    def fetch_again(self, now_ms: int) -> None:
+        """The snapshot could not be had, or the records were damaged: ask once more, after a while."""
         self._awaits_snapshot = False
         if isinstance(self.role, Follower):
             self.role.fetching.due_ms = now_ms + self._timeouts.retry_backoff_ms

@@ -57,3 +57,7 @@ class Ready:
     snapshot: OffsetAndEpoch | None = None
     opens_epoch: tuple[int, ...] | None = None
     sends: list[tuple[int, Request]] = field(default_factory=list)
+
+    @property
+    def is_about_the_log(self) -> bool:
+        return any(one is not None for one in (self.truncate_to, self.records, self.snapshot, self.opens_epoch))

@@ -49,6 +49,13 @@ class VoterSet:
         """Voters of whom nothing but the id is known."""
         return cls(Voter(ReplicaKey(node_id), {}) for node_id in ids)
 
+    @classmethod
+    def static(cls, addresses: Mapping[int, tuple[str, int]], listener_name: str) -> VoterSet:
+        """Voters that a configuration names."""
+        return cls(
+            Voter(ReplicaKey(node_id), {listener_name: Address(*address)}) for node_id, address in addresses.items()
+        )
+
     def __repr__(self) -> str:
         return f"VoterSet({', '.join(f'{one.key.id}@{one.address}' for one in self)})"
 

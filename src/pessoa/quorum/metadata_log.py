@@ -1,0 +1,244 @@
+"""The log of `__cluster_metadata` on the disk: a partition's log, the snapshots beside it, and the voters they name.
+
+    snapshot (offset 4711) ── log from at most 4711 on ──▶ …
+
+The picture of the cluster is the latest snapshot and the batches behind it. The log begins at 0, or where a snapshot
+ends: what retention takes away is what a later snapshot has too. If the disk has lost the end of the log, so that it
+would end before the latest snapshot, the log goes on from there, since a snapshot has only what was committed.
+
+It is the `LogState` that `pessoa.raft` looks at. Epochs begin with 1, so 0 is the epoch of an empty log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pessoa.base.ids import Uuid
+from pessoa.log.config import UNLIMITED, LogConfig
+from pessoa.log.leader_epochs import UNDEFINED_EPOCH
+from pessoa.log.loading import load_partition
+from pessoa.log.partition_log import ReadUpTo
+from pessoa.log.properties import PARTITION_METADATA_FILE, render_partition_metadata
+from pessoa.log.segment import LOG_SUFFIX
+from pessoa.quorum.batches import VersionedRecord, encode_batch
+from pessoa.quorum.snapshot_file import (
+    PART_SUFFIX,
+    SnapshotReader,
+    read_snapshot,
+    snapshot_name,
+    snapshots_among,
+)
+from pessoa.raft.messages import OffsetAndEpoch
+from pessoa.raft.voters import VoterHistory, VoterSet, voters_of
+from pessoa.records.batch import RecordBatch, batches
+from pessoa.records.control import QuorumMessage, build_quorum_batch, control_records
+from pessoa.wire.stored.control import KRaftVersionRecord, VotersRecord
+
+if TYPE_CHECKING:
+    from pessoa.log.files import Disk
+    from pessoa.log.partition_log import PartitionLog
+    from pessoa.quorum.settings import QuorumSettings
+
+log = logging.getLogger("pessoa.quorum")
+
+METADATA_TOPIC = "__cluster_metadata"
+# KIP-595: the topic that must exist before topics have ids.
+METADATA_TOPIC_ID = Uuid.of(1)
+METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
+_READ_BYTES = 1 << 20
+
+
+class MetadataLog:
+    def __init__(self, disk: Disk, directory: str, settings: QuorumSettings, static: VoterSet, now_ms: int) -> None:
+        """Open it, or begin one. Everything in it is on the disk then."""
+        self.directory = directory
+        self.history = VoterHistory(static)
+        self._disk = disk
+        self._settings = settings
+        disk.make_directory(directory)
+        _write_partition_metadata(disk, directory)
+        names = disk.list(directory)
+        for name in names:
+            if name.endswith(PART_SUFFIX):
+                disk.remove(f"{directory}/{name}")
+        # Oldest first.
+        self.snapshots = snapshots_among(names)
+        config = LogConfig(
+            retention_ms=UNLIMITED,
+            segment_bytes=settings.metadata_log_segment_bytes,
+            segment_ms=settings.metadata_log_segment_ms,
+        )
+        # The log is read whole in any case, so checking it on the way costs little more.
+        start = self._start_offset(names)
+        self.partition: PartitionLog = load_partition(
+            disk, directory, config, now_ms, was_clean=False, log_start_offset=start
+        )
+        latest = self.latest_snapshot
+        if latest is not None and latest.offset > self.log_end_offset:
+            log.warning("%s ends at %s; it goes on after the snapshot %s", directory, self.log_end_offset, latest)
+            self.partition.restart_at(latest.offset, now_ms)
+        self.partition.flush()
+        self._learn_voters()
+
+    def __repr__(self) -> str:
+        return f"<MetadataLog {self.partition!r}, {len(self.snapshots)} snapshots>"
+
+    def _start_offset(self, names: Sequence[str]) -> int:
+        """Nothing but the files remembers where the log starts: at 0, or at the first snapshot that is left."""
+        first = min((int(name.removesuffix(LOG_SUFFIX)) for name in names if name.endswith(LOG_SUFFIX)), default=None)
+        if first == 0 or not self.snapshots:
+            return 0
+        return self.snapshots[-1].offset if first is None else self.snapshots[0].offset
+
+    def _learn_voters(self) -> None:
+        latest, start = self.latest_snapshot, self.log_start_offset
+        if latest is not None:
+            reader = self.read_snapshot(latest)
+            self.history.restart(latest.offset, reader.voters, reader.kraft_version)
+            start = latest.offset
+        for segment in self.partition.segments:
+            for _, batch in segment.batches():
+                if batch.base_offset >= start:
+                    self._learn(batch)
+
+    def _learn(self, batch: RecordBatch) -> None:
+        if not batch.is_control:
+            return
+        for control in control_records(batch):
+            if isinstance(control.message, VotersRecord):
+                self.history.add_voters(control.offset, voters_of(control.message))
+            elif isinstance(control.message, KRaftVersionRecord):
+                self.history.add_version(control.offset, control.message.kraft_version)
+
+    # What raft wants to know.
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.partition.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.partition.log_end_offset
+
+    @property
+    def durable_end_offset(self) -> int:
+        return min(self.partition.recovery_point, self.partition.log_end_offset)
+
+    @property
+    def last_epoch(self) -> int:
+        epoch = self.partition.epochs.latest_epoch
+        if epoch is not None:
+            return epoch
+        return self.snapshots[-1].epoch if self.snapshots else 0
+
+    @property
+    def latest_snapshot(self) -> OffsetAndEpoch | None:
+        return self.snapshots[-1] if self.snapshots else None
+
+    def end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
+        found = self.partition.epochs.end_offset_for(epoch, self.log_end_offset)
+        if found.epoch != UNDEFINED_EPOCH:
+            return OffsetAndEpoch(found.end_offset, found.epoch)
+        for snapshot in self.snapshots:
+            if snapshot.epoch == epoch and snapshot.offset == self.log_start_offset:
+                return snapshot
+        return OffsetAndEpoch(self.log_end_offset, self.last_epoch)
+
+    # Writing.
+
+    def append(self, versioned: Sequence[VersionedRecord], epoch: int, now_ms: int) -> int:
+        """One batch of records; the offset of the last of them."""
+        return self.partition.append_own(memoryview(encode_batch(versioned, now_ms)), epoch, now_ms).last_offset
+
+    def append_control(self, messages: Sequence[QuorumMessage], epoch: int, now_ms: int) -> int:
+        data = memoryview(build_quorum_batch(messages, timestamp=now_ms))
+        last_offset = self.partition.append_own(data, epoch, now_ms).last_offset
+        self._learn(RecordBatch(data))
+        return last_offset
+
+    def append_fetched(self, data: memoryview, epoch: int, now_ms: int) -> None:
+        """What the leader of that epoch has sent. InvalidBatch if it is damaged."""
+        self.partition.append_as_follower(data, now_ms, epoch)
+        for batch in batches(data):
+            if batch.next_offset <= self.log_end_offset:
+                self._learn(batch)
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        self.partition.truncate_to(offset, now_ms)
+        self.history.truncate_to(offset)
+
+    # Reading.
+
+    def read(self, offset: int, max_bytes: int) -> memoryview:
+        """What a follower gets: whole batches, and perhaps a piece of one."""
+        found = self.partition.read(offset, max_bytes, ReadUpTo.LOG_END).data
+        return memoryview(found.read() if found is not None else b"")
+
+    def committed_from(self, offset: int) -> Iterator[RecordBatch]:
+        """The batches from `offset` up to the high watermark, read as they are asked for."""
+        while offset < self.partition.high_watermark:
+            found = self.partition.read(offset, _READ_BYTES, ReadUpTo.HIGH_WATERMARK).data
+            if found is None or not found.size:
+                return
+            for batch in batches(found.read()):
+                if batch.base_offset >= offset:
+                    offset = batch.next_offset
+                    yield batch
+
+    # Snapshots.
+
+    def read_snapshot(self, snapshot: OffsetAndEpoch) -> SnapshotReader:
+        return read_snapshot(self._disk, self.directory, snapshot)
+
+    def snapshot_taken(self, snapshot: OffsetAndEpoch) -> None:
+        """A file for it is there."""
+        if snapshot not in self.snapshots:
+            self.snapshots = sorted([*self.snapshots, snapshot])
+
+    def restart_at(self, snapshot: OffsetAndEpoch, now_ms: int) -> SnapshotReader:
+        """A snapshot that came from the leader takes the place of everything."""
+        reader = self.read_snapshot(snapshot)
+        self.snapshot_taken(snapshot)
+        self.partition.restart_at(snapshot.offset, now_ms)
+        self.partition.flush()
+        self._remove_snapshots([one for one in self.snapshots if one < snapshot])
+        self.history.restart(snapshot.offset, reader.voters, reader.kraft_version)
+        return reader
+
+    def clean(self, now_ms: int) -> None:
+        """Let go of what a later snapshot has too, by size and by age."""
+        while len(self.snapshots) > 1 and self._is_too_much(now_ms):
+            oldest, following = self.snapshots[:2]
+            # The log first: with the file gone and the log not cut, nothing would explain where it starts.
+            self.partition.delete_records_before(following.offset)
+            segments = self.partition.segments
+            count = sum(later.base_offset <= following.offset for later in segments[1:])
+            if count:
+                self.partition.drop_segments(count, now_ms)
+            self._remove_snapshots([oldest])
+
+    def _is_too_much(self, now_ms: int) -> bool:
+        if self._settings.metadata_max_retention_bytes >= 0:
+            sizes = (self._disk.size(f"{self.directory}/{snapshot_name(one)}") for one in self.snapshots)
+            if self.partition.size + sum(sizes) > self._settings.metadata_max_retention_bytes:
+                return True
+        if self._settings.metadata_max_retention_ms < 0:
+            return False
+        last_ms = self.read_snapshot(self.snapshots[0]).last_timestamp_ms
+        return now_ms - last_ms > self._settings.metadata_max_retention_ms
+
+    def _remove_snapshots(self, snapshots: Sequence[OffsetAndEpoch]) -> None:
+        for snapshot in snapshots:
+            self.snapshots.remove(snapshot)
+            self._disk.remove(f"{self.directory}/{snapshot_name(snapshot)}", missing_ok=True)
+
+    def close(self) -> None:
+        self.partition.close()
+
+
+def _write_partition_metadata(disk: Disk, directory: str) -> None:
+    path = f"{directory}/{PARTITION_METADATA_FILE}"
+    if not disk.exists(path):
+        disk.write_file(path, render_partition_metadata(METADATA_TOPIC_ID).encode())

@@ -1,0 +1,174 @@
+"""Several quorum nodes in one loop, on simulated disks, with every message going through its bytes.
+
+    async with Quorums(3) as nodes:
+        leader = await nodes.leader()
+        await leader.append([...])
+
+They are for `tests.support.virtual_time`, where Kafka's timeouts cost nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Self
+
+from pessoa.base.entropy import SeededEntropy
+from pessoa.base.ids import ZERO_UUID, Uuid
+from pessoa.log.simulated_disk import SimulatedDisk
+from pessoa.net.channel import ChannelFailed
+from pessoa.quorum.batches import CommittedBatch
+from pessoa.quorum.raft_quorum import RaftQuorum
+from pessoa.quorum.settings import LeaderAndEpoch, QuorumSettings
+from pessoa.quorum.snapshot_file import SnapshotReader
+from pessoa.raft.voters import VoterSet
+from pessoa.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
+from pessoa.wire.catalogue import ApiKey
+from pessoa.wire.schema import Message
+from pessoa.wire.stored.metadata_log import TopicRecord
+from tests.support.virtual_time import VirtualClock
+
+SETTINGS = QuorumSettings()
+CLUSTER_ID = "a-cluster-of-quorums"
+DEADLINE_S = 60.0
+PORT_BASE = 9_000
+LATENCY_S = 0.0005
+
+
+class Context:
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+
+class Node:
+    """A quorum with its disk, which outlives it, and what its listeners were told."""
+
+    def __init__(self, nodes: Quorums, node_id: int, directory_id: Uuid, voters: VoterSet) -> None:
+        self.nodes = nodes
+        self.id = node_id
+        self.directory_id = directory_id
+        self.voters = voters
+        self.disk = SimulatedDisk(node_id)
+        self.is_up = False
+        self.quorum: RaftQuorum
+        self.seen: list[CommittedBatch] = []
+        self.snapshots: list[SnapshotReader] = []
+        self.leaders: list[LeaderAndEpoch] = []
+
+    async def start(self) -> RaftQuorum:
+        nodes = self.nodes
+        self.seen, self.snapshots, self.leaders = [], [], []
+        self.quorum = RaftQuorum(
+            self.disk,
+            "/meta",
+            self.id,
+            CLUSTER_ID,
+            self.directory_id,
+            self.voters,
+            VirtualClock(),
+            SeededEntropy(self.id),
+            send=self._send,
+            settings=nodes.settings,
+            bootstrap_servers=[("localhost", PORT_BASE + one) for one in nodes.by_id if one != self.id]
+            if not len(self.voters) or self.id not in self.voters.by_id
+            else (),
+        )
+        self.quorum.listeners.append(self.seen.append)
+        self.quorum.on_snapshot.append(self.snapshots.append)
+        self.quorum.on_leadership.append(self.leaders.append)
+        await self.quorum.start()
+        self.is_up = True
+        return self.quorum
+
+    async def stop(self) -> None:
+        await self.quorum.close()
+        self.is_up = False
+
+    def kill(self) -> None:
+        """Nothing is said or written any more; what was not synced may be lost."""
+        self.is_up = False
+        self.quorum.abandon()
+        self.disk.lose_power()
+
+    async def _send(self, host: str, port: int, request: Message, version: int, timeout_ms: int) -> Message:
+        await asyncio.sleep(LATENCY_S)
+        peer = self.nodes.by_id.get(port - PORT_BASE)
+        if peer is None or not peer.is_up or (not self.is_up and self.id in self.nodes.started):
+            raise ChannelFailed(f"{host}:{port} refuses")
+        if frozenset((self.id, peer.id)) in self.nodes.cut:
+            raise ChannelFailed("the network is cut")
+        kind = ApiKey(request.api_key)
+        if isinstance(request, ApiVersionsRequest):
+            return ApiVersionsResponse(
+                error_code=0,
+                api_keys=[],
+                throttle_time_ms=0,
+                supported_features=[SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)],
+            )
+        received = kind.request.decode(request.encode(version), version)
+        answer = peer.quorum.handle(received, Context(version))
+        if isinstance(answer, Awaitable):
+            answer = await asyncio.wait_for(answer, timeout_ms / 1000)
+        await asyncio.sleep(LATENCY_S)
+        return kind.response.decode(bytes(answer.encode(version)), version)
+
+
+class Quorums:
+    def __init__(self, voters: int, observers: int = 0, settings: QuorumSettings = SETTINGS, **changes: int) -> None:
+        self.settings = replace(settings, **changes)
+        self.by_id: dict[int, Node] = {}
+        self.started: set[int] = set()
+        self.cut: set[frozenset[int]] = set()
+        self.static = VoterSet.static(
+            {one: ("localhost", PORT_BASE + one) for one in range(1, voters + 1)}, "CONTROLLER"
+        )
+        for node_id in range(1, voters + observers + 1):
+            self.by_id[node_id] = Node(self, node_id, ZERO_UUID if voters else Uuid.of(500 + node_id), self.static)
+
+    async def __aenter__(self) -> Self:
+        for node in self.by_id.values():
+            await node.start()
+            self.started.add(node.id)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for node in self.by_id.values():
+            if node.is_up:
+                await node.stop()
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            # Time that is not real may pass in small steps.
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    @property
+    def leading(self) -> Node | None:
+        """The one that has been told so, in the highest epoch."""
+        leading = [
+            one
+            for one in self.by_id.values()
+            if one.is_up and one.leaders and one.leaders[-1].leader_id == one.id and one.quorum.is_leader
+        ]
+        return max(leading, key=lambda one: one.quorum.epoch, default=None)
+
+    async def leader(self) -> Node:
+        await self.wait_until(lambda: self.leading is not None)
+        assert self.leading is not None
+        return self.leading
+
+    async def wait_for_all(self, *names: str) -> None:
+        await self.wait_until(lambda: all(topics(node) == list(names) for node in self.by_id.values() if node.is_up))
+
+
+def topics(node: Node) -> list[str]:
+    """The names of the topics that the node was told of, by its snapshots and its batches."""
+    batches = [batch for snapshot in node.snapshots[-1:] for batch in snapshot.batches()]
+    first = node.snapshots[-1].snapshot.offset if node.snapshots else 0
+    batches += [batch for batch in node.seen if batch.last_offset >= first]
+    return [record.name for batch in batches for record in batch.records if isinstance(record, TopicRecord)]
+
+
+def topic(name: str) -> tuple[Message, int]:
+    return TopicRecord(name=name, topic_id=Uuid.of(1000 + len(name))), 0

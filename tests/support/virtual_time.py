@@ -1,0 +1,81 @@
+"""A loop on which time passes only when nothing else happens, and then at once.
+
+A test that lets seconds pass takes none, and a machine that is busy changes nothing: what waits for a timer is woken in
+the order of the timers. Worker threads are part of the loop too: what they would do is done a millisecond later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+_WORK_S = 0.001
+
+
+class _Selector(selectors.SelectSelector):
+    """Waits by moving the time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise RuntimeError("everybody waits, and nothing will ever happen")
+        self.now_s += max(0.0, timeout)
+        return super().select(0)
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._virtual = _Selector()
+        super().__init__(self._virtual)
+
+    def time(self) -> float:
+        return self._virtual.now_s
+
+    def run_in_executor(  # type: ignore[override]
+        self, _executor: object, work: Callable[..., Any], *arguments: Any
+    ) -> asyncio.Future[Any]:
+        done = self.create_future()
+
+        def do() -> None:
+            try:
+                result = work(*arguments)
+            except Exception as error:  # noqa: BLE001  # it belongs to whoever waits
+                if not done.done():
+                    done.set_exception(error)
+            else:
+                if not done.done():
+                    done.set_result(result)
+
+        self.call_later(_WORK_S, do)
+        return done
+
+
+class VirtualClock:
+    """The time of the running loop."""
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + self.monotonic_ms()
+
+    def monotonic_ms(self) -> int:
+        # A timer that is due must not find itself a fraction too early.
+        return int(asyncio.get_running_loop().time() * 1000 + 1e-6)
+
+    async def wait_ms(self, duration_ms: int) -> None:
+        await asyncio.sleep(duration_ms / 1000)
+
+
+def run(body: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await body()
+
+    _run(main())
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(main)

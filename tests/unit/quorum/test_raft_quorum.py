@@ -1,0 +1,367 @@
+"""A quorum of several nodes commits together, survives its leader, and tells everybody the same."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from pessoa.log.simulated_disk import SimulatedDisk
+from pessoa.quorum.raft_quorum import NotLeader, QuorumFailed
+from pessoa.quorum.settings import LeaderAndEpoch
+from pessoa.quorum.state_file import CorruptQuorumState
+from pessoa.wire.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, PartitionData, TopicData
+from pessoa.wire.api.vote import VoteRequest, VoteResponse
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.stored.metadata_log import NoOpRecord
+from tests.support.quorums import Context, Node, Quorums, topic, topics
+from tests.support.virtual_time import run
+
+STATE_FILE = "/meta/__cluster_metadata-0/quorum-state"
+
+
+def alone(disk: SimulatedDisk | None = None) -> Node:
+    nodes = Quorums(1)
+    if disk is not None:
+        nodes.by_id[1].disk = disk
+    return nodes.by_id[1]
+
+
+# One voter.
+
+
+def test_a_single_voter_leads_and_has_told_everything_when_it_has_started() -> None:
+    async def body() -> None:
+        node = alone()
+        quorum = await node.start()
+        assert node.leaders[-1] == (1, 1)
+        assert quorum.log_end_offset == 1, "the LeaderChange record comes first"
+        assert await quorum.append([topic("a"), topic("bb")]) == 2
+        assert [(batch.last_offset, batch.epoch, len(batch.records)) for batch in node.seen] == [(0, 1, 0), (2, 1, 2)]
+        assert quorum.high_watermark == 3
+        await node.stop()
+
+    run(body)
+
+
+def test_listeners_have_seen_a_batch_before_its_writer_goes_on() -> None:
+    async def body() -> None:
+        node = alone()
+        quorum = await node.start()
+        await quorum.append([topic("a")])
+        assert topics(node) == ["a"]
+        await node.stop()
+
+    run(body)
+
+
+def test_many_writers_share_few_syncs_and_keep_their_order() -> None:
+    async def body() -> None:
+        node = alone()
+        quorum = await node.start()
+        futures = [quorum.append([topic("x" * length)]) for length in range(1, 51)]
+        assert await asyncio.gather(*futures) == list(range(1, 51))
+        assert topics(node) == ["x" * length for length in range(1, 51)]
+        assert quorum._flusher.flush_count <= 2
+        await node.stop()
+
+    run(body)
+
+
+def test_a_restart_begins_a_new_epoch_and_replays_everything() -> None:
+    async def body() -> None:
+        node = alone()
+        quorum = await node.start()
+        await quorum.append([topic("a")])
+        await node.stop()
+        quorum = await node.start()
+        assert [(batch.last_offset, batch.epoch) for batch in node.seen] == [(0, 1), (1, 1), (2, quorum.epoch)]
+        assert quorum.epoch > 1
+        assert topics(node) == ["a"]
+        await node.stop()
+
+    run(body)
+
+
+def test_what_was_committed_survives_a_loss_of_power_whatever_the_disk_makes_of_the_rest() -> None:
+    async def body() -> None:
+        for seed in range(30):
+            node = alone(SimulatedDisk(seed))
+            quorum = await node.start()
+            await quorum.append([topic("a"), topic("bb")])
+            quorum.append([topic("ccc"), topic("dddd")])
+            node.kill()
+            revived = alone(node.disk)
+            await revived.start()
+            whole = (["a", "bb"], ["a", "bb", "ccc", "dddd"])
+            assert topics(revived) in whole, "a batch is there whole or not at all"
+            await revived.stop()
+
+    run(body)
+
+
+def test_the_epoch_is_on_the_disk_before_the_log_speaks_of_it() -> None:
+    async def body() -> None:
+        node = alone()
+        await node.start()
+        assert b'"leaderEpoch":1' in node.disk.read_file(STATE_FILE)
+        await node.stop()
+        # The log is lost, and with it the epoch it was in; the file alone still forbids to use that epoch again.
+        node.disk.remove_tree("/meta/__cluster_metadata-0", missing_ok=True)
+        node.disk.make_directory("/meta/__cluster_metadata-0")
+        node.disk.write_file(
+            STATE_FILE,
+            b'{"clusterId":"","leaderId":1,"leaderEpoch":7,"votedId":-1,"appliedOffset":0,"currentVoters":[],"data_version":0}',
+        )
+        assert (await node.start()).epoch > 7
+        await node.stop()
+
+    run(body)
+
+
+def test_a_damaged_quorum_state_stops_the_start() -> None:
+    async def body() -> None:
+        node = alone()
+        await node.start()
+        await node.stop()
+        node.disk.write_file(STATE_FILE, b'{"leaderId":1')
+        with pytest.raises(CorruptQuorumState, match="quorum-state"):
+            await node.start()
+
+    run(body)
+
+
+def test_a_disk_that_cannot_sync_fails_what_waits_and_all_that_comes() -> None:
+    async def body() -> None:
+        node = alone()
+        quorum = await node.start()
+        failures: list[BaseException] = []
+        quorum.on_failure = failures.append
+        node.disk.fail("sync")
+        with pytest.raises(QuorumFailed):
+            await quorum.append([topic("a")])
+        with pytest.raises(QuorumFailed):
+            quorum.append([topic("b")])
+        assert topics(node) == []
+        assert len(failures) == 1
+
+    run(body)
+
+
+def test_an_empty_append_is_a_mistake() -> None:
+    async def body() -> None:
+        node = alone()
+        quorum = await node.start()
+        with pytest.raises(AssertionError):
+            quorum.append([])
+        await quorum.append([(NoOpRecord(), 0)])
+        await node.stop()
+
+    run(body)
+
+
+# Several.
+
+
+def test_three_nodes_elect_a_leader_and_all_hear_what_it_commits() -> None:
+    async def body() -> None:
+        async with Quorums(3) as nodes:
+            leader = await nodes.leader()
+            await leader.quorum.append([topic("a")])
+            await leader.quorum.append([topic("bb")])
+            await nodes.wait_for_all("a", "bb")
+            logs = {node.quorum.log.read(0, 1 << 20).tobytes() for node in nodes.by_id.values()}
+            assert len(logs) == 1, "the logs are byte for byte the same"
+
+    run(body)
+
+
+def test_only_the_leader_takes_records() -> None:
+    async def body() -> None:
+        async with Quorums(3) as nodes:
+            leader = await nodes.leader()
+            for node in nodes.by_id.values():
+                if node is not leader:
+                    with pytest.raises(NotLeader):
+                        node.quorum.append([topic("a")])
+
+    run(body)
+
+
+def test_when_the_leader_dies_another_leads_with_all_that_was_committed() -> None:
+    async def body() -> None:
+        async with Quorums(3) as nodes:
+            first = await nodes.leader()
+            await first.quorum.append([topic("a")])
+            first.kill()
+            second = await nodes.leader()
+            assert second is not first
+            assert second.quorum.epoch > first.quorum.epoch
+            await second.quorum.append([topic("bb")])
+            await nodes.wait_for_all("a", "bb")
+            await first.start()
+            await nodes.wait_for_all("a", "bb")
+
+    run(body)
+
+
+def test_a_leader_hears_of_its_leadership_when_it_has_applied_all_from_before() -> None:
+    async def body() -> None:
+        async with Quorums(3) as nodes:
+            first = await nodes.leader()
+            await first.quorum.append([topic("a")])
+            known: list[list[str]] = []
+
+            def note(node: Node, told: LeaderAndEpoch) -> None:
+                if told.leader_id == node.id:
+                    known.append(topics(node))
+
+            for node in nodes.by_id.values():
+                node.quorum.on_leadership.append(partial(note, node))
+            first.kill()
+            await nodes.leader()
+            assert known == [["a"]]
+
+    run(body)
+
+
+def test_what_waits_when_the_lead_is_lost_fails() -> None:
+    async def body() -> None:
+        async with Quorums(3) as nodes:
+            leader = await nodes.leader()
+            nodes.cut = {frozenset((leader.id, other)) for other in nodes.by_id if other != leader.id}
+            waiting = leader.quorum.append([topic("never")])
+            with pytest.raises(NotLeader):
+                await waiting
+            nodes.cut = set()
+            successor = await nodes.leader()
+            await successor.quorum.append([topic("later")])
+            await nodes.wait_until(lambda: all(topics(one)[-1:] == ["later"] for one in nodes.by_id.values()))
+            assert len({tuple(topics(one)) for one in nodes.by_id.values()}) == 1
+
+    run(body)
+
+
+def test_a_node_that_was_cut_off_changes_neither_leader_nor_epoch_when_it_is_back() -> None:
+    async def body() -> None:
+        async with Quorums(3) as nodes:
+            leader = await nodes.leader()
+            epoch = leader.quorum.epoch
+            away = next(one for one in nodes.by_id.values() if one is not leader)
+            await nodes.wait_until(lambda: away.quorum.leader_id == leader.id)
+            nodes.cut = {frozenset((away.id, other)) for other in nodes.by_id if other != away.id}
+            for number in range(20):
+                await leader.quorum.append([topic("x" * (number + 1))])
+                await asyncio.sleep(0.5)
+            nodes.cut = set()
+            await nodes.wait_until(lambda: len(topics(away)) == 20)
+            assert (leader.quorum.is_leader, leader.quorum.epoch) == (True, epoch)
+
+    run(body)
+
+
+def test_a_leader_that_stops_in_order_hands_over_at_once() -> None:
+    async def body() -> None:
+        async with Quorums(3) as nodes:
+            first = await nodes.leader()
+            await first.quorum.append([topic("a")])
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            await first.stop()
+            await nodes.leader()
+            assert loop.time() - began < 0.1, "nobody waited for the fetch timeout"
+
+    run(body)
+
+
+def test_an_observer_follows_and_does_not_count() -> None:
+    async def body() -> None:
+        async with Quorums(1, observers=2) as nodes:
+            leader = await nodes.leader()
+            await leader.quorum.append([topic("a")])
+            await nodes.wait_for_all("a")
+            nodes.by_id[2].kill()
+            await leader.quorum.append([topic("bb")])
+            await nodes.wait_for_all("a", "bb")
+            assert leader.quorum.voters == (1,)
+            assert nodes.by_id[3].quorum.endpoint_of(1) == ("localhost", 9001)
+
+    run(body)
+
+
+def test_a_minority_commits_nothing() -> None:
+    async def body() -> None:
+        async with Quorums(3) as nodes:
+            leader = await nodes.leader()
+            for node in nodes.by_id.values():
+                if node is not leader:
+                    node.kill()
+            with pytest.raises(NotLeader):
+                await leader.quorum.append([topic("a")])
+            assert topics(leader) == []
+
+    run(body)
+
+
+# What tools and strangers ask.
+
+
+def describe() -> DescribeQuorumRequest:
+    return DescribeQuorumRequest(
+        topics=[TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])]
+    )
+
+
+def test_the_leader_describes_how_far_everybody_is() -> None:
+    async def body() -> None:
+        async with Quorums(3, observers=1) as nodes:
+            leader = await nodes.leader()
+            await leader.quorum.append([topic("a")])
+            await nodes.wait_for_all("a")
+
+            def described() -> DescribeQuorumResponse:
+                response = leader.quorum.handle(describe(), Context(2))
+                assert isinstance(response, DescribeQuorumResponse)
+                return response
+
+            end = leader.quorum.log_end_offset
+            await nodes.wait_until(
+                lambda: all(
+                    one.log_end_offset == end
+                    for part in (described().topics[0].partitions[0],)
+                    for one in [*part.current_voters, *part.observers]
+                )
+            )
+            partition = described().topics[0].partitions[0]
+            assert (partition.leader_id, partition.high_watermark) == (leader.id, end)
+            assert [one.replica_id for one in partition.current_voters] == [1, 2, 3]
+            assert [one.replica_id for one in partition.observers] == [4]
+            assert all(one.last_caught_up_timestamp > 0 for one in partition.current_voters)
+            assert [node.listeners[0].port for node in described().nodes] == [9001, 9002, 9003]
+
+    run(body)
+
+
+def test_a_follower_does_not_describe_the_quorum() -> None:
+    async def body() -> None:
+        async with Quorums(3) as nodes:
+            leader = await nodes.leader()
+            other = next(one for one in nodes.by_id.values() if one is not leader)
+            response = other.quorum.handle(describe(), Context(2))
+            assert isinstance(response, DescribeQuorumResponse)
+            assert response.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(body)
+
+
+def test_a_request_of_another_cluster_is_refused() -> None:
+    async def body() -> None:
+        node = alone()
+        await node.start()
+        response = node.quorum.handle(VoteRequest(cluster_id="another", voter_id=1, topics=[]), Context(2))
+        assert isinstance(response, VoteResponse)
+        assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+        await node.stop()
+
+    run(body)
