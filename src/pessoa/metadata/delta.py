@@ -236,6 +236,38 @@ def full_delta(image: MetadataImage) -> MetadataDelta:
     return delta
 
 
+def difference(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
+    """From one image to another that no records lead to: a snapshot was loaded in place of what was known."""
+    delta = MetadataDelta(old)
+    delta.new = new
+    for topic_id, topic in new.topics.by_id.items():
+        if old.topics.by_id.get(topic_id) != topic:
+            delta.topics.names[topic_id] = topic.name
+            delta.topics.changed[topic_id] = dict(topic.partitions)
+    for topic_id, topic in old.topics.by_id.items():
+        if topic_id not in new.topics.by_id:
+            delta.topics.deleted[topic_id] = topic.name
+    for broker_id in {**old.cluster.brokers, **new.cluster.brokers}:
+        if old.cluster.brokers.get(broker_id) != new.cluster.brokers.get(broker_id):
+            delta.cluster.changed_brokers[broker_id] = new.cluster.brokers.get(broker_id)
+    for controller_id, controller in new.cluster.controllers.items():
+        if old.cluster.controllers.get(controller_id) != controller:
+            delta.cluster.changed_controllers[controller_id] = controller
+    _note_changes(delta.features, new.features.finalized)
+    _note_changes(delta.configs, new.configs.by_resource)
+    _note_changes(delta.quotas, new.quotas.by_entity)
+    _note_changes(delta.scram, new.scram.credentials)
+    _note_changes(delta.tokens, new.delegation_tokens.by_id)
+    _note_changes(delta.acls, new.acls.by_id)
+    return delta
+
+
+def _note_changes(table: TableDelta[Key, Value], after: Mapping[Key, Value]) -> None:
+    for key in {**table.before, **after}:
+        if table.before.get(key) != after.get(key):
+            table.changed[key] = None
+
+
 def quota_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
     """The key of a quota: its parts in the order of their types, so that it is the same however it was asked for."""
     return tuple(sorted(parts.items()))

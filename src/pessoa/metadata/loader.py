@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pessoa.metadata.delta import MetadataDelta
+from pessoa.metadata.delta import MetadataDelta, difference
 from pessoa.metadata.image import MetadataImage
 from pessoa.wire.stored.metadata_log import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 
@@ -78,6 +78,13 @@ class MetadataLoader:
             delta, offset, epoch = self._deferred
             self._deferred = None
             self._publish(delta, offset, epoch)
+
+    def restart(self, image: MetadataImage) -> MetadataDelta:
+        """Forget everything for an image that a snapshot has made; what is different in it."""
+        delta = difference(self.image, image)
+        self._transaction = self._deferred = None
+        self.image = image
+        return delta
 
     def set_kraft_version(self, level: int) -> None:
         """Said by a control record of the quorum, which is no part of any transaction."""

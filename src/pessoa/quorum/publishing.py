@@ -12,11 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pessoa.metadata.delta import MetadataDelta, full_delta
+from pessoa.metadata.image import MetadataImage
 from pessoa.metadata.loader import MetadataLoader
 
 if TYPE_CHECKING:
-    from pessoa.metadata.image import MetadataImage
     from pessoa.quorum.batches import CommittedBatch
+    from pessoa.quorum.snapshot_file import SnapshotReader
 
 
 class ImagePublisher:
@@ -39,6 +40,16 @@ class ImagePublisher:
             self.loader.set_kraft_version(batch.kraft_version)
         for delta in self.loader.load(batch.records, batch.last_offset, batch.epoch, defer=not self._is_live):
             self._publish(delta)
+
+    def load_snapshot(self, reader: SnapshotReader) -> None:
+        """For `quorum.on_snapshot`: what it says takes the place of everything so far."""
+        delta = MetadataDelta(MetadataImage.EMPTY)
+        for batch in reader.batches():
+            for record in batch.records:
+                delta.replay(record)
+        delta.kraft_version = reader.kraft_version
+        image = delta.finish(reader.snapshot.offset - 1, reader.snapshot.epoch)
+        self._publish(self.loader.restart(image))
 
     def go_live(self) -> None:
         """The log has been read: say what there is."""

@@ -269,13 +269,14 @@ class RaftQuorum:
         """Append the records as one batch; the future has the offset of the last one when it is committed."""
         assert records, "an empty batch says nothing"
         self._check_leading()
-        now_ms, base_offset = self._clock.now_ms(), self.log_end_offset
+        now_ms, base_offset, size = self._clock.now_ms(), self.log_end_offset, self.log.partition.size
         try:
             last_offset = self.log.append(records, self.epoch, now_ms)
         except DiskError as error:
-            self._fail(error)
+            self.fail(error)
             raise QuorumFailed(str(error)) from error
-        batch = CommittedBatch(last_offset, self.epoch, now_ms, [record for record, _ in records])
+        size = self.log.partition.size - size
+        batch = CommittedBatch(last_offset, self.epoch, now_ms, [record for record, _ in records], size=size)
         pending = _Pending(base_offset, batch, asyncio.get_running_loop().create_future())
         self._pending.append(pending)
         self._flush_later()
@@ -316,7 +317,7 @@ class RaftQuorum:
                     self.raft.flushed(self._clock.monotonic_ms())
                     self._obey()
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
             if not isinstance(error, DiskError):
                 raise
         finally:
@@ -348,9 +349,9 @@ class RaftQuorum:
             while self._carry_out() or self._deliver() or self._tell_leadership():
                 pass
         except DiskError as error:
-            self._fail(error)
+            self.fail(error)
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
             raise
         finally:
             self._is_obeying = False
@@ -474,7 +475,7 @@ class RaftQuorum:
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(error)
+            self.fail(error)
 
     async def _exchange(self, peer: int, request: Request) -> None:
         from pessoa.quorum.exchange import exchange
@@ -507,6 +508,12 @@ class RaftQuorum:
         else:
             self.raft.fetch_again(now_ms)
         self._obey()
+
+    def snapshot_taken(self, snapshot: OffsetAndEpoch) -> None:
+        """A file for it has been written: what it makes superfluous may go. DiskError passes."""
+        if not self._is_closed:
+            self.log.snapshot_taken(snapshot)
+            self.log.clean(self._clock.now_ms())
 
     def snapshot_progressed(self) -> None:
         self.raft.snapshot_progressed(self._clock.monotonic_ms())
@@ -581,7 +588,7 @@ class RaftQuorum:
                 # Whoever has given up does not have to look at it.
                 committed.exception()
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         if self._failure is not None or isinstance(error, asyncio.CancelledError):
             return
         self._failure = error
