@@ -4,7 +4,7 @@ A request names a schema by its text, its id, its version, or not at all (the la
 that follows from the topic. Whatever it names is found in the registry once and remembered; only "the latest" is asked
 again after a moment. A text that the subject does not have is registered.
 
-    SchemaWanted ──registry──► StoredSchema ──codecs.py──► SchemaCodec: JSON value ⇄ magic byte, id, payload
+    SchemaWanted ──registry──► StoredSchema ──serde──► SchemaCodec: JSON value ⇄ magic byte, id, payload
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from pessoa.rest_proxy.codecs import FORMATS, SCHEMA_TYPES, Codec, ResolvedReference, make_codec
 from pessoa.rest_proxy.embedded import NULL, is_null
 from pessoa.rest_proxy.media import Format
 from pessoa.rest_proxy.problems import (
@@ -25,7 +24,9 @@ from pessoa.rest_proxy.problems import (
     serialisation_failed,
     undecodable,
 )
+from pessoa.rest_proxy.record_names import record_name
 from pessoa.rest_proxy.registry import Reference, Registry, RegistryRefused, RegistryUnreachable, StoredSchema
+from pessoa.serde.codecs import Codec, codec_for
 from pessoa.serde.framing import frame, unframe
 from pessoa.serde.problems import DataProblem, SchemaProblem
 from pessoa.serde.subjects import record_name_strategy, topic_name_strategy, topic_record_name_strategy
@@ -39,6 +40,8 @@ LATEST_S = 1.0
 # Someone may send a new schema with every request; what is remembered stays bounded.
 MAX_REMEMBERED = 10_000
 INVALID_SCHEMA_CODE = 42201
+SCHEMA_TYPES = {Format.AVRO: "AVRO", Format.JSONSCHEMA: "JSON", Format.PROTOBUF: "PROTOBUF"}
+FORMATS = {name: kind for kind, name in SCHEMA_TYPES.items()}
 
 
 class SchemaWanted(NamedTuple):
@@ -126,18 +129,18 @@ class Schemas:
         if wanted.text is not None:
             assert wanted.format is not None
             schema = StoredSchema(wanted.text, schema_type=SCHEMA_TYPES[wanted.format])
-            codec = make_codec(wanted.format, wanted.text, ())
-            subject = _subject(wanted, codec)
+            codec = codec_for(schema.schema_type, wanted.text)
+            subject = _subject(wanted, schema, codec)
             stored = await self._looked_up_or_registered(subject, schema)
         elif wanted.schema_id is not None:
             schema = await self._registry.by_id(wanted.schema_id)
             codec = await self._codec_of(schema)
-            subject = _subject(wanted, codec)
+            subject = _subject(wanted, schema, codec)
             stored = await self._registry.look_up(subject, schema)
             # The same text may have another id in another context; the caller has named this one.
             stored.id = wanted.schema_id
         else:
-            subject = _subject(wanted, None)
+            subject = _subject(wanted, None, None)
             stored = await self._registry.by_version(subject, "latest" if wanted.version is None else wanted.version)
             codec = await self._codec_of(stored)
         stored.subject = stored.subject or subject
@@ -178,16 +181,17 @@ class Schemas:
         return known
 
     async def _codec_of(self, stored: StoredSchema) -> Codec:
-        resolved: dict[str, ResolvedReference] = {}
+        resolved: dict[str, str] = {}
         await self._resolve(stored.references, resolved)
-        return make_codec(_format(stored), stored.schema, tuple(resolved.values()))
+        return codec_for(stored.schema_type, stored.schema, resolved)
 
-    async def _resolve(self, references: tuple[Reference, ...], resolved: dict[str, ResolvedReference]) -> None:
+    async def _resolve(self, references: tuple[Reference, ...], resolved: dict[str, str]) -> None:
+        """Texts by name, each after those that it needs."""
         for reference in references:
             if reference.name not in resolved:
                 stored = await self._registry.by_version(reference.subject, reference.version)
                 await self._resolve(stored.references, resolved)
-                resolved[reference.name] = ResolvedReference(reference.name, stored.schema)
+                resolved[reference.name] = stored.schema
 
 
 def _format(stored: StoredSchema) -> Format:
@@ -197,20 +201,19 @@ def _format(stored: StoredSchema) -> Format:
     return kind
 
 
-def _subject(wanted: SchemaWanted, codec: Codec | None) -> str:
+def _subject(wanted: SchemaWanted, schema: StoredSchema | None, codec: Codec | None) -> str:
     if wanted.subject is not None:
         return wanted.subject
     match wanted.strategy:
         case None | "TOPIC_NAME":
             return topic_name_strategy(wanted.topic, is_key=wanted.is_key)
-        case "RECORD_NAME" | "TOPIC_RECORD_NAME" if codec is None:
-            raise invalid_payload("A subject that follows the record's name needs schema or schema_id.")
-        case "RECORD_NAME":
-            assert codec is not None
-            return record_name_strategy(codec.record_name)
-        case "TOPIC_RECORD_NAME":
-            assert codec is not None
-            return topic_record_name_strategy(wanted.topic, codec.record_name)
+        case "RECORD_NAME" | "TOPIC_RECORD_NAME":
+            if schema is None or codec is None:
+                raise invalid_payload("A subject that follows the record's name needs schema or schema_id.")
+            name = record_name(schema.schema_type, schema.schema, codec)
+            if wanted.strategy == "RECORD_NAME":
+                return record_name_strategy(name)
+            return topic_record_name_strategy(wanted.topic, name)
     raise invalid_payload(f"{wanted.strategy} is no subject name strategy.")
 
 
