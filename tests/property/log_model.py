@@ -302,6 +302,7 @@ class LogModel:
         self.log_end = self.reloaded_at = offset
         self.log_start = min(self.log_start, offset)
         self.high_watermark = min(self.high_watermark, offset)
+        self.durable_end = min(self.durable_end, offset)
 
     def restart(self, offset: int) -> None:
         """Everything goes, and the log goes on elsewhere."""
