@@ -85,6 +85,11 @@ class ControllerNode:
             log.info("node %s is the active controller in epoch %s", self.controller.node_id, self._quorum.epoch)
             first_records = self.controller.activate(self._publisher.loader, self._bootstrap)
             self._activation = asyncio.get_running_loop().create_task(_wait_for(first_records))
+            # Brokers come to a new controller at once. One that does not may have died with the old one, and nobody
+            # else would notice before the end of its session.
+            for broker in self.controller.image.cluster.brokers.values():
+                if not broker.fenced:
+                    self.controller.suspect(broker.id)
             self._tick()
 
     def close(self) -> None:

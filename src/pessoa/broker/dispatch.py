@@ -108,7 +108,7 @@ TABLE: tuple[Row, ...] = (
     _row(ApiKey.DESCRIBE_DELEGATION_TOKEN, "1-3"),
     _row(ApiKey.DELETE_GROUPS, "0-2", _GROUPS),
     _row(ApiKey.ELECT_LEADERS, "0-2", _CONTROLLER),
-    _row(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1", _CONTROLLER),
+    _row(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1"),
     _row(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "0-1", _CONTROLLER),
     _row(ApiKey.LIST_PARTITION_REASSIGNMENTS, "0", _IMAGE),
     _row(ApiKey.OFFSET_DELETE, "0", _GROUPS),
@@ -116,7 +116,7 @@ TABLE: tuple[Row, ...] = (
     _row(ApiKey.ALTER_CLIENT_QUOTAS, "0-1", _CONTROLLER),
     _row(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "0", _IMAGE),
     _row(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "0", _CONTROLLER),
-    _row(ApiKey.DESCRIBE_QUORUM, "0-2"),
+    _row(ApiKey.DESCRIBE_QUORUM, "0-2", _CONTROLLER),
     _row(ApiKey.UPDATE_FEATURES, "0-2", _CONTROLLER),
     _row(ApiKey.DESCRIBE_CLUSTER, "0-2"),
     _row(ApiKey.DESCRIBE_PRODUCERS, "0"),
@@ -127,6 +127,8 @@ TABLE: tuple[Row, ...] = (
     _row(ApiKey.CONSUMER_GROUP_DESCRIBE, "0-1", _GROUPS),
     _row(ApiKey.LIST_CONFIG_RESOURCES, "0-1"),
     _row(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "0"),
+    _row(ApiKey.ADD_RAFT_VOTER, "0-1", _CONTROLLER),
+    _row(ApiKey.REMOVE_RAFT_VOTER, "0", _CONTROLLER),
 )
 
 # Module and function in `pessoa.controller`, where what is described is also changed.

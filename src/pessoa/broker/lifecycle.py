@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pessoa.base.clock import SystemClock
 from pessoa.base.entropy import SystemEntropy, below, new_uuid, positive_int32
@@ -29,7 +29,7 @@ from pessoa.broker.forwarding import ControllerEntrance
 from pessoa.broker.held_listener import HeldListener
 from pessoa.broker.metadata_progress import MetadataProgress
 from pessoa.broker.peers import Peers
-from pessoa.broker.quorum_member import controller_addresses, make_quorum
+from pessoa.broker.quorum_member import QuorumTransport, controller_addresses, make_quorum
 from pessoa.broker.registration import Registration, register_controller
 from pessoa.broker.services import BrokerServices
 from pessoa.controller.controller import Controller
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from pessoa.net.channel import Channel
     from pessoa.net.network import Network
     from pessoa.quorum.batches import CommittedBatch
+    from pessoa.quorum.raft_quorum import RaftQuorum
     from pessoa.wire.api.alter_partition import TopicData
 
 log = logging.getLogger("pessoa.broker")
@@ -98,7 +99,8 @@ class Broker:
         # Told about mistakes of ours that cost a request its answer.
         self.on_bug: Callable[[Exception], None] = lambda _: None
         # What there is so far; a start that fails leaves some of it None.
-        self._quorum: Any = None
+        self._quorum: RaftQuorum | None = None
+        self._transport = QuorumTransport(self._network, config.node_id)
         self.controller: ControllerNode | None = None
         self._entrance: ControllerEntrance | None = None
         self._registration: Registration | None = None
@@ -175,6 +177,8 @@ class Broker:
         config = self.config
         directory_id = owners[config.metadata_log_dir].directory_id
         assert directory_id is not None
+        for endpoint in self._endpoints(of_controller=True):
+            self._controller_listeners.append(await self._open(endpoint))
         quorum = self._quorum = make_quorum(
             config,
             self._disk,
@@ -183,7 +187,8 @@ class Broker:
             self._clock,
             self._entropy,
             self._flusher,
-            self._network,
+            self._transport,
+            self._controller_listeners[0].listener.port if self._controller_listeners else 0,
         )
         quorum.on_failure = self._fail
         quorum.listeners.append(self._on_committed)
@@ -194,11 +199,12 @@ class Broker:
             config.node_id, self.controller, quorum, self._network, self._clock, config.request_timeout_ms
         )
         self._entrance.on_heartbeats_lost = self._hurry
+        quorum.on_leadership.append(lambda _: self._hurry())
         await quorum.start()
         if self.controller is not None:
-            await self._serve_controllers(self.controller)
+            self._serve_controllers(self.controller)
 
-    def _make_controller(self, quorum: Any) -> ControllerNode:
+    def _make_controller(self, quorum: RaftQuorum) -> ControllerNode:
         controller = Controller(
             self.config.node_id,
             self.cluster_id,
@@ -213,13 +219,11 @@ class Broker:
         bootstrap = read_bootstrap(self._disk, self.config.metadata_log_dir)
         return ControllerNode(controller, quorum, self._publisher, bootstrap, self._clock)
 
-    async def _serve_controllers(self, controller: ControllerNode) -> None:
+    def _serve_controllers(self, controller: ControllerNode) -> None:
         services = ControllerServices(controller, self._quorum, self._publisher, self.config, self.cluster_id)
-        for endpoint in self._endpoints(of_controller=True):
-            held = await self._open(endpoint)
+        for held in self._controller_listeners:
             held.listener.on_closed = controller.connection_closed
-            held.release(Dispatcher(services, CONTROLLER_TABLE, endpoint.name).serve)
-            self._controller_listeners.append(held)
+            held.release(Dispatcher(services, CONTROLLER_TABLE, held.endpoint.name).serve)
         assert self._entrance is not None
         self._run(
             register_controller(
@@ -237,6 +241,7 @@ class Broker:
         self._coordination.registration = registration
         await registration.register()
         self._publisher.go_live()
+        self.services.replicas.remove_strays(self.services.image)
         for held in self._client_listeners:
             held.release(Dispatcher(self.services, listener=held.endpoint.name).serve)
         await registration.unfence()
@@ -419,6 +424,7 @@ class Broker:
             self.controller.close()
         if self._quorum is not None:
             await self._quorum.close()
+        self._transport.close()
         for held in self._controller_listeners:
             await held.close()
         if self._entrance is not None:
@@ -426,7 +432,17 @@ class Broker:
         self._close_directories()
 
     def abandon(self) -> None:
-        """What the system does for a process that is killed: the directories are free, and nothing else is done."""
+        """What the system does for a process that is killed: it closes the sockets and frees the directories. Nothing
+        is said to anybody, and nothing is written."""
+        for held in (*self._client_listeners, *self._controller_listeners):
+            held.listener.abort()
+        if self._is_assembled:
+            self._peers.close()
+        if self._entrance is not None:
+            self._entrance.close()
+        self._transport.close()
+        if self._quorum is not None:
+            self._quorum.abandon()
         for directory in self._directories:
             directory.release()
 

@@ -6,13 +6,14 @@ voters, `controller.quorum.bootstrap.servers` says whom to ask for them (KIP-853
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pessoa.quorum.single_voter import SingleVoterQuorum
+from pessoa.net.channel import Channels
+from pessoa.quorum.raft_quorum import RaftQuorum
+from pessoa.quorum.settings import QuorumSettings
+from pessoa.raft.voters import VoterSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pessoa.base.clock import Clock
     from pessoa.base.entropy import Entropy
     from pessoa.base.ids import Uuid
@@ -23,46 +24,69 @@ if TYPE_CHECKING:
     from pessoa.wire.schema import Message
 
 
+_FETCH = 1
+
+
+class QuorumTransport:
+    """How a member of the quorum reaches the others: on connections of its own, since its fetches wait long."""
+
+    def __init__(self, network: Network, node_id: int) -> None:
+        self._fetches = Channels(network, f"raft-{node_id}-fetch")
+        self._others = Channels(network, f"raft-{node_id}")
+
+    def __repr__(self) -> str:
+        return f"<QuorumTransport: {self._fetches!r}, {self._others!r}>"
+
+    async def send(self, host: str, port: int, request: Message, version: int, timeout_ms: int) -> Message:
+        """Raises ChannelFailed. A vote must not wait behind a fetch that waits for records."""
+        channels = self._fetches if request.api_key == _FETCH else self._others
+        return await channels.of(host, port).send(request, version, timeout_ms)
+
+    def close(self) -> None:
+        self._fetches.close()
+        self._others.close()
+
+
 def controller_addresses(config: BrokerConfig) -> list[tuple[str, int]]:
     """Where controllers can be found, as the configuration says."""
-    entries = [voter.partition("@")[2] for voter in config.controller_quorum_voters]
-    entries += config.controller_quorum_bootstrap_servers
-    addresses = []
-    for entry in entries:
-        host, _, port = entry.rpartition(":")
-        addresses.append((host.strip("[]"), int(port)))
-    return addresses
-
-
-class _Alone(SingleVoterQuorum):
-    """A quorum of one with the interface of any quorum."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.on_leadership: list[Callable[[object], None]] = []
-
-    async def start(self) -> None:  # type: ignore[override]
-        super().start()
-        for listener in self.on_leadership:
-            listener(self)
-
-    def endpoint_of(self, node_id: int) -> tuple[str, int] | None:
-        return None
-
-    def handle(self, request: Message, context: Any) -> Message:
-        from pessoa.quorum.describe import describe_quorum
-
-        return describe_quorum(self, request, {}, self._clock.now_ms())  # type: ignore[arg-type]
+    voters = [voter.partition("@")[2] for voter in config.controller_quorum_voters]
+    return [_address(entry) for entry in (*voters, *config.controller_quorum_bootstrap_servers)]
 
 
 def make_quorum(
     config: BrokerConfig,
     disk: Disk,
-    cluster_id: str,  # noqa: ARG001
-    directory_id: Uuid,  # noqa: ARG001
+    cluster_id: str,
+    directory_id: Uuid,
     clock: Clock,
-    entropy: Entropy,  # noqa: ARG001
+    entropy: Entropy,
     flusher: Flusher,
-    network: Network,  # noqa: ARG001
-) -> Any:
-    return _Alone(disk, config.metadata_log_dir, config.node_id, clock, flusher)
+    transport: QuorumTransport,
+    own_port: int,
+) -> RaftQuorum:
+    """`own_port` is where this node listens for controllers, in case the configuration left that open."""
+    voters = {}
+    for entry in config.controller_quorum_voters:
+        voter_id, _, address = entry.partition("@")
+        host, port = _address(address)
+        voters[int(voter_id)] = (host, port or own_port)
+    return RaftQuorum(
+        disk,
+        config.metadata_log_dir,
+        config.node_id,
+        cluster_id,
+        directory_id,
+        VoterSet.static(voters, config.controller_listener_names[0].upper()),
+        clock,
+        entropy,
+        flusher,
+        transport.send,
+        QuorumSettings.of(config),
+        [_address(entry) for entry in config.controller_quorum_bootstrap_servers],
+        is_controller=config.is_controller,
+    )
+
+
+def _address(entry: str) -> tuple[str, int]:
+    host, _, port = entry.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -305,6 +305,15 @@ class Listener:
             connection.abort()
         await self._socket.wait_closed()
 
+    def abort(self) -> None:
+        """Close everything at once, whatever is in progress."""
+        if self._socket is not None:
+            self._socket.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in self._in_order():
+            connection.abort()
+
     def _in_order(self) -> list[Connection]:
         """The connections in the order of their ids: what a run does must not depend on where objects lie."""
         return sorted(self.connections, key=lambda one: one.id)

@@ -123,14 +123,10 @@ class Broker:
         assert self._thread is not None, f"{self!r} is not running"
         assert not power_loss or self._directory is None, "the power of a real disk cannot be cut"
         self.resume()
-        self._end_thread()
-        assert self._broker is not None
-        self._broker.abandon()
-        self._broker = None
-        if self._disk is not None:
-            from pessoa.broker.assembly import crash_disk
-
-            crash_disk(self._disk, power_loss=power_loss)
+        try:
+            self._call(self._die(power_loss))
+        finally:
+            self._end_thread()
 
     def pause(self) -> None:
         """Hold it still, as SIGSTOP does: its connections stay, and nobody answers on them."""
@@ -171,9 +167,6 @@ class Broker:
         try:
             loop.run_forever()
         finally:
-            for task in asyncio.all_tasks(loop):
-                # Nobody who is killed ends what they have begun.
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
             loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()
 
@@ -211,6 +204,22 @@ class Broker:
             await broker.stop()
             if broker.failed.done():
                 broker.failed.result()
+
+    async def _die(self, power_loss: bool) -> None:
+        """A process that is killed is gone between two instructions. Here its code has to be ended, so first everything
+        is taken from it that it could do something with: sockets and disk."""
+        assert self._broker is not None
+        broker, self._broker = self._broker, None
+        broker.abandon()
+        if self._disk is not None:
+            from pessoa.broker.assembly import crash_disk
+
+            crash_disk(self._disk, power_loss=power_loss)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        if others:
+            await asyncio.wait(others, timeout=_TIMEOUT_S)
 
     # Between the threads.
 

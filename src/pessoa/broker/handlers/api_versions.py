@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pessoa.broker.dispatch import TABLE, advertised
 from pessoa.metadata.features import FEATURES
+from pessoa.metadata.settings import KRAFT_VERSION
 from pessoa.wire.api.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -27,6 +28,7 @@ from pessoa.wire.versions import Versions
 if TYPE_CHECKING:
     from pessoa.broker.context import RequestContext
     from pessoa.broker.services import BrokerServices
+    from pessoa.metadata.settings import FeaturesImage
 
 _FIRST_VERSION_WITH_LEVEL_0 = 4
 
@@ -45,9 +47,17 @@ def handle(broker: BrokerServices, context: RequestContext, request: ApiVersions
         finalized_features_epoch=image.offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in image.features.finalized.items()
+            for name, level in _finalized(broker.image.features).items()
         ],
     )
+
+
+def _finalized(features: FeaturesImage) -> dict[str, int]:
+    """The version of the quorum is a feature too, but not one of the metadata; at 0 nobody speaks of it."""
+    levels = dict(features.finalized)
+    if features.kraft_version > 0:
+        levels[KRAFT_VERSION] = features.kraft_version
+    return levels
 
 
 def respond_unsupported() -> ApiVersionsResponse:

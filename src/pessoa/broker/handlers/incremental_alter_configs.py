@@ -1,0 +1,98 @@
+"""IncrementalAlterConfigs: set and delete single keys of topics, brokers, groups, and of this broker's loggers.
+
+Loggers are this process's own (KIP-412): they are changed here, and nobody else hears of it. Everything else is the
+controller's to decide. A request may ask for both, and is answered as one, in the order in which it asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pessoa.base import log_levels
+from pessoa.metadata.image import ConfigResource
+from pessoa.wire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pessoa.broker.context import RequestContext
+    from pessoa.broker.dispatch import Reply
+    from pessoa.broker.services import BrokerServices
+
+_SET, _DELETE = 0, 1
+_OPERATIONS = range(4)
+
+
+def handle(broker: BrokerServices, context: RequestContext, request: IncrementalAlterConfigsRequest) -> Reply:
+    if not any(map(_is_of_loggers, request.resources)):
+        reply: Reply = broker.controller.submit(request, context)
+        return reply
+    return _both(broker, context, request)
+
+
+async def _both(
+    broker: BrokerServices, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    others = [one for one in request.resources if not _is_of_loggers(one)]
+    answers = []
+    if others:
+        rest = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
+        answers = (await broker.controller.submit(rest, context)).responses
+    by_resource = {(one.resource_type, one.resource_name): one for one in answers}
+    return IncrementalAlterConfigsResponse(
+        throttle_time_ms=0,
+        responses=[
+            _alter_loggers(broker.node_id, one, is_dry=request.validate_only)
+            if _is_of_loggers(one)
+            else by_resource[one.resource_type, one.resource_name]
+            for one in request.resources
+        ],
+    )
+
+
+def _is_of_loggers(resource: AlterConfigsResource) -> bool:
+    return resource.resource_type == ConfigResource.BROKER_LOGGER
+
+
+def _alter_loggers(node_id: int, resource: AlterConfigsResource, *, is_dry: bool) -> AlterConfigsResourceResponse:
+    code, message = _problem(node_id, resource)
+    if code is ErrorCode.NONE and not is_dry:
+        for config in resource.configs:
+            log_levels.set_level(config.name, config.value if config.config_operation == _SET else None)
+    return AlterConfigsResourceResponse(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _problem(node_id: int, resource: AlterConfigsResource) -> tuple[ErrorCode, str | None]:
+    """Nothing is changed if anything is wrong."""
+    if resource.resource_name.strip() != str(node_id):
+        return ErrorCode.INVALID_REQUEST, f"This is broker {node_id}, which can only change its own loggers."
+    names = [config.name for config in resource.configs]
+    if len(set(names)) != len(names):
+        return ErrorCode.INVALID_REQUEST, "A logger is named more than once."
+    for config in resource.configs:
+        code, message = _problem_of(config)
+        if code is not ErrorCode.NONE:
+            return code, message
+    return ErrorCode.NONE, None
+
+
+def _problem_of(config: AlterableConfig) -> tuple[ErrorCode, str | None]:
+    if config.config_operation not in (_SET, _DELETE):
+        what = "does not exist" if config.config_operation not in _OPERATIONS else "is for lists, and a level is none"
+        return ErrorCode.INVALID_REQUEST, f"Operation {config.config_operation} {what}."
+    if config.config_operation == _SET and config.value is None:
+        return ErrorCode.INVALID_REQUEST, f"The logger {config.name} needs a level."
+    found = log_levels.problem(config.name, config.value if config.config_operation == _SET else None)
+    if found is None:
+        return ErrorCode.NONE, None
+    return ErrorCode.INVALID_REQUEST if found.is_invalid_request else ErrorCode.INVALID_CONFIG, str(found)
