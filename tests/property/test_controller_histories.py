@@ -290,7 +290,7 @@ class History:
         assert len({*one.isr, *one.elr}) == len(one.isr) + len(one.elr)
         assert {*one.adding_replicas, *one.removing_replicas} <= replicas
         assert all(is_active(image.cluster, replica) for replica in one.isr), "fenced brokers are not in sync"
-        assert one.isr or one.elr or one.last_known_elr, "nobody could ever lead again"
+        assert one.isr or one.elr or replicas & set(one.last_known_elr), "nobody could ever lead again"
 
     def _check_leader(self, made: TopicImage, index: int, one: PartitionImage) -> None:
         if one.has_leader:

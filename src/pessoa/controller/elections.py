@@ -99,9 +99,11 @@ def after_departure(
     return _updates(situation, lambda partition: broker_id in partition.isr, leaving=broker_id, only=only)
 
 
-def after_arrival(situation: Situation, broker_id: int) -> Iterator[Message]:
-    """The broker is unfenced: it may lead what has no leader."""
-    return _updates(situation, lambda partition: not partition.has_leader, arriving=broker_id)
+def after_arrival(
+    situation: Situation, broker_id: int = NOBODY, only: Collection[tuple[Uuid, int]] | None = None
+) -> Iterator[Message]:
+    """The broker is unfenced, or somebody has a disk again: they may lead what has no leader."""
+    return _updates(situation, lambda partition: not partition.has_leader, arriving=broker_id, only=only)
 
 
 def after_unclean_shutdown(situation: Situation, broker_id: int) -> Iterator[Message]:

@@ -170,8 +170,10 @@ class PartitionChange:
     def _is_up(self, replica: int) -> bool:
         if not self._can_lead(replica):
             return False
-        directory = self.directories.get(replica)
-        return directory is None or is_directory_online(self._cluster, replica, directory)
+        if replica not in self._partition.replicas:
+            return True
+        # Where the replica was so far: a change of directories counts once it is written.
+        return is_directory_online(self._cluster, replica, self._partition.directory_of(replica))
 
     # 4. The rest of the record.
 
@@ -184,6 +186,17 @@ class PartitionChange:
             record.last_known_elr = [partition.leader]
         elif record.leader >= 0 and partition.last_known_elr:
             record.last_known_elr = []
+        self._keep_a_hope(record)
+
+    def _keep_a_hope(self, record: PartitionChangeRecord) -> None:
+        """Who led last may have been moved away meanwhile; then it is whoever was in sync last, or eligible."""
+        partition = self._partition
+        last = partition.last_known_elr if record.last_known_elr is None else record.last_known_elr
+        if self.isr or self._elr or record.isr or not set(last).isdisjoint(self.replicas):
+            return
+        known = [replica for replica in (*partition.isr, *partition.elr) if replica in self.replicas]
+        if known:
+            record.last_known_elr = known[:1]
 
     def _assign(self, record: PartitionChangeRecord) -> None:
         partition = self._partition

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pessoa.controller.assignments import is_directory_online
 from pessoa.controller.decision import Decision, Refusal
-from pessoa.controller.elections import after_departure
+from pessoa.controller.elections import after_arrival, after_departure
 from pessoa.controller.partition_change import Election, allows_unclean_election, change_of
 from pessoa.metadata.topics import NO_LEADER_CHANGE, RECOVERED, RECOVERING, changed_partition
 from pessoa.wire.api.alter_partition import (
@@ -189,8 +189,11 @@ def _assign(situation: Situation, broker_id: int, directory: Uuid, topic_id: Uui
     change.directories[broker_id] = directory
     record = change.record()
     records: list[Message] = [] if record is None else [record]
+    moved, here = situation.after(records), {(topic_id, index)}
     if not is_directory_online(situation.image.cluster, broker_id, directory):
         # It went to a directory that has failed meanwhile: the replica is not there any more.
-        moved = situation.after(records)
-        records += after_departure(moved, broker_id, only={(topic_id, index)})
+        records += after_departure(moved, broker_id, here)
+    elif not partition.has_leader:
+        # It may have been waiting for a disk that works.
+        records += after_arrival(moved, only=here)
     return records
