@@ -55,6 +55,8 @@ class Node:
         self.seen: list[CommittedBatch] = []
         self.snapshots: list[SnapshotReader] = []
         self.leaders: list[LeaderAndEpoch] = []
+        # For those who want to listen from the first batch on.
+        self.before_start: Callable[[], None] = lambda: None
 
     async def start(self) -> RaftQuorum:
         nodes = self.nodes
@@ -77,6 +79,7 @@ class Node:
         self.quorum.listeners.append(self.seen.append)
         self.quorum.on_snapshot.append(self.snapshots.append)
         self.quorum.on_leadership.append(self.leaders.append)
+        self.before_start()
         await self.quorum.start()
         self.is_up = True
         return self.quorum
