@@ -25,6 +25,9 @@ SUBCOMMANDS = {
     "up": Subcommand("pessoa.cli.up", "up", "Start the platform on this machine and keep it running."),
     "broker": Subcommand("pessoa.cli.broker", "broker", "Run one broker in the foreground."),
     "rest-proxy": Subcommand("pessoa.cli.rest_proxy", "rest_proxy", "Run the REST proxy (port 8082)."),
+    "schema-registry": Subcommand(
+        "pessoa.cli.schema_registry", "schema_registry", "Run a schema registry in the foreground."
+    ),
     "version": Subcommand("pessoa.cli.version", "version", "Say which Pessoa, Python and machine this is."),
 }
 

@@ -180,7 +180,8 @@ class App:
         ]
 
     def openapi(self) -> dict[str, Any]:
-        return document(self.name, self.endpoints, consumes=self._consumes, produces=self._produces)
+        listed = [endpoint for endpoint in self.endpoints if endpoint.is_listed]
+        return document(self.name, listed, consumes=self._consumes, produces=self._produces)
 
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()

@@ -52,6 +52,8 @@ class Endpoint:
     produces: tuple[str, ...] | None = None
     # Answers even to those who have not said who they are: health checks.
     is_public: bool = False
+    # Stands in the document; another way to the same thing need not.
+    is_listed: bool = True
     # JSON Schemas for path parameters that are not plain strings, for the document.
     path_kinds: Mapping[str, str] = field(default_factory=dict)
 

@@ -52,8 +52,17 @@ class _Uvicorn(uvicorn.Server):
 
 
 class Server:
-    def __init__(self, app: App, host: str = "127.0.0.1", port: int = 0, *, tls: Tls | None = None) -> None:
-        self._socket = bind(host, port)
+    def __init__(
+        self,
+        app: App,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        tls: Tls | None = None,
+        listening: socket.socket | None = None,
+    ) -> None:
+        """`listening` is for those who must know their port before there is an app: see `bind`."""
+        self._socket = listening or bind(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         self.scheme = "https" if tls else "http"
@@ -118,8 +127,17 @@ def bind(host: str, port: int) -> socket.socket:
 class ThreadedServer:
     """A server with a thread and a loop of its own. `make` is called, and everything of the app lives, in that loop."""
 
-    def __init__(self, make: MakeApp, host: str = "127.0.0.1", port: int = 0, *, tls: Tls | None = None) -> None:
+    def __init__(
+        self,
+        make: MakeApp,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        tls: Tls | None = None,
+        listening: socket.socket | None = None,
+    ) -> None:
         self._make = make
+        self._listening = listening
         self._host = host
         self._port = port
         self._tls = tls
@@ -159,13 +177,20 @@ class ThreadedServer:
 
     async def _serve(self) -> None:
         stop = asyncio.Event()
-        async with Server(await self._make(), self._host, self._port, tls=self._tls) as server:
+        app = await self._make()
+        async with Server(app, self._host, self._port, tls=self._tls, listening=self._listening) as server:
             self._ready.set_result((server, asyncio.get_running_loop(), stop))
             await stop.wait()
 
 
 def serve_until_signalled(
-    make: MakeApp, host: str, port: int, *, tls: Tls | None = None, tell: Callable[[str], object] = print
+    make: MakeApp,
+    host: str,
+    port: int,
+    *,
+    tls: Tls | None = None,
+    listening: socket.socket | None = None,
+    tell: Callable[[str], object] = print,
 ) -> int:
     """Run as a process; the exit status."""
 
@@ -175,7 +200,7 @@ def serve_until_signalled(
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, stop.set)
         app = await make()
-        async with Server(app, host, port, tls=tls) as server:
+        async with Server(app, host, port, tls=tls, listening=listening) as server:
             tell(f"{app.name} is listening on {server.url}")
             await stop.wait()
 

@@ -1,0 +1,61 @@
+"""`pessoa schema-registry`, also `schema-registry-start`: one registry in the foreground.
+
+Takes the properties file of the JVM registry, if one is given, and overrides of single keys:
+
+    pessoa schema-registry --bootstrap-server localhost:9092
+    schema-registry-start etc/schema-registry.properties --override schema.compatibility.level=full
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(
+    help="Run a schema registry in the foreground.", context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--bootstrap-server", help="Where Kafka is: host:port,…")
+@click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; 0 lets the system choose.")
+@click.option("--host", help="The address to listen on, and by which other instances reach this one.")
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; may be repeated.")
+@click.pass_context
+def schema_registry(
+    ctx: click.Context,
+    properties: Path | None,
+    bootstrap_server: str | None,
+    port: int | None,
+    host: str | None,
+    overrides: tuple[str, ...],
+) -> None:
+    import logging
+
+    from pessoa.schema_registry.config import BadConfig, make_config, parse_properties
+
+    settings = parse_properties(properties.read_text()) if properties else {}
+    for each in overrides:
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise click.UsageError(f"--override {each}: write KEY=VALUE")
+        settings[key.strip()] = value.strip()
+    if bootstrap_server is not None:
+        settings["kafkastore.bootstrap.servers"] = bootstrap_server
+    if port is not None or host is not None:
+        settings["listeners"] = f"http://{host or '0.0.0.0'}:{8081 if port is None else port}"  # noqa: S104
+    if host is not None:
+        settings.setdefault("host.name", host)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        config = make_config(settings)
+    except BadConfig as wrong:
+        raise click.ClickException(str(wrong)) from None
+    from pessoa.schema_registry.service import run
+
+    ctx.exit(run(config, tell=click.echo))
+
+
+def main() -> None:
+    schema_registry(prog_name="schema-registry-start")

@@ -1,0 +1,35 @@
+"""Registries for tests: in this process, over real sockets, on a broker of the test's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import httpx
+
+from pessoa.schema_registry.config import Config
+from pessoa.schema_registry.service import make_registry_app
+from pessoa.web.app import App
+from pessoa.web.serving import ThreadedServer, Tls, bind
+
+
+@contextmanager
+def registry(bootstrap_servers: str, config: Config | None = None, tls: Tls | None = None) -> Iterator[ThreadedServer]:
+    """A registry that serves; it leads, or knows who does, before its first write."""
+    listening = bind("127.0.0.1", 0)
+    settings = replace(
+        config or Config(), bootstrap_servers=bootstrap_servers, host_name="127.0.0.1", session_timeout_ms=6000
+    )
+
+    async def make() -> App:
+        return await make_registry_app(settings, listening.getsockname()[1])
+
+    with ThreadedServer(make, tls=tls, listening=listening) as server:
+        yield server
+
+
+@contextmanager
+def registry_client(bootstrap_servers: str, config: Config | None = None) -> Iterator[httpx.Client]:
+    with registry(bootstrap_servers, config) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+        yield client
