@@ -71,6 +71,8 @@ PURE = [
     "raft",
     "metadata",
     "replication.isr",
+    "replication.divergence",
+    "replication.follower_session",
     "coordinator.groups",
     "quota",
     "serde",

@@ -257,13 +257,13 @@ class StageController:
         if leader != self.partition.leader:
             self._change(leader=leader, leader_epoch=self.partition.leader_epoch + 1)
         else:
-            self._publish()
+            self.publish()
 
     def _change(self, **changes: Any) -> None:
         self.partition = self.partition._replace(partition_epoch=self.partition.partition_epoch + 1, **changes)
-        self._publish()
+        self.publish()
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
         topic = TopicImage(TOPIC, TOPIC_ID, {0: self.partition})
         self.image = image = replace(
             self.image,
@@ -277,14 +277,14 @@ class StageController:
                 self._stage.later(self._stage.news_delay(), partial(self._tell, node, process, image))
 
     def _tell(self, node: Node, process: Process, image: MetadataImage) -> None:
-        if node.process is process:
+        if node.process is process and node.id not in self._stage.deaf:
             process.context.run(self._stage.loop.call_soon, node.publish, image)
 
     async def alter_partition(self, node: Node, topics: list[TopicData]) -> AlterPartitionResponse:
         stage = self._stage
         epoch = node.epoch
         await asyncio.sleep(stage.news_delay())
-        if stage.loses_message():
+        if stage.loses_message() or node.id in stage.deaf:
             raise ChannelFailed("lost on its way")
         [topic] = topics
         [data] = topic.partitions
@@ -309,7 +309,7 @@ class StageController:
             partition_epoch=self.partition.partition_epoch,
         )  # fmt: skip
         await asyncio.sleep(stage.news_delay())
-        if stage.loses_message():
+        if stage.loses_message() or node.id in stage.deaf:
             raise ChannelFailed("the answer was lost")
         return AlterPartitionResponse(
             throttle_time_ms=0,
@@ -338,6 +338,8 @@ class Stage:
         self.settings = settings
         self.configs = {(2, TOPIC): {"min.insync.replicas": str(min_insync_replicas)}}
         self.cuts: set[tuple[int, int]] = set()
+        # Brokers that the controller cannot reach.
+        self.deaf: set[int] = set()
         self.message_loss = 0.0
         self.has_begun = False
         self._wire_ms = wire_ms
@@ -392,7 +394,9 @@ class Stage:
 
     def heal(self) -> None:
         self.cuts.clear()
+        self.deaf.clear()
         self.message_loss = 0.0
+        self.controller.publish()
 
     # What a test asks and does.
 
@@ -413,15 +417,16 @@ class Stage:
             assert self.loop.now_s < deadline, f"not within {within_s} s: {list(self.nodes.values())}"
             await asyncio.sleep(0.005)
 
-    async def produce(self, node: Node, count: int = 1, *, acks: int = -1, timeout_ms: int = 1500) -> tuple[int, int]:
+    async def produce(
+        self, node: Node, count: int = 1, *, acks: int = -1, timeout_ms: int = 1500, batch: memoryview | None = None
+    ) -> tuple[int, int]:
         """Produce one batch there, as a client would: error and base offset; -1 if no answer came."""
+        data = PartitionProduceData(index=0, records=plain(count) if batch is None else batch)
         request = ProduceRequest(
             transactional_id=None,
             acks=acks,
             timeout_ms=timeout_ms,
-            topic_data=[
-                TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=plain(count))])
-            ],
+            topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])],
         )
         assert node.process is not None
         task = self.loop.spawn(node.process, node.serve(request, PRODUCE_VERSION))

@@ -1,0 +1,217 @@
+"""Who is in sync and how far the high watermark goes, rule by rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from pessoa.replication.isr import UNKNOWN, Follower, InSyncReplicas, IsrAnswer
+from pessoa.wire.errors import ErrorCode
+
+LAG_MS = 10_000
+LEADER_EPOCH = 4
+BROKER_EPOCH = 77
+
+
+def leading(isr: tuple[int, ...] = (1, 2, 3), end: int = 100, now_ms: int = 0) -> InSyncReplicas:
+    in_sync = InSyncReplicas(1)
+    in_sync.update(LEADER_EPOCH, 9, (1, 2, 3), isr, end, now_ms)
+    return in_sync
+
+
+def anybody(_: Follower) -> bool:
+    return True
+
+
+def nobody(_: Follower) -> bool:
+    return False
+
+
+def watermark(in_sync: InSyncReplicas, end: int, *, least: int = 1, now_ms: int = 0) -> int:
+    return in_sync.high_watermark(end, end, least, now_ms, LAG_MS, nobody)
+
+
+def fetch(in_sync: InSyncReplicas, replica: int, offset: int, end: int, now_ms: int = 0) -> Follower:
+    follower = in_sync.followers[replica]
+    follower.fetched(offset, 0, end, 20 + replica, now_ms)
+    return follower
+
+
+def test_the_high_watermark_is_the_least_end_of_the_in_sync_replicas() -> None:
+    in_sync = leading()
+    assert watermark(in_sync, 110) == UNKNOWN
+    fetch(in_sync, 2, 110, 110)
+    assert watermark(in_sync, 110) == UNKNOWN
+    fetch(in_sync, 3, 105, 110)
+    assert watermark(in_sync, 110) == 105
+
+
+def test_a_replica_that_is_not_in_sync_does_not_hold_up_the_high_watermark() -> None:
+    in_sync = leading(isr=(1, 2))
+    fetch(in_sync, 2, 110, 110)
+    fetch(in_sync, 3, 50, 110)
+    assert watermark(in_sync, 110) == 110
+
+
+def test_a_caught_up_follower_that_may_join_is_waited_for() -> None:
+    in_sync = leading(isr=(1, 2))
+    fetch(in_sync, 2, 110, 110)
+    fetch(in_sync, 3, 109, 109, now_ms=5)
+    assert in_sync.high_watermark(110, 110, 1, 6, LAG_MS, anybody) == 109
+    assert in_sync.high_watermark(110, 110, 1, 6, LAG_MS, nobody) == 110
+
+
+def test_the_leader_vouches_for_no_more_than_it_is_told() -> None:
+    in_sync = leading(isr=(1,))
+    assert in_sync.high_watermark(110, 103, 1, 0, LAG_MS, nobody) == 103
+
+
+def test_below_min_insync_replicas_the_high_watermark_stands_still() -> None:
+    in_sync = leading(isr=(1, 2))
+    fetch(in_sync, 2, 110, 110)
+    assert watermark(in_sync, 110, least=2) == 110
+    assert watermark(in_sync, 110, least=3) == UNKNOWN
+    # Nobody can ask for more replicas than there are.
+    in_sync.update(LEADER_EPOCH, 10, (1, 2, 3), (1, 2, 3), 110, 0)
+    fetch(in_sync, 3, 110, 110)
+    assert watermark(in_sync, 110, least=5) == 110
+
+
+def test_a_replica_that_is_proposed_counts_from_the_proposal_on() -> None:
+    in_sync = leading(isr=(1, 2))
+    fetch(in_sync, 2, 100, 100)
+    third = fetch(in_sync, 3, 100, 100)
+    assert in_sync.propose_joining(third, 100, BROKER_EPOCH, anybody) is not None
+    assert in_sync.isr == (1, 2)
+    assert in_sync.maximal == (1, 2, 3)
+    fetch(in_sync, 2, 110, 110)
+    assert watermark(in_sync, 110) == 100
+
+
+def test_a_replica_whose_removal_is_proposed_counts_until_the_controller_has_agreed() -> None:
+    in_sync = leading()
+    fetch(in_sync, 2, 110, 110, now_ms=LAG_MS + 1)
+    change = in_sync.propose_leaving(110, LAG_MS + 1, LAG_MS, BROKER_EPOCH)
+    assert change is not None
+    assert change.isr == (1, 2)
+    assert watermark(in_sync, 110, now_ms=LAG_MS + 1) == UNKNOWN
+    in_sync.answered(change, IsrAnswer(ErrorCode.NONE, LEADER_EPOCH, 10, (1, 2)))
+    assert watermark(in_sync, 110, now_ms=LAG_MS + 1) == 110
+
+
+def test_a_proposal_names_the_lives_in_which_the_replicas_were_seen() -> None:
+    in_sync = leading(isr=(1, 2))
+    change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, anybody)
+    assert change is not None
+    assert change.isr == (1, 2, 3)
+    assert change.broker_epochs == (BROKER_EPOCH, UNKNOWN, 23)
+    assert (change.leader_epoch, change.partition_epoch) == (LEADER_EPOCH, 9)
+
+
+@pytest.mark.parametrize(
+    ("offset", "high_watermark", "joins"),
+    [
+        (99, 90, False),  # below the start of this leader's epoch
+        (100, 90, True),
+        (104, 105, False),  # below the high watermark
+        (105, 105, True),
+    ],
+)
+def test_a_follower_joins_at_the_high_watermark_and_the_start_of_the_epoch(
+    offset: int, high_watermark: int, joins: bool
+) -> None:
+    in_sync = leading(isr=(1, 2), end=100)
+    follower = fetch(in_sync, 3, offset, 110)
+    assert (in_sync.propose_joining(follower, high_watermark, BROKER_EPOCH, anybody) is not None) == joins
+
+
+def test_a_follower_that_is_not_eligible_does_not_join() -> None:
+    in_sync = leading(isr=(1, 2))
+    assert in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, nobody) is None
+
+
+def test_one_change_is_on_its_way_at_a_time() -> None:
+    in_sync = leading(isr=(1,))
+    assert in_sync.propose_joining(fetch(in_sync, 2, 100, 100), 100, BROKER_EPOCH, anybody) is not None
+    assert in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, anybody) is None
+    assert in_sync.propose_leaving(100, LAG_MS * 9, LAG_MS, BROKER_EPOCH) is None
+
+
+def test_a_follower_that_is_always_a_little_behind_is_caught_up_all_the_same() -> None:
+    in_sync = leading()
+    for second in range(1, 60):
+        # Every time it has what the leader had at its last fetch.
+        for replica in (2, 3):
+            fetch(in_sync, replica, 100 + 10 * (second - 1), 100 + 10 * second, now_ms=1000 * second)
+    assert in_sync.propose_leaving(700, 59_000, LAG_MS, BROKER_EPOCH) is None
+
+
+def test_a_follower_that_fetches_but_never_catches_up_leaves() -> None:
+    in_sync = leading()
+    for second in range(1, 13):
+        fetch(in_sync, 2, 100 + 10 * second, 100 + 10 * second, now_ms=1000 * second)
+        fetch(in_sync, 3, 100, 100 + 10 * second, now_ms=1000 * second)
+    change = in_sync.propose_leaving(220, 12_000, LAG_MS, BROKER_EPOCH)
+    assert change is not None
+    assert change.isr == (1, 2)
+
+
+def test_while_nothing_is_appended_a_silent_follower_at_the_end_stays_in_sync() -> None:
+    in_sync = leading()
+    fetch(in_sync, 2, 100, 100)
+    fetch(in_sync, 3, 100, 100)
+    assert in_sync.propose_leaving(100, LAG_MS * 9, LAG_MS, BROKER_EPOCH) is None
+
+
+def test_a_new_leader_gives_its_in_sync_followers_their_time() -> None:
+    in_sync = leading(now_ms=50_000)
+    assert in_sync.propose_leaving(100, 50_000 + LAG_MS, LAG_MS, BROKER_EPOCH) is None
+    assert in_sync.propose_leaving(100, 50_001 + LAG_MS, LAG_MS, BROKER_EPOCH) is not None
+
+
+def test_a_refused_change_is_forgotten() -> None:
+    in_sync = leading(isr=(1, 2))
+    change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, anybody)
+    assert change is not None
+    outcome = in_sync.answered(change, IsrAnswer(ErrorCode.INELIGIBLE_REPLICA))
+    assert outcome.has_changed
+    assert not outcome.try_again
+    assert in_sync.maximal == (1, 2)
+    assert in_sync.pending is None
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FENCED_LEADER_EPOCH])
+def test_after_an_outdated_change_what_was_proposed_counts_until_the_metadata_comes(error: ErrorCode) -> None:
+    in_sync = leading(isr=(1, 2))
+    change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, anybody)
+    assert change is not None
+    outcome = in_sync.answered(change, IsrAnswer(error))
+    assert outcome == (False, False)
+    assert in_sync.maximal == (1, 2, 3)
+    in_sync.update(LEADER_EPOCH, 10, (1, 2, 3), (1, 2), 100, 0)
+    assert len(in_sync.maximal) == 2
+
+
+def test_a_change_whose_fate_is_not_known_is_proposed_again() -> None:
+    in_sync = leading(isr=(1, 2))
+    change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, anybody)
+    assert change is not None
+    assert in_sync.answered(change, IsrAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)).try_again
+    assert in_sync.pending is change
+
+
+def test_an_answer_that_metadata_has_overtaken_means_nothing() -> None:
+    in_sync = leading(isr=(1, 2))
+    change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, anybody)
+    assert change is not None
+    in_sync.update(LEADER_EPOCH, 11, (1, 2, 3), (1,), 100, 0)
+    assert in_sync.answered(change, IsrAnswer(ErrorCode.NONE, LEADER_EPOCH, 10, (1, 2, 3))) == (False, False)
+    assert in_sync.isr == (1,)
+
+
+def test_the_low_watermark_waits_for_every_live_follower_to_say_where_it_starts() -> None:
+    in_sync = leading()
+    assert in_sync.low_watermark(40, lambda _: True) == UNKNOWN
+    in_sync.followers[2].log_start_offset = 40
+    in_sync.followers[3].log_start_offset = 7
+    assert in_sync.low_watermark(40, lambda _: True) == 7
+    assert in_sync.low_watermark(40, lambda broker_id: broker_id != 3) == 40
