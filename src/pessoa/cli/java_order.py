@@ -38,8 +38,9 @@ def int_hash(number: int) -> int:
 
 
 def hash_order(keys: Iterable[K], hash_of: Callable[[K], int], *, capacity: int = _SMALLEST_TABLE) -> list[K]:
-    """The keys as a HashMap would list them after they were put in this order."""
+    """The keys as a HashMap of that initial capacity would list them after they were put in this order."""
     ordered = list(keys)
+    capacity = 1 << max(0, capacity - 1).bit_length()
     while len(ordered) > capacity * 3 // 4:
         capacity *= 2
 

@@ -253,9 +253,9 @@ def require(given: Given, *names: str) -> None:
             raise UsageError(f'Missing required argument "[{name}]"')
 
 
-def refuse(given: Given, with_name: str, *names: str) -> None:
-    """None of `names` may stand beside `with_name`."""
-    if given.has(with_name):
-        for name in names:
-            if given.has(name):
-                raise UsageError(f'Option "[{name}]" can\'t be used with option "[{with_name}]"')
+def refuse(given: Given, used: str, *others: str) -> None:
+    """`used` may not stand beside any of `others`."""
+    if given.has(used):
+        for other in others:
+            if given.has(other):
+                raise UsageError(f'Option "[{used}]" can\'t be used with option "[{other}]"')

@@ -24,7 +24,6 @@ from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pessoa.client.cluster import Cluster
-    from pessoa.client.configs import Entry
     from pessoa.client.topics import Assignment, PartitionInfo, TopicInfo
 
 _ACTIONS = ("create", "alter", "describe", "list", "delete")
@@ -95,11 +94,13 @@ def _main(words: Sequence[str]) -> int:
         raise UsageError(str(error), with_help=not words) from None
     _check(given)
     try:
-        servers = zookeeper_era(given) or given.value("bootstrap-server")
-        with connect(given, servers=servers) as cluster:
-            return _execute(cluster, given)
+        cluster = connect(given, servers=zookeeper_era(given) or given.value("bootstrap-server"))
     except BadSettings as error:
-        print(f"Failed to create new KafkaAdminClient\n{error.java_text}", file=sys.stderr)
+        warn(f"Failed to create new KafkaAdminClient\n{error.java_text}")
+        return 1
+    try:
+        with cluster:
+            return _execute(cluster, given)
     except UsageError as error:
         print(f"Error while executing topic command : {error}")
     except KafkaFailure as failure:
@@ -138,8 +139,7 @@ def _check_combinations(given: Given, action: str) -> None:
         if given.has(option) and action not in actions:
             raise UsageError(f'Option "[{option}]" can\'t be used with option "[{action}]"')
     if action == "create":
-        line.refuse(given, "partitions", "replica-assignment")
-        line.refuse(given, "replication-factor", "replica-assignment")
+        line.refuse(given, "replica-assignment", "partitions", "replication-factor")
     for option in _FILTERS:
         others = [name for name in _FILTERS if name != option and option == "topics-with-overrides"]
         if given.has(option):
@@ -299,6 +299,7 @@ def _uuid(text: str) -> Uuid:
 
 
 def _print_topics(cluster: Cluster, given: Given, topics: list[TopicInfo]) -> None:
+    from pessoa.cli.java_order import hash_order, string_hash
     from pessoa.client.configs import ResourceType, Source, describe_configs
 
     if not topics:
@@ -308,9 +309,13 @@ def _print_topics(cluster: Cluster, given: Given, topics: list[TopicInfo]) -> No
     nodes = {node.node_id for node in cluster.nodes()}
     only_topics = given.has("topics-with-overrides")
     only_partitions = any(given.has(name) for name in _FILTERS if name != "topics-with-overrides")
-    for topic in topics:
+    for topic in hash_order(topics, lambda topic: string_hash(topic.name), capacity=len(topics)):
         entries = settings[ResourceType.TOPIC, topic.name]
-        own = [entry for entry in _java_order(entries) if entry.source is not Source.DEFAULT_CONFIG]
+        own = [
+            entry
+            for entry in hash_order(entries, lambda entry: string_hash(entry.name))
+            if entry.source is not Source.DEFAULT_CONFIG
+        ]
         if not only_partitions and (own or not only_topics):
             print(_topic_line(topic, reassigned, ",".join(f"{entry.name}={entry.value}" for entry in own)))
         if only_topics:
@@ -320,12 +325,6 @@ def _print_topics(cluster: Cluster, given: Given, topics: list[TopicInfo]) -> No
             moving = reassigned.get((topic.name, partition.partition))
             if not only_partitions or _is_wanted(given, partition, moving, minimum, nodes):
                 print(_partition_line(topic.name, partition, moving))
-
-
-def _java_order(entries: list[Entry]) -> list[Entry]:
-    from pessoa.cli.java_order import hash_order, string_hash
-
-    return hash_order(entries, lambda entry: string_hash(entry.name))
 
 
 def _topic_line(topic: TopicInfo, reassigned: Moves, settings: str) -> str:

@@ -1,0 +1,313 @@
+"""The offsets of groups, moved and deleted: `kafka-consumer-groups --reset-offsets` and `--delete-offsets`.
+
+What a scenario says is first worked out for every partition in question, then kept within what the partition holds,
+and only with --execute committed. A group must have no members for that: a member would overwrite it at once.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pessoa.cli.consumer_groups import MISSING, SCENARIOS, error_line, group_ids
+from pessoa.cli.java_order import hash_order, partition_hash, string_hash
+from pessoa.cli.options import UsageError
+from pessoa.cli.running import warn
+from pessoa.client.errors import KafkaFailure, RequestFailed, java_name, sentence
+from pessoa.client.groups import committed_offsets, delete_offsets, describe_group
+from pessoa.client.offsets import EARLIEST, LATEST, FoundOffset, leaders, list_offsets, offset_or_none
+from pessoa.client.topics import metadata
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pessoa.cli.options import Given
+    from pessoa.client.cluster import Cluster
+    from pessoa.client.offsets import TopicPartition
+
+Offsets = dict["TopicPartition", int]
+
+_DURATION = re.compile(
+    r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?\d+)D)?"
+    r"(?:T(?:(?P<hours>[-+]?\d+)H)?(?:(?P<minutes>[-+]?\d+)M)?(?:(?P<seconds>[-+]?\d+(?:\.\d{0,9})?)S)?)?",
+    re.IGNORECASE,
+)
+
+
+class NotUnderstood(KafkaFailure):
+    """A value on the command line that Apache's tool finds out about only while it works."""
+
+
+# Reset.
+
+
+def reset(cluster: Cluster, given: Given) -> None:
+    chosen: dict[str, Offsets] = {}
+    for group_id in group_ids(cluster, given):
+        state = _state(cluster, group_id)
+        if state in ("Empty", "Dead"):
+            chosen[group_id] = _moved(cluster, given, group_id)
+        else:
+            error_line(
+                f"Assignments can only be reset if the group '{group_id}' is inactive, but the current state is "
+                f"{state}."
+            )
+            chosen[group_id] = {}
+    if given.has("export"):
+        print(_csv(chosen))
+    else:
+        _print_moved(chosen)
+
+
+def _state(cluster: Cluster, group_id: str) -> str:
+    try:
+        return describe_group(cluster, group_id).state
+    except RequestFailed as failure:
+        if failure.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return "Dead"
+        raise
+
+
+def _moved(cluster: Cluster, given: Given, group_id: str) -> Offsets:
+    from pessoa.client.groups import commit_offsets
+
+    partitions = _partitions(cluster, given, group_id)
+    offsets = _target(cluster, given, group_id, partitions)
+    if given.has("execute") and offsets:
+        commit_offsets(cluster, group_id, offsets)
+    return offsets
+
+
+def _partitions(cluster: Cluster, given: Given, group_id: str) -> list[TopicPartition]:
+    if given.has("all-topics"):
+        found = list(committed_offsets(cluster, group_id))
+    elif given.has("topic"):
+        found = parse_topics(cluster, given.values("topic"))
+    elif given.has("from-file"):
+        return []
+    else:
+        raise UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
+    known = leaders(cluster, (topic for topic, _ in found))
+    unknown = [f"{topic}-{partition}" for topic, partition in found if (topic, partition) not in known]
+    if unknown:
+        raise RequestFailed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'The partitions "{", ".join(unknown)}" do not exist')
+    return found
+
+
+def parse_topics(cluster: Cluster, texts: list[str]) -> list[TopicPartition]:
+    """`topic` for all its partitions, `topic:0,1` for these."""
+    found: list[TopicPartition] = []
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        if colon:
+            try:
+                found += [(topic, int(number)) for number in numbers.split(",")]
+            except ValueError:
+                raise UsageError(f"Invalid partition in {text}") from None
+        else:
+            # Apache does not wait for the topic to come into being either.
+            topics = metadata(cluster, [topic], strict=False)
+            if not topics:
+                raise RequestFailed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            found += [(topic, part.partition) for part in topics[0].partitions]
+    return found
+
+
+def _target(cluster: Cluster, given: Given, group_id: str, partitions: list[TopicPartition]) -> Offsets:
+    if given.has("to-offset"):
+        return _within(cluster, dict.fromkeys(partitions, given.number("to-offset")))
+    if given.has("to-earliest"):
+        return _at(cluster, partitions, EARLIEST)
+    if given.has("to-latest"):
+        return _at(cluster, partitions, LATEST)
+    if given.has("shift-by"):
+        return _shifted(cluster, given, group_id, partitions)
+    if given.has("to-datetime"):
+        return _at_time(cluster, partitions, _milliseconds(given.value("to-datetime")))
+    if given.has("by-duration"):
+        return _at_time(cluster, partitions, int(time.time() * 1000) - _duration_ms(given.value("by-duration")))
+    if given.has("from-file"):
+        return _within(cluster, _from_file(given, group_id))
+    if given.has("to-current"):
+        committed = committed_offsets(cluster, group_id)
+        current = {partition: committed[partition].offset for partition in partitions if partition in committed}
+        return current | _at(cluster, [partition for partition in partitions if partition not in committed], LATEST)
+    listed = ", ".join(f"[{name}]" for name in ("to-datetime", "by-duration", "to-latest", "to-current", "to-earliest",
+                                                "to-offset", "shift-by", "from-file"))  # fmt: skip
+    assert len(SCENARIOS) == listed.count("[")
+    raise UsageError(f"Option '[reset-offsets]' requires one of the following scenarios: [{listed}]")
+
+
+def _at(cluster: Cluster, partitions: list[TopicPartition], when: int) -> Offsets:
+    found = list_offsets(cluster, dict.fromkeys(partitions, when))
+    offsets = {}
+    for partition, one in found.items():
+        offset = offset_or_none(one)
+        if offset is None:
+            raise UsageError(f"Error getting offset of topic partition: {partition[0]}-{partition[1]}")
+        offsets[partition] = offset
+    return offsets
+
+
+def _at_time(cluster: Cluster, partitions: list[TopicPartition], when: int) -> Offsets:
+    found = list_offsets(cluster, dict.fromkeys(partitions, when))
+    offsets = {}
+    empty = []
+    for partition in hash_order(partitions, partition_hash):
+        one = found[partition]
+        if isinstance(one, FoundOffset) and one.offset >= 0:
+            offsets[partition] = one.offset
+        else:
+            empty.append(partition)
+    for topic, number in empty:
+        print(f"\nWarn: Partition {number} from topic {topic} is empty. Falling back to latest known offset.")
+    return offsets | _at(cluster, empty, LATEST)
+
+
+def _shifted(cluster: Cluster, given: Given, group_id: str, partitions: list[TopicPartition]) -> Offsets:
+    committed = committed_offsets(cluster, group_id)
+    shift = given.number("shift-by")
+    wanted = {}
+    for partition in partitions:
+        if partition not in committed:
+            name = f"{partition[0]}-{partition[1]}"
+            raise UsageError(f"Cannot shift offset for partition {name} since there is no current committed offset")
+        wanted[partition] = committed[partition].offset + shift
+    return _within(cluster, wanted)
+
+
+def _within(cluster: Cluster, wanted: Offsets) -> Offsets:
+    """Kept between the first offset that a partition holds and its end."""
+    partitions = list(wanted)
+    starts, ends = _at(cluster, partitions, EARLIEST), _at(cluster, partitions, LATEST)
+    offsets = {}
+    for partition, offset in wanted.items():
+        name = f"{partition[0]}-{partition[1]}"
+        if offset > ends[partition]:
+            warn(f"WARN New offset ({offset}) is higher than latest offset for topic partition {name}. Value will be "
+                 f"set to {ends[partition]}")  # fmt: skip
+            offset = ends[partition]
+        elif offset < starts[partition]:
+            warn(f"WARN New offset ({offset}) is lower than earliest offset for topic partition {name}. Value will be "
+                 f"set to {starts[partition]}")  # fmt: skip
+            offset = starts[partition]
+        offsets[partition] = offset
+    return offsets
+
+
+def _milliseconds(text: str) -> int:
+    """ISO 8601; without a zone it is UTC."""
+    if "T" not in text:
+        raise _unparsed("Error parsing timestamp. It does not contain a 'T' according to ISO8601 format")
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise _unparsed(f'Unparseable date: "{text}"') from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def _unparsed(reason: str) -> NotUnderstood:
+    return NotUnderstood(f"java.text.ParseException: {reason}")
+
+
+def _duration_ms(text: str) -> int:
+    match = _DURATION.fullmatch(text)
+    if match is None or text[-1] in "PpTt":
+        raise NotUnderstood("Text cannot be parsed to a Duration")
+    days, hours, minutes = (int(match[name] or 0) for name in ("days", "hours", "minutes"))
+    total = ((days * 24 + hours) * 60 + minutes) * 60_000 + round(float(match["seconds"] or 0) * 1000)
+    return -total if match["sign"] == "-" else total
+
+
+def _from_file(given: Given, group_id: str) -> Offsets:
+    import csv
+    from pathlib import Path
+
+    path = given.value("from-file")
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError:
+        raise NotUnderstood(f"java.io.IOException: Unable to read file {path}") from None
+    offsets: Offsets = {}
+    for row in csv.reader(text.splitlines()):
+        # A column for the group is there if the file was exported for several of them.
+        if not row or (len(row) == 4 and row[0] != group_id):
+            continue
+        topic, partition, offset = row[-3:]
+        offsets[topic, int(partition)] = int(offset)
+    return offsets
+
+
+def _csv(chosen: dict[str, Offsets]) -> str:
+    with_group = len(chosen) > 1
+    lines = []
+    for group_id, offsets in _groups(chosen):
+        for topic, partition in hash_order(offsets, partition_hash):
+            row = f"{topic},{partition},{offsets[topic, partition]}"
+            lines.append(f"{group_id},{row}\n" if with_group else f"{row}\n")
+    return "".join(lines)
+
+
+def _groups(chosen: dict[str, Offsets]) -> list[tuple[str, Offsets]]:
+    return [(group_id, chosen[group_id]) for group_id in hash_order(chosen, string_hash)]
+
+
+def _print_moved(chosen: dict[str, Offsets]) -> None:
+    rows = [
+        (group_id, topic, str(partition), str(offsets[topic, partition]))
+        for group_id, offsets in _groups(chosen)
+        for topic, partition in hash_order(offsets, partition_hash)
+    ]
+    group_width = max([15, *(len(row[0]) for row in rows)])
+    topic_width = max([15, *(len(row[1]) for row in rows)])
+    for group_id, topic, partition, offset in (("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), *rows):
+        print(f"\n{group_id:<{group_width}} {topic:<{topic_width}} {partition:<10} {offset}", end="")
+    print()
+
+
+# Delete.
+
+
+def delete(cluster: Cluster, given: Given) -> None:
+    group_id = given.value("group")
+    results: dict[TopicPartition, str] = {}
+    partitions: list[TopicPartition] = []
+    for text in given.values("topic"):
+        try:
+            partitions += parse_topics(cluster, [text])
+        except RequestFailed as failure:
+            results[text, -1] = f"Error: {failure.java_text}"
+    overall = _delete(cluster, group_id, partitions, results)
+    if overall is ErrorCode.NONE:
+        print(f"Request succeeded for deleting offsets from group {group_id}.")
+    elif overall in (
+        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ):
+        error_line("Encountered some partition-level error, see the follow-up details.")
+    else:
+        error_line(sentence(overall))
+    width = max([15, *(len(topic) for topic, _ in results)])
+    rows = sorted(results.items(), key=lambda item: f"{item[0][0]}{item[0][1]}")
+    print(f"\n{'TOPIC':<{width}} {'PARTITION':<10} {'STATUS':<15}", end="")
+    for (topic, number), status in rows:
+        print(f"\n{topic:<{width}} {MISSING if number < 0 else number:<10} {status:<15}", end="")
+    print()
+
+
+def _delete(
+    cluster: Cluster, group_id: str, partitions: list[TopicPartition], results: dict[TopicPartition, str]
+) -> ErrorCode:
+    """Delete and fill in what became of each partition. The error that stands for the whole is returned."""
+    try:
+        outcome = delete_offsets(cluster, group_id, partitions)
+    except RequestFailed as failure:
+        results |= dict.fromkeys(partitions, f"Error: {failure.java_text}")
+        return failure.code
+    for partition, code in outcome.items():
+        results[partition] = f"Error: {java_name(code)}: {sentence(code)}" if code.is_error else "Successful"
+    return next((code for code in outcome.values() if code.is_error), ErrorCode.NONE)

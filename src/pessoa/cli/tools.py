@@ -1,0 +1,16 @@
+"""The table of Kafka's command-line tools: the command, and the module of this package that is it.
+
+The entry points in pyproject.toml follow it, each also under its `.sh` name; the shell and `confluent` start tools
+from it.
+"""
+
+from __future__ import annotations
+
+TOOLS = {
+    "kafka-topics": "topics",
+    "kafka-console-producer": "console_producer",
+    "kafka-console-consumer": "console_consumer",
+    "kafka-consumer-groups": "consumer_groups",
+    "kafka-get-offsets": "get_offsets",
+    "kafka-dump-log": "dump_log",
+}

@@ -1,0 +1,136 @@
+r"""One script of commands, run by Apache's tools and by ours, and the two transcripts compared.
+
+    kafka-topics --bootstrap-server @B --create --topic Aa-orders --partitions 2
+    kafka-console-producer --bootstrap-server @B --topic Aa-orders <<< one\ntwo\n
+
+`@B` is the cluster, `@C` its controller. Both tools work on one cluster, so their topics and groups must differ in
+name: a name with `Aa` in it gets `BB` in its place for our tool. The two have the same hash in Java, so whatever a
+HashMap does to the order of names it does to both.
+
+What cannot be equal is made so before the comparison: ids, times, ports and directories. Of standard error, stack
+traces, log lines and help texts are left out; that a help text was there is kept.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import NamedTuple
+
+from pessoa.cli.tools import TOOLS
+from tests.tools.jvm import Outcome, ToolServer
+
+THEIRS, OURS = "Aa", "BB"
+Runner = Callable[..., Outcome]
+
+
+class Cluster(NamedTuple):
+    servers: str
+    controllers: str
+
+
+class Step(NamedTuple):
+    command: str
+    outcome: Outcome
+
+    def __str__(self) -> str:
+        return f"$ {self.command}\n[{self.outcome.code}]\n{self.outcome.out}--- stderr\n{self.outcome.err}"
+
+
+def run_ours(tool: str, *words: str, stdin: str = "") -> Outcome:
+    """One of our tools, in this process: what it prints, and what its exit code would be."""
+    with _streams(stdin) as (out, err):
+        code = import_module(f"pessoa.cli.{TOOLS[tool]}").main(list(words))
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return Outcome(code, out.getvalue().decode(), err.getvalue().decode())
+
+
+@contextmanager
+def _streams(stdin: str) -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
+    kept = sys.stdin, sys.stdout, sys.stderr
+    out, err = io.BytesIO(), io.BytesIO()
+    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
+    sys.stdout = io.TextIOWrapper(out, encoding="utf-8", write_through=True)
+    sys.stderr = io.TextIOWrapper(err, encoding="utf-8", write_through=True)
+    try:
+        yield out, err
+    finally:
+        # Detached, so that the wrappers' end does not close what is still read.
+        for stream in (sys.stdout, sys.stderr):
+            assert isinstance(stream, io.TextIOWrapper)
+            stream.flush()
+            stream.detach()
+        sys.stdin, sys.stdout, sys.stderr = kept
+
+
+def transcript(run: Runner, script: str, cluster: Cluster, prefix: str) -> list[Step]:
+    steps = []
+    for line in script.strip().splitlines():
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        command, _, given = line.partition(" <<< ")
+        stdin = given.encode().decode("unicode_escape").replace(THEIRS, prefix)
+        text = command.replace("@B", cluster.servers).replace("@C", cluster.controllers).replace(THEIRS, prefix)
+        words = shlex.split(text)
+        outcome = run(words[0], *words[1:], stdin=stdin)
+        steps.append(Step(line, normalised(outcome, cluster, prefix)))
+    return steps
+
+
+def compare(script: str, cluster: Cluster, theirs: ToolServer) -> int:
+    """Assert that both transcripts are equal; the number of commands that were compared."""
+    expected = transcript(theirs.run, script, cluster, THEIRS)
+    found = transcript(run_ours, script, cluster, OURS)
+    for one, other in zip(expected, found, strict=True):
+        assert str(other) == str(one)
+    return len(expected)
+
+
+# Making equal what cannot be.
+
+_REPLACEMENTS = [
+    (re.compile(r"(?<![\w.-])(?!\w*Exception)[A-Za-z0-9_-]{22}(?![\w-])"), "<id>"),
+    (re.compile(r"\b1[67]\d{11}\b"), "<ms>"),
+    (re.compile(r"/tmp/[\w./-]+"), "<path>"),
+]
+_TRACE = re.compile(r"\s+at |Caused by: |\s+\.\.\. \d+ more|\s+Suppressed: ")
+_LOG_OR_EXCEPTION = re.compile(
+    r"(\[[\d :,-]+\] )?(ERROR|WARN) |(java|javax|org|joptsimple|kafka|com|net)\.[\w.$]+(Exception|Error)\b"
+)
+_UNCAUGHT = re.compile(r'Exception in thread "main" [\w.$]+: ')
+
+
+def normalised(outcome: Outcome, cluster: Cluster, prefix: str) -> Outcome:
+    other = OURS if prefix == THEIRS else THEIRS
+    out = "".join(f"{line}\n" for line in outcome.out.splitlines() if other not in line)
+    return Outcome(outcome.code, _plain(out, cluster, prefix), _plain(_essence(outcome.err), cluster, prefix))
+
+
+def _plain(text: str, cluster: Cluster, prefix: str) -> str:
+    text = text.replace(cluster.servers, "<servers>").replace(cluster.controllers, "<controllers>")
+    text = text.replace(prefix, THEIRS)
+    for pattern, name in _REPLACEMENTS:
+        text = pattern.sub(name, text)
+    return text
+
+
+def _essence(err: str) -> str:
+    """Standard error without traces, log lines, and all of a help text but the fact that it is there."""
+    lines: list[str] = []
+    for line in err.splitlines():
+        if re.match(r"Option\s.*Description|Option \(\* = required\)|usage: ", line):
+            lines.append("<help>")
+            break
+        line = _UNCAUGHT.sub("", line)
+        if line.strip() and not _TRACE.match(line) and (not _LOG_OR_EXCEPTION.match(line)):
+            # Java's sets of options come out in another order every time.
+            has_set = "[" in line or "Valid " in line
+            lines.append(" ".join(sorted(re.findall(r"[^\s,\[\]]+", line))) if has_set else line.rstrip())
+    return "".join(f"{line}\n" for line in lines)
