@@ -36,6 +36,7 @@ from pessoa.client.errors import AuthenticationFailed, KafkaFailure, RequestFail
 from pessoa.rest_proxy.client_settings import ClientSettings
 from pessoa.rest_proxy.problems import (
     AUTHENTICATION,
+    KAFKA_BAD_REQUEST,
     KAFKA_ERROR,
     KAFKA_RETRIABLE_ERROR,
     from_kafka,
@@ -90,7 +91,9 @@ class Administrator:
     # The cluster and its brokers.
 
     async def describe_cluster(self) -> DescribeClusterResult:
-        found: DescribeClusterResult = await _settled(self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S))
+        found: DescribeClusterResult = await _settled(
+            _begun(self._admin.describe_cluster, request_timeout=REQUEST_TIMEOUT_S)
+        )
         self._cluster_id = found.cluster_id
         return found
 
@@ -112,7 +115,8 @@ class Administrator:
     ) -> dict[str, TopicDescription | KafkaException]:
         if not names:
             return {}
-        futures = self._admin.describe_topics(
+        futures = _begun(
+            self._admin.describe_topics,
             TopicCollection(list(names)),
             include_authorized_operations=with_operations,
             request_timeout=REQUEST_TIMEOUT_S,
@@ -126,19 +130,25 @@ class Administrator:
         return found
 
     async def create_topic(self, topic: NewTopic, *, validate_only: bool) -> None:
-        futures = self._admin.create_topics(
-            [topic], validate_only=validate_only, request_timeout=REQUEST_TIMEOUT_S, operation_timeout=REQUEST_TIMEOUT_S
+        futures = _begun(
+            self._admin.create_topics,
+            [topic],
+            validate_only=validate_only,
+            request_timeout=REQUEST_TIMEOUT_S,
+            operation_timeout=REQUEST_TIMEOUT_S,
         )
         await _settled(futures[topic.topic])
 
     async def delete_topic(self, name: str) -> None:
-        futures = self._admin.delete_topics(
-            [name], request_timeout=REQUEST_TIMEOUT_S, operation_timeout=REQUEST_TIMEOUT_S
+        futures = _begun(
+            self._admin.delete_topics, [name], request_timeout=REQUEST_TIMEOUT_S, operation_timeout=REQUEST_TIMEOUT_S
         )
         await _settled(futures[name])
 
     async def create_partitions(self, topic: str, count: int) -> None:
-        futures = self._admin.create_partitions([NewPartitions(topic, count)], request_timeout=REQUEST_TIMEOUT_S)
+        futures = _begun(
+            self._admin.create_partitions, [NewPartitions(topic, count)], request_timeout=REQUEST_TIMEOUT_S
+        )
         await _settled(futures[topic])
 
     async def offsets(self, partitions: Iterable[tuple[str, int]], *, end: bool) -> dict[tuple[str, int], int]:
@@ -147,8 +157,11 @@ class Administrator:
         asked = {TopicPartition(*each): at for each in partitions}
         if not asked:
             return {}
-        futures = self._admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=REQUEST_TIMEOUT_S
+        futures = _begun(
+            self._admin.list_offsets,
+            asked,
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=REQUEST_TIMEOUT_S,
         )
         found = zip(futures, await _all(futures.values()), strict=True)
         return {
@@ -235,7 +248,7 @@ class Administrator:
     # Groups.
 
     async def group_ids(self) -> list[str]:
-        found = await _settled(self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S))
+        found = await _settled(_begun(self._admin.list_consumer_groups, request_timeout=REQUEST_TIMEOUT_S))
         if not found.valid and found.errors:
             raise from_kafka(kafka_error(found.errors[0]))
         return sorted(listing.group_id for listing in found.valid)
@@ -244,15 +257,17 @@ class Administrator:
         """The groups that there are; one that is gone meanwhile is left out."""
         if not ids:
             return []
-        futures = self._admin.describe_consumer_groups(list(ids), request_timeout=REQUEST_TIMEOUT_S)
+        futures = _begun(self._admin.describe_consumer_groups, list(ids), request_timeout=REQUEST_TIMEOUT_S)
         outcomes = await _all(futures.values())
         if len(ids) == 1 and isinstance(outcomes[0], KafkaException):
             raise from_kafka(kafka_error(outcomes[0]))
         return [each for each in outcomes if not isinstance(each, KafkaException)]
 
     async def committed(self, group: str) -> list[TopicPartition]:
-        futures = self._admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT_S
+        futures = _begun(
+            self._admin.list_consumer_group_offsets,
+            [ConsumerGroupTopicPartitions(group)],
+            request_timeout=REQUEST_TIMEOUT_S,
         )
         found = await _settled(futures[group])
         return [place for place in found.topic_partitions if place.offset >= 0]
@@ -292,6 +307,16 @@ class Administrator:
             if self._own is not None:
                 self._own.close()
                 self._own = None
+
+
+def _begun(call: Callable[..., T], *arguments: object, **options: object) -> T:
+    """Ask librdkafka, which refuses some questions without passing them on."""
+    try:
+        return call(*arguments, **options)
+    except KafkaException as failure:
+        raise from_kafka(kafka_error(failure)) from None
+    except (ValueError, TypeError) as wrong:
+        raise HttpProblem(400, str(wrong), KAFKA_BAD_REQUEST) from None
 
 
 async def _settled(future: Future[Any]) -> Any:

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pessoa.web.problems import HttpProblem
 
+KAFKA_BAD_REQUEST = 40002
 AUTHENTICATION = 40101
 AUTHORIZATION = 40301
 KAFKA_ERROR = 50002
@@ -82,7 +83,7 @@ KAFKA: dict[int, tuple[int, int]] = {
     **dict.fromkeys(_UNAUTHENTICATED, (401, AUTHENTICATION)),
     **dict.fromkeys(_UNAUTHORISED, (403, AUTHORIZATION)),
     **dict.fromkeys(_MISSING, (404, 40403)),
-    **dict.fromkeys(_BAD_REQUESTS, (400, 40002)),
+    **dict.fromkeys(_BAD_REQUESTS, (400, KAFKA_BAD_REQUEST)),
     **dict.fromkeys(_UNREACHABLE, (503, 50302)),
     KafkaError.LEADER_NOT_AVAILABLE: (404, 40404),
     KafkaError.GROUP_ID_NOT_FOUND: (404, 40405),

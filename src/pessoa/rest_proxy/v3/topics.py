@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pessoa.rest_proxy.bodies import body_of, decoder
-from pessoa.rest_proxy.problems import bad_request, unknown_topic
+from pessoa.rest_proxy.problems import KAFKA_BAD_REQUEST, bad_request, unknown_topic
 from pessoa.rest_proxy.proxy import Proxy
 from pessoa.rest_proxy.v3.envelope import Links, Metadata, Related, links_of
 from pessoa.web.app import json_response
@@ -136,7 +136,7 @@ def topic_name(proxy: Proxy, request: Request) -> str:
 
 def must_be_topic_name(proxy: Proxy, name: str) -> None:
     if not proxy.is_topic_name(name):
-        raise HttpProblem(400, f"Topic name {name!r} is invalid.", 40002)
+        raise HttpProblem(400, f"Topic name {name!r} is invalid.", KAFKA_BAD_REQUEST)
 
 
 def topic_of(links: Links, found: TopicDescription) -> Topic:
@@ -201,13 +201,21 @@ def new_topic(proxy: Proxy, body: CreateTopic) -> NewTopic:
         if not assignments or [each.partition_id for each in assignments] != list(range(len(assignments))):
             raise bad_request("replicas_assignments must name every partition from 0 on, once")
         replicas = [each.broker_ids for each in assignments]
-        return NewTopic(body.topic_name, len(replicas), replica_assignment=replicas, config=configs)
-    return NewTopic(
+        return _new(body.topic_name, len(replicas), replica_assignment=replicas, config=configs)
+    return _new(
         body.topic_name,
         -1 if body.partitions_count is None else body.partitions_count,
         -1 if body.replication_factor is None else body.replication_factor,
         config=configs,
     )
+
+
+def _new(*arguments: Any, **options: Any) -> NewTopic:
+    """librdkafka looks at some numbers itself."""
+    try:
+        return NewTopic(*arguments, **options)
+    except (ValueError, TypeError) as wrong:
+        raise HttpProblem(400, str(wrong), KAFKA_BAD_REQUEST) from None
 
 
 def _wants_operations(request: Request) -> bool:

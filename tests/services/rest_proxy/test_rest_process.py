@@ -1,0 +1,168 @@
+"""The proxy as a process: the notes' curl session as typed, signals, and a death without goodbye."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pessoa.testing import Broker
+
+NOTES_PORT = 8082
+# Word for word, but for `| jq`, which only colours.
+NOTES = [
+    'curl "http://localhost:8082/topics"',
+    'curl "http://localhost:8082/topics/topicgo1"',
+    'curl "http://localhost:8082/topics/topicgo1/partitions"',
+    r"""curl -X POST -H "Content-Type: application/vnd.kafka.json.v2+json" \
+      -H "Accept: application/vnd.kafka.v2+json" \
+      --data '{"records":[{"value":{"msg":"success 4"}}]}' "http://localhost:8082/topics/topicgo1" """,
+    r"""curl -X POST -H "Content-Type: application/vnd.kafka.v2+json" \
+      --data '{"name": "my_consumer_instance", "format": "json", "auto.offset.reset": "earliest"}' \
+      http://localhost:8082/consumers/go_json_consumer""",
+    r"""curl -X POST -H "Content-Type: application/vnd.kafka.v2+json" --data '{"topics":["topicgo1"]}' \
+ http://localhost:8082/consumers/go_json_consumer/instances/my_consumer_instance/subscription""",
+    r"""curl -X GET -H "Accept: application/vnd.kafka.json.v2+json" \
+  http://localhost:8082/consumers/go_json_consumer/instances/my_consumer_instance/records""",
+    r"""curl -X DELETE -H "Content-Type: application/vnd.kafka.v2+json" \
+      http://localhost:8082/consumers/go_json_consumer/instances/my_consumer_instance""",
+]
+
+
+@contextmanager
+def running_proxy(
+    bootstrap_servers: str, port: int = 0, settings: dict[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`pessoa rest-proxy`, and the address that it says it listens on."""
+    command = [sys.executable, "-m", "pessoa", "rest-proxy", "--bootstrap-server", bootstrap_servers]
+    command += ["--port", str(port)]
+    for key, value in (settings or {}).items():
+        command += ["--override", f"{key}={value}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
+        try:
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            match = re.search(r"listening on (\S+)", said)
+            assert match, said
+            yield process, match[1]
+        finally:
+            process.kill()
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def curl(command: str) -> str:
+    done = subprocess.run(["bash", "-c", f"{command.replace('curl ', 'curl -sS ', 1)}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def create_topic(bootstrap_servers: str, name: str) -> AdminClient:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result()
+    return admin
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the notes' session is typed with curl, which is not here")
+def test_the_curl_session_of_the_notes_works_as_typed() -> None:
+    with Broker() as broker:
+        create_topic(broker.bootstrap_servers, "topicgo1")
+        # The notes say 8082; where somebody else has it, the same commands go to another port.
+        port = NOTES_PORT if is_free(NOTES_PORT) else 0
+        with running_proxy(broker.bootstrap_servers, port) as (_, url):
+            here = url.replace("127.0.0.1", "localhost")
+            session = [command.replace("http://localhost:8082", here) for command in NOTES]
+            topics, topic, partitions, produced, created, subscribed = (curl(each) for each in session[:6])
+            assert json.loads(topics) == ["topicgo1"]
+            assert json.loads(topic)["name"] == "topicgo1"
+            assert [each["partition"] for each in json.loads(partitions)] == [0]
+            assert json.loads(produced)["offsets"] == [{"partition": 0, "offset": 0, "error_code": None, "error": None}]
+            uri = f"{here}/consumers/go_json_consumer/instances/my_consumer_instance"
+            assert json.loads(created) == {"instance_id": "my_consumer_instance", "base_uri": uri}
+            assert subscribed == ""
+            for _ in range(30):
+                records = json.loads(curl(session[6]))
+                if records:
+                    break
+            value = {"msg": "success 4"}
+            assert records == [{"topic": "topicgo1", "key": None, "value": value, "partition": 0, "offset": 0}]
+            assert curl(session[7]) == ""
+            assert json.loads(curl(session[6]))["error_code"] == 40403
+
+
+def test_sigterm_lets_members_leave_and_ends_the_process_in_order() -> None:
+    with Broker() as broker, running_proxy(broker.bootstrap_servers) as (process, url):
+        admin = create_topic(broker.bootstrap_servers, "t")
+        join(url, "t")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert members(admin) == []
+
+
+def test_a_proxy_killed_with_9_leaves_no_ghost_beyond_the_session_timeout() -> None:
+    settings = {"group.min.session.timeout.ms": "1000"}
+    with Broker(settings) as broker:
+        admin = create_topic(broker.bootstrap_servers, "t")
+        session = {"consumer.session.timeout.ms": "2000", "consumer.heartbeat.interval.ms": "500"}
+        with running_proxy(broker.bootstrap_servers, settings=session) as (process, url):
+            join(url, "t")
+            assert len(members(admin)) == 1
+            process.kill()
+            process.wait(30)
+            killed = time.monotonic()
+            while members(admin):
+                assert time.monotonic() - killed < 10, "the ghost stays"
+        # Whoever comes next has the partitions to itself, and reads on from the last commit.
+        with running_proxy(broker.bootstrap_servers, settings=session) as (_, url):
+            assert join(url, "t") == [{"topic": "t", "partition": 0}]
+
+
+def join(url: str, topic: str) -> list[dict[str, object]]:
+    """Make a member of group `g` and read until it has a partition."""
+    http = httpx.Client(trust_env=False, timeout=60)
+    body = {"format": "json", "auto.offset.reset": "earliest"}
+    headers = {"content-type": "application/vnd.kafka.v2+json"}
+    uri = http.post(f"{url}/consumers/g", json=body, headers=headers).json()["base_uri"]
+    http.post(f"{uri}/subscription", json={"topics": [topic]}, headers=headers)
+    for _ in range(60):
+        http.get(f"{uri}/records?timeout=200", headers={"accept": "application/vnd.kafka.json.v2+json"})
+        found: list[dict[str, object]] = http.get(f"{uri}/assignments").json()["partitions"]
+        if found:
+            break
+    http.close()
+    return found
+
+
+def members(admin: AdminClient) -> list[object]:
+    found: list[object] = admin.describe_consumer_groups(["g"])["g"].result().members
+    return found
+
+
+def test_a_port_that_is_taken_and_a_wrong_setting_are_said_in_a_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "pessoa", "rest-proxy", "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, "cannot listen" in done.stdout + done.stderr) == (1, True)
+    command = [sys.executable, "-m", "pessoa", "rest-proxy", "--override", "consumer.threads=many"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "consumer.threads is 'many'; it must be a whole number" in done.stderr
