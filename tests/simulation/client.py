@@ -74,7 +74,8 @@ class Client:
         self._bootstrap = bootstrap
         self._channels: dict[tuple[str, int], Channel] = {}
         self._brokers: dict[int, tuple[str, int]] = {}
-        self._leaders: dict[TopicPartition, int] = {}
+        # Who leads, and in which epoch.
+        self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         self._coordinators: dict[tuple[int, str], tuple[str, int]] = {}
 
     def __repr__(self) -> str:
@@ -103,7 +104,7 @@ class Client:
     async def ask_leader(self, partition: TopicPartition, request: Message, kind: type[M], version: int) -> M:
         """ChannelFailed where nobody is known to lead it, too."""
         leader = self._leaders.get(partition)
-        address = self._brokers.get(leader) if leader is not None else None
+        address = self._brokers.get(leader[0]) if leader is not None else None
         if address is None:
             await self.refresh([partition.topic])
             raise ChannelFailed(f"{self.name} knew no leader of {partition}")
@@ -122,6 +123,10 @@ class Client:
         if address is None:
             address = self._coordinators[coordinator, key] = await self._find_coordinator(coordinator, key)
         return await self.ask(address, request, kind, version, timeout_ms)
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """In which we believe the partition to be; -1 for none."""
+        return self._leaders[partition][1] if partition in self._leaders else -1
 
     def forget_coordinator(self, coordinator: int, key: str) -> None:
         self._coordinators.pop((coordinator, key), None)
@@ -160,7 +165,10 @@ class Client:
             self._brokers = {one.node_id: (one.host, one.port) for one in response.brokers}
         for topic in response.topics:
             for partition in topic.partitions:
-                self._leaders[TopicPartition(cast("str", topic.name), partition.partition_index)] = partition.leader_id
+                key = TopicPartition(cast("str", topic.name), partition.partition_index)
+                # A broker that lags behind must not make us forget what we know (KIP-320).
+                if partition.leader_epoch >= self.leader_epoch(key):
+                    self._leaders[key] = (partition.leader_id, partition.leader_epoch)
 
     async def back_off(self) -> None:
         await asyncio.sleep(_BACKOFF_S * (0.5 + self.rng.random()))

@@ -100,6 +100,7 @@ class Cluster:
         except TooManySteps as circles:
             raise Violation(str(circles)) from circles
         finally:
+            logging.disable(logging.CRITICAL)
             self.loop.bury()
         return Report(
             self.plan.seed,

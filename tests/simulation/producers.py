@@ -12,7 +12,6 @@ adds it first. When anything is in doubt it asks for a new epoch, which fences w
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.net.channel import ChannelFailed
@@ -150,40 +149,42 @@ class IdempotentProducer(Producer):
     async def _write_to(self, partition: TopicPartition) -> None:
         sequence = 0
         while not self.is_stopping:
-            batches: deque[Batch] = deque()
-            for _ in range(self.rng.randint(1, self.in_flight)):
+            batches = []
+            # A broker that knows nothing of a producer takes any batch as its first, so nothing may overtake that one.
+            for _ in range(self.rng.randint(1, self.in_flight) if sequence else 1):
                 writes = [self.new_write(partition) for _ in range(self.rng.randint(1, 3))]
                 batches.append(Batch(writes, sequence))
                 sequence += len(writes)
             await self._deliver(partition, batches)
             await self.rest(self.pause_s)
 
-    async def _deliver(self, partition: TopicPartition, batches: deque[Batch]) -> None:
-        last_offset = -1
-        while batches:
-            answers = await asyncio.gather(*(self.produce(partition, batch, _PRODUCE_V2) for batch in batches))
-            waiting: deque[Batch] = deque()
-            for batch, answer in zip(batches, answers, strict=True):
-                if answer.error is ErrorCode.NONE or answer.error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                    self._acknowledged(partition, batch, answer.base_offset, last_offset)
-                    last_offset = max(last_offset, answer.base_offset)
-                elif (answer.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and waiting) or answer.error in TRANSIENT:
+    async def _deliver(self, partition: TopicPartition, batches: Sequence[Batch]) -> None:
+        """Until all of them are acknowledged."""
+        waiting = list(batches)
+        while waiting:
+            answers = await asyncio.gather(*(self.produce(partition, batch, _PRODUCE_V2) for batch in waiting))
+            sent, waiting = waiting, []
+            for batch, answer in zip(sent, answers, strict=True):
+                if answer.error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                    self._acknowledged(partition, batch, answer.base_offset)
+                elif answer.error in TRANSIENT or (answer.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and waiting):
+                    # Out of order behind one that was not appended.
                     waiting.append(batch)
                 else:
                     raise Violation(
                         f"{self.name} is refused sequence {batch.sequence} in {partition} with {answer.error.name}, "
                         "and all before it was acknowledged"
                     )
-            batches = waiting
-            if batches:
+            if waiting:
                 await self.refresh([partition.topic])
                 await self.back_off()
-
-    def _acknowledged(self, partition: TopicPartition, batch: Batch, offset: int, last_offset: int) -> None:
-        self.trace("%s: %s at %s", partition, batch.writes[0].value, offset)
         # A duplicate may be acknowledged without its offset.
-        if 0 <= offset < last_offset:
-            raise Violation(f"{self.name}: {batch.writes[0].value!r} got {partition}@{offset}, behind {last_offset}")
+        offsets = [batch.writes[0].offset for batch in batches if batch.writes[0].offset >= 0]
+        if offsets != sorted(offsets):
+            raise Violation(f"{self.name} sent batches to {partition} in order, and they are at {offsets}")
+
+    def _acknowledged(self, partition: TopicPartition, batch: Batch, offset: int) -> None:
+        self.trace("%s: %s at %s", partition, batch.writes[0].value, offset)
         for index, write in enumerate(batch.writes):
             self.history.acknowledge(write, offset + index if offset >= 0 else -1)
 

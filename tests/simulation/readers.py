@@ -100,7 +100,10 @@ class Reader(Client):
                     topic=partition.topic,
                     partitions=[
                         FetchPartition(
-                            partition=partition.number, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES
+                            partition=partition.number,
+                            current_leader_epoch=self.leader_epoch(partition),
+                            fetch_offset=offset,
+                            partition_max_bytes=_FETCH_BYTES,
                         )
                     ],
                 )
@@ -135,7 +138,13 @@ class Reader(Client):
             topics=[
                 ListOffsetsTopic(
                     name=partition.topic,
-                    partitions=[ListOffsetsPartition(partition_index=partition.number, timestamp=LATEST)],
+                    partitions=[
+                        ListOffsetsPartition(
+                            partition_index=partition.number,
+                            current_leader_epoch=self.leader_epoch(partition),
+                            timestamp=LATEST,
+                        )
+                    ],
                 )
             ],
         )
