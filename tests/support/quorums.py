@@ -51,6 +51,8 @@ class Node:
         self.voters = voters
         self.disk = SimulatedDisk(node_id)
         self.is_up = False
+        # Whether it looks after its place among the voters.
+        self.joins = False
         self.quorum: RaftQuorum
         self.seen: list[CommittedBatch] = []
         self.snapshots: list[SnapshotReader] = []
@@ -75,6 +77,8 @@ class Node:
             bootstrap_servers=[("localhost", PORT_BASE + one) for one in nodes.by_id if one != self.id]
             if not len(self.voters) or self.id not in self.voters.by_id
             else (),
+            listeners={"CONTROLLER": ("localhost", PORT_BASE + self.id)} if self.joins else None,
+            auto_join=self.joins,
         )
         self.quorum.listeners.append(self.seen.append)
         self.quorum.on_snapshot.append(self.snapshots.append)

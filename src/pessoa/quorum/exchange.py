@@ -34,7 +34,7 @@ async def exchange(quorum: RaftQuorum, peer: int, request: Request) -> Reply | N
     own = quorum.raft.voters.by_id.get(quorum.node_id)
     introduction = Introduction(
         quorum.cluster_id,
-        own.listeners if own is not None else {},
+        quorum.own_listeners or (own.listeners if own is not None else {}),
         quorum.settings.fetch_max_bytes,
         quorum.settings.fetch_max_wait_ms,
     )

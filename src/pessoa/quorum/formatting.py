@@ -2,6 +2,8 @@
 
     meta.properties         in every log directory: cluster, node, and an id of the directory itself
     bootstrap.checkpoint    in the metadata log directory: the records that a new cluster begins with
+    __cluster_metadata-0/00000000000000000000-0000000000.checkpoint
+                            only where the voters are to stand in the log (KIP-853): the first of them
 
 The bootstrap file is a snapshot in Kafka's format (a header, the records, a footer). The first controller that finds
 an empty metadata log copies its records there; every node of a new cluster has the same ones.
@@ -25,6 +27,10 @@ from pessoa.log.properties import (
 )
 from pessoa.metadata.features import METADATA_4_3_IV0, bootstrap_records, record_version
 from pessoa.quorum.batches import decode_batch, encode_batch
+from pessoa.quorum.metadata_log import METADATA_DIRECTORY
+from pessoa.quorum.snapshot_file import render_snapshot, write_snapshot
+from pessoa.raft.messages import OffsetAndEpoch
+from pessoa.raft.voters import KRAFT_VERSION_DYNAMIC, VoterSet
 from pessoa.records.batch import whole_batches
 from pessoa.records.control import build_quorum_batch
 from pessoa.wire.stored.control import SnapshotFooterRecord, SnapshotHeaderRecord
@@ -70,11 +76,13 @@ def format_metadata(
     new_uuid: Callable[[], Uuid],
     now_ms: int,
     cluster_id: str | None = None,
+    initial_voters: Callable[[Uuid], VoterSet] | None = None,
 ) -> dict[str, MetaProperties]:
     """Format what is not formatted, and say whose every directory is.
 
     All directories must be of one cluster, the given one if one is given, and of this node. Without a cluster id the
-    directories' own is taken, or a new one made.
+    directories' own is taken, or a new one made. `initial_voters` are the first of a quorum whose voters stand in the
+    log; it gets the id of the metadata log directory, since a node that begins alone is one of them.
     """
     paths = list(dict.fromkeys([*directories, metadata_directory]))
     known = {path: meta for path in paths if (meta := _read_meta(disk, path)) is not None}
@@ -87,11 +95,22 @@ def format_metadata(
         if path in known:
             continue
         disk.make_directory(path)
+        directory_id = new_uuid()
         if path == metadata_directory:
             disk.write_file(f"{path}/{BOOTSTRAP_FILE}", render_bootstrap(bootstrap_records(), now_ms))
-        meta = known[path] = MetaProperties(cluster_id, node_id, new_uuid())
+            if initial_voters is not None:
+                _write_voters(disk, path, initial_voters(directory_id), now_ms)
+        meta = known[path] = MetaProperties(cluster_id, node_id, directory_id)
         disk.write_file(f"{path}/{META_PROPERTIES_FILE}", render_meta_properties(meta, now_ms).encode())
     return {path: known[path] for path in paths}
+
+
+def _write_voters(disk: Disk, metadata_directory: str, voters: VoterSet, now_ms: int) -> None:
+    directory = f"{metadata_directory}/{METADATA_DIRECTORY}"
+    disk.make_directory(directory)
+    beginning = OffsetAndEpoch(0, 0)
+    pieces = render_snapshot(beginning, (), now_ms, 0, KRAFT_VERSION_DYNAMIC, voters)
+    write_snapshot(disk, directory, beginning, pieces)
 
 
 def _read_meta(disk: Disk, directory: str) -> MetaProperties | None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,7 +47,7 @@ from pessoa.raft.messages import NO_NODE, ElectionState, ReplicaKey, Request
 from pessoa.raft.roles import NEVER, Follower, Leader, Resigned
 from pessoa.raft.voters import KRAFT_VERSION_STATIC, Address, VoterSet
 from pessoa.records.errors import InvalidBatch
-from pessoa.wire.stored.control import LeaderChangeMessage, Voter
+from pessoa.wire.stored.control import KRaftVersionRecord, LeaderChangeMessage, Voter
 from pessoa.wire.stored.quorum_state import QuorumStateData
 from pessoa.wire.stored.quorum_state import Voter as StateVoter
 
@@ -102,9 +102,13 @@ class RaftQuorum:
         bootstrap_servers: Sequence[tuple[str, int]] = (),
         *,
         is_controller: bool = True,
+        listeners: Mapping[str, tuple[str, int]] | None = None,
+        auto_join: bool = False,
     ) -> None:
         """`directory` is the metadata log directory; the log is in a folder of it. `voters` are those of the
-        configuration, none where they stand in the log. Only a quorum of one does without `send`."""
+        configuration, none where they stand in the log. Only a quorum of one does without `send`. `listeners` are
+        where this controller listens: a voter in the log keeps the others informed, and with `auto_join` it becomes one
+        by itself."""
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.settings = settings
@@ -123,6 +127,8 @@ class RaftQuorum:
         self._flusher = flusher if flusher is not None else Flusher()
         self._send = send
         self._is_controller = is_controller
+        self.own_listeners = {name: Address(*address) for name, address in (listeners or {}).items()}
+        self.auto_join = auto_join
         self._bootstrap = {
             _FIRST_BOOTSTRAP_ID - number: Address(host, port) for number, (host, port) in enumerate(bootstrap_servers)
         }
@@ -213,6 +219,13 @@ class RaftQuorum:
             self.log.partition.flush()
             self._raft.flushed(now_ms)
             self._obey()
+        if self._is_controller and self.own_listeners and self._static_voters.ids != (self.node_id,):
+            self._spawn(self._keep_membership())
+
+    async def _keep_membership(self) -> None:
+        from pessoa.quorum.membership import keep_membership
+
+        await keep_membership(self)
 
     def _load_latest_snapshot(self) -> None:
         latest = self.log.latest_snapshot
@@ -404,9 +417,10 @@ class RaftQuorum:
         write_quorum_state(self.disk, f"{self._directory}/{QUORUM_STATE_FILE}", state, version)
 
     def _open_epoch(self, granting: Sequence[int], now_ms: int) -> None:
-        """The first record of an epoch says who leads it."""
-        voters = self.raft.voters
-        version = 1 if self.log.history.kraft_version > KRAFT_VERSION_STATIC else 0
+        """The first record of an epoch says who leads it; that of a new log also who the voters are, if they stand
+        there: those who follow it have not seen what it was formatted with."""
+        voters, history = self.raft.voters, self.log.history
+        version = 1 if history.kraft_version > KRAFT_VERSION_STATIC else 0
 
         def named(ids: Sequence[int]) -> list[Voter]:
             return [
@@ -418,7 +432,11 @@ class RaftQuorum:
         change = LeaderChangeMessage(
             version=version, leader_id=self.node_id, voters=named(voters.ids), granting_voters=named(granting)
         )
-        self.log.append_control([change], self.epoch, now_ms)
+        messages: list[QuorumMessage] = [change]
+        if version and history.voters_offset < 0:
+            messages += [KRaftVersionRecord(version=0, kraft_version=history.kraft_version), voters.record()]
+        self.log.append_control(messages, self.epoch, now_ms)
+        self._note_voters()
 
     def _note_voters(self) -> None:
         voters = self.log.history.voters
@@ -524,6 +542,9 @@ class RaftQuorum:
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
+
+    async def wait_ms(self, duration_ms: int) -> None:
+        await self._clock.wait_ms(duration_ms)
 
     def learn_address(self, node_id: int, address: Address) -> None:
         self._addresses[node_id] = address

@@ -62,8 +62,10 @@ async def _add(quorum: RaftQuorum, request: AddRaftVoterRequest) -> Problem:
         return Problem(ErrorCode.INVALID_REQUEST, f"node {key.id} supports {KRAFT_VERSION} {levels[0]} to {levels[1]}")
     target = quorum.log_end_offset
     while isinstance(role := quorum.raft.role, Leader) and role.progress.end_offset_of(key) < target:
-        if not await quorum.wait_for_change(deadline_ms):
+        if quorum.monotonic_ms() >= deadline_ms:
             return Problem(ErrorCode.REQUEST_TIMED_OUT, f"node {key.id} has not caught up")
+        # Fetches are many, and tell nobody; this is rare.
+        await quorum.wait_ms(quorum.settings.retry_backoff_ms)
     problem = _why_not(quorum)
     if problem is None and key.id in quorum.raft.voters.by_id:
         problem = Problem(ErrorCode.DUPLICATE_VOTER, f"node {key.id} is a voter")

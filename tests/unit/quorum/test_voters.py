@@ -1,0 +1,211 @@
+"""Voters that stand in the log: they join, leave and move, one at a time (KIP-853)."""
+
+from __future__ import annotations
+
+import pytest
+
+from pessoa.base.ids import Uuid
+from pessoa.log.simulated_disk import SimulatedDisk
+from pessoa.quorum.formatting import format_metadata
+from pessoa.quorum.metadata_log import METADATA_DIRECTORY
+from pessoa.quorum.snapshot_file import render_snapshot, write_snapshot
+from pessoa.raft.messages import OffsetAndEpoch, ReplicaKey
+from pessoa.raft.voters import Address, Voter, VoterHistory, VoterSet, parse_voters
+from pessoa.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from pessoa.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.schema import Message
+from tests.support.quorums import CLUSTER_ID, PORT_BASE, Context, Node, Quorums, topic
+from tests.support.virtual_time import run
+
+
+def voter(node: Node) -> Voter:
+    address = Address("localhost", PORT_BASE + node.id)
+    return Voter(ReplicaKey(node.id, node.directory_id), {"CONTROLLER": address})
+
+
+def format_alone(node: Node) -> None:
+    """As `kafka-storage format --standalone` leaves the directory."""
+    directory = f"/meta/{METADATA_DIRECTORY}"
+    node.disk.make_directory(directory)
+    beginning = OffsetAndEpoch(0, 0)
+    pieces = render_snapshot(beginning, (), 0, 0, 1, VoterSet([voter(node)]))
+    write_snapshot(node.disk, directory, beginning, pieces)
+
+
+async def ask(node: Node, request: Message) -> tuple[ErrorCode, str | None]:
+    answer = node.quorum.handle(request, Context(max(type(request).versions)))
+    response = answer if isinstance(answer, Message) else await answer
+    assert isinstance(response, AddRaftVoterResponse | RemoveRaftVoterResponse)
+    return ErrorCode.of(response.error_code), response.error_message
+
+
+def adding(node: Node, timeout_ms: int = 5_000) -> AddRaftVoterRequest:
+    return AddRaftVoterRequest(
+        cluster_id=CLUSTER_ID,
+        timeout_ms=timeout_ms,
+        voter_id=node.id,
+        voter_directory_id=node.directory_id,
+        listeners=[Listener(name="CONTROLLER", host="localhost", port=PORT_BASE + node.id)],
+    )
+
+
+def removing(node: Node) -> RemoveRaftVoterRequest:
+    return RemoveRaftVoterRequest(cluster_id=CLUSTER_ID, voter_id=node.id, voter_directory_id=node.directory_id)
+
+
+def growing(nodes: int) -> Quorums:
+    """One voter that was formatted alone, and others that know where to ask."""
+    quorums = Quorums(0, nodes)
+    format_alone(quorums.by_id[1])
+    return quorums
+
+
+def test_a_quorum_grows_from_one_to_three_and_survives_its_first_member() -> None:
+    async def body() -> None:
+        async with growing(3) as nodes:
+            leader = await nodes.leader()
+            assert leader.id == 1
+            await leader.quorum.append([topic("a")])
+            for node_id in (2, 3):
+                assert await ask(leader, adding(nodes.by_id[node_id])) == (ErrorCode.NONE, None)
+            assert leader.quorum.voters == (1, 2, 3)
+            await nodes.wait_until(lambda: all(one.quorum.voters == (1, 2, 3) for one in nodes.by_id.values()))
+            leader.kill()
+            second = await nodes.leader()
+            await second.quorum.append([topic("bb")])
+            await leader.start()
+            await nodes.wait_for_all("a", "bb")
+
+    run(body)
+
+
+def test_a_leader_that_removes_itself_steps_down_when_that_is_committed() -> None:
+    async def body() -> None:
+        async with growing(3) as nodes:
+            leader = await nodes.leader()
+            for node_id in (2, 3):
+                await ask(leader, adding(nodes.by_id[node_id]))
+            assert await ask(leader, removing(leader)) == (ErrorCode.NONE, None)
+            await nodes.wait_until(lambda: nodes.leading is not None and nodes.leading is not leader)
+            successor = await nodes.leader()
+            assert successor.quorum.voters == (2, 3)
+            await successor.quorum.append([topic("a")])
+            await nodes.wait_for_all("a")
+
+    run(body)
+
+
+def test_what_cannot_be_changed_is_said() -> None:
+    async def body() -> None:
+        async with growing(2) as nodes:
+            leader, other = await nodes.leader(), nodes.by_id[2]
+            assert (await ask(leader, adding(leader)))[0] is ErrorCode.DUPLICATE_VOTER
+            assert (await ask(leader, removing(other)))[0] is ErrorCode.VOTER_NOT_FOUND
+            assert (await ask(leader, removing(leader)))[0] is ErrorCode.INVALID_REQUEST
+            assert (await ask(other, adding(other)))[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            other_cluster = adding(other)
+            other_cluster.cluster_id = "another"
+            assert (await ask(leader, other_cluster))[0] is ErrorCode.INCONSISTENT_CLUSTER_ID
+            nowhere = adding(other)
+            nowhere.listeners = []
+            assert (await ask(leader, nowhere))[0] is ErrorCode.INVALID_REQUEST
+
+    run(body)
+
+
+def test_a_voter_that_does_not_catch_up_is_not_added() -> None:
+    async def body() -> None:
+        async with growing(2) as nodes:
+            leader, other = await nodes.leader(), nodes.by_id[2]
+            await leader.quorum.append([topic("a")])
+            stranger = adding(other, timeout_ms=1_000)
+            stranger.voter_directory_id = Uuid.of(99_999)
+            error, message = await ask(leader, stranger)
+            assert error is ErrorCode.REQUEST_TIMED_OUT
+            assert message is not None
+            assert "caught up" in message
+            assert leader.quorum.voters == (1,)
+
+    run(body)
+
+
+def test_voters_of_the_configuration_cannot_be_changed() -> None:
+    async def body() -> None:
+        async with Quorums(1, observers=1) as nodes:
+            leader = await nodes.leader()
+            assert (await ask(leader, adding(nodes.by_id[2])))[0] is ErrorCode.UNSUPPORTED_VERSION
+
+    run(body)
+
+
+def test_a_controller_joins_by_itself_and_again_after_it_has_lost_its_disk() -> None:
+    async def body() -> None:
+        async with growing(3) as nodes:
+            for node_id in (2, 3):
+                node = nodes.by_id[node_id]
+                await node.stop()
+                node.joins = True
+                await node.start()
+            await nodes.wait_until(lambda: nodes.by_id[1].quorum.voters == (1, 2, 3))
+            lost = nodes.by_id[3]
+            await nodes.wait_until(lambda: lost.quorum.voters == (1, 2, 3))
+            lost.kill()
+            lost.disk, lost.directory_id = SimulatedDisk(33), Uuid.of(777)
+            await lost.start()
+            assert not lost.quorum.raft.is_voter
+            await nodes.wait_until(
+                lambda: nodes.by_id[1].quorum.raft.voters.has(ReplicaKey(3, Uuid.of(777))) and lost.quorum.raft.is_voter
+            )
+
+    run(body)
+
+
+def test_a_voter_that_has_moved_tells_the_leader() -> None:
+    async def body() -> None:
+        async with growing(2) as nodes:
+            leader, other = await nodes.leader(), nodes.by_id[2]
+            elsewhere = adding(other)
+            elsewhere.listeners.append(Listener(name="OLD", host="gone", port=1))
+            await ask(leader, elsewhere)
+            await nodes.wait_until(lambda: other.quorum.voters == (1, 2))
+            await other.stop()
+            other.joins = True
+            await other.start()
+            await nodes.wait_until(lambda: dict(leader.quorum.raft.voters.by_id[2].listeners) == voter(other).listeners)
+
+    run(body)
+
+
+def test_a_change_that_was_never_committed_is_cut_off_with_the_log() -> None:
+    history = VoterHistory(VoterSet())
+    history.restart(0, VoterSet.of(1), 1)
+    history.add_voters(5, VoterSet.of(1, 2))
+    assert (history.voters.ids, history.voters_offset) == ((1, 2), 5)
+    assert history.voters_before(5) == VoterSet.of(1)
+    history.truncate_to(5)
+    assert (history.voters.ids, history.kraft_version) == ((1,), 1)
+
+
+def test_a_node_that_is_formatted_alone_is_the_first_voter() -> None:
+    disk = SimulatedDisk()
+    numbers = iter(range(1 << 100, 1 << 101))
+
+    def alone(directory_id: Uuid) -> VoterSet:
+        return VoterSet([Voter(ReplicaKey(7, directory_id), {"CONTROLLER": Address("h", 9093)})])
+
+    metas = format_metadata(disk, ["/a"], "/a", 7, lambda: Uuid.of(next(numbers)), 0, initial_voters=alone)
+    names = disk.list(f"/a/{METADATA_DIRECTORY}")
+    assert names == ["00000000000000000000-0000000000.checkpoint"]
+    assert metas["/a"].directory_id is not None
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        (["1@localhost:9093"], {1: ("localhost", 9093)}),
+        (["1@a:1", "2@[::1]:2"], {1: ("a", 1), 2: ("::1", 2)}),
+    ],
+)
+def test_voters_are_read_from_the_configuration(entries: list[str], expected: dict[int, tuple[str, int]]) -> None:
+    assert parse_voters(entries, "C") == VoterSet.static(expected, "C")
