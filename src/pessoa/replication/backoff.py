@@ -18,6 +18,11 @@ class Backoff:
     def __repr__(self) -> str:
         return f"<Backoff until {self.until_ms} after {self._failures} failures>"
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last attempt was in vain."""
+        return self._failures > 0
+
     def failed(self, now_ms: int, longest_ms: int) -> None:
         self.until_ms = now_ms + (longest_ms >> max(0, _DOUBLINGS - self._failures))
         self._failures += 1

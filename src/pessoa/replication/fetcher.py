@@ -227,7 +227,9 @@ class Fetcher:
         await self._answered(cast("FetchResponse", response), wanted)
 
     def _fail(self, why: str) -> None:
-        log.info("broker %s cannot fetch from broker %s: %s", self._broker.node_id, self.leader_id, why)
+        # Once for each outage: it is tried again many times.
+        level = logging.DEBUG if self._backoff.has_failed else logging.INFO
+        log.log(level, "broker %s cannot fetch from broker %s: %s", self._broker.node_id, self.leader_id, why)
         self._backoff.failed(self._broker.clock.monotonic_ms(), self._broker.settings.replica_fetch_backoff_ms)
         self._close_channel()
 

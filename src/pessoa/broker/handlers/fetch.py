@@ -114,7 +114,7 @@ def handle(broker: BrokerServices, context: RequestContext, request: FetchReques
     found = _look(broker, reader, request, plan)
     if request.max_wait_ms <= 0 or not found or _is_enough(found, request.min_bytes):
         return _response(broker, context, plan, found)
-    return _wait(broker, context, request, reader, plan, found)
+    return _wait(broker, context, request, reader, plan, found, _progress(found))
 
 
 def _reader(context: RequestContext, request: FetchRequest) -> Reader:
@@ -141,8 +141,14 @@ async def _wait(
     reader: Reader,
     plan: FetchPlan,
     found: list[Found],
+    progress: int,
 ) -> FetchResponse:
     loop = asyncio.get_running_loop()
+    if _progress(found) != progress:
+        # Others ran between the look and this: what they appended will wake nobody.
+        found = _look(broker, reader, request, plan)
+        if _is_enough(found, request.min_bytes):
+            return _response(broker, context, plan, found)
     needed = request.min_bytes - sum(one.size for one in found)
     partitions = [one.partition for one in found if one.partition is not None]
     waiter = FetchWaiter(loop.create_future(), needed, partitions, is_follower=reader.is_follower)
@@ -153,6 +159,16 @@ async def _wait(
         timer.cancel()
         waiter.leave()
     return _response(broker, context, plan, _look(broker, reader, request, plan))
+
+
+def _progress(found: list[Found]) -> int:
+    """Another number whenever there is more to see in these partitions, or another epoch has begun."""
+    total = 0
+    for one in found:
+        if one.partition is not None:
+            log = one.partition.log
+            total += log.log_end_offset + log.high_watermark + one.partition.leader_epoch
+    return total
 
 
 def _is_enough(found: list[Found], min_bytes: int) -> bool:
