@@ -12,5 +12,6 @@ TOOLS = {
     "kafka-console-consumer": "console_consumer",
     "kafka-consumer-groups": "consumer_groups",
     "kafka-get-offsets": "get_offsets",
+    "kafka-configs": "configs",
     "kafka-dump-log": "dump_log",
 }
