@@ -37,8 +37,10 @@ from pessoa.metadata.features import FEATURES
 from pessoa.metadata.image import ConfigResource, MetadataImage
 from pessoa.quorum.describe import describe_quorum
 from pessoa.quorum.formatting import format_metadata, read_bootstrap
+from pessoa.quorum.metadata_log import METADATA_DIRECTORY
 from pessoa.quorum.publishing import ImagePublisher
-from pessoa.quorum.single_voter import METADATA_DIRECTORY, SingleVoterQuorum
+from pessoa.quorum.raft_quorum import RaftQuorum
+from pessoa.raft.voters import VoterSet
 from pessoa.records.batch import whole_batches
 from pessoa.records.record import records
 from pessoa.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -96,7 +98,7 @@ class OurNode:
         self.meta = owner[directory]
         config: BrokerConfig = load(None, {"node.id": str(NODE_ID), "log.dirs": directory}, data)
         self.publisher = ImagePublisher()
-        self.quorum = SingleVoterQuorum(disk, directory, NODE_ID, clock)
+        self.quorum = _quorum(directory, self.meta.cluster_id)
         self.quorum.listeners.append(self.publisher.listen)
         self.bootstrap = read_bootstrap(disk, directory)
         self.controller = Controller(
@@ -111,7 +113,7 @@ class OurNode:
         self.broker_epoch = -1
 
     async def start(self, previous_broker_epoch: int = -1) -> None:
-        self.quorum.start()
+        await self.quorum.start()
         await self.controller.activate(self.publisher.loader, self.bootstrap)
         self.publisher.go_live()
         await self._register_controller()
@@ -135,7 +137,7 @@ class OurNode:
             case ListPartitionReassignmentsRequest():
                 return list_partition_reassignments(image, request)
             case DescribeQuorumRequest():
-                return describe_quorum(self.quorum, request, {}, 0)
+                return describe_quorum(self.quorum, request, 2)
             case DescribeDelegationTokenRequest():
                 return describe_delegation_token("User:ANONYMOUS", request)
         return None
@@ -230,11 +232,22 @@ def _image_of(data: Path) -> MetadataImage:
     publisher = ImagePublisher()
     copy = data.with_name(f"{data.name}-copy")
     shutil.copytree(data, copy, dirs_exist_ok=True)
-    quorum = SingleVoterQuorum(OsDisk(), str(copy), NODE_ID, SystemClock())
+    quorum = _quorum(str(copy), "whichever")
     quorum.listeners.append(publisher.listen)
-    quorum.start()
+    quorum.on_snapshot.append(publisher.load_snapshot)
+
+    async def read() -> None:
+        await quorum.start()
+        await quorum.close()
+
+    asyncio.run(read())
     publisher.go_live()
     return publisher.image
+
+
+def _quorum(directory: str, cluster_id: str) -> RaftQuorum:
+    voters, clock, entropy = VoterSet.of(NODE_ID), SystemClock(), SystemEntropy()
+    return RaftQuorum(OsDisk(), directory, NODE_ID, cluster_id, ZERO_UUID, voters, clock, entropy)
 
 
 # ---- Answers ----

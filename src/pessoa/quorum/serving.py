@@ -180,9 +180,9 @@ def _read_snapshot(
 
 
 def _describe(quorum: RaftQuorum, request: DescribeQuorumRequest, version: int) -> Message:
-    from pessoa.quorum.describe import describe_raft
+    from pessoa.quorum.describe import describe_quorum
 
-    return describe_raft(quorum, request, version)
+    return describe_quorum(quorum, request, version)
 
 
 def _add_voter(quorum: RaftQuorum, request: Any, _version: int) -> Awaitable[Message]:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from pessoa.base.clock import ManualClock
 from pessoa.base.ids import Uuid
-from pessoa.log.simulated_disk import SimulatedDisk
-from pessoa.metadata.cluster import Endpoint
 from pessoa.metadata.delta import MetadataDelta
 from pessoa.quorum.batches import CommittedBatch, UnknownMetadataRecord, decode_batch
 from pessoa.quorum.describe import describe_quorum
 from pessoa.quorum.publishing import ImagePublisher
-from pessoa.quorum.single_voter import SingleVoterQuorum
 from pessoa.records.batch import RecordBatch
 from pessoa.records.builder import build_batch
 from pessoa.records.record import Record
 from pessoa.wire.api.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.stored.metadata_log import RemoveTopicRecord, TopicRecord
+from tests.support.quorums import Quorums
+from tests.support.virtual_time import run
 
 T, U = Uuid.of(1001), Uuid.of(1002)
 
@@ -71,22 +69,12 @@ def request(topic: str, *partitions: int) -> DescribeQuorumRequest:
     )
 
 
-def test_the_quorum_describes_itself() -> None:
-    quorum = SingleVoterQuorum(SimulatedDisk(), "/meta", 4, ManualClock(77))
-    quorum.start()
-    endpoints = {4: {"CONTROLLER": Endpoint("localhost", 9093, 0)}}
-    response = describe_quorum(quorum, request("__cluster_metadata", 0), endpoints, 77)
-    (partition,) = response.topics[0].partitions
-    assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (4, 1, 1)
-    (voter,) = partition.current_voters
-    assert (voter.replica_id, voter.log_end_offset, voter.last_fetch_timestamp) == (4, 1, 77)
-    assert response.nodes[0].listeners[0].port == 9093
-
-
 @pytest.mark.parametrize(("topic", "partitions"), [("orders", [0]), ("__cluster_metadata", [1]), ("x", [0, 1])])
 def test_no_other_partition_is_described(topic: str, partitions: list[int]) -> None:
-    quorum = SingleVoterQuorum(SimulatedDisk(), "/meta", 4, ManualClock(77))
-    quorum.start()
-    response = describe_quorum(quorum, request(topic, *partitions), {}, 0)
-    codes = [ErrorCode.of(one.error_code) for one in response.topics[0].partitions]
-    assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * len(partitions)
+    async def body() -> None:
+        async with Quorums(1) as nodes:
+            response = describe_quorum(nodes.by_id[1].quorum, request(topic, *partitions), 2)
+            codes = [ErrorCode.of(one.error_code) for one in response.topics[0].partitions]
+            assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * len(partitions)
+
+    run(body)
