@@ -100,7 +100,8 @@ class Controller:
         self._new_uuid = new_uuid
         self._random_below = random_below
         self._incarnation_id = incarnation_id
-        self._is_active = False
+        # In which epoch of the quorum this node leads; None while standby.
+        self._epoch: int | None = None
         self._has_been_active = False
         # While standby it is empty.
         self._loader = MetadataLoader()
@@ -111,7 +112,7 @@ class Controller:
         self._due_ms: list[int] = []
 
     def __repr__(self) -> str:
-        state = "active" if self._is_active else "standby"
+        state = "standby" if self._epoch is None else f"active in epoch {self._epoch}"
         return f"<Controller {self.node_id} of {self.cluster_id}, {state}: {self.image!r}>"
 
     @property
@@ -122,7 +123,7 @@ class Controller:
     @property
     def is_active(self) -> bool:
         """Whether this node decides. A quorum that has lost its leadership may be ahead of its telling us so."""
-        return self._is_active and self._quorum.leader_id == self.node_id
+        return self._epoch == self._quorum.epoch and self._quorum.leader_id == self.node_id
 
     # Leading, and no longer leading.
 
@@ -132,7 +133,7 @@ class Controller:
         Done when the first records are committed, if there are any.
         """
         self.deactivate()
-        self._is_active = True
+        self._epoch = self._quorum.epoch
         loader.finish_deferred()
         self._loader = MetadataLoader(loader.image)
         now_ms = self._clock.monotonic_ms()
@@ -151,7 +152,7 @@ class Controller:
 
     def deactivate(self) -> None:
         """Another node leads, or nobody: forget what is not committed, and tell those who wait for it."""
-        self._is_active = False
+        self._epoch = None
         self._loader = MetadataLoader()
         self.sessions.clear()
         self._last_append = None
@@ -168,7 +169,7 @@ class Controller:
         except Refusal as refusal:
             from pessoa.controller.refusals import refused_response
 
-            decision = Decision([], refused_response(request, refusal))
+            decision = Decision([], refused_response(request, refusal, caller.version))
         return self._carry_out(decision)
 
     # What is due by time.

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pessoa.metadata.image import BrokerImage, MetadataImage
 
-# Time to connect and send a heartbeat, for a broker that lives and has lost its connection.
-SUSPICION_MS = 1_000
+# Time to connect and send a heartbeat, for a broker that lives and has lost its connection. It is short because clients
+# wait at least as long again: they back off while a partition has no leader.
+SUSPICION_MS = 500
 _NEVER_HEARD = -1
 
 

@@ -8,14 +8,24 @@ import pytest
 
 from pessoa.base.ids import Uuid
 from pessoa.controller.controller import _DECISIONS, decision_of
+from pessoa.controller.decision import Refusal
+from pessoa.controller.refusals import refused_response
 from pessoa.metadata.features import bootstrap_records
 from pessoa.metadata.image import ConfigResource
 from pessoa.metadata.loader import MetadataLoader
 from pessoa.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from pessoa.wire.api.alter_partition import AlterPartitionRequest
+from pessoa.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from pessoa.wire.api.broker_heartbeat import BrokerHeartbeatRequest
+from pessoa.wire.api.broker_registration import BrokerRegistrationRequest
+from pessoa.wire.api.controller_registration import ControllerRegistrationRequest
+from pessoa.wire.api.create_acls import AclCreation, CreateAclsRequest
 from pessoa.wire.api.create_topics import CreateTopicsResponse
+from pessoa.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from pessoa.wire.api.elect_leaders import ElectLeadersRequest
 from pessoa.wire.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from pessoa.wire.errors import ErrorCode, UnsupportedFieldError
-from pessoa.wire.schema import Message
+from pessoa.wire.schema import Message, Struct
 from pessoa.wire.stored.metadata_log import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -123,6 +133,68 @@ def test_every_answer_can_be_sent_in_every_version_in_which_it_was_asked_for(clu
             response.encode(version)
             asked += 1
     assert asked > 200
+
+
+def test_a_refusal_of_the_whole_can_be_sent_for_every_decision_in_every_version() -> None:
+    refusal = Refusal(ErrorCode.NOT_CONTROLLER)
+    asked: dict[int, list[Message]] = {}
+    beyond_the_script: list[Message] = [
+        CreateAclsRequest(
+            creations=[
+                AclCreation(
+                    resource_type=2, resource_name="t", principal="User:a", host="*", operation=3, permission_type=3
+                )
+            ]
+        ),
+        DeleteAclsRequest(
+            filters=[
+                DeleteAclsFilter(
+                    resource_type_filter=2,
+                    resource_name_filter="t",
+                    principal_filter=None,
+                    host_filter=None,
+                    operation=1,
+                    permission_type=1,
+                )
+            ]
+        ),
+        AllocateProducerIdsRequest(broker_id=1, broker_epoch=1),
+        AlterPartitionRequest(broker_id=1, broker_epoch=1, topics=[]),
+        AssignReplicasToDirsRequest(broker_id=1, broker_epoch=1, directories=[]),
+        BrokerHeartbeatRequest(
+            broker_id=1, broker_epoch=1, current_metadata_offset=0, want_fence=False, want_shut_down=False
+        ),
+        BrokerRegistrationRequest(
+            broker_id=1, cluster_id="c", incarnation_id=Uuid.of(9), listeners=[], features=[], rack=None
+        ),
+        ControllerRegistrationRequest(
+            controller_id=1, incarnation_id=Uuid.of(9), zk_migration_ready=False, listeners=[], features=[]
+        ),
+    ]
+    for request in (*beyond_the_script, *(step.request for step in script())):
+        asked.setdefault(request.api_key, []).append(request)
+    for key in _DECISIONS:
+        assert asked.get(key), f"nobody asks {key.title}"
+        for request in asked[key]:
+            for version in range(request.versions.first, request.versions.last + 1):
+                try:
+                    request.encode(version)
+                except UnsupportedFieldError:
+                    continue
+                data = refused_response(request, refusal, version).encode(version)
+                codes = codes_of(key.response.decode(data, version))
+                has_no_place = isinstance(request, ElectLeadersRequest) and request.topic_partitions is None
+                assert ErrorCode.NOT_CONTROLLER in codes or (has_no_place and version == 0)
+
+
+def codes_of(value: object) -> set[int]:
+    """Every error code in a response."""
+    if isinstance(value, list):
+        return {code for one in value for code in codes_of(one)}
+    if not isinstance(value, Struct):
+        return set()
+    found = {code for field in value.fields for code in codes_of(getattr(value, field.name))}
+    return found | ({value.error_code} if hasattr(value, "error_code") else set())
 
 
 # ---- Producer ids ----
