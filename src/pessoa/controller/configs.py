@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from pessoa.base.config_keys.broker import validate_broker_configs
 from pessoa.controller.decision import Decision, Refusal, check_named_once, check_record_count
 from pessoa.controller.partition_change import MIN_INSYNC_REPLICAS
 from pessoa.controller.topic_names import why_illegal
@@ -58,9 +57,9 @@ def config_record(resource_type: int, resource: str, name: str, value: str | Non
     return ConfigRecord(resource_type=resource_type, resource_name=resource, name=name, value=value)
 
 
-def check_configs(situation: Situation, resource_type: int, configs: Mapping[str, str]) -> None:
+def check_configs(situation: Situation, resource_type: int, configs: Mapping[str, str], name: str) -> None:
     """Raise a Refusal if a resource cannot have these settings."""
-    problem = situation.config.problem(resource_type, configs)
+    problem = situation.config.problem(resource_type, configs, name)
     if problem is not None:
         raise Refusal(*problem)
 
@@ -185,15 +184,6 @@ def _check_broker_name(name: str) -> None:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"{name!r} is not the id of a broker.")
 
 
-def _check_broker_configs(configs: Mapping[str, str], *, is_default: bool) -> None:
-    """What can be set depends on whether it is for one broker or for all."""
-    problem = validate_broker_configs(configs, is_default=is_default)
-    if problem is not None:
-        raise Refusal(
-            ErrorCode.INVALID_REQUEST if problem.is_invalid_request else ErrorCode.INVALID_CONFIG, str(problem)
-        )
-
-
 def _check_exists(situation: Situation, kind: int, name: str) -> None:
     """Asked last, as Kafka does: what is wrong with the settings themselves comes first."""
     if kind == ConfigResource.TOPIC and name not in situation.image.topics.by_name:
@@ -208,10 +198,7 @@ def _records(situation: Situation, kind: int, name: str, changes: Mapping[str, s
     present = situation.image.configs.of(kind, name)
     outcome = {key: value for key, value in {**present, **changes}.items() if value is not None}
     _check_min_insync(situation, kind, name, changes)
-    if kind == ConfigResource.BROKER:
-        _check_broker_configs(outcome, is_default=name == CLUSTER_DEFAULT)
-    else:
-        check_configs(situation, kind, outcome)
+    check_configs(situation, kind, outcome, name)
     _check_exists(situation, kind, name)
     # A broker reads its files again (keys, certificates) when it is told a value that it has, so brokers are told.
     return [

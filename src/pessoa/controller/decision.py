@@ -43,8 +43,13 @@ class ControllerConfig(Protocol):
     def broker_value(self, name: str) -> str:
         """What the node's own file says about a key, or the key's default."""
 
-    def problem(self, resource_type: int, configs: Mapping[str, str]) -> tuple[ErrorCode, str] | None:
-        """What is wrong with these settings of a resource, taken together; None if nothing is."""
+    def problem(
+        self, resource_type: int, configs: Mapping[str, str], resource_name: str | None = None
+    ) -> tuple[ErrorCode, str] | None:
+        """What is wrong with these settings of a resource, taken together; None if nothing is.
+
+        The name says whether a broker is meant or all of them: not everything can be set for both.
+        """
 
     def is_list(self, resource_type: int, name: str) -> bool:
         """Whether entries can be added to the value and taken from it."""

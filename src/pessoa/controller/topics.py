@@ -142,7 +142,7 @@ def _new_configs(situation: Situation, topic: CreatableTopic) -> dict[str, str]:
             raise Refusal(ErrorCode.INVALID_CONFIG, f"The configuration {config.name!r} has no value.")
         configs[config.name] = config.value
     if configs:
-        check_configs(situation, ConfigResource.TOPIC, configs)
+        check_configs(situation, ConfigResource.TOPIC, configs, topic.name)
     return configs
 
 

@@ -11,10 +11,11 @@ from typing import TypeVar
 import pytest
 
 from pessoa.base.clock import ManualClock
+from pessoa.base.config_keys.broker import validate_broker_configs
 from pessoa.base.ids import Uuid
 from pessoa.controller.controller import Controller
 from pessoa.metadata.features import FEATURES, bootstrap_records
-from pessoa.metadata.image import MetadataImage
+from pessoa.metadata.image import ConfigResource, MetadataImage
 from pessoa.metadata.loader import MetadataLoader
 from pessoa.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from pessoa.wire.api.broker_registration import (
@@ -52,7 +53,12 @@ class TinyConfig:
     def broker_value(self, name: str) -> str:
         return self.values[name]
 
-    def problem(self, resource_type: int, configs: Mapping[str, str]) -> tuple[ErrorCode, str] | None:
+    def problem(
+        self, resource_type: int, configs: Mapping[str, str], resource_name: str | None = None
+    ) -> tuple[ErrorCode, str] | None:
+        if resource_type == ConfigResource.BROKER:
+            found = validate_broker_configs(configs, is_default=not resource_name)
+            return None if found is None else (ErrorCode.INVALID_CONFIG, str(found))
         retention = configs.get("retention.ms", "0")
         if not retention.lstrip("-").isdigit():
             return ErrorCode.INVALID_CONFIG, f"retention.ms is {retention}, not a number"
