@@ -43,6 +43,7 @@ from pessoa.net.listener import ListenerLimits
 from pessoa.net.network import SystemNetwork
 from pessoa.quorum.formatting import format_metadata, read_bootstrap
 from pessoa.quorum.publishing import ImagePublisher
+from pessoa.quorum.snapshotting import SnapshotTaker
 from pessoa.replication.replicas import Replicas
 from pessoa.replication.settings import ReplicationSettings
 from pessoa.wire.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from pessoa.net.network import Network
     from pessoa.quorum.batches import CommittedBatch
     from pessoa.quorum.raft_quorum import RaftQuorum
+    from pessoa.quorum.snapshot_file import SnapshotReader
     from pessoa.wire.api.alter_partition import TopicData
 
 log = logging.getLogger("pessoa.broker")
@@ -100,6 +102,7 @@ class Broker:
         self.on_bug: Callable[[Exception], None] = lambda _: None
         # What there is so far; a start that fails leaves some of it None.
         self._quorum: RaftQuorum | None = None
+        self._snapshots: SnapshotTaker | None = None
         self._transport = QuorumTransport(self._network, config.node_id)
         self.controller: ControllerNode | None = None
         self._entrance: ControllerEntrance | None = None
@@ -192,6 +195,9 @@ class Broker:
         )
         quorum.on_failure = self._fail
         quorum.listeners.append(self._on_committed)
+        quorum.on_snapshot.append(self._on_snapshot)
+        self._snapshots = SnapshotTaker(quorum, self._publisher)
+        quorum.listeners.append(self._snapshots.listen)
         if config.is_controller:
             self.controller = self._make_controller(quorum)
             quorum.on_leadership.append(self.controller.on_leadership)
@@ -362,6 +368,10 @@ class Broker:
         self._publisher.listen(batch)
         self._progress.advance(batch.last_offset)
 
+    def _on_snapshot(self, snapshot: SnapshotReader) -> None:
+        self._publisher.load_snapshot(snapshot)
+        self._progress.advance(snapshot.snapshot.offset - 1)
+
     def _on_metadata(self, delta: MetadataDelta) -> None:
         image = delta.new
         self.services.image = image
@@ -422,6 +432,8 @@ class Broker:
             self._peers.close()
         if self.controller is not None:
             self.controller.close()
+        if self._snapshots is not None:
+            await self._snapshots.close()
         if self._quorum is not None:
             await self._quorum.close()
         self._transport.close()

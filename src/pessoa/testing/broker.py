@@ -215,11 +215,15 @@ class Broker:
             from pessoa.broker.assembly import crash_disk
 
             crash_disk(self._disk, power_loss=power_loss)
+        # Whatever was about to begin has begun then, and can be cancelled.
+        await asyncio.sleep(0)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
         if others:
             await asyncio.wait(others, timeout=_TIMEOUT_S)
+        # The loop closes sockets one round later.
+        await asyncio.sleep(0)
 
     # Between the threads.
 

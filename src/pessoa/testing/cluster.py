@@ -62,8 +62,12 @@ class _Node(Broker):
     def _make(self) -> AnyBroker:
         from pessoa.broker.assembly import make_broker
 
-        network = self._wires.network_of(self._node_id)
-        return make_broker(self._all_settings(), self._disk, network, self._cluster_id)
+        self._network = self._wires.network_of(self._node_id)
+        return make_broker(self._all_settings(), self._disk, self._network, self._cluster_id)
+
+    async def _die(self, power_loss: bool) -> None:
+        self._network.abort_all()
+        await super()._die(power_loss)
 
 
 class Cluster:

@@ -86,9 +86,14 @@ class WiredNetwork:
         return protocol
 
     def add(self, transport: HeldTransport) -> None:
-        self._transports = [one for one in self._transports if not one.is_closing()]
+        self._transports = [one for one in self._transports if not one.is_gone]
         self._transports.append(transport)
         transport.hold(self._wires.is_cut(self._broker_id, transport.peer))
+
+    def abort_all(self) -> None:
+        """In the broker's own thread: its sockets are closed, as those of a process that is killed."""
+        for transport in self._transports:
+            transport.kill()
 
     def wires_changed(self) -> None:
         """Called from any thread; done when this broker feels it, unless it is paused or dead."""
@@ -147,6 +152,10 @@ class HeldTransport:
         self._is_ended = False
         self._unsent: list[Any] = []
 
+    @property
+    def is_gone(self) -> bool:
+        return self._inner.is_closing()
+
     def hold(self, is_held: bool) -> None:
         if is_held == self._is_held:
             return
@@ -179,6 +188,11 @@ class HeldTransport:
         elif not self._is_ended:
             self._is_ended = True
             asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
+
+    def kill(self) -> None:
+        """Close it towards both sides, held or not."""
+        self._is_held = False
+        self._inner.abort()
 
     def lost(self, exc: Exception | None) -> None:
         """The real transport is gone."""

@@ -1,0 +1,144 @@
+"""What the tests of a whole cluster share: clients of it, and a producer that goes on while things break."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pessoa.testing import Cluster
+
+TIMEOUT_S = 60
+# rdkafka writes to stderr what these tests do on purpose.
+QUIET = {"log_level": 0}
+
+
+def until(condition: Callable[[], object], what: str, timeout_s: float = TIMEOUT_S) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s"
+        time.sleep(0.02)
+
+
+def create_topic(cluster: Cluster, name: str, partitions: int = 1, **configs: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET})
+    settings = {"min.insync.replicas": "2", **{key.replace("_", "."): value for key, value in configs.items()}}
+    topic = NewTopic(name, partitions, min(3, len(list(cluster))), config=settings)
+    admin.create_topics([topic])[name].result(TIMEOUT_S)
+    cluster.wait_until_in_sync()
+
+
+class SteadyProducer:
+    """Numbers, one after another, to one topic; `acked` is number → (partition, offset)."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.acked: dict[int, tuple[int, int]] = {}
+        self.failed: list[KafkaError] = []
+        self.acked_at_s = 0.0
+        self._topic = topic
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                **QUIET,
+            }
+        )
+        self._is_done = Event()
+        self._thread = Thread(target=self._run)
+
+    def wait_for(self, more: int) -> float:
+        """Until so many more are acknowledged; the seconds that it took."""
+        began, wanted = time.monotonic(), len(self.acked) + more
+        until(lambda: len(self.acked) >= wanted, f"{more} more acknowledged ({self.failed})")
+        return time.monotonic() - began
+
+    def _run(self) -> None:
+        number = 0
+        while not self._is_done.is_set():
+            self._producer.produce(self._topic, str(number), on_delivery=self._delivered)
+            number += 1
+            self._producer.poll(0.005)
+        assert self._producer.flush(TIMEOUT_S) == 0
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failed.append(error)
+            return
+        value, partition, offset = message.value(), message.partition(), message.offset()
+        assert value is not None
+        assert partition is not None
+        assert offset is not None
+        self.acked[int(value)] = (partition, offset)
+        self.acked_at_s = time.monotonic()
+
+
+@contextmanager
+def producing(cluster: Cluster, topic: str) -> Iterator[SteadyProducer]:
+    """Inside, a producer runs; outside, all it sent is acknowledged or has failed."""
+    producer = SteadyProducer(cluster, topic)
+    producer._thread.start()
+    try:
+        yield producer
+    finally:
+        producer._is_done.set()
+        producer._thread.join()
+
+
+def read_all(cluster: Cluster, topic: str, partitions: int, **configs: str) -> list[tuple[int, int, str]]:
+    """Everything below the end of the topic as it is now: (partition, offset, value), in order per partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            **{key.replace("_", "."): value for key, value in configs.items()},
+            **QUIET,
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    found: list[tuple[int, int, str]] = []
+    at_end: set[int] = set()
+    deadline = time.monotonic() + TIMEOUT_S
+    try:
+        while len(at_end) < partitions:
+            assert time.monotonic() < deadline, f"the end of {topic} was not reached"
+            message = consumer.poll(0.5)
+            if message is None:
+                continue
+            error = message.error()
+            partition, offset = message.partition(), message.offset()
+            assert partition is not None
+            assert offset is not None
+            if error is None:
+                value = message.value()
+                assert value is not None
+                found.append((partition, offset, value.decode()))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                at_end.add(partition)
+            elif error.fatal():
+                raise KafkaException(error)
+    finally:
+        consumer.close()
+    return found
+
+
+def check_nothing_lost(producer: SteadyProducer, found: list[tuple[int, int, str]]) -> None:
+    """What was acknowledged is there once, where it was said to be, and in the order in which it was sent."""
+    assert producer.failed == []
+    values = [int(value) for _, _, value in found]
+    assert len(values) == len(set(values)), "something is there twice"
+    places = {int(value): (partition, offset) for partition, offset, value in found}
+    missing = [number for number in producer.acked if number not in places]
+    assert not missing, f"{len(missing)} of {len(producer.acked)} are lost: {missing[:10]}"
+    assert {number: places[number] for number in producer.acked} == producer.acked
+    for partition in {place[0] for place in places.values()}:
+        in_order = [int(value) for one, _, value in found if one == partition]
+        assert in_order == sorted(in_order)

@@ -1,0 +1,120 @@
+"""Three brokers in one process, and a client that does not notice much of what happens to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from pessoa.testing import Cluster
+from tests.cluster.conftest import QUIET, check_nothing_lost, create_topic, producing, read_all, until
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3) as running:
+        yield running
+
+
+def test_every_broker_tells_of_all_brokers_and_leaders_are_spread(cluster: Cluster) -> None:
+    create_topic(cluster, "t", partitions=3)
+    for broker_id in cluster:
+        metadata = AdminClient({"bootstrap.servers": cluster[broker_id].bootstrap_servers, **QUIET}).list_topics("t")
+        assert sorted(metadata.brokers) == [1, 2, 3]
+        partitions = metadata.topics["t"].partitions
+        assert sorted(one.leader for one in partitions.values()) == [1, 2, 3]
+        assert all(sorted(one.isrs) == [1, 2, 3] for one in partitions.values())
+
+
+def test_what_is_acknowledged_survives_the_death_of_its_leader(cluster: Cluster) -> None:
+    create_topic(cluster, "t")
+    with producing(cluster, "t") as producer:
+        producer.wait_for(50)
+        leader = cluster.leader_of("t", 0)
+        cluster.kill(leader)
+        producer.wait_for(50)
+        assert cluster.leader_of("t", 0) != leader
+        cluster.start(leader)
+        cluster.wait_until_in_sync()
+        producer.wait_for(50)
+    check_nothing_lost(producer, read_all(cluster, "t", 1))
+
+
+def test_what_is_acknowledged_survives_the_death_of_the_controller(cluster: Cluster) -> None:
+    create_topic(cluster, "t", partitions=3)
+    with producing(cluster, "t") as producer:
+        producer.wait_for(50)
+        controller = cluster.controller()
+        cluster.kill(controller)
+        producer.wait_for(50)
+        assert cluster.controller() != controller
+        create_topic(cluster, "made-meanwhile")
+        cluster.start(controller)
+        cluster.wait_until_in_sync()
+        producer.wait_for(50)
+    check_nothing_lost(producer, read_all(cluster, "t", 3))
+
+
+def test_a_rolling_restart_loses_nothing_and_moves_leaders_before_each_stop(cluster: Cluster) -> None:
+    create_topic(cluster, "t", partitions=3)
+    with producing(cluster, "t") as producer:
+        for broker_id in cluster:
+            producer.wait_for(30)
+            cluster.restart(broker_id)
+            cluster.wait_until_in_sync()
+        producer.wait_for(30)
+    check_nothing_lost(producer, read_all(cluster, "t", 3))
+
+
+def test_a_leader_that_was_paused_finds_another_in_its_place(cluster: Cluster) -> None:
+    create_topic(cluster, "t")
+    with producing(cluster, "t") as producer:
+        producer.wait_for(50)
+        leader = cluster.leader_of("t", 0)
+        cluster.pause(leader)
+        until(lambda: cluster.leader_of("t", 0) != leader, "another leader")
+        producer.wait_for(50)
+        cluster.resume(leader)
+        cluster.wait_until_in_sync()
+        producer.wait_for(50)
+    check_nothing_lost(producer, read_all(cluster, "t", 1))
+
+
+def test_a_leader_that_is_cut_off_acknowledges_nothing_that_the_others_lack(cluster: Cluster) -> None:
+    create_topic(cluster, "t")
+    with producing(cluster, "t") as producer:
+        producer.wait_for(50)
+        leader = cluster.leader_of("t", 0)
+        cluster.isolate(leader)
+        others = [broker for broker in cluster if broker != leader]
+        until(lambda: cluster.leader_of("t", 0) in others, "another leader")
+        cluster.heal()
+        cluster.wait_until_in_sync()
+        producer.wait_for(50)
+    check_nothing_lost(producer, read_all(cluster, "t", 1))
+
+
+def test_all_brokers_may_die_at_once_and_come_back_with_everything(cluster: Cluster) -> None:
+    create_topic(cluster, "t", partitions=3)
+    with producing(cluster, "t") as producer:
+        producer.wait_for(100)
+        for broker_id in cluster:
+            cluster.kill(broker_id)
+        cluster.start()
+        cluster.wait_until_in_sync()
+        producer.wait_for(50)
+    check_nothing_lost(producer, read_all(cluster, "t", 3))
+
+
+def test_one_broker_may_lose_its_power(cluster: Cluster) -> None:
+    create_topic(cluster, "t")
+    with producing(cluster, "t") as producer:
+        producer.wait_for(50)
+        leader = cluster.leader_of("t", 0)
+        cluster.kill(leader, power_loss=True)
+        producer.wait_for(50)
+        cluster.start(leader)
+        cluster.wait_until_in_sync()
+        producer.wait_for(20)
+    check_nothing_lost(producer, read_all(cluster, "t", 1))
