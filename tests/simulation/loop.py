@@ -214,7 +214,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             return
         self.fingerprint = hash((self.fingerprint, self.now_s, process.number))
         handle._run()
-        if self.after_step is not None:
+        # Whoever died in the middle of the step has done and said nothing more, whatever it meant to.
+        if self.after_step is not None and not process.is_dead:
             self.after_step(process)
 
     def _advance(self) -> None:

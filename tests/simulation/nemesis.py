@@ -2,8 +2,9 @@
 after a while.
 
 Some restraint is part of the promise. A machine that loses power may lose what it had not synced, which costs nothing
-while another in-sync replica has it: so only one at a time does, and the next one only when the cluster is whole
-again, unless everything is synced before it is acknowledged. And unless the plan is harsh, a majority stays up.
+while another in-sync replica has it and is known to have it: so only one does, and nobody else dies until the cluster
+is whole again, unless everything is synced before it is acknowledged. (A process that dies counts like a machine: the
+controller cannot know that its page cache has survived, KIP-966.) And unless the plan is harsh, a majority stays up.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Nemesis:
         self._rng = rng
         self._plan = cluster.plan
         self._hurt: set[int] = set()
-        # A machine has lost what others still have; nobody else may, until all have everything again.
+        # A machine has lost what others still have; nobody else may die, until all have everything again.
         self._is_amnesia_about = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._faults: dict[str, Callable[[], Awaitable[None]]] = {
@@ -104,7 +105,7 @@ class Nemesis:
         """A node that nothing has been done to, if one more may be hurt."""
         nodes = self._cluster.nodes
         most = len(nodes) if self._plan.is_harsh or len(nodes) < 3 else (len(nodes) - 1) // 2
-        if len(self._hurt) >= most:
+        if len(self._hurt) >= most or self._is_amnesia_about:
             return None
         free = [node for node in nodes if node.id not in self._hurt and node.is_up]
         return self._rng.choice(free) if free else None
@@ -126,29 +127,33 @@ class Nemesis:
 
     async def _lose_power(self) -> None:
         plan = self._plan
-        if not plan.may_lose_power or (self._is_amnesia_about and not plan.is_synced):
-            return
-        if not plan.is_synced and not self._cluster.is_whole():
-            return
-        self._is_amnesia_about = True
-        if plan.is_synced and plan.is_harsh and self._rng.random() < 0.3:
-            for node in self._cluster.nodes:
-                if node.is_up and not node.is_hurt:
-                    node.lose_power()
-                    self._hurt.add(node.id)
-            await asyncio.sleep(self._rng.random())
-            for node in self._cluster.nodes:
-                if node.id in self._hurt and not node.is_up:
-                    self._back(node)
-        else:
-            await self._away(lambda node: node.lose_power())
-        await self._cluster.wait_until_whole()
-        self._is_amnesia_about = False
+        if plan.is_synced:
+            if plan.is_harsh and self._rng.random() < 0.3:
+                await self._lose_all_power()
+            else:
+                await self._away(lambda node: node.lose_power())
+        elif plan.may_lose_power and not self._hurt and not self._is_amnesia_about and self._cluster.is_whole():
+            victim = self._rng.choice(self._cluster.nodes)
+            self._is_amnesia_about = True
+            await self._strike(victim, lambda node: node.lose_power())
+            await self._cluster.wait_until_whole()
+            self._is_amnesia_about = False
+
+    async def _lose_all_power(self) -> None:
+        struck = [node for node in self._cluster.nodes if node.is_up and not node.is_hurt]
+        for node in struck:
+            node.lose_power()
+            self._hurt.add(node.id)
+        await asyncio.sleep(self._rng.random())
+        for node in struck:
+            self._back(node)
 
     async def _away(self, strike: Callable[[Node], None]) -> None:
         node = self._victim()
-        if node is None:
-            return
+        if node is not None:
+            await self._strike(node, strike)
+
+    async def _strike(self, node: Node, strike: Callable[[Node], None]) -> None:
         self._hurt.add(node.id)
         self._cluster.note(f"nemesis: {node.host} is struck")
         strike(node)
