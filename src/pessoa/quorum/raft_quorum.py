@@ -143,6 +143,7 @@ class RaftQuorum:
         self._waiters: list[asyncio.Future[None]] = []
         self._told = LeaderAndEpoch(NO_NODE, -1)
         self._is_obeying = False
+        self._is_downloading = False
         self._is_closed = False
         self._failure: BaseException | None = None
         self._log: MetadataLog | None = None
@@ -393,8 +394,12 @@ class RaftQuorum:
                 raft.appended(self._clock.monotonic_ms())
         if ready.opens_epoch is not None:
             self._open_epoch(ready.opens_epoch, now_ms)
-        if ready.snapshot is not None:
+        if ready.snapshot is not None and not self._is_downloading:
+            self._is_downloading = True
             self._spawn(self._download(ready.snapshot))
+        elif ready.snapshot is not None:
+            # One file is written at a time; the download that is under way will see that its leader is gone.
+            raft.fetch_again(self._clock.monotonic_ms())
         for peer, request in ready.sends:
             self._spawn(self._exchange(peer, request))
         if ready.persist is None and not ready.sends and not ready.is_about_the_log:
@@ -512,7 +517,10 @@ class RaftQuorum:
     async def _download(self, snapshot: OffsetAndEpoch) -> None:
         from pessoa.quorum.exchange import download_snapshot
 
-        is_whole = await download_snapshot(self, snapshot)
+        try:
+            is_whole = await download_snapshot(self, snapshot)
+        finally:
+            self._is_downloading = False
         if self._is_closed or self._failure is not None or not isinstance(self.raft.role, Follower):
             return
         now_ms = self._clock.monotonic_ms()

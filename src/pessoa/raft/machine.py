@@ -306,7 +306,8 @@ class Raft:
                     # Not even the point at which they part is in this log.
                     return answer._replace(snapshot=snapshot)
                 return answer._replace(diverging=common)
-        role.progress.fetched(request.replica, request.offset, end, now_ms)
+        if request.replica.id >= 0:
+            role.progress.fetched(request.replica, request.offset, end, now_ms)
         role.requests.again(request.replica.id, now_ms + self._timeouts.fetch_timeout_ms // 2)
         if self.voters.has(request.replica):
             self._advance(role.progress.committed(self.voters, self._log.durable_end_offset))
@@ -356,8 +357,11 @@ class Raft:
             case Unattached(_, fetching) if fetching is not None and fetching.in_flight is request:
                 fetching.in_flight = None
                 fetching.due_ms = again_ms
-            case Prospective() | Candidate() | Leader() | Resigned() if request.epoch == self.epoch:
+            case Prospective() | Candidate() | Leader() if request.epoch == self.epoch:
                 role.requests.again(peer, again_ms)
+            case Resigned():
+                # A farewell is a courtesy: whoever misses it notices the silence.
+                role.requests.done(peer)
             case _:
                 pass
 
