@@ -67,8 +67,10 @@ class _Known:
             or data.preferred_read_replica >= 0
             or data.diverging_epoch is not None
         )
-        # After an error the consumer must hear how it went on, even if the offsets are the old ones.
-        self.high_watermark = data.high_watermark if data.error_code == ErrorCode.NONE else -1
+        # After an error the consumer must hear how it went on, even if the offsets are the old ones. So must a follower
+        # whose log parts from ours: it cannot use the high watermark before it has cut its log.
+        is_usable = data.error_code == ErrorCode.NONE and data.diverging_epoch is None
+        self.high_watermark = data.high_watermark if is_usable else -1
         self.log_start_offset = data.log_start_offset
         return is_news
 

@@ -248,7 +248,12 @@ class Fetcher:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
                 following, position = self._following.get(key), sent.get(key)
-                if following is None or position is None or not self._is_current(following.partition, position):
+                if following is None or position is None:
+                    continue
+                if data.diverging_epoch is not None or not self._is_current(following.partition, position):
+                    # The leader takes what it has said for known, and would not say it again: its high watermark.
+                    self._session.reset()
+                if not self._is_current(following.partition, position):
                     continue
                 if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     out_of_range.append(following.partition)

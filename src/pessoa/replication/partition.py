@@ -325,10 +325,10 @@ class Partition:
 
     def commit_error(self, offset: int) -> ErrorCode | None:
         """What a producer that asked for all replicas hears about what ends at `offset`; None while it has to wait."""
-        if not self.is_leader:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.is_offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < offset:
             return None
         return ErrorCode.NONE if self.has_enough_replicas else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND

@@ -183,8 +183,9 @@ class Replicas:
                 self._watch()
         else:
             partition.follow(wanted)
-            self._fetch(partition)
         if (partition.is_leader, partition.leader_id, partition.leader_epoch) != before:
+            if not partition.is_leader:
+                self._fetch(partition)
             for listener in self.on_leadership:
                 listener(partition)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
+from pessoa.log.checkpoints import REPLICATION_OFFSET_FILE
 from pessoa.log.config import LogConfig
 from pessoa.wire.errors import ErrorCode
 from tests.support.partition_logs import read_bytes, read_offsets
-from tests.support.replication_stage import Node, Stage
+from tests.support.replication_stage import DIRECTORY, Node, Stage
 
 SEED = 1
 
@@ -95,6 +96,26 @@ def test_a_deposed_leader_cuts_what_nobody_else_got_and_ends_up_equal_to_the_new
         assert partition is not None
         assert read_offsets(partition.log) == [(0, 1), (2, 5)]
         assert log_of(stage.nodes[1]) == log_of(stage.nodes[2]) == log_of(stage.nodes[3])
+
+    with Stage(Random(SEED)) as stage:
+        stage.run(scene(stage))
+
+
+def test_a_follower_that_cut_its_log_hears_the_high_watermark_though_nothing_more_is_written() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.start()
+        assert (await stage.produce(stage.nodes[1], 2))[0] == ErrorCode.NONE
+        stage.isolate(1)
+        assert (await stage.produce(stage.nodes[1], 3, acks=1))[0] == ErrorCode.NONE
+        stage.controller.fence(1)
+        await stage.until(lambda: stage.leader() is stage.nodes[2])
+        stage.nodes[1].crash()
+        stage.heal()
+        # It forgets its high watermark, and has a tail that nobody knows.
+        stage.nodes[1].disk.remove(f"{DIRECTORY}/{REPLICATION_OFFSET_FILE}", missing_ok=True)
+        stage.nodes[1].start()
+        await stage.until(stage.is_quiet)
+        assert log_of(stage.nodes[1]) == log_of(stage.nodes[2])
 
     with Stage(Random(SEED)) as stage:
         stage.run(scene(stage))
