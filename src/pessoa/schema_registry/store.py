@@ -228,6 +228,8 @@ class Writer:
 
     async def close(self) -> None:
         await asyncio.to_thread(self._thread.shutdown)
+        # librdkafka stops when nobody holds it any more.
+        self._producer = None
 
     async def _run(self, work: Callable[[], int]) -> int:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

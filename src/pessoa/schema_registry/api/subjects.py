@@ -19,6 +19,7 @@ from pessoa.schema_registry.api.requests import (
     find_entry,
     flag,
     page,
+    schema_part,
     schema_text,
     subject_of,
     version_of,
@@ -173,8 +174,7 @@ class _Subjects:
             return decide_register(state, subject, wanted, default_level=self._level, normalize=normalize, force=force)
 
         def answer(decision: Decision) -> dict[str, Any]:
-            part = version_part(self._desk.state, decision.entry, request.query_params.get("format", ""))
-            return {"id": part.pop("id"), **{key: value for key, value in part.items() if key != "subject"}}
+            return _registered(self._desk.state, decision.entry, wanted, request.query_params.get("format", ""))
 
         # What is there already needs no leader: this is what serialisers do all day.
         known = decide(self._desk.state)
@@ -209,10 +209,21 @@ class _Subjects:
             return decide_register(state, subject, changed, default_level=self._level, normalize=False, force=False)
 
         def answer(decision: Decision) -> dict[str, Any]:
-            part = version_part(self._desk.state, decision.entry)
-            return {"id": part.pop("id"), **{key: value for key, value in part.items() if key != "subject"}}
+            return _registered(self._desk.state, decision.entry, None, "")
 
         return await self._desk.write(request, body, decide, answer)
+
+
+def _registered(state: State, entry: Entry, wanted: SchemaRequest | None, form: str) -> dict[str, Any]:
+    """The answer to a registration. The schema itself is in it only if it is not the one that was sent.
+
+    Clients keep the schema of this answer in place of their own, in whatever format they sent theirs.
+    """
+    value = entry.value
+    answer = {"id": value.id, "version": value.version, "guid": entry.guid}
+    if wanted is not None and (value.metadata, value.ruleSet) == (wanted.metadata, wanted.ruleSet):
+        return answer
+    return answer | schema_part(state, entry, form)
 
 
 def _tagged(metadata: Metadata | None, request: TagRequest) -> Metadata:

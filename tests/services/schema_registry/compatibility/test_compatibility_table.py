@@ -1,0 +1,94 @@
+"""The table: over two hundred pairs of schemas, each under all seven levels, with the expected verdict and the reason.
+
+A row says for both directions whether the data of one side can be read by the other. What each level must say about it
+follows: NONE takes everything, BACKWARD asks for the one, FORWARD for the other, FULL for both; and the transitive ones
+ask every version, of which the older ones here are chosen so that one of them alone decides.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from pessoa.schema_registry.compatibility.levels import Earlier, Level, check_level
+from pessoa.schema_registry.schemas import parse_schema
+from tests.services.schema_registry.compatibility import avro_pairs, json_pairs, protobuf_pairs
+
+ROWS = [
+    pytest.param(kind, old, new, backward, forward, id=f"{kind}-{number}: {why}")
+    for kind, pairs in (("AVRO", avro_pairs.PAIRS), ("JSON", json_pairs.PAIRS), ("PROTOBUF", protobuf_pairs.PAIRS))
+    for number, (old, new, backward, forward, why) in enumerate(pairs)
+]
+
+
+def test_the_table_is_as_long_as_it_should_be() -> None:
+    assert len(ROWS) >= 200
+
+
+@pytest.mark.parametrize(("kind", "old", "new", "backward", "forward"), ROWS)
+def test_every_level_says_what_follows_from_the_two_directions(
+    kind: str, old: str, new: str, backward: bool, forward: bool
+) -> None:
+    before, after = parse_schema(kind, old, {}), parse_schema(kind, new, {})
+    verdicts = {level: check_level(level, after, [Earlier(1, before)]) for level in Level}
+    allowed = {level for level, findings in verdicts.items() if not findings}
+    wanted = {Level.NONE}
+    if backward:
+        wanted |= {Level.BACKWARD, Level.BACKWARD_TRANSITIVE}
+    if forward:
+        wanted |= {Level.FORWARD, Level.FORWARD_TRANSITIVE}
+    if backward and forward:
+        wanted |= {Level.FULL, Level.FULL_TRANSITIVE}
+    assert allowed == wanted, verdicts[Level.FULL]
+
+
+@pytest.mark.parametrize(("kind", "old", "new", "backward", "forward"), ROWS)
+def test_only_the_transitive_levels_ask_versions_before_the_latest(
+    kind: str, old: str, new: str, backward: bool, forward: bool
+) -> None:
+    before, after = parse_schema(kind, old, {}), parse_schema(kind, new, {})
+    # The latest version is the new schema itself, which every level takes; the old one stands behind it.
+    history = [Earlier(2, after), Earlier(1, before)]
+    for level in Level:
+        direct = not check_level(level, after, [Earlier(1, before)])
+        assert (not check_level(level, after, history)) == (direct if level.is_transitive else True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "strict", "lenient"), [pytest.param(*row[:4], id=row[4]) for row in json_pairs.POLICY]
+)
+def test_the_lenient_policy_forgives_content_models_and_nothing_else(
+    old: str, new: str, strict: bool, lenient: bool
+) -> None:
+    before, after = parse_schema("JSON", old, {}), parse_schema("JSON", new, {})
+    assert (not check_level(Level.BACKWARD, after, [Earlier(1, before)])) == strict
+    assert (not check_level(Level.BACKWARD, after, [Earlier(1, before)], is_lenient=True)) == lenient
+
+
+def test_another_type_of_schema_is_incompatible_at_every_level_but_none() -> None:
+    avro, protobuf = parse_schema("AVRO", '"string"', {}), parse_schema("PROTOBUF", "message M { }", {})
+    allowed = {level for level in Level if not check_level(level, protobuf, [Earlier(1, avro)])}
+    assert allowed == {Level.NONE}
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new", "says"),
+    [
+        ("AVRO", '{"type":"record","name":"R","fields":[]}',
+         '{"type":"record","name":"R","fields":[{"name":"f","type":"int"}]}',
+         ("{errorType:'READER_FIELD_MISSING_DEFAULT_VALUE', description:'The field 'f' at path '/fields/0' in the new "
+         "schema has no default value and is missing in the old schema', additionalInfo:'f'}")),
+        ("AVRO", '"int"', '"string"', "reader type: STRING not compatible with writer type: INT"),
+        ("AVRO", '{"type":"enum","name":"E","symbols":["A","B"]}', '{"type":"enum","name":"E","symbols":["A"]}',
+         "additionalInfo:'[B]'"),
+        ("JSON", '{"properties":{"a":{"type":"string"}}}', '{"properties":{"a":{"type":"integer"}}}',
+         "'#/properties/a'"),
+        ("PROTOBUF", 'syntax="proto3"; message M { int32 a = 1; }', 'syntax="proto3"; message M { string a = 1; }',
+         "FIELD_SCALAR_KIND_CHANGED"),
+    ],
+)  # fmt: skip
+def test_a_finding_says_what_and_where(kind: str, old: str, new: str, says: str) -> None:
+    before, after = parse_schema(kind, old, {}), parse_schema(kind, new, {})
+    findings = check_level(Level.BACKWARD, after, [Earlier(3, before)])
+    assert says in findings[0]
+    assert findings[-3:-1] == ("{oldSchemaVersion: 3}", f"{{oldSchema: '{before.text}'}}")
+    assert findings[-1] == "{validateFields: 'false', compatibility: 'BACKWARD'}"
