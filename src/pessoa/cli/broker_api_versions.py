@@ -1,0 +1,85 @@
+"""`kafka-broker-api-versions`: which APIs each broker serves, in which versions, and which of them we would use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pessoa.cli import options as line
+from pessoa.cli.options import Options, UsageError
+from pessoa.cli.running import connect, run
+from pessoa.wire.catalogue import ApiKey
+
+if TYPE_CHECKING:
+    from pessoa.client.connection import Connection
+
+
+def make_options() -> Options:
+    options = Options("kafka-broker-api-versions", "Retrieve broker version information.")
+    options.text("bootstrap-server", "the brokers to begin with", metavar="server(s) to use for bootstrapping")
+    options.text("command-config", "a properties file for the connection", metavar="command config property file")
+    return options
+
+
+OPTIONS = make_options()
+# APIs that are between brokers only, or that Kafka keeps to its controllers: no client asks for them.
+_NOT_FOR_CLIENTS = frozenset(
+    """
+    VOTE BEGIN_QUORUM_EPOCH END_QUORUM_EPOCH ALTER_PARTITION ENVELOPE FETCH_SNAPSHOT BROKER_REGISTRATION
+    BROKER_HEARTBEAT ALLOCATE_PRODUCER_IDS CONTROLLER_REGISTRATION ASSIGN_REPLICAS_TO_DIRS UPDATE_RAFT_VOTER
+    """.split()
+)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    return run(_main, OPTIONS, words)
+
+
+def _main(words: Sequence[str]) -> int:
+    if not words:
+        raise UsageError(f"This tool helps to {OPTIONS.purpose[0].lower()}{OPTIONS.purpose[1:]}")
+    try:
+        given = line.begin(OPTIONS, words)
+    except UsageError as error:
+        raise UsageError(str(error), with_help=False) from None
+    line.require(given, "bootstrap-server")
+    with connect(given) as cluster:
+        for node in cluster.nodes():
+            print(f"{node} -> (")
+            print(",\n".join(f"\t{text}" for text in _lines(cluster.connection(node.node_id))))
+            print(")")
+    return 0
+
+
+def _lines(connection: Connection) -> list[str]:
+    served = {row.api_key: (row.min_version, row.max_version) for row in connection.api_versions.api_keys}
+    lines = []
+    for key in ApiKey:
+        if key in served:
+            lines.append(_line(key, *served[key]))
+        elif key.name not in _NOT_FOR_CLIENTS:
+            lines.append(f"{key.title}({int(key)}): UNSUPPORTED")
+    known = {int(key) for key in ApiKey}
+    for number, (oldest, newest) in sorted(served.items()):
+        if number not in known:
+            lines.append(f"UNKNOWN({number}): {_range(oldest, newest)}")
+    return lines
+
+
+def _line(key: ApiKey, oldest: int, newest: int) -> str:
+    ours = key.request.versions
+    # Apache spells out that its oldest Produce is not its oldest usable one.
+    if min(newest, ours.last) >= max(oldest, ours.first):
+        usable = f"[usable: {min(newest, ours.last)}]"
+    else:
+        usable = f"[unusable: node too {'new' if oldest > ours.last else 'old'}]"
+    return f"{key.title}({int(key)}): {_range(oldest, newest)} {usable}"
+
+
+def _range(oldest: int, newest: int) -> str:
+    return str(oldest) if oldest == newest else f"{oldest} to {newest}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
