@@ -47,6 +47,9 @@ class SteadyProducer:
                 "acks": "all",
                 "enable.idempotence": True,
                 "linger.ms": 0,
+                # A client waits long for a broker that is silent; here it should not.
+                "request.timeout.ms": 2_000,
+                "socket.timeout.ms": 3_000,
                 **QUIET,
             }
         )
