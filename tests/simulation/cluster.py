@@ -23,7 +23,7 @@ from tests.simulation.history import History, TopicPartition, Violation
 from tests.simulation.loop import Process, TooManySteps, current_process, new_loop
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import Fabric
-from tests.simulation.node import Node, node_settings
+from tests.simulation.node import Node, comes_from_disk, node_settings
 from tests.simulation.producers import IdempotentProducer, TransactionalProducer
 from tests.simulation.readers import READ_COMMITTED, READ_UNCOMMITTED, Reader
 from tests.simulation.watch import Watch
@@ -224,6 +224,8 @@ class Cluster:
     def _check_bugs(self) -> None:
         for problem in self.loop.problems:
             error = problem.get("exception")
+            if comes_from_disk(error) and any(fault.startswith("disk") for fault in self.plan.faults):
+                continue
             raise Violation(f"nobody caught {error!r}: {problem.get('message')}") from error
 
     def is_whole(self) -> bool:

@@ -20,7 +20,7 @@ from pessoa.broker.config import BrokerConfig
 from pessoa.broker.lifecycle import Broker
 from pessoa.log.files import DiskError
 from pessoa.log.simulated_disk import Crashed, Fault, SimulatedDisk
-from pessoa.quorum.single_voter import QuorumFailed
+from pessoa.quorum.raft_quorum import QuorumFailed
 from tests.simulation.network import HostNetwork
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Node:
 
     def _on_bug(self, error: BaseException) -> None:
         """A broker may give up on a disk that was made to fail, and on nothing else."""
-        if not self.is_hurt or not _comes_from_disk(error):
+        if not self.is_hurt or not comes_from_disk(error):
             self.on_bug(error)
 
     def kill(self) -> None:
@@ -183,7 +183,7 @@ class Node:
             self._fabric.kill(process, self.host, is_power_loss=is_power_loss)
 
 
-def _comes_from_disk(error: BaseException | None) -> bool:
+def comes_from_disk(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, (DiskError, QuorumFailed, Crashed)):
             return True

@@ -63,6 +63,9 @@ class Watch:
             self._look_at_partition(node, partition)
 
     def _look_at_quorum(self, node: Node, quorum: Any) -> None:
+        if quorum._failure is not None:
+            # Its disk has refused, and it says nothing more; what it had in mind nobody will hear of.
+            return
         epoch, leader = quorum.epoch, quorum.leader_id
         newest = self._epochs.get(node.id, -1)
         if epoch != newest:
