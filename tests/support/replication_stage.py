@@ -96,6 +96,7 @@ class Node:
         self.disk.make_directory(DIRECTORY)
         self.process: Process | None = None
         self.epoch = -1
+        self.lives = 0
         self.services: Any = None
         self.directory: LogDirectory
 
@@ -117,7 +118,9 @@ class Node:
         self.directory = LogDirectory(self.disk, DIRECTORY)
         self.directory.open(lambda _: config, clock.now_ms())
         upkeep = Upkeep(self.disk, [self.directory], clock, flusher)
-        entropy = SeededEntropy(self.id)
+        # Two lives never draw the same ids.
+        self.lives += 1
+        entropy = SeededEntropy(self.id << 32 | self.lives)
         replicas = Replicas(
             self.id, [self.directory], upkeep, lambda _: config, partial(new_uuid, entropy),
             clock=clock, flusher=flusher, settings=stage.settings, broker_epoch=lambda: self.epoch,

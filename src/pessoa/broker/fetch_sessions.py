@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pessoa.wire.api.fetch import FetchPartition, FetchRequest, PartitionData
 
+CONSUMER = -1
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -76,11 +77,12 @@ class _Known:
 
 
 class FetchSession:
-    __slots__ = ("epoch", "id", "is_follower", "partitions", "used_ms", "uses_topic_ids")
+    __slots__ = ("epoch", "id", "partitions", "replica_id", "used_ms", "uses_topic_ids")
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int, *, is_follower: bool = False) -> None:
+    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int, replica_id: int = CONSUMER) -> None:
         self.id = session_id
-        self.is_follower = is_follower
+        # Whose it is. What one replica has must never be taken for what another one has.
+        self.replica_id = replica_id
         self.epoch = INITIAL_EPOCH
         self.uses_topic_ids = uses_topic_ids
         self.used_ms = now_ms
@@ -88,6 +90,10 @@ class FetchSession:
 
     def __repr__(self) -> str:
         return f"<FetchSession {self.id} in epoch {self.epoch}: {len(self.partitions)} partitions>"
+
+    @property
+    def is_follower(self) -> bool:
+        return self.replica_id != CONSUMER
 
     def update(self, request: FetchRequest) -> None:
         for wanted in wanted_of(request):
@@ -148,16 +154,16 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def plan(self, request: FetchRequest, version: int, now_ms: int, *, is_follower: bool = False) -> FetchPlan:
+    def plan(self, request: FetchRequest, version: int, now_ms: int, replica_id: int = CONSUMER) -> FetchPlan:
         uses_topic_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             session = None
             if request.session_epoch == INITIAL_EPOCH:
-                session = self._begin(request, uses_topic_ids, now_ms, is_follower)
+                session = self._begin(request, uses_topic_ids, now_ms, replica_id)
             return FetchPlan(ErrorCode.NONE, list(wanted_of(request)), session, is_incremental=False)
         session = self._sessions.get(request.session_id)
-        if session is None:
+        if session is None or session.replica_id != replica_id:
             return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
             return _refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
@@ -169,21 +175,19 @@ class FetchSessions:
         self._sessions.move_to_end(session.id)
         return FetchPlan(ErrorCode.NONE, session.wanted(), session, is_incremental=True)
 
-    def _begin(
-        self, request: FetchRequest, uses_topic_ids: bool, now_ms: int, is_follower: bool
-    ) -> FetchSession | None:
-        if not request.topics or not self._make_room(now_ms, is_follower):
+    def _begin(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int, replica_id: int) -> FetchSession | None:
+        if not request.topics or not self._make_room(now_ms, is_follower=replica_id != CONSUMER):
             return None
         session_id = self._new_id()
         while session_id in self._sessions:
             session_id = self._new_id()
-        session = FetchSession(session_id, uses_topic_ids, now_ms, is_follower=is_follower)
+        session = FetchSession(session_id, uses_topic_ids, now_ms, replica_id)
         session.update(request)
         session.epoch = 1
         self._sessions[session_id] = session
         return session
 
-    def _make_room(self, now_ms: int, is_follower: bool) -> bool:
+    def _make_room(self, now_ms: int, *, is_follower: bool) -> bool:
         if len(self._sessions) < self._slots:
             return True
         for session in self._sessions.values():

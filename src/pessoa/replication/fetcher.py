@@ -75,11 +75,13 @@ _PASSING_ERRORS = (
 
 
 class _Following:
-    __slots__ = ("backoff", "partition")
+    __slots__ = ("backoff", "is_behind", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.backoff = Backoff()
+        # Whether the leader had more that is committed when it last answered.
+        self.is_behind = True
 
 
 class Fetcher:
@@ -165,8 +167,11 @@ class Fetcher:
 
     def _positions(self, now_ms: int) -> dict[Key, Position]:
         found = {}
+        throttled_ms = self._broker.follower_throttle.wait_ms(now_ms)
         for key, following in self._following.items():
             partition = following.partition
+            if throttled_ms and partition.is_follower_throttled and following.is_behind:
+                following.backoff.until_ms = now_ms + throttled_ms
             if following.backoff.until_ms <= now_ms and not partition.log.is_flush_due and not partition.is_offline:
                 epoch = partition.log.epochs.latest_epoch
                 found[key] = Position(
@@ -281,7 +286,10 @@ class Fetcher:
                 self._cut(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset, now_ms)
                 return
             if data.records:
-                partition.append_fetched(data.records, now_ms, position.leader_epoch)
+                size = partition.append_fetched(data.records, now_ms, position.leader_epoch)
+                if partition.is_follower_throttled:
+                    self._broker.follower_throttle.take(size, self._broker.clock.monotonic_ms())
+            following.is_behind = data.high_watermark > partition.log.log_end_offset
             partition.follow_high_watermark(data.high_watermark)
             self._follow_log_start(partition, data.log_start_offset)
         except InvalidBatch as problem:

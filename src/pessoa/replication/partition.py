@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from pessoa.log.leader_epochs import UNDEFINED_EPOCH, EpochEndOffset
 from pessoa.records.errors import InvalidBatch
 from pessoa.replication.isr import UNKNOWN, InSyncReplicas
+from pessoa.replication.throttle import Throttle
 from pessoa.replication.waiting import CommitQueue, CommitWaiter, FetchWaiter
 from pessoa.wire.errors import ErrorCode
 
@@ -74,9 +75,11 @@ class LocalBroker:
     ) -> None:
         self.node_id = node_id
         self.clock = clock
-        self.settings = settings
         self.image = image
         self.broker_epoch = broker_epoch
+        self.leader_throttle = Throttle()
+        self.follower_throttle = Throttle()
+        self.configure(settings)
         # Takes a change of in-sync replicas to the controller; the partition hears of it through `isr_answered`.
         self.propose: Callable[[Partition, IsrChange], None] = lambda _partition, _change: None
         # Syncs the log of a partition, and lets its high watermark follow.
@@ -84,6 +87,12 @@ class LocalBroker:
 
     def __repr__(self) -> str:
         return f"<LocalBroker {self.node_id}>"
+
+    def configure(self, settings: ReplicationSettings) -> None:
+        self.settings = settings
+        now_ms = self.clock.monotonic_ms()
+        self.leader_throttle.limit(settings.leader_replication_throttled_rate, now_ms)
+        self.follower_throttle.limit(settings.follower_replication_throttled_rate, now_ms)
 
     def is_alive(self, broker_id: int) -> bool:
         broker = self.image.cluster.brokers.get(broker_id)
@@ -115,7 +124,9 @@ class Partition:
         "follower_waiters",
         "in_sync",
         "index",
+        "is_follower_throttled",
         "is_leader",
+        "is_leader_throttled",
         "isr",
         "leader_epoch",
         "leader_id",
@@ -144,6 +155,9 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         self.in_sync: InSyncReplicas | None = None
         self.min_insync_replicas = 1
+        # Whether this replica is held to the rate of throttled replication, as leader and as follower.
+        self.is_leader_throttled = False
+        self.is_follower_throttled = False
         self.fetch_waiters: list[FetchWaiter] = []
         self.follower_waiters: list[FetchWaiter] = []
         self._broker = broker
@@ -376,6 +390,16 @@ class Partition:
             self.maybe_advance_high_watermark()
         if log_start_offset != had_start:
             self._wake_deleters()
+
+    def holds_back(self, replica_id: int) -> bool:
+        """Whether a follower gets nothing just now, because moving replicas have had their share."""
+        if not self.is_leader_throttled or replica_id in self.isr:
+            return False
+        return self._broker.leader_throttle.wait_ms(self._broker.clock.monotonic_ms()) > 0
+
+    def sent(self, replica_id: int, size: int) -> None:
+        if self.is_leader_throttled and replica_id not in self.isr:
+            self._broker.leader_throttle.take(size, self._broker.clock.monotonic_ms())
 
     def maybe_shrink_isr(self) -> None:
         """Propose to go on without followers that lag."""

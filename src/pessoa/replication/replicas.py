@@ -27,10 +27,11 @@ from pessoa.log.topic_config import topic_value
 from pessoa.metadata.image import ConfigResource, MetadataImage
 from pessoa.replication.partition import NO_LEADER, LocalBroker, Partition
 from pessoa.replication.settings import ReplicationSettings
+from pessoa.replication.throttle import names_replica
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 
     from pessoa.base.clock import Clock
     from pessoa.base.ids import Uuid
@@ -48,6 +49,8 @@ log = logging.getLogger("pessoa.replication")
 K = TypeVar("K", bound=Hashable)
 
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
+_LEADER_THROTTLED = "leader.replication.throttled.replicas"
+_FOLLOWER_THROTTLED = "follower.replication.throttled.replicas"
 
 
 class Replicas:
@@ -131,7 +134,7 @@ class Replicas:
 
     def configure(self, settings: ReplicationSettings) -> None:
         """The broker's configuration has changed."""
-        self._broker.settings = settings
+        self._broker.configure(settings)
         self._configure_replication(self.by_name)
 
     def reconfigure(self, topics: Iterable[str]) -> None:
@@ -145,17 +148,27 @@ class Replicas:
     def _configure_replication(self, topics: Iterable[str]) -> None:
         for topic in topics:
             for partition in self.by_name.get(topic, {}).values():
-                partition.min_insync_replicas = self._min_insync_replicas(topic)
+                self._set_up(partition)
                 if partition.is_leader:
                     partition.maybe_advance_high_watermark()
 
-    def _min_insync_replicas(self, topic: str) -> int:
-        own = self._broker.image.configs.of(ConfigResource.TOPIC, topic)
-        if _MIN_INSYNC_REPLICAS not in own:
-            return self._broker.settings.min_insync_replicas
-        value = topic_value(_MIN_INSYNC_REPLICAS, own)
-        assert isinstance(value, int)
-        return value
+    def _set_up(self, partition: Partition) -> None:
+        """What a topic's configuration says about its replicas, beside their logs."""
+        own = self._broker.image.configs.of(ConfigResource.TOPIC, partition.topic)
+        partition.min_insync_replicas = self._broker.settings.min_insync_replicas
+        if _MIN_INSYNC_REPLICAS in own:
+            value = topic_value(_MIN_INSYNC_REPLICAS, own)
+            assert isinstance(value, int)
+            partition.min_insync_replicas = value
+        partition.is_leader_throttled = self._is_throttled(own, _LEADER_THROTTLED, partition.index)
+        partition.is_follower_throttled = self._is_throttled(own, _FOLLOWER_THROTTLED, partition.index)
+
+    def _is_throttled(self, own: Mapping[str, str], name: str, index: int) -> bool:
+        if name not in own:
+            return False
+        replicas = topic_value(name, own)
+        assert isinstance(replicas, tuple)
+        return names_replica(replicas, index, self.node_id)
 
     def _update(self, topic: TopicImage, now_ms: int) -> None:
         for index, wanted in topic.partitions.items():
@@ -225,7 +238,7 @@ class Replicas:
         return self._keep(Partition(topic.name, topic.id, index, created, directory, self._broker))
 
     def _keep(self, partition: Partition) -> Partition:
-        partition.min_insync_replicas = self._min_insync_replicas(partition.topic)
+        self._set_up(partition)
         self._upkeep.look_after(partition.directory, partition.log)
         self.by_id.setdefault(partition.topic_id, {})[partition.index] = partition
         self.by_name.setdefault(partition.topic, {})[partition.index] = partition

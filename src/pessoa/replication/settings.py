@@ -4,7 +4,10 @@ but for the lag, which the notes of the platform set."""
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from pessoa.base.config_table import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +22,11 @@ class ReplicationSettings:
     replica_high_watermark_checkpoint_interval_ms: int = 5000
     # Of topics that say nothing else.
     min_insync_replicas: int = 1
+    # None is without a limit.
+    leader_replication_throttled_rate: int | None = None
+    follower_replication_throttled_rate: int | None = None
 
     @classmethod
-    def of(cls, config: object) -> Self:
-        """From anything that has attributes of these names, as a broker's configuration does."""
-        return cls(**{one.name: getattr(config, one.name) for one in fields(cls)})
+    def of(cls, config: Settings) -> Self:
+        values: dict[str, Any] = {one.name: config.value(one.name.replace("_", ".")) for one in fields(cls)}
+        return cls(**values)

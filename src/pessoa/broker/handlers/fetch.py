@@ -27,6 +27,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from pessoa.broker.fetch_sessions import CONSUMER
 from pessoa.log.files import DiskError
 from pessoa.log.leader_epochs import UNDEFINED_OFFSET
 from pessoa.log.partition_log import Fetched, OffsetOutOfRange, ReadUpTo
@@ -59,7 +60,6 @@ _FIRST_VERSION_WITH_LEADERS = 12
 _FIRST_VERSION_WITH_ENDPOINTS = 16
 _FIRST_VERSION_FROM_FOLLOWERS = 11
 _READ_COMMITTED = 1
-_CONSUMER = -1
 _NO_EPOCH = -1
 _EMPTY = memoryview(b"")
 
@@ -106,14 +106,12 @@ def handle(broker: BrokerServices, context: RequestContext, request: FetchReques
     reader = _reader(context, request)
     if reader.is_follower and context.listener != broker.config.inter_broker_listener_name:
         return _failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    plan = broker.fetch_sessions.plan(
-        request, context.version, broker.clock.monotonic_ms(), is_follower=reader.is_follower
-    )
+    plan = broker.fetch_sessions.plan(request, context.version, broker.clock.monotonic_ms(), reader.replica_id)
     if plan.error is not ErrorCode.NONE:
         return _failed(plan.error)
     found = _look(broker, reader, request, plan)
     if request.max_wait_ms <= 0 or not found or _is_enough(found, request.min_bytes):
-        return _response(broker, context, plan, found)
+        return _response(broker, context, reader, plan, found)
     return _wait(broker, context, request, reader, plan, found, _progress(found))
 
 
@@ -127,7 +125,7 @@ def _reader(context: RequestContext, request: FetchRequest) -> Reader:
         up_to = ReadUpTo.LAST_STABLE_OFFSET
     else:
         up_to = ReadUpTo.HIGH_WATERMARK
-    return Reader(max(replica_id, _CONSUMER), broker_epoch, up_to, context.version, request.rack_id)
+    return Reader(max(replica_id, CONSUMER), broker_epoch, up_to, context.version, request.rack_id)
 
 
 def _failed(error: ErrorCode) -> FetchResponse:
@@ -148,7 +146,7 @@ async def _wait(
         # Others ran between the look and this: what they appended will wake nobody.
         found = _look(broker, reader, request, plan)
         if _is_enough(found, request.min_bytes):
-            return _response(broker, context, plan, found)
+            return _response(broker, context, reader, plan, found)
     needed = request.min_bytes - sum(one.size for one in found)
     partitions = [one.partition for one in found if one.partition is not None]
     waiter = FetchWaiter(loop.create_future(), needed, partitions, is_follower=reader.is_follower)
@@ -158,7 +156,7 @@ async def _wait(
     finally:
         timer.cancel()
         waiter.leave()
-    return _response(broker, context, plan, _look(broker, reader, request, plan))
+    return _response(broker, context, reader, plan, _look(broker, reader, request, plan))
 
 
 def _progress(found: list[Found]) -> int:
@@ -212,6 +210,8 @@ def _look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, 
             elsewhere = _preferred_replica(broker, partition, reader, request.fetch_offset)
             if elsewhere is not None:
                 return Found(wanted, partition, elsewhere, None)
+        if reader.is_follower and partition.holds_back(reader.replica_id):
+            at_least_one_batch, limit = False, 0
         fetched = log.read(request.fetch_offset, limit, reader.up_to, at_least_one_batch=at_least_one_batch)
         if not at_least_one_batch and fetched.data is not None and not _has_whole_batch(fetched.data):
             fetched = Fetched(None, ())
@@ -346,7 +346,9 @@ def not_leader(partition: Partition, version: int) -> PartitionData:
 # Answering.
 
 
-def _response(broker: BrokerServices, context: RequestContext, plan: FetchPlan, found: list[Found]) -> FetchResponse:
+def _response(
+    broker: BrokerServices, context: RequestContext, reader: Reader, plan: FetchPlan, found: list[Found]
+) -> FetchResponse:
     topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
     leaders: dict[int, None] = {}
     for one in found:
@@ -359,6 +361,8 @@ def _response(broker: BrokerServices, context: RequestContext, plan: FetchPlan, 
             assert one.fetched is not None
             assert one.fetched.data is not None
             one.data.records = memoryview(one.fetched.data.read())
+            if reader.is_follower and one.partition is not None:
+                one.partition.sent(reader.replica_id, one.size)
         if one.data.current_leader is not None:
             leaders[one.data.current_leader.leader_id] = None
         key = (one.wanted.topic, one.wanted.topic_id)

@@ -1,0 +1,93 @@
+"""The leader's side of fetch sessions: who has one, whose it is, and who makes room for whom."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from pessoa.base.ids import Uuid
+from pessoa.broker.fetch_sessions import FetchPlan, FetchSessions, Wanted
+from pessoa.wire.api.fetch import EpochEndOffset, FetchPartition, FetchRequest, FetchTopic, PartitionData
+from pessoa.wire.errors import ErrorCode
+
+VERSION = 18
+EVICTION_MS = 1000
+
+
+def sessions(slots: int = 2) -> FetchSessions:
+    return FetchSessions(count(1).__next__, slots, EVICTION_MS)
+
+
+def begin(table: FetchSessions, now_ms: int = 0, replica: int = -1) -> FetchPlan:
+    return table.plan(request(session_epoch=0), VERSION, now_ms, replica)
+
+
+def request(session_id: int = 0, session_epoch: int = 0, *indexes: int) -> FetchRequest:
+    partitions = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1) for index in indexes or (0,)]
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        topics=[FetchTopic(topic_id=Uuid.of(1000), partitions=partitions)],
+    )
+
+
+def data(error: ErrorCode = ErrorCode.NONE, *, parts: bool = False) -> PartitionData:
+    return PartitionData(
+        partition_index=0,
+        error_code=error,
+        high_watermark=7,
+        log_start_offset=0,
+        diverging_epoch=EpochEndOffset(epoch=1, end_offset=3) if parts else None,
+        aborted_transactions=None,
+        records=memoryview(b""),
+    )
+
+
+def first(plan: FetchPlan) -> Wanted:
+    return plan.wanted[0]
+
+
+def test_a_session_goes_on_with_the_next_epoch_and_no_other() -> None:
+    table = sessions()
+    session_id = begin(table).session_id
+    assert table.plan(request(session_id, 1), VERSION, 0).error is ErrorCode.NONE
+    assert table.plan(request(session_id, 1), VERSION, 0).error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert table.plan(request(session_id + 1, 1), VERSION, 0).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_session_of_one_replica_is_none_of_anothers() -> None:
+    table = sessions()
+    session_id = begin(table, replica=2).session_id
+    for stranger in (3, -1):
+        assert table.plan(request(session_id, 1), VERSION, 0, stranger).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert table.plan(request(session_id, 1), VERSION, 0, 2).error is ErrorCode.NONE
+
+
+def test_a_follower_takes_the_place_of_a_consumer_and_a_consumer_only_of_an_idle_one() -> None:
+    table = sessions(slots=1)
+    consumer = begin(table).session_id
+    assert begin(table, now_ms=1).session_id == 0
+    follower = begin(table, now_ms=2, replica=2).session_id
+    assert follower
+    assert table.plan(request(consumer, 1), VERSION, 3).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    # Never the other way round, however long the follower has been idle.
+    assert begin(table, now_ms=2 + EVICTION_MS).session_id == 0
+    assert begin(table, now_ms=2 + EVICTION_MS, replica=3).session_id
+
+
+def test_what_was_told_is_no_news() -> None:
+    plan = begin(sessions())
+    session = plan.session
+    assert session is not None
+    assert session.is_news(first(plan), data(), 0)
+    assert not session.is_news(first(plan), data(), 0)
+
+
+def test_after_an_error_or_a_parting_of_logs_the_high_watermark_is_told_again() -> None:
+    for trouble in (data(ErrorCode.NOT_LEADER_OR_FOLLOWER), data(parts=True)):
+        plan = begin(sessions())
+        session = plan.session
+        assert session is not None
+        assert session.is_news(first(plan), trouble, 0)
+        assert session.is_news(first(plan), data(), 0)
