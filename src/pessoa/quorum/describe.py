@@ -104,6 +104,8 @@ def _own_state(quorum: RaftQuorum, key: ReplicaKey) -> ReplicaState:
 def _voter_state(key: ReplicaKey, states: Mapping[int, ReplicaState]) -> ReplicaState:
     known = states.get(key.id)
     if known is not None and key.matches(ReplicaKey(key.id, known.replica_directory_id)):
+        # As the voters are known: where the configuration names them, without a directory.
+        known.replica_directory_id = key.directory_id
         return known
     return ReplicaState(replica_id=key.id, replica_directory_id=key.directory_id, log_end_offset=-1)
 

@@ -109,7 +109,7 @@ def _write_voters(disk: Disk, metadata_directory: str, voters: VoterSet, now_ms:
     directory = f"{metadata_directory}/{METADATA_DIRECTORY}"
     disk.make_directory(directory)
     beginning = OffsetAndEpoch(0, 0)
-    pieces = render_snapshot(beginning, (), now_ms, 0, KRAFT_VERSION_DYNAMIC, voters)
+    pieces = render_snapshot(beginning, (), now_ms, now_ms, KRAFT_VERSION_DYNAMIC, voters)
     write_snapshot(disk, directory, beginning, pieces)
 
 
