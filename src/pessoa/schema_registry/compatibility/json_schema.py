@@ -21,6 +21,8 @@ import json
 import re
 from typing import Any
 
+from referencing.exceptions import Unresolvable
+
 from pessoa.schema_registry.compatibility.differences import Difference
 from pessoa.schema_registry.compatibility.json_facets import (
     Combined,
@@ -35,6 +37,7 @@ from pessoa.schema_registry.compatibility.json_facets import (
     facet_of,
 )
 from pessoa.serde.json_schema import JsonSchema
+from pessoa.serde.problems import SchemaProblem
 
 COMPATIBLE = frozenset(
     """
@@ -99,6 +102,9 @@ def check_json(reader: JsonSchema, writer: JsonSchema, *, is_lenient: bool = Fal
         comparison.compare(Node(writer.tree, writer.resolver()), Node(reader.tree, reader.resolver()), "#")
     except RecursionError:
         comparison.add("TOO_COMPLEX", "#")
+    except (SchemaProblem, Unresolvable, AttributeError, TypeError, ValueError):
+        # The draft's own schema does not look behind references: what stands there may be no schema at all.
+        comparison.add("UNREADABLE_REFERENCE", "#")
     return comparison.incompatible()
 
 

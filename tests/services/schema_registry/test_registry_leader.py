@@ -1,0 +1,150 @@
+"""Three registries as processes; the leader is killed in the middle of a thousand registrations.
+
+Whoever registers tries the next registry when one does not answer, as clients with several addresses do. Afterwards:
+every registration has an id, no id stands for two schemas, every answer that was given holds on every registry that is
+left, and the topic says the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+from confluent_kafka import Consumer, TopicPartition
+
+from pessoa.testing.broker import Broker
+
+COUNT = 1000
+AT_ONCE = 40
+KILL_AFTER = 300
+DEADLINE_S = 120.0
+
+
+class Child:
+    """A registry as a process of its own."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.process = subprocess.Popen(
+            [
+                sys.executable, "-m", "pessoa", "schema-registry", "--bootstrap-server", bootstrap_servers,
+                "--host", "127.0.0.1", "--port", "0",
+                "--override", "pessoa.group.session.timeout.ms=2000", "--override", "pessoa.leader.timeout.ms=5000",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert "listening on" in line, f"the registry said {line!r}"
+        self.url = line.split()[-1]
+
+    def is_leader(self) -> bool:
+        return "registry_is_leader 1.0" in httpx.get(f"{self.url}/metrics").text
+
+    def end(self, how: signal.Signals) -> None:
+        self.process.send_signal(how)
+        self.process.wait(30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@contextmanager
+def three_registries(bootstrap_servers: str) -> Iterator[list[Child]]:
+    children: list[Child] = []
+    try:
+        children += [Child(bootstrap_servers) for _ in range(3)]
+        yield children
+    finally:
+        for child in children:
+            if child.process.poll() is None:
+                child.end(signal.SIGTERM)
+
+
+def schema(number: int) -> str:
+    return f'{{"type":"record","name":"R{number}","fields":[{{"name":"f","type":"int"}}]}}'
+
+
+async def register(client: httpx.AsyncClient, urls: list[str], number: int, answers: dict[int, int]) -> None:
+    body = {"schema": schema(number)}
+    for attempt in range(1000):
+        url = urls[(number + attempt) % len(urls)]
+        try:
+            response = await client.post(f"{url}/subjects/s{number}/versions", json=body)
+        except httpx.HTTPError:
+            continue
+        if response.status_code == 200:
+            answers[number] = response.json()["id"]
+            return
+        assert response.status_code == 500, response.text
+    raise AssertionError(f"nobody registered {number}")
+
+
+async def register_all(children: list[Child]) -> tuple[dict[int, int], Child]:
+    answers: dict[int, int] = {}
+    urls = [child.url for child in children]
+    killed: list[Child] = []
+    pending = iter(range(COUNT))
+
+    async def worker(client: httpx.AsyncClient) -> None:
+        for number in pending:
+            await register(client, urls, number, answers)
+            if len(answers) >= KILL_AFTER and not killed:
+                leader = next(child for child in children if child.is_leader())
+                killed.append(leader)
+                leader.end(signal.SIGKILL)
+
+    async with httpx.AsyncClient(timeout=20) as client, asyncio.timeout(DEADLINE_S):
+        await asyncio.gather(*(worker(client) for _ in range(AT_ONCE)))
+    return answers, killed[0]
+
+
+def topic_ids(bootstrap_servers: str) -> dict[int, set[str]]:
+    """Every id in the topic, with the schemas that have it."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers, "group.id": "reader", "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )  # fmt: skip
+    consumer.assign([TopicPartition("_schemas", 0, 0)])
+    found: dict[int, set[str]] = {}
+    while True:
+        message = consumer.poll(30)
+        assert message is not None, "the topic did not come to its end"
+        if message.error() is not None:
+            consumer.close()
+            return found
+        key, value = json.loads(message.key() or b"{}"), json.loads(message.value() or b"null")
+        if key["keytype"] == "SCHEMA" and value is not None:
+            found.setdefault(value["id"], set()).add(value["schema"])
+
+
+def test_ids_survive_the_death_of_the_leader() -> None:
+    with (
+        Broker({"group.min.session.timeout.ms": "1000"}) as broker,
+        three_registries(broker.bootstrap_servers) as children,
+    ):
+        answers, killed = asyncio.run(register_all(children))
+        assert len(answers) == COUNT
+        assert len(set(answers.values())) == COUNT
+        in_topic = topic_ids(broker.bootstrap_servers)
+        assert all(len(schemas) == 1 for schemas in in_topic.values())
+        assert {number: next(iter(in_topic[schema_id])) for number, schema_id in answers.items()} == {
+            number: schema(number) for number in range(COUNT)
+        }
+        survivors = [child for child in children if child is not killed]
+        assert sum(child.is_leader() for child in survivors) == 1
+        for child in survivors:
+            with httpx.Client(base_url=child.url) as client:
+                for number in range(0, COUNT, 25):
+                    found = client.get(f"/subjects/s{number}/versions/1").json()
+                    assert (found["id"], found["schema"]) == (answers[number], schema(number))
