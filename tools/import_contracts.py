@@ -54,10 +54,17 @@ FLOOR = [
 STARTERS = ["cli", "platform", "testing"]
 BROKER_DOOR = "broker.assembly"
 
-# kafka-dump-log reads the files that a broker left, without one. A format is written down once, so the tool takes it
-# from where the log has it: these modules turn bytes into values and back, and do nothing else with them.
-FILE_TOOLS = ["cli.dump_log_indexes"]
-FILE_FORMATS = ["log.index", "log.aborted_transactions", "log.producer_snapshot"]
+# kafka-dump-log reads the files that a broker left, and kafka-storage writes the first ones, without one. A format is
+# written down once, so the tools take it from where the log and the quorum have it.
+FILE_TOOLS = ["cli.dump_log_indexes", "cli.storage"]
+FILE_FORMATS = [
+    "log.index",
+    "log.aborted_transactions",
+    "log.producer_snapshot",
+    "log.files",
+    "quorum.formatting",
+    "raft.voters",
+]
 
 # Packages, or single modules of packages that are not pure as a whole.
 PURE = [

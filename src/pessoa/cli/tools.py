@@ -22,5 +22,10 @@ TOOLS = {
     "kafka-leader-election": "leader_election",
     "kafka-groups": "groups",
     "kafka-client-metrics": "client_metrics",
+    "kafka-reassign-partitions": "reassign_partitions",
+    "kafka-transactions": "transactions",
+    "kafka-acls": "acls",
+    "kafka-delegation-tokens": "delegation_tokens",
+    "kafka-storage": "storage",
     "kafka-dump-log": "dump_log",
 }
