@@ -63,6 +63,7 @@ FILE_FORMATS = [
     "log.producer_snapshot",
     "log.files",
     "quorum.formatting",
+    "raft.messages",
     "raft.voters",
 ]
 

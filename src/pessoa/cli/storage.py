@@ -161,7 +161,8 @@ def _format(chosen: argparse.Namespace, settings: dict[str, str]) -> int:
 def _initial_voters(chosen: argparse.Namespace, settings: dict[str, str]) -> Callable[[Uuid], VoterSet] | None:
     if not chosen.standalone and not chosen.initial_controllers:
         return None
-    from pessoa.raft.voters import Address, ReplicaKey, Voter, VoterSet
+    from pessoa.raft.messages import ReplicaKey
+    from pessoa.raft.voters import Address, Voter, VoterSet
 
     listener = settings.get("controller.listener.names", "CONTROLLER").split(",")[0].strip()
 
@@ -170,7 +171,7 @@ def _initial_voters(chosen: argparse.Namespace, settings: dict[str, str]) -> Cal
         key = ReplicaKey(int(settings["node.id"]), directory_id)
         return VoterSet([Voter(key, {listener: Address(host, port)})])
 
-    def listed(directory_id: Uuid) -> VoterSet:
+    def listed(_: Uuid) -> VoterSet:
         voters = []
         for text in chosen.initial_controllers.split(","):
             node_id, _, rest = text.strip().partition("@")
