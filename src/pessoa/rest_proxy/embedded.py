@@ -61,7 +61,7 @@ def to_json(kind: Format, data: bytes | None) -> msgspec.Raw:
     assert kind is Format.JSON, f"{kind} needs a schema"
     try:
         _ANY.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise undecodable(f"a record is not JSON: {wrong}") from None
     return msgspec.Raw(data)
 

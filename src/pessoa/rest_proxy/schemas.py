@@ -79,7 +79,7 @@ class SchemaCodec:
             return None
         try:
             return frame(self.schema_id, self._codec.from_json(msgspec.json.decode(value)))
-        except DataProblem as wrong:
+        except (DataProblem, msgspec.DecodeError) as wrong:
             raise conversion_failed(str(wrong)) from None
         except SchemaProblem as wrong:
             raise invalid_schema(str(wrong)) from None

@@ -1,0 +1,112 @@
+"""kafka-rest.properties: which key goes where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pessoa.rest_proxy.app import is_offered
+from pessoa.rest_proxy.client_settings import librdkafka_settings
+from pessoa.rest_proxy.config import Listener, WrongSetting, from_properties, read_properties
+
+
+def test_defaults_are_those_of_the_jvm_proxy() -> None:
+    config = from_properties({})
+    assert config.listener == Listener("http", "127.0.0.1", 8082)
+    assert (config.consumer_request_timeout_ms, config.consumer_instance_timeout_ms) == (1000, 300_000)
+    assert (config.consumer_request_max_bytes, config.consumer_threads, config.fetch_min_bytes) == (67_108_864, 50, -1)
+    assert config.schema_registry_url == "http://localhost:8081"
+    assert config.batch_maximum_entries == 10
+    assert config.producer == config.consumer == config.admin == {"bootstrap.servers": "localhost:9092"}
+
+
+def test_prefixes_say_which_client_a_key_is_for_and_its_own_key_wins() -> None:
+    config = from_properties(
+        {
+            "bootstrap.servers": "PLAINTEXT://a:1,SASL_SSL://b:2",
+            "client.security.protocol": "SASL_SSL",
+            "client.linger.ms": "1",
+            "producer.linger.ms": "7",
+            "consumer.session.timeout.ms": "6000",
+            "consumer.request.timeout.ms": "250",
+            "admin.security.protocol": "PLAINTEXT",
+        }
+    )
+    assert config.bootstrap_servers == "a:1,b:2"
+    assert config.producer == {"bootstrap.servers": "a:1,b:2", "security.protocol": "SASL_SSL", "linger.ms": "7"}
+    assert config.consumer["session.timeout.ms"] == "6000"
+    # This one looks like the consumer's and is the proxy's.
+    assert config.consumer_request_timeout_ms == 250
+    assert "request.timeout.ms" not in config.consumer
+    assert config.admin["security.protocol"] == "PLAINTEXT"
+    assert config.java_admin["security.protocol"] == "PLAINTEXT"
+
+
+def test_security_as_the_jvm_spells_it() -> None:
+    found = librdkafka_settings(
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+            'username="al\\"ice" password="a;b=c";',
+            "ssl.truststore.location": "/ca.pem",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.password": "x",
+            "ssl.keystore.location": "/me.pem",
+            "ssl.endpoint.identification.algorithm": "",
+            "key.serializer": "org.apache.kafka.Whatever",
+        }
+    )
+    assert found == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": 'al"ice',
+        "sasl.password": "a;b=c",
+        "ssl.ca.location": "/ca.pem",
+        "ssl.certificate.location": "/me.pem",
+        "ssl.key.location": "/me.pem",
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "listener"),
+    [
+        ("http://0.0.0.0:8082", Listener("http", "0.0.0.0", 8082)),
+        ("https://host:1, http://other:2", Listener("https", "host", 1)),
+        ("http://:8082", Listener("http", "0.0.0.0", 8082)),
+    ],
+)
+def test_listeners(text: str, listener: Listener) -> None:
+    assert from_properties({"listeners": text}).listener == listener
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("listeners", "tcp://a:1"),
+        ("listeners", "http://a"),
+        ("port", "x"),
+        ("api.v2.enable", "maybe"),
+        ("listeners", "http://a:99999999"),
+    ],
+)
+def test_a_wrong_value_is_named_in_the_sentence(key: str, value: str) -> None:
+    with pytest.raises(WrongSetting, match=value):
+        from_properties({key: value})
+
+
+def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "kafka-rest.properties"
+    path.write_text("# comment\n! another\nid = one\nbootstrap.servers=a:1,\\\nb:2\nhost.name : proxy\n\n")
+    assert read_properties(path) == {"id": "one", "bootstrap.servers": "a:1,b:2", "host.name": "proxy"}
+
+
+def test_an_endpoint_is_offered_unless_it_or_its_family_is_blocked() -> None:
+    assert is_offered("api.v3.acls.create", (), ())
+    assert not is_offered("api.v3.acls.create", (), ("api.v3.acls",))
+    assert not is_offered("api.v3.acls.create", (), ("api.v3.acls.create",))
+    assert is_offered("api.v3.acls.create", (), ("api.v3.acl",))
+    assert is_offered("api.v3.acls.create", ("api.v3",), ())
+    assert not is_offered("api.v2.topics.list", ("api.v3",), ())
