@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any, cast
 
 import httpx
@@ -20,6 +21,10 @@ from schemathesis import GenerationMode
 
 from pessoa.testing.broker import Broker
 from tests.services.schema_registry.serving import registry_client
+
+# schemathesis imports this late, and compiling it while the registry's thread compiles too can fail in Python 3.11: the
+# compiler's recursion counter is shared by threads there (CPython issue 106905).
+import_module("schemathesis.generation.jsonschema.strategy")
 
 EXAMPLES = int(os.environ.get("PESSOA_SCHEMATHESIS_EXAMPLES", "4"))
 SUBJECT = {"subject": "known", "version": "1", "id": 1}
@@ -37,8 +42,11 @@ def http() -> Iterator[httpx.Client]:
         yield client
 
 
-@pytest.mark.parametrize("mode", list(GenerationMode), ids=["allowed", "not-allowed"])
-@pytest.mark.parametrize("is_known", [True, False], ids=["known", "drawn"])
+@pytest.mark.parametrize(
+    ("mode", "is_known"),
+    [(GenerationMode.POSITIVE, True), (GenerationMode.POSITIVE, False), (GenerationMode.NEGATIVE, True)],
+    ids=["allowed-known", "allowed-drawn", "not-allowed"],
+)
 def test_no_request_is_answered_with_500(
     http: httpx.Client, mode: GenerationMode, is_known: bool, record_property: Callable[[str, object], None]
 ) -> None:

@@ -1,0 +1,49 @@
+"""Who is chosen, and the JSON that registries of several makes exchange in their group."""
+
+from __future__ import annotations
+
+import json
+
+from pessoa.schema_registry.election import Identity, choose, decode_identity, make_assignment
+
+A, B, C = (Identity("host", port) for port in (8081, 8082, 8083))
+
+
+def test_the_first_by_address_leads() -> None:
+    assert choose({"m1": C, "m2": A, "m3": B}, None) == ("m2", A)
+
+
+def test_whoever_leads_goes_on_leading() -> None:
+    assert choose({"m1": C, "m2": A, "m3": B}, C) == ("m1", C)
+
+
+def test_a_leader_that_has_gone_is_followed_by_the_first() -> None:
+    assert choose({"m2": B, "m3": C}, A) == ("m2", B)
+
+
+def test_whoever_may_not_lead_is_passed_over() -> None:
+    idle = A._replace(is_eligible=False)
+    assert choose({"m1": idle, "m2": B}, None) == ("m2", B)
+    assert choose({"m1": idle}, None) is None
+
+
+def test_the_assignment_is_that_of_the_jvm_registry() -> None:
+    assert json.loads(make_assignment({"m1": A}, None)) == {
+        "version": 1,
+        "error": 0,
+        "master": "m1",
+        "master_identity": {
+            "version": 1, "host": "host", "port": 8081, "master_eligibility": True, "scheme": "http",
+        },
+    }  # fmt: skip
+
+
+def test_two_with_one_address_are_an_error() -> None:
+    assert json.loads(make_assignment({"m1": A, "m2": A}, None)) == {"version": 1, "error": 1}
+
+
+def test_identities_of_both_spellings_are_read() -> None:
+    tree = json.loads(A.encode())
+    assert decode_identity(tree) == A
+    tree["leader_eligibility"] = tree.pop("master_eligibility")
+    assert decode_identity({**tree, "leader_eligibility": False}) == A._replace(is_eligible=False)
