@@ -228,6 +228,16 @@ class Cluster:
                 continue
             raise Violation(f"nobody caught {error!r}: {problem.get('message')}") from error
 
+    def quorum_leader(self) -> Node | None:
+        """Who believes to lead in the newest epoch."""
+        for node in self.nodes:
+            services = getattr(node.broker, "services", None)
+            if node.is_up and services is not None:
+                quorum = services.quorum
+                if quorum.leader_id == node.id and quorum.epoch == self.watch.quorum_epoch:
+                    return node
+        return None
+
     def is_whole(self) -> bool:
         """Every node is up and knows it, every partition is led and has all replicas in sync."""
         for node in self.nodes:

@@ -13,6 +13,7 @@ import asyncio
 import errno
 from typing import TYPE_CHECKING
 
+from tests.simulation.history import Violation
 from tests.simulation.network import Weather
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Nemesis:
             "stop": self._stop,
             "cut": self._cut,
             "one-way": self._cut_one_way,
+            "lonely": self._isolate,
             "late": self._storm,
             "reset": self._storm,
             "hold": self._storm,
@@ -244,6 +246,29 @@ class Nemesis:
             for other in rest:
                 self._cluster.fabric.cut(one, other)
         await self._mend()
+
+    async def _isolate(self) -> None:
+        """Cut off a voter that does not lead. When it comes back, the quorum has not even noticed (KIP-996)."""
+        cluster = self._cluster
+        leader = cluster.quorum_leader()
+        followers = [node for node in cluster.nodes if node.is_voter and node is not leader]
+        if leader is None or not followers:
+            return
+        epoch = cluster.watch.quorum_epoch
+        lonely = self._rng.choice(followers).host
+        for node in cluster.nodes:
+            if node.host != lonely:
+                cluster.fabric.cut(lonely, node.host)
+                cluster.fabric.cut(node.host, lonely)
+        await self._mend()
+        await asyncio.sleep(2.0)
+        # Anything else that goes on may be a reason to elect.
+        is_all = self._plan.faults == ("lonely",) and self._plan.voters > 2
+        if is_all and cluster.watch.quorum_epoch != epoch:
+            raise Violation(
+                f"{lonely} was away, and the quorum is in epoch {cluster.watch.quorum_epoch} now; it was in {epoch}, "
+                "and its leader was well"
+            )
 
     async def _mend(self) -> None:
         await asyncio.sleep(self._rng.choice((0.5, 3.0, 7.0)) * self._rng.random())

@@ -100,6 +100,17 @@ class Node:
         return f"<Node {self.id}: {self.process!r}, life {self.lives}>"
 
     @property
+    def broker_epoch(self) -> int:
+        """Of this life, as the controller gave it; -1 before."""
+        registration = getattr(self.broker, "_registration", None)
+        epoch: int = registration.broker_epoch if registration is not None else -1
+        return epoch
+
+    @property
+    def is_voter(self) -> bool:
+        return "controller" in self.settings["process.roles"]
+
+    @property
     def is_up(self) -> bool:
         return self.process is not None and not self.process.is_dead
 

@@ -4,6 +4,7 @@
     the high watermark never goes back        on one replica, within one life
     what is committed is committed            below the high watermark, an offset has the same batch on every replica,
                                               in every life: of partitions and of the metadata log alike
+    in-sync replicas have what is committed   all of it, whoever has committed it: any of them may be elected next
     in-sync replicas are replicas             and never none, unless eligible ones are remembered
     one leader per epoch of the quorum        and a node's epoch never goes back, also over restarts
 
@@ -40,6 +41,10 @@ class Watch:
         self._images: dict[int, Any] = {}
         # The high watermark up to which a log was compared.
         self._high_watermarks: dict[PartitionLog, int] = {}
+        # The newest picture of the cluster that anybody has.
+        self._newest_image: Any = None
+        # Partition → how far anybody has committed it
+        self._reached: dict[object, int] = {}
         # Partition → base offset → (last offset, leader epoch, checksum, node that had it first)
         self._committed: dict[object, dict[int, tuple[int, int, int, str]]] = {}
 
@@ -59,8 +64,17 @@ class Watch:
         if services.image is not self._images.get(node.id):
             self._images[node.id] = services.image
             self._look_at_image(services.image)
+            if self._newest_image is None or services.image.offset > self._newest_image.offset:
+                self._newest_image = services.image
+        is_member = self._is_member(node)
         for partition in services.replicas.all():
-            self._look_at_partition(node, partition)
+            self._look_at_partition(node, partition, is_member=is_member)
+
+    def _is_member(self, node: Node) -> bool:
+        """Whether the cluster knows of this very life of the node. Until it does, the node may have less than it had in
+        its life before."""
+        known = self._newest_image.cluster.brokers.get(node.id) if self._newest_image is not None else None
+        return known is not None and known.epoch == node.broker_epoch
 
     def _look_at_quorum(self, node: Node, quorum: Any) -> None:
         if quorum._failure is not None:
@@ -91,7 +105,7 @@ class Watch:
                 if not partition.isr and not partition.elr and not partition.last_known_elr:
                     raise Violation(f"{name}: nobody is in sync, and nobody eligible is remembered")
 
-    def _look_at_partition(self, node: Node, partition: Partition) -> None:
+    def _look_at_partition(self, node: Node, partition: Partition, *, is_member: bool) -> None:
         if partition.is_leader:
             key = (partition.topic_id, partition.index, partition.leader_epoch)
             known = self._leaders.setdefault(key, node.id)
@@ -101,8 +115,25 @@ class Watch:
                     f"{known} and {node.id}"
                 )
         log = partition.log
-        if log.high_watermark != self._high_watermarks.get(log, 0) and not log.is_released:
-            self._look_at_committed(node, (partition.topic, partition.index, partition.topic_id), log)
+        if log.is_released:
+            return
+        name = (partition.topic, partition.index, partition.topic_id)
+        if log.high_watermark != self._high_watermarks.get(log, 0):
+            self._look_at_committed(node, name, log)
+            self._reached[name] = max(self._reached.get(name, 0), log.high_watermark)
+        if is_member and log.log_end_offset < self._reached.get(name, 0) and not partition.is_offline:
+            self._look_at_laggard(node, partition)
+
+    def _look_at_laggard(self, node: Node, partition: Partition) -> None:
+        """A replica that lacks something committed may not be in sync."""
+        topic = self._newest_image.topics.by_id.get(partition.topic_id)
+        wanted = topic.partitions.get(partition.index) if topic is not None else None
+        if wanted is not None and node.id in wanted.isr:
+            raise Violation(
+                f"{partition.topic}-{partition.index} is committed up to "
+                f"{self._reached[partition.topic, partition.index, partition.topic_id]}, and {node.host}, in sync in "
+                f"{wanted.isr}, has {partition.log!r}"
+            )
 
     def _look_at_committed(self, node: Node, name: object, log: PartitionLog) -> None:
         """Compare what has become committed since the last look with what others have committed there."""

@@ -1,0 +1,85 @@
+"""Mistakes made on purpose, one at a time, so that it can be seen that the simulation notices them.
+
+Each is one that a real system has made: see the head of every function. `broken(name)` is a context in which the code
+is broken that way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from pessoa.quorum import raft_quorum
+from pessoa.quorum.state_file import STATIC_VOTERS, render_quorum_state
+from pessoa.raft.machine import Raft
+from pessoa.replication.isr import UNKNOWN, InSyncReplicas
+from pessoa.replication.partition import Partition
+from pessoa.wire.errors import ErrorCode
+
+
+def _forget_the_epoch_check() -> Any:
+    """A leader of an epoch that is over answers, and counts fetches meant for another (KIP-320)."""
+    return patch.object(Partition, "check_epoch", lambda self, epoch: ErrorCode.NONE)
+
+
+def _count_anybodys_acknowledgement() -> Any:
+    """The high watermark follows whoever has fetched furthest, in sync or not."""
+
+    def high_watermark(
+        self: InSyncReplicas, log_end_offset: int, own_offset: int, min_insync_replicas: int, *_: object
+    ) -> int:
+        if not self.has_enough(min_insync_replicas):
+            return UNKNOWN
+        return min(own_offset, max((one.log_end_offset for one in self.followers.values()), default=own_offset))
+
+    return patch.object(InSyncReplicas, "high_watermark", high_watermark)
+
+
+def _skip_the_sync_of_the_vote() -> Any:
+    """Epoch and vote are in the page cache when the answer leaves."""
+
+    def write(disk: Any, path: str, state: Any, version: int = STATIC_VOTERS) -> None:
+        file = disk.open(f"{path}.tmp", create=True, pooled=False)
+        file.truncate(0)
+        file.append(render_quorum_state(state, version))
+        file.sync()
+        file.close()
+        # Nobody syncs the directory, so the old file may come back.
+        disk.rename(f"{path}.tmp", path)
+
+    return patch.object(raft_quorum, "write_quorum_state", write)
+
+
+def _truncate_to_the_high_watermark() -> Any:
+    """A follower of a new leader cuts its log where it knows it to be committed, which is behind what is (KIP-101)."""
+    follow = Partition.follow
+
+    def follow_and_cut(self: Partition, wanted: Any) -> None:
+        is_new = wanted.leader_epoch != self.leader_epoch
+        follow(self, wanted)
+        if is_new:
+            self.truncate_to(self.log.high_watermark, self._broker.clock.now_ms())
+
+    return patch.object(Partition, "follow", follow_and_cut)
+
+
+def _forget_the_pre_vote() -> Any:
+    """A voter that hears nothing begins an epoch at once, and whoever it was cut off from must follow (KIP-996)."""
+    return patch.object(Raft, "_prospect", Raft._stand)
+
+
+BREAKAGES: dict[str, Callable[[], Any]] = {
+    "no epoch check": _forget_the_epoch_check,
+    "anybody's acknowledgement": _count_anybodys_acknowledgement,
+    "vote not synced": _skip_the_sync_of_the_vote,
+    "truncate to the high watermark": _truncate_to_the_high_watermark,
+    "no pre-vote": _forget_the_pre_vote,
+}
+
+
+@contextmanager
+def broken(name: str) -> Iterator[None]:
+    with BREAKAGES[name]():
+        yield
