@@ -44,7 +44,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         def do() -> None:
             try:
                 result = work(*arguments)
-            except Exception as error:  # noqa: BLE001  # it belongs to whoever waits
+            except BaseException as error:  # noqa: BLE001  # it belongs to whoever waits
                 if not done.done():
                     done.set_exception(error)
             else:

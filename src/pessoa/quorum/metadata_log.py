@@ -138,13 +138,23 @@ class MetadataLog:
         return self.snapshots[-1] if self.snapshots else None
 
     def end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
-        found = self.partition.epochs.end_offset_for(epoch, self.log_end_offset)
-        if found.epoch != UNDEFINED_EPOCH:
-            return OffsetAndEpoch(found.end_offset, found.epoch)
-        for snapshot in self.snapshots:
-            if snapshot.epoch == epoch and snapshot.offset == self.log_start_offset:
-                return snapshot
-        return OffsetAndEpoch(self.log_end_offset, self.last_epoch)
+        epochs = self.partition.epochs
+        first, start = epochs.earliest_entry, self.log_start_offset
+        if start > 0 and (first is None or epoch < first.epoch):
+            return self._end_before_start(epoch)
+        found = epochs.end_offset_for(epoch, self.log_end_offset)
+        if found.epoch == UNDEFINED_EPOCH:
+            return OffsetAndEpoch(self.log_end_offset, self.last_epoch)
+        return OffsetAndEpoch(found.end_offset, found.epoch)
+
+    def _end_before_start(self, epoch: int) -> OffsetAndEpoch:
+        """Where an epoch ended of which the log has nothing: only the snapshot at its start can tell. An epoch before
+        that of the snapshot ended somewhere before, and whoever has it at the start has something else."""
+        start = self.log_start_offset
+        known = next((snapshot for snapshot in self.snapshots if snapshot.offset == start), None)
+        if known is not None and epoch >= known.epoch:
+            return known
+        return OffsetAndEpoch(start - 1, epoch)
 
     # Writing.
 

@@ -231,6 +231,24 @@ def test_a_log_that_ends_before_the_snapshot_goes_on_behind_it() -> None:
     assert again.end_of_epoch(1) == snapshot
 
 
+def test_a_log_that_was_cut_at_its_head_does_not_take_an_earlier_epoch_for_its_own() -> None:
+    """An epoch that began before the cut seems to begin there; who has another epoch up to there has parted before."""
+    disk = SimulatedDisk()
+    log = log_with(disk, QuorumSettings(metadata_max_retention_bytes=1), 24)
+    for number in range(24, 26):
+        log.append(topic(number), 3, 0)
+    log.partition.update_high_watermark(26)
+    snapshot_at(disk, log, 20)
+    last = OffsetAndEpoch(25, 3)
+    write_snapshot(disk, DIRECTORY, last, render_snapshot(last, [], 0, 0))
+    log.snapshot_taken(last)
+    log.clean(0)
+    assert log.log_start_offset == 25
+    assert log.end_of_epoch(3) == OffsetAndEpoch(26, 3)
+    for epoch in (1, 2):
+        assert log.end_of_epoch(epoch).offset < 25
+
+
 def test_a_loss_of_power_leaves_a_snapshot_whole_or_not_there() -> None:
     for seed in range(60):
         disk = SimulatedDisk(seed)
