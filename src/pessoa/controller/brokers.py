@@ -49,6 +49,8 @@ from pessoa.wire.stored.metadata_log import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pessoa.base.ids import Uuid
     from pessoa.controller.decision import Situation
     from pessoa.metadata.image import BrokerImage
@@ -209,10 +211,12 @@ def heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> Decision
             throttle_time_ms=0, error_code=ErrorCode.STALE_BROKER_EPOCH, should_shut_down=False
         )
         return Decision([], response)
+    # First the disks: what was on them is led by nobody whom this heartbeat brings back.
+    next_offset = situation.next_offset
+    records = _after_disk_failures(situation, broker, request.offline_log_dirs)
+    situation = situation.after(records)
     state = _next_state(situation, broker, request)
-    records = _transition(situation, broker, state)
-    if request.offline_log_dirs:
-        records += _after_disk_failures(situation.after(records), broker, request.offline_log_dirs)
+    records += _transition(situation, broker, state)
     cordoned = request.cordoned_log_dirs
     # Null until the broker has read its configuration.
     if cordoned is not None and not _is_same_set(cordoned, broker.cordoned_directories):
@@ -224,7 +228,7 @@ def heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> Decision
         is_fenced=state in (_State.FENCED, _State.MAY_STOP),
         should_shut_down=state is _State.MAY_STOP,
     )
-    last_offset = situation.next_offset + len(records) - 1
+    last_offset = next_offset + len(records) - 1
     return Decision(records, response, lambda: _remember(situation, request, state, last_offset))
 
 
@@ -298,9 +302,10 @@ def _remember(situation: Situation, request: BrokerHeartbeatRequest, state: _Sta
         sessions.begin_shutdown(request.broker_id, last_offset)
 
 
-def fence(situation: Situation, broker: BrokerImage) -> list[Message]:
-    """What it takes to do without a broker."""
-    return [*after_departure(situation, broker.id), _registration_change(broker, fenced=FENCE)]
+def fence(situation: Situation, broker: BrokerImage, absent: Collection[int] = ()) -> list[Message]:
+    """What it takes to do without a broker, where others may be absent too."""
+    changes = after_departure(situation, broker.id, absent=absent)
+    return [*changes, _registration_change(broker, fenced=FENCE)]
 
 
 def _registration_change(

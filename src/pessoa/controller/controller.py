@@ -196,10 +196,10 @@ class Controller:
     def _fence_stale_brokers(self, now_ms: int) -> None:
         from pessoa.controller.brokers import fence
 
-        # One after the other, so that nobody who is being fenced becomes leader on the way.
-        for broker_id in self.sessions.stale(self.image, now_ms):
+        stale = self.sessions.stale(self.image, now_ms)
+        for broker_id in stale:
             broker = self.image.cluster.brokers[broker_id]
-            self._append(fence(self._situation(_Itself(), now_ms), broker))
+            self._append(fence(self._situation(_Itself(), now_ms), broker, absent=stale))
             self.sessions.end(broker_id)
 
     def _elections(self) -> Sequence[tuple[int, Callable[[Situation, int], list[Message]]]]:

@@ -93,10 +93,18 @@ def _elect(situation: Situation, topic: str, index: int, election: Election) -> 
 
 
 def after_departure(
-    situation: Situation, broker_id: int, only: Collection[tuple[Uuid, int]] | None = None
+    situation: Situation,
+    broker_id: int,
+    only: Collection[tuple[Uuid, int]] | None = None,
+    absent: Collection[int] = (),
 ) -> Iterator[Message]:
-    """The broker is fenced or shutting down: it leaves every ISR (or those of `only`), and others lead."""
-    return _updates(situation, lambda partition: broker_id in partition.isr, leaving=broker_id, only=only)
+    """The broker is fenced or shutting down: it leaves every ISR (or those of `only`), and others lead.
+
+    Who is `absent` is known to be gone as well, though no record says so: nobody hands over to the next who leaves.
+    """
+    return _updates(
+        situation, lambda partition: broker_id in partition.isr, leaving=broker_id, only=only, absent=absent
+    )
 
 
 def after_arrival(
@@ -133,12 +141,14 @@ def _updates(
     arriving: int = NOBODY,
     unclean: int = NOBODY,
     only: Collection[tuple[Uuid, int]] | None = None,
+    absent: Collection[int] = (),
 ) -> Iterator[Message]:
     cluster = situation.image.cluster
 
     def can_lead(broker: int) -> bool:
         # A broker that is being unfenced counts as up before the record that says so is written.
-        return broker != leaving and (broker == arriving or is_active(cluster, broker))
+        is_up = broker == arriving or is_active(cluster, broker)
+        return is_up and broker != leaving and broker not in absent
 
     for topic, index, partition in _partitions(situation):
         if not is_affected(partition) or (only is not None and (topic.id, index) not in only):

@@ -84,6 +84,8 @@ class InstantQuorum:
         self.leader_id = 0
         self.epoch = 1
         self.batches: list[list[Message]] = []
+        # What was committed with each of them.
+        self.images: list[MetadataImage] = []
         self.log_end_offset = 1
         self.loader = MetadataLoader()
 
@@ -94,6 +96,7 @@ class InstantQuorum:
         self.batches.append(batch)
         self.log_end_offset += len(batch)
         self.loader.load(batch, self.log_end_offset - 1, self.epoch)
+        self.images.append(self.loader.image)
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         future.set_result(self.log_end_offset - 1)
         return future

@@ -211,8 +211,18 @@ def test_several_silent_brokers_are_fenced_without_leading_in_between(trio: Clus
     trio.heartbeat(3)
     trio.tick()
     one = partition(trio)
-    assert (one.leader, one.isr) == (3, (3,))
+    assert (one.leader, one.leader_epoch, one.isr) == (3, 1, (3,)), "1 does not hand over to 2"
     assert sum(broker.fenced for broker in trio.image.cluster.brokers.values()) == 2
+
+
+def test_who_falls_silent_with_the_last_in_sync_does_not_lead_uncleanly(trio: Cluster) -> None:
+    make_topic(trio, "t", [1, 2], unclean_leader_election_enable="true")
+    in_sync(trio, 1)
+    trio.clock.advance_ms(SESSION_MS + 1)
+    trio.heartbeat(3)
+    trio.tick()
+    one = partition(trio)
+    assert (one.leader, one.elr, one.leader_recovery_state) == (-1, (1,), 0)
 
 
 def test_a_broker_whose_connection_broke_has_a_moment_to_be_heard_of_again(trio: Cluster) -> None:
