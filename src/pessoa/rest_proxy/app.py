@@ -39,7 +39,7 @@ def rest_proxy_app(config: Config, clock: Clock | None = None) -> App:
     if config.v3_enabled:
         named += v3_endpoints(proxy)
     auth = BasicAuth(read_users(config.users_file), roles=config.roles) if config.users_file else None
-    return make_app(
+    app = make_app(
         "kafka-rest",
         (endpoint for name, endpoint in named if is_offered(name, config.allowed, config.blocked)),
         consumes=(JSON,),
@@ -50,6 +50,8 @@ def rest_proxy_app(config: Config, clock: Clock | None = None) -> App:
         lifespan=proxy.running,
         health=proxy.trouble,
     )
+    proxy.metrics = app.metrics.registry
+    return app
 
 
 def is_offered(name: str, allowed: Iterable[str], blocked: Iterable[str]) -> bool:

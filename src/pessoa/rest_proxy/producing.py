@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from prometheus_client import CollectorRegistry, Counter
 
 from pessoa.rest_proxy.client_settings import ClientSettings
 from pessoa.rest_proxy.problems import kafka_error
@@ -91,7 +92,7 @@ class Delivery:
 class SharedProducer:
     """Must be made on the loop that it is to report to."""
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, registry: CollectorRegistry) -> None:
         self._producer = Producer({**DEFAULTS, **settings}, logger=logger)
         self._loop = asyncio.get_running_loop()
         self._waiting = 0
@@ -99,6 +100,8 @@ class SharedProducer:
         self._timer: asyncio.TimerHandle = self._loop.call_later(IDLE_POLL_S, self._poll)
         self._is_idle = True
         self.list_topics = self._producer.list_topics
+        self._written = Counter("rest_proxy_records_written", "Records that the cluster took.", registry=registry)
+        self._failed = Counter("rest_proxy_records_failed", "Records that it did not.", registry=registry)
 
     def __repr__(self) -> str:
         return f"<SharedProducer {len(self._producer)} records under way>"
@@ -106,6 +109,7 @@ class SharedProducer:
     def send(self, topic: str, records: Sequence[Outgoing]) -> asyncio.Future[list[Written | KafkaError]]:
         """Hand the records over; what comes of them is known when the future is."""
         done: asyncio.Future[list[Written | KafkaError]] = self._loop.create_future()
+        done.add_done_callback(self._count)
         delivery = Delivery(len(records), done)
         produce = self._producer.produce
         for index, record in enumerate(records):
@@ -124,6 +128,15 @@ class SharedProducer:
             self._timer.cancel()
             self._timer = self._loop.call_later(FIRST_POLL_S, self._poll)
         return done
+
+    def _count(self, done: asyncio.Future[list[Written | KafkaError]]) -> None:
+        if done.cancelled():
+            return
+        outcomes = done.result()
+        failed = sum(not isinstance(each, Written) for each in outcomes)
+        self._written.inc(len(outcomes) - failed)
+        if failed:
+            self._failed.inc(failed)
 
     def _poll(self) -> None:
         reports = self._producer.poll(0)

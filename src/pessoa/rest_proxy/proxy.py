@@ -12,6 +12,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from prometheus_client import CollectorRegistry, Gauge
 from starlette.requests import Request
 
 from pessoa.base.clock import Clock, SystemClock
@@ -38,6 +39,8 @@ class Proxy:
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.config = config
+        # Whoever makes the app puts its own here, before anything runs.
+        self.metrics = CollectorRegistry()
         self.clock = clock or SystemClock()
 
     def __repr__(self) -> str:
@@ -46,11 +49,13 @@ class Proxy:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         config = self.config
-        self.producer = SharedProducer(config.producer)
+        self.producer = SharedProducer(config.producer, self.metrics)
         self.topics = KnownTopics(self.producer.list_topics)
         self.admin = Administrator(config.admin, config.java_admin, config.bootstrap_servers)
         self.consumers = Consumers(config, self.clock)
         self.schemas = Schemas(config.schema_registry_url, config.registry_settings)
+        instances = Gauge("rest_proxy_consumer_instances", "Consumer instances that are alive.", registry=self.metrics)
+        instances.set_function(lambda: len(self.consumers))
         expiry = asyncio.create_task(self.consumers.expire_forever())
         try:
             yield

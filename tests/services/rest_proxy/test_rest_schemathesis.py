@@ -6,7 +6,6 @@ consumer instance that exist, so that they get past the first check.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -14,7 +13,6 @@ from typing import Any, cast
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 
 from pessoa.testing import Broker
@@ -63,6 +61,9 @@ def test_no_request_makes_the_proxy_fail(
     statuses: dict[int, int] = {}
     operations: list[Any] = [result.ok() for result in cast(Any, schema).get_all_operations()]
     for operation in operations:
+        if mode is GenerationMode.NEGATIVE and not (operation.body or operation.query):
+            # Where any path will do, there is nothing to get wrong.
+            continue
         fixed = real_parameters(rest, operation.path) if is_real else {}
 
         @settings(
@@ -79,8 +80,6 @@ def test_no_request_makes_the_proxy_fail(
             statuses[answer.status_code] = statuses.get(answer.status_code, 0) + 1
             assert answer.status_code < 500, f"{case.as_curl_command()}\n{answer.text}"
 
-        # Where any string will do, there is nothing to get wrong.
-        with contextlib.suppress(Unsatisfiable) if mode is GenerationMode.NEGATIVE else contextlib.nullcontext():
-            answers()
+        answers()
     assert len(operations) > 65
     record_property("summary", f"schemathesis: {sum(statuses.values())} requests, {dict(sorted(statuses.items()))}")
