@@ -41,6 +41,7 @@ class Nemesis:
         self._faults: dict[str, Callable[[], Awaitable[None]]] = {
             "kill": self._kill,
             "power": self._lose_power,
+            "election": self._disturb_election,
             "pause": self._pause,
             "stop": self._stop,
             "cut": self._cut,
@@ -149,6 +150,27 @@ class Nemesis:
         await asyncio.sleep(self._rng.random())
         for node in struck:
             self._back(node)
+
+    async def _disturb_election(self) -> None:
+        """Kill the leader of the quorum, and let whoever votes first lose power right after its vote."""
+        leader = self._cluster.quorum_leader()
+        if leader is None or self._victim() is None or leader.id in self._hurt:
+            return
+        voted: asyncio.Future[Node] = self._cluster.loop.create_future()
+        watch = self._cluster.watch
+        watch.on_epoch = lambda node: None if voted.done() or node is leader else voted.set_result(node)
+        self._hurt.add(leader.id)
+        leader.kill()
+        await asyncio.wait([voted], timeout=5.0)
+        watch.on_epoch = lambda _: None
+        if voted.done() and self._plan.is_synced:
+            node = voted.result()
+            await asyncio.sleep(self._rng.random() * 0.01)
+            if node.is_up and not node.is_hurt:
+                self._cluster.note(f"nemesis: {node.host} has voted, and loses power")
+                node.lose_power()
+                self._back(node)
+        self._back(leader)
 
     async def _away(self, strike: Callable[[Node], None]) -> None:
         node = self._victim()

@@ -10,8 +10,8 @@ from random import Random
 
 # Each is one thing that the nemesis knows how to do; see `nemesis`.
 FAULTS = (
-    "kill", "power", "pause", "stop", "cut", "one-way", "lonely", "late", "reset", "hold", "clock", "slow disk",
-    "disk error", "disk full",
+    "kill", "power", "election", "pause", "stop", "cut", "one-way", "lonely", "late", "reset", "hold", "clock",
+    "slow disk", "disk error", "disk full",
 )  # fmt: skip
 # One seed in so many is left in peace: what fails there fails without any fault.
 _PEACEFUL = 12

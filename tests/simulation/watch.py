@@ -20,6 +20,8 @@ from pessoa.records.batch import batches
 from tests.simulation.history import Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pessoa.base.ids import Uuid
     from pessoa.log.partition_log import PartitionLog
     from pessoa.replication.partition import Partition
@@ -37,6 +39,8 @@ class Watch:
         self._quorum_leaders: dict[int, int] = {}
         # node → the newest quorum epoch that it has ever been in
         self._epochs: dict[int, int] = {}
+        # Told when a node enters an epoch of the quorum.
+        self.on_epoch: Callable[[Node], None] = lambda _: None
         # node → the last image that was looked at
         self._images: dict[int, Any] = {}
         # The high watermark up to which a log was compared.
@@ -86,6 +90,7 @@ class Watch:
             if epoch < newest:
                 raise Violation(f"{node.host} was in epoch {newest} of the quorum, and is in {epoch}")
             self._epochs[node.id] = epoch
+            self.on_epoch(node)
         if leader >= 0:
             known = self._quorum_leaders.setdefault(epoch, leader)
             if known != leader:

@@ -1,0 +1,74 @@
+"""The simulation notices what it should: five mistakes, made on purpose, and each is found within a few seeds.
+
+The seeds are run on plans that bring out the mistake: the cluster is always the same, and the faults are those which
+the broken rule is there for. The same plans pass where nothing is broken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.simulation.breakages import BREAKAGES, broken
+from tests.simulation.cluster import run
+from tests.simulation.history import Violation
+from tests.simulation.plan import Plan
+
+# Breakage → (the faults that bring it out, whether batches are synced, what the violation says)
+PLANS: dict[str, tuple[tuple[str, ...], bool, str]] = {
+    "no epoch check": (("power",), False, "OFFSET_OUT_OF_RANGE"),
+    "anybody's acknowledgement": (("kill", "late"), False, "in sync in"),
+    "vote not synced": (("election",), True, "was in epoch"),
+    "truncate to the high watermark": (("kill", "late", "pause"), False, "in sync in"),
+    "no pre-vote": (("lonely",), False, "its leader was well"),
+}
+SEEDS = range(1, 31)
+# Enough to see that the plans themselves are innocent.
+INNOCENT_SEEDS = range(1, 6)
+
+
+def plan_for(name: str, seed: int) -> Plan:
+    faults, is_synced, _ = PLANS[name]
+    return replace(
+        Plan.of(seed),
+        nodes=3,
+        voters=3,
+        replication_factor=3,
+        min_insync_replicas=2,
+        partitions=1,
+        is_synced=is_synced,
+        is_harsh=False,
+        faults=faults,
+        seconds=12.0,
+        idempotent_producers=2,
+        transactional_producers=0,
+        group_members=0,
+        admin=False,
+    )
+
+
+def test_every_breakage_has_a_plan() -> None:
+    assert list(PLANS) == list(BREAKAGES)
+
+
+def violation_of(plan: Plan) -> str | None:
+    try:
+        run(plan)
+    except Violation as violation:
+        return str(violation)
+    return None
+
+
+@pytest.mark.parametrize("name", BREAKAGES)
+def test_a_mistake_is_found_within_a_few_seeds(name: str) -> None:
+    with broken(name):
+        found = next(filter(None, (violation_of(plan_for(name, seed)) for seed in SEEDS)), None)
+    assert found is not None, f"no seed of {SEEDS} notices: {name}"
+    assert PLANS[name][2] in found
+
+
+@pytest.mark.parametrize("name", BREAKAGES)
+def test_the_same_plans_find_nothing_where_nothing_is_broken(name: str) -> None:
+    for seed in INNOCENT_SEEDS:
+        run(plan_for(name, seed))

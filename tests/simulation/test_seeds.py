@@ -1,0 +1,45 @@
+"""Whole clusters from seeds: whatever happens to them, nothing acknowledged is lost, doubled, or out of order.
+
+What a seed stands for is in `plan`, what must hold in `history` and `watch`. A failure names its seed and the command
+that shows it again, event by event. `make sim SEEDS=1-100000` runs more of them.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.simulation.cluster import run
+from tests.simulation.history import Violation
+from tests.simulation.plan import Plan
+
+SEEDS = int(os.environ.get("PESSOA_SIM_SEEDS", "2000"))
+SEEDS_PER_TEST = 50
+
+
+@pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_PER_TEST))
+def test_nothing_acknowledged_is_lost(first: int) -> None:
+    for seed in range(first, min(first + SEEDS_PER_TEST, SEEDS + 1)):
+        try:
+            run(Plan.of(seed))
+        except Violation as violation:
+            pytest.fail(f"seed {seed}: {violation}\n\n    make sim SEED={seed} TRACE=1\n")
+
+
+@pytest.mark.parametrize("seed", [3, 14, 15])
+def test_a_seed_is_one_run(seed: int) -> None:
+    first, second = run(Plan.of(seed)), run(Plan.of(seed))
+    assert first == second
+
+
+def test_different_seeds_are_different_runs() -> None:
+    assert run(Plan.of(1)).fingerprint != run(Plan.of(2)).fingerprint
+
+
+def test_seeds_vary_in_shape_and_faults() -> None:
+    plans = [Plan.of(seed) for seed in range(1, 501)]
+    assert {plan.nodes for plan in plans} == {1, 2, 3, 4, 5}
+    assert {plan.voters for plan in plans} == {1, 2, 3, 4, 5}
+    assert {plan.replication_factor for plan in plans} == {1, 2, 3}
+    assert any(not plan.faults for plan in plans)
