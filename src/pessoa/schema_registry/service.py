@@ -15,6 +15,7 @@ from dataclasses import replace
 from prometheus_client import Gauge
 
 from pessoa.client.cluster import Cluster
+from pessoa.client.errors import KafkaFailure
 from pessoa.client.librdkafka import translated
 from pessoa.schema_registry.api import compatibility, deletion, schemas, service, settings, subjects
 from pessoa.schema_registry.api.requests import Desk
@@ -22,6 +23,7 @@ from pessoa.schema_registry.config import Config
 from pessoa.schema_registry.election import Identity
 from pessoa.schema_registry.forwarding import Forwarder
 from pessoa.schema_registry.registry import Registry
+from pessoa.schema_registry.store import StoreFailed
 from pessoa.web.app import App, make_app
 from pessoa.web.auth import BasicAuth, read_users
 from pessoa.web.routing import Endpoint
@@ -91,8 +93,11 @@ def endpoints(desk: Desk, cluster_id: str) -> list[Endpoint]:
 
 
 def _cluster_id(config: Config) -> str:
-    with Cluster(config.bootstrap_servers, config.client_settings) as cluster:
-        return cluster.describe().cluster_id
+    try:
+        with Cluster(config.bootstrap_servers, config.client_settings) as cluster:
+            return cluster.describe().cluster_id
+    except KafkaFailure as failure:
+        raise StoreFailed(f"Kafka at {config.bootstrap_servers} does not answer: {failure}") from None
 
 
 def _measure(app: App, registry: Registry) -> None:

@@ -39,7 +39,7 @@ MAX_RECORD_BYTES = 1_048_588 - 1024
 Settings = dict[str, str | int | float | bool]
 
 
-class StoreFailed(Exception):
+class StoreFailed(RuntimeError):
     """A write whose outcome is not known, or a store that cannot be opened."""
 
 

@@ -84,7 +84,8 @@ class App:
         self._error_body = error_body
         self._auth = auth
         self._body_limit = body_limit
-        self._lifespan = lifespan
+        # Surrounds the time in which it serves.
+        self.lifespan = lifespan
         self._health = health
 
     def __repr__(self) -> str:
@@ -187,7 +188,7 @@ class App:
         await receive()
         stage = "startup"
         try:
-            async with self._lifespan():
+            async with self.lifespan():
                 await send({"type": "lifespan.startup.complete"})
                 stage = "shutdown"
                 await receive()

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Self
 
 import uvicorn
@@ -66,11 +67,13 @@ class Server:
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         self.scheme = "https" if tls else "http"
+        # Ours to enter and leave: uvicorn ends the process when a start fails, and keeps the reason to itself.
+        self._lifespan = app.lifespan()
         config = uvicorn.Config(
             app,
             log_config=None,
             access_log=False,
-            lifespan="on",
+            lifespan="off",
             server_header=False,
             date_header=False,
             timeout_graceful_shutdown=GRACE_S,
@@ -93,21 +96,30 @@ class Server:
         return f"{self.scheme}://{self.host}:{self.port}"
 
     async def __aenter__(self) -> Self:
+        try:
+            await self._lifespan.__aenter__()
+        except BaseException:
+            self._socket.close()
+            raise
         self._task = asyncio.create_task(self._uvicorn.serve(sockets=[self._socket]))
         while not self._uvicorn.started:
-            # uvicorn has no event for this; its start-up is a handful of loop turns after the app's own.
+            # uvicorn has no event for this; its start-up is a handful of loop turns.
             await asyncio.wait([self._task], timeout=0.005)
             if self._task.done():
-                self._task.result()
-                self._socket.close()
+                await self.__aexit__(None, None, None)
                 raise RuntimeError(f"{self.url} could not start; the log says why")
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         assert self._task is not None
         self._uvicorn.should_exit = True
-        await self._task
-        self._socket.close()
+        try:
+            await self._task
+        finally:
+            self._socket.close()
+            await self._lifespan.__aexit__(kind, error, trace)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -197,10 +209,19 @@ def serve_until_signalled(
     async def serve() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
+        starting = asyncio.current_task()
+        assert starting is not None
+
+        def on_signal() -> None:
+            # A service that waits for Kafka to come up has nothing to end in order yet.
+            stop.set() if is_serving else starting.cancel()
+
+        is_serving = False
         for each in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(each, stop.set)
+            loop.add_signal_handler(each, on_signal)
         app = await make()
         async with Server(app, host, port, tls=tls, listening=listening) as server:
+            is_serving = True
             tell(f"{app.name} is listening on {server.url}")
             await stop.wait()
 
@@ -210,6 +231,8 @@ def serve_until_signalled(
     except (OSError, RuntimeError) as failure:
         tell(str(failure))
         return 1
+    except asyncio.CancelledError:
+        return 0
     return 0
 
 
