@@ -3,9 +3,10 @@ r"""One script of commands, run by Apache's tools and by ours, and the two trans
     kafka-topics --bootstrap-server @B --create --topic Aa-orders --partitions 2
     kafka-console-producer --bootstrap-server @B --topic Aa-orders <<< one\ntwo\n
 
-`@B` is the cluster, `@C` its controller. Both tools work on one cluster, so their topics and groups must differ in
-name: a name with `Aa` in it gets `BB` in its place for our tool. The two have the same hash in Java, so whatever a
-HashMap does to the order of names it does to both.
+`@B` is the cluster, `@C` its controller, `@D` a directory with files for the tools. Both tools work on one cluster, so
+their topics and groups must differ in name: a name with `Aa` in it gets `BB` in its place for our tool. The two have
+the same hash in Java, so whatever a HashMap does to the order of names it does to both. A script with the line
+`# unordered` is about tools that print sets.
 
 What cannot be equal is made so before the comparison: ids, times, ports and directories. Of standard error, stack
 traces, log lines and help texts are left out; that a help text was there is kept.
@@ -32,6 +33,7 @@ Runner = Callable[..., Outcome]
 class Cluster(NamedTuple):
     servers: str
     controllers: str
+    directory: str = ""
 
 
 class Step(NamedTuple):
@@ -71,16 +73,24 @@ def _streams(stdin: str) -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
 
 def transcript(run: Runner, script: str, cluster: Cluster, prefix: str) -> list[Step]:
     steps = []
+    is_unordered = "# unordered" in script
     for line in script.strip().splitlines():
         line = line.strip()
         if not line or line.startswith("#"):
             continue
         command, _, given = line.partition(" <<< ")
         stdin = given.encode().decode("unicode_escape").replace(THEIRS, prefix)
-        text = command.replace("@B", cluster.servers).replace("@C", cluster.controllers).replace(THEIRS, prefix)
+        text = command.replace(THEIRS, prefix)
+        for sign, value in zip(("@B", "@C", "@D"), cluster, strict=True):
+            text = text.replace(sign, value)
         words = shlex.split(text)
         outcome = run(words[0], *words[1:], stdin=stdin)
-        steps.append(Step(line, normalised(outcome, cluster, prefix)))
+        plain = normalised(outcome, cluster, prefix)
+        if is_unordered:
+            plain = plain._replace(
+                out="".join(f"{one}\n" for one in sorted(map(str.strip, plain.out.splitlines())) if one)
+            )
+        steps.append(Step(line, plain))
     return steps
 
 
@@ -88,8 +98,10 @@ def compare(script: str, cluster: Cluster, theirs: ToolServer) -> int:
     """Assert that both transcripts are equal; the number of commands that were compared."""
     expected = transcript(theirs.run, script, cluster, THEIRS)
     found = transcript(run_ours, script, cluster, OURS)
-    for one, other in zip(expected, found, strict=True):
-        assert str(other) == str(one)
+    differences = [
+        f"{one}=== ours\n{other}" for one, other in zip(expected, found, strict=True) if str(one) != str(other)
+    ]
+    assert not differences, "\n".join(differences)
     return len(expected)
 
 
@@ -98,23 +110,34 @@ def compare(script: str, cluster: Cluster, theirs: ToolServer) -> int:
 _REPLACEMENTS = [
     (re.compile(r"(?<![\w.-])(?!\w*Exception)[A-Za-z0-9_-]{22}(?![\w-])"), "<id>"),
     (re.compile(r"\b1[67]\d{11}\b"), "<ms>"),
-    (re.compile(r"/tmp/[\w./-]+"), "<path>"),
+    (re.compile(r"/tmp/[\w./-]+|/memory\b"), "<path>"),
+    # They grow with everything that happens in the cluster.
+    (re.compile(r"(?<=Epoch: )\d+|(?<=HighWatermark: {10})\d+"), "<n>"),
+    (re.compile(r"(?<=<id>\t)\d+ *"), "<n>"),
+    (re.compile(r"(?<=Aa-absent      \t1          \t)\d+ *"), "<n>"),
 ]
 _TRACE = re.compile(r"\s+at |Caused by: |\s+\.\.\. \d+ more|\s+Suppressed: ")
 _LOG_OR_EXCEPTION = re.compile(
     r"(\[[\d :,-]+\] )?(ERROR|WARN) |(java|javax|org|joptsimple|kafka|com|net)\.[\w.$]+(Exception|Error)\b"
 )
+# Java's text for the records of the bootstrap file, which kafka-storage prints for its developers.
+_BOOTSTRAP = "Bootstrap metadata: "
 _UNCAUGHT = re.compile(r'Exception in thread "main" [\w.$]+: ')
 
 
 def normalised(outcome: Outcome, cluster: Cluster, prefix: str) -> Outcome:
     other = OURS if prefix == THEIRS else THEIRS
-    out = "".join(f"{line}\n" for line in outcome.out.splitlines() if other not in line)
+    lines = (line for line in outcome.out.splitlines() if other not in line and not line.startswith(_BOOTSTRAP))
+    out = "".join(f"{line}\n" for line in lines if not _TRACE.match(line) and not _LOG_OR_EXCEPTION.match(line))
+    # Where a stack trace was, a blank line is left over at the end.
+    out = out.rstrip("\n") + "\n" * out.endswith("\n")
     return Outcome(outcome.code, _plain(out, cluster, prefix), _plain(_essence(outcome.err), cluster, prefix))
 
 
 def _plain(text: str, cluster: Cluster, prefix: str) -> str:
-    text = text.replace(cluster.servers, "<servers>").replace(cluster.controllers, "<controllers>")
+    text = text.replace(cluster.servers, "<servers>")
+    if cluster.controllers:
+        text = text.replace(cluster.controllers, "<controllers>")
     text = text.replace(prefix, THEIRS)
     for pattern, name in _REPLACEMENTS:
         text = pattern.sub(name, text)

@@ -203,8 +203,15 @@ def group_ids(cluster: Cluster, given: Given) -> list[str]:
 def all_groups(cluster: Cluster) -> list[str]:
     from pessoa.client.groups import list_groups
 
-    return [one.group_id for one in list_groups(cluster) if one.kind.lower() in ("", "classic", "consumer")
-            and one.protocol_type in ("", "consumer")]  # fmt: skip
+    try:
+        found = list_groups(cluster)
+    except KafkaFailure as failure:
+        raise Wrapped(f"{Wrapped.java_name}: {failure.java_text}") from failure
+    return [
+        one.group_id
+        for one in found
+        if one.kind.lower() in ("", "classic", "consumer") and one.protocol_type in ("", "consumer")
+    ]
 
 
 def _list(cluster: Cluster, given: Given) -> None:

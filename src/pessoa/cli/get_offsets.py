@@ -65,7 +65,7 @@ def _main(words: Sequence[str]) -> int:
     except UsageError as error:
         raise UsageError(f"Error occurred: {error}", with_help=False) from None
     except KafkaFailure as failure:
-        warn(f"Error occurred: {failure}")
+        warn(f"Error occurred: {failure.java_text}")
         return 1
 
 

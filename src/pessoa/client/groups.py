@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pessoa.client.cluster import Node
-from pessoa.client.errors import RequestFailed, Unsupported, check
+from pessoa.client.errors import KafkaFailure, RequestFailed, TimedOut, Unsupported, check
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -64,7 +64,11 @@ def list_groups(cluster: Cluster, *, states: Sequence[str] = (), kinds: Sequence
 
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(kinds))
     found: dict[str, GroupListing] = {}
-    for node in cluster.nodes():
+    try:
+        nodes = cluster.nodes()
+    except TimedOut as failure:
+        raise KafkaFailure("Failed to find brokers to send ListGroups") from failure
+    for node in nodes:
 
         def attempt(node_id: int = node.node_id) -> None:
             answer = cluster.ask(request, ListGroupsResponse, node=node_id, name="listGroups")
@@ -146,8 +150,6 @@ def _classic_group(cluster: Cluster, group_id: str, node: int) -> Group:
     answer = cluster.ask(request, DescribeGroupsResponse, node=node, name="describeConsumerGroups").groups[0]
     check(answer.error_code, answer.error_message)
     if answer.protocol_type not in ("", "consumer"):
-        from pessoa.client.errors import KafkaFailure
-
         failure = KafkaFailure(f"GroupId {group_id} is not a consumer group ({answer.protocol_type}).")
         failure.java_name = "java.lang.IllegalArgumentException"
         raise failure

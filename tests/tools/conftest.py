@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pessoa.testing import Broker
+from tests.apache.broker import ApacheKafka
+from tests.tools.jvm import ToolServer
+from tests.tools.stage import OURS, THEIRS, Cluster
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What scripts name as @D: plans and properties, each for both prefixes."""
+    folder = tmp_path_factory.mktemp("files")
+
+    def plan(name: str, **content: object) -> None:
+        (folder / name).write_text(json.dumps({"version": 1, **content}))
+
+    for prefix in (THEIRS, OURS):
+        topic = f"{prefix}-moved"
+        plan(f"plan-{prefix}.json", partitions=[{"topic": topic, "partition": 0, "replicas": [1]}])
+        plan(f"records-{prefix}.json", partitions=[{"topic": topic, "partition": 0, "offset": -1}])
+        plan(f"too-far-{prefix}.json", partitions=[{"topic": topic, "partition": 1, "offset": 99}])
+        (folder / f"node-{prefix}.properties").write_text(
+            "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@localhost:9093\n"
+            "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n"
+            f"log.dirs={folder / f'data-{prefix}'}\n"
+        )
+    plan("empty.json", partitions=[])
+    plan("unknown-broker.json", partitions=[{"topic": "absent", "partition": 0, "replicas": [9]}])
+    plan("unknown-topic.json", partitions=[{"topic": "absent", "partition": 0, "replicas": [1]}])
+    (folder / "broken.json").write_text('{"partitions":')
+    (folder / "empty-object.json").write_text("{}")
+    (folder / "impatient.properties").write_text("default.api.timeout.ms=1000\nrequest.timeout.ms=500\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tools() -> Iterator[ToolServer]:
+    with ToolServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def apache(files: Path) -> Iterator[Cluster]:
+    authorizer = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with ApacheKafka(properties=authorizer) as kafka:
+        yield Cluster(kafka.bootstrap_servers, f"127.0.0.1:{kafka.nodes[0].controller_port}", str(files))
+
+
+@pytest.fixture(scope="session")
+def ours(files: Path) -> Iterator[Cluster]:
+    with Broker() as broker:
+        yield Cluster(broker.bootstrap_servers, "", str(files))

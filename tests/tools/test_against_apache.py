@@ -1,0 +1,34 @@
+"""Our tools beside Apache's, on Apache's broker and on ours: the same commands must print the same and end the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.tools.jvm import ToolServer
+from tests.tools.stage import Cluster, compare
+
+SCRIPTS = Path(__file__).with_name("scripts")
+NAMES = sorted(path.stem for path in SCRIPTS.glob("*.txt"))
+
+pytestmark = pytest.mark.apache
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_our_tools_and_apaches_say_the_same_about_an_apache_cluster(
+    name: str, apache: Cluster, tools: ToolServer, record_property: Callable[[str, object], None]
+) -> None:
+    count = compare((SCRIPTS / f"{name}.txt").read_text(), apache, tools)
+    record_property("compared", f"{count} commands of {name} on Apache Kafka")
+
+
+# These need no cluster, or one with an authorizer, or a controller that listens.
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("storage", "unreachable", "cluster")])
+def test_our_tools_and_apaches_say_the_same_about_our_cluster(
+    name: str, ours: Cluster, tools: ToolServer, record_property: Callable[[str, object], None]
+) -> None:
+    script = "\n".join(line for line in (SCRIPTS / f"{name}.txt").read_text().splitlines() if "@C" not in line)
+    count = compare(script, ours, tools)
+    record_property("compared", f"{count} commands of {name} on Pessoa")
