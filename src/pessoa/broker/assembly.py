@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from pessoa.broker.config import BrokerConfig
     from pessoa.broker.lifecycle import Broker
     from pessoa.log.files import Disk
+    from pessoa.metadata.image import MetadataImage
     from pessoa.net.network import Network
 
     # What those outside may call the things that they are given.
     AnyBroker = Broker
     AnyDisk = Disk
+    AnyImage = MetadataImage
 
 log = logging.getLogger("pessoa.broker")
 

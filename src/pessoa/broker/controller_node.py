@@ -194,4 +194,4 @@ class ControllerServices:
         except NotController as problem:
             from pessoa.controller.refusals import refused_response
 
-            return refused_response(request, Refusal(ErrorCode.NOT_CONTROLLER, str(problem)))
+            return refused_response(request, Refusal(ErrorCode.NOT_CONTROLLER, str(problem)), context.version)

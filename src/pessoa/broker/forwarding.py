@@ -117,7 +117,7 @@ class ControllerEntrance:
         except ControllerUnavailable as problem:
             from pessoa.controller.refusals import refused_response
 
-            return refused_response(request, Refusal(ErrorCode.REQUEST_TIMED_OUT, str(problem)))
+            return refused_response(request, Refusal(ErrorCode.REQUEST_TIMED_OUT, str(problem)), caller.version)
 
     async def ask(self, request: Message, caller: Caller, timeout_ms: int) -> Message:
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
@@ -162,7 +162,7 @@ class ControllerEntrance:
             raise NotController("the node that was asked does not lead")
         if answer.error_code or answer.response_data is None:
             code = ErrorCode.of(answer.error_code) if answer.error_code else ErrorCode.UNKNOWN_SERVER_ERROR
-            return refused_response(request, Refusal(code))
+            return refused_response(request, Refusal(code), caller.version)
         try:
             return open_response(request, caller.version, answer.response_data)
         except ProtocolViolation as violation:

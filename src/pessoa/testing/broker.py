@@ -210,6 +210,8 @@ class Broker:
         is taken from it that it could do something with: sockets and disk."""
         assert self._broker is not None
         broker, self._broker = self._broker, None
+        # Nobody hears what the dead complain of.
+        asyncio.get_running_loop().set_exception_handler(lambda _, __: None)
         broker.abandon()
         if self._disk is not None:
             from pessoa.broker.assembly import crash_disk

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from pessoa.broker.assembly import AnyBroker
+    from pessoa.broker.assembly import AnyBroker, AnyImage
 
 T = TypeVar("T")
 
@@ -124,12 +124,13 @@ class Cluster:
     # Starting, stopping, hurting.
 
     def start(self, broker_id: int | None = None) -> None:
-        """One broker, or all that are not running; done when they may serve."""
+        """One broker, or all that are not running; done when they may serve and all others know it."""
         nodes = [node for node in self._of(broker_id) if not node.is_running]
         for node in nodes:
             node.begin_start()
         for node in nodes:
             node.finish_start()
+        self.wait_for(self._is_complete, "all brokers know each other")
 
     def stop(self, broker_id: int | None = None) -> None:
         """One broker, or all, in order."""
@@ -194,7 +195,7 @@ class Cluster:
 
     def _leader_of(self, topic: str, partition: int) -> int | None:
         for node_id in self.running:
-            image = self._nodes[node_id].inspect(lambda broker: broker.services.image)
+            image = self._image_of(node_id)
             known = image.topics.by_name.get(topic)
             if known is not None and partition in known.partitions and known.partitions[partition].leader == node_id:
                 return node_id
@@ -208,11 +209,16 @@ class Cluster:
                 return node_id
         return None
 
+    def _is_complete(self) -> bool:
+        """Every broker that runs is live in the eyes of every broker that runs."""
+        running = set(self.running)
+        return all(running <= _live(self._image_of(node_id)) for node_id in running)
+
     def _is_in_sync(self) -> bool:
         running = self.running
         for node_id in running:
-            image = self._nodes[node_id].inspect(lambda broker: broker.services.image)
-            live = {broker.id for broker in image.cluster.brokers.values() if not broker.fenced}
+            image = self._image_of(node_id)
+            live = _live(image)
             if live != set(running):
                 return False
             for topic in image.topics.by_name.values():
@@ -221,8 +227,15 @@ class Cluster:
                         return False
         return True
 
+    def _image_of(self, broker_id: int) -> AnyImage:
+        return self._nodes[broker_id].inspect(lambda broker: broker.services.image)
+
     def _of(self, broker_id: int | None) -> list[_Node]:
         return list(self._nodes.values()) if broker_id is None else [self._nodes[broker_id]]
+
+
+def _live(image: AnyImage) -> set[int]:
+    return {broker.id for broker in image.cluster.brokers.values() if not broker.fenced}
 
 
 def _replication(brokers: int) -> dict[str, str]:
