@@ -27,5 +27,10 @@ TOOLS = {
     "kafka-acls": "acls",
     "kafka-delegation-tokens": "delegation_tokens",
     "kafka-storage": "storage",
+    "kafka-producer-perf-test": "producer_perf_test",
+    "kafka-consumer-perf-test": "consumer_perf_test",
+    "kafka-e2e-latency": "e2e_latency",
+    "kafka-verifiable-producer": "verifiable_producer",
+    "kafka-verifiable-consumer": "verifiable_consumer",
     "kafka-dump-log": "dump_log",
 }

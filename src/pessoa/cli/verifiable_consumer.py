@@ -1,0 +1,147 @@
+"""`kafka-verifiable-consumer`: a member of a group that tells of everything that happens to it, in JSON lines."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from pessoa.cli.running import read_properties, warn
+from pessoa.cli.subcommands import Failed, Parser, run_parsed
+from pessoa.cli.verifiable import event
+
+_BATCH = 500
+_POLL_S = 0.2
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="verifiable-consumer", description="This tool consumes messages and tells of every event.")
+    option = parser.add_argument
+    option("--topic", required=True, help="the topic to consume")
+    option("--group-protocol", default="classic", choices=["classic", "consumer", "CLASSIC", "CONSUMER"])
+    option("--group-remote-assignor", help="the assignor of the broker, for --group-protocol consumer")
+    option("--group-id", required=True, help="the group")
+    option("--group-instance-id", help="the name of a static member")
+    option("--max-messages", type=int, default=-1, help="how many; -1 is without end")
+    option("--session-timeout", type=int, default=30_000, help="in ms, for --group-protocol classic")
+    option("--verbose", action="store_true", help="tell of every record")
+    option("--enable-autocommit", action="store_true", help="let the client commit")
+    option("--reset-policy", default="earliest", help="earliest, latest or none")
+    option("--assignment-strategy", default="range", help="the class of the assignor")
+    option("--consumer.config", dest="consumer_config", help="the old name of --command-config")
+    option("--command-config", help="a properties file of the consumer")
+    option("--close-timeout", type=int, default=30_000, help="in ms")
+    option("--bootstrap-server", "--broker-list", required=True, help="the brokers to begin with")
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    words = sys.argv[1:] if words is None else words
+    if not words:
+        make_parser().print_help()
+        return 0
+    return run_parsed(make_parser(), _act, words)
+
+
+def _settings(chosen: argparse.Namespace) -> dict[str, Any]:
+    from pessoa.client.librdkafka import translated
+
+    path = chosen.command_config or chosen.consumer_config
+    own = read_properties(path) if path else {}
+    protocol = chosen.group_protocol.lower()
+    asked = {
+        "bootstrap.servers": chosen.bootstrap_server,
+        "group.id": chosen.group_id,
+        "group.protocol": protocol,
+        "auto.offset.reset": chosen.reset_policy,
+        "enable.auto.commit": str(chosen.enable_autocommit).lower(),
+    }
+    if protocol == "classic":
+        asked["partition.assignment.strategy"] = chosen.assignment_strategy
+        asked["session.timeout.ms"] = str(chosen.session_timeout)
+    elif chosen.group_remote_assignor:
+        asked["group.remote.assignor"] = chosen.group_remote_assignor
+    if chosen.group_instance_id:
+        asked["group.instance.id"] = chosen.group_instance_id
+    return {**translated({**own, **asked}, warn), "log_level": 0}
+
+
+def _act(chosen: argparse.Namespace) -> int:
+    from confluent_kafka import Consumer, KafkaException
+
+    try:
+        consumer = Consumer(_settings(chosen))
+    except KafkaException as error:
+        raise Failed(error.args[0].str()) from error
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    event("startup_complete")
+
+    def told(name: str) -> Any:
+        return lambda _, partitions: event(name, partitions=[_partition(one) for one in partitions])
+
+    consumer.subscribe([chosen.topic], on_assign=told("partitions_assigned"), on_revoke=told("partitions_revoked"))
+    try:
+        _consume(consumer, chosen)
+    except KeyboardInterrupt:
+        event("shutdown_requested")
+    finally:
+        consumer.close()
+        event("shutdown_complete")
+    return 0
+
+
+def _partition(one: Any) -> dict[str, Any]:
+    return {"topic": one.topic, "partition": one.partition}
+
+
+def _consume(consumer: Any, chosen: argparse.Namespace) -> None:
+    count = 0
+    while chosen.max_messages < 0 or count < chosen.max_messages:
+        wanted = _BATCH if chosen.max_messages < 0 else min(_BATCH, chosen.max_messages - count)
+        messages = [one for one in consumer.consume(wanted, _POLL_S) if one.error() is None]
+        if not messages:
+            continue
+        count += len(messages)
+        _tell(messages, chosen.verbose)
+        if not chosen.enable_autocommit:
+            _commit(consumer, messages)
+
+
+def _tell(messages: list[Any], verbose: bool) -> None:
+    ranges: dict[tuple[str, int], list[int]] = {}
+    for one in messages:
+        if verbose:
+            event("record_data", key=_text(one.key()), value=_text(one.value()), topic=one.topic(),
+                  partition=one.partition(), offset=one.offset())  # fmt: skip
+        ranges.setdefault((one.topic(), one.partition()), []).append(one.offset())
+    partitions = [
+        {"topic": topic, "partition": number, "count": len(found), "minOffset": found[0], "maxOffset": found[-1]}
+        for (topic, number), found in ranges.items()
+    ]
+    event("records_consumed", count=len(messages), partitions=partitions)
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def _commit(consumer: Any, messages: list[Any]) -> None:
+    from confluent_kafka import KafkaException, TopicPartition
+
+    last = {(one.topic(), one.partition()): one.offset() + 1 for one in messages}
+    offsets = [{"topic": topic, "partition": number, "offset": offset} for (topic, number), offset in last.items()]
+    try:
+        consumer.commit(
+            offsets=[TopicPartition(topic, number, offset) for (topic, number), offset in last.items()],
+            asynchronous=False,
+        )
+    except KafkaException as error:
+        event("offsets_committed", offsets=offsets, success=False, error=error.args[0].str())
+    else:
+        event("offsets_committed", offsets=offsets, success=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""`kafka-verifiable-producer`: sends numbers that grow and says of each whether it was acknowledged, in JSON lines.
+
+System tests read what it prints: whatever was acknowledged must be found by a consumer afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pessoa.cli.running import read_properties, warn
+from pessoa.cli.subcommands import Failed, Parser, run_parsed
+from pessoa.cli.verifiable import event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="verifiable-producer", description="This tool produces increasing integers to a topic.")
+    option = parser.add_argument
+    option("--topic", required=True, help="the topic to produce to")
+    option("--max-messages", type=int, default=-1, help="how many; -1 is without end")
+    option("--throughput", type=int, default=-1, help="records a second at most; -1 is as many as possible")
+    option("--acks", choices=["0", "1", "-1"], default="-1", help="who must have a record")
+    option("--producer.config", dest="producer_config", help="the old name of --command-config")
+    option("--command-config", help="a properties file of the producer")
+    option("--message-create-time", type=int, default=-1, help="the time of the first record, in ms")
+    option("--value-prefix", type=int, help="what stands before each number, with a dot")
+    option("--repeating-keys", type=int, help="keys from 0 to this, over and over")
+    option("--bootstrap-server", "--broker-list", required=True, help="the brokers to begin with")
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    words = sys.argv[1:] if words is None else words
+    if not words:
+        make_parser().print_help()
+        return 0
+    return run_parsed(make_parser(), _act, words)
+
+
+class _Counts:
+    sent = 0
+    acked = 0
+
+
+def _act(chosen: argparse.Namespace) -> int:
+    from confluent_kafka import KafkaException, Producer
+
+    from pessoa.client.librdkafka import translated
+
+    path = chosen.command_config or chosen.producer_config
+    own = translated(read_properties(path), warn) if path else {}
+    settings = {**own, "bootstrap.servers": chosen.bootstrap_server, "acks": chosen.acks, "log_level": 0}
+    # Zero retries in Java's tool, so that an error is seen and not mended.
+    settings.setdefault("retries", "0")
+    settings.setdefault("partitioner", "murmur2_random")
+    try:
+        producer = Producer(settings)
+    except KafkaException as error:
+        raise Failed(error.args[0].str()) from error
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    counts = _Counts()
+    began = time.perf_counter()
+    event("startup_complete")
+    try:
+        _send_all(producer, chosen, counts, began)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        producer.flush()
+        event("shutdown_complete")
+        average = counts.acked / max(time.perf_counter() - began, 1e-9)
+        event("tool_data", sent=counts.sent, acked=counts.acked, target_throughput=chosen.throughput,
+              avg_throughput=average)  # fmt: skip
+    return 0
+
+
+def _send_all(producer: Any, chosen: argparse.Namespace, counts: _Counts, began: float) -> None:
+    number = 0
+    while chosen.max_messages < 0 or number < chosen.max_messages:
+        if chosen.throughput > 0:
+            while (left := began + number / chosen.throughput - time.perf_counter()) > 0:
+                producer.poll(min(left, 0.05))
+        elif chosen.throughput == 0:
+            raise Failed("--throughput 0 would send nothing")
+        value = f"{number}" if chosen.value_prefix is None else f"{chosen.value_prefix}.{number}"
+        key = None if chosen.repeating_keys is None else str(number % chosen.repeating_keys)
+        stamp = {} if chosen.message_create_time < 0 else {
+            "timestamp": chosen.message_create_time + int((time.perf_counter() - began) * 1000)
+        }  # fmt: skip
+        while True:
+            try:
+                producer.produce(chosen.topic, value, key, on_delivery=_report(key, value, counts), **stamp)
+                break
+            except BufferError:
+                producer.poll(0.01)
+        counts.sent += 1
+        number += 1
+        producer.poll(0)
+
+
+def _report(key: str | None, value: str, counts: _Counts) -> Callable[[Any, Any], None]:
+    def done(error: Any, message: Any) -> None:
+        if error is not None:
+            event("producer_send_error", topic=message.topic(), key=key, value=value,
+                  exception="class org.apache.kafka.common.KafkaException", message=error.str())  # fmt: skip
+            return
+        counts.acked += 1
+        event("producer_send_success", key=key, value=value, offset=message.offset(), topic=message.topic(),
+              partition=message.partition())  # fmt: skip
+
+    return done
+
+
+if __name__ == "__main__":
+    sys.exit(main())
