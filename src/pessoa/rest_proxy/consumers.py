@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -75,22 +76,28 @@ class Consumers:
         # The name is taken while librdkafka starts, so that a second request for it is told so.
         self._entries[key] = None
         try:
-            instance = await self._in_thread(lambda: make_instance(wanted, self._config))
+            instance = await self.in_thread(lambda: make_instance(wanted, self._config))
             self._entries[key] = Entry(instance, self._deadline_ms())
         finally:
             if self._entries[key] is None:
                 del self._entries[key]
 
-    async def call(self, group: str, name: str, work: Callable[[Instance], T]) -> T:
-        """What `work` finds, in a worker thread, when it is this call's turn."""
+    @asynccontextmanager
+    async def turn(self, group: str, name: str) -> AsyncIterator[Instance]:
+        """An instance, to this caller alone until the block ends."""
         entry = self.find(group, name)
         async with entry.turn:
             if entry.is_closed:
                 raise instance_not_found()
             try:
-                return await self._in_thread(lambda: work(entry.instance))
+                yield entry.instance
             finally:
                 entry.expires_ms = self._deadline_ms()
+
+    async def call(self, group: str, name: str, work: Callable[[Instance], T]) -> T:
+        """What `work` finds, in a worker thread, when it is this call's turn."""
+        async with self.turn(group, name) as instance:
+            return await self.in_thread(lambda: work(instance))
 
     def find(self, group: str, name: str) -> Entry:
         entry = self._entries.get((group, name))
@@ -124,12 +131,13 @@ class Consumers:
         async with entry.turn:
             if not entry.is_closed:
                 entry.is_closed = True
-                await self._in_thread(entry.instance.close)
+                await self.in_thread(entry.instance.close)
 
     def _deadline_ms(self) -> int:
         return self._clock.monotonic_ms() + self._config.consumer_instance_timeout_ms
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """What blocks is done in one of the `consumer.threads`."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 

@@ -158,7 +158,7 @@ class Instance:
         self._ahead.extendleft(reversed(messages))
 
     def returned(self, messages: Iterable[Message]) -> None:
-        """The caller is being sent these. Does not block, so it may be called on the event loop."""
+        """The caller is being sent these. Does not block, so within a turn it may be called on the event loop."""
         last: dict[Partition, int] = {}
         for message in messages:
             topic, partition, offset = message.topic(), message.partition(), message.offset()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
@@ -270,6 +271,22 @@ def test_a_record_that_is_not_json_is_40801_and_can_be_skipped(rest: Rest, reade
     assert (answer.status_code, answer.json()["error_code"]) == (408, 40801)
     reader.post("/positions", {"offsets": [{"topic": topic, "partition": 0, "offset": 1}]})
     assert values(reader.read(1)) == ["fine"]
+
+
+def test_readers_of_one_instance_take_turns_and_each_record_comes_once(rest: Rest, reader: Consumer) -> None:
+    topic = rest.topic()
+    rest.produce(topic, *range(300))
+    reader.post("/assignments", on_partitions(topic, 0))
+    seen: list[int] = []
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(60):
+            answers = threads.map(lambda _: reader.get("/records?max_bytes=50&timeout=300", accept=V2_JSON), range(4))
+            for answer in answers:
+                assert answer.status_code == 200, answer.text
+                seen += values(answer.json())
+            if len(seen) == 300:
+                break
+    assert sorted(seen) == list(range(300))
 
 
 # Positions and offsets.

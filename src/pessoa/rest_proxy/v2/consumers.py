@@ -120,18 +120,19 @@ class ConsumerEndpoints:
     async def records(self, request: Request) -> Response:
         group, name = _key(request)
         consumers = self._proxy.consumers
-        instance = consumers.find(group, name).instance
         kind = format_of(media_type(request))
-        if kind is not instance.format:
-            raise format_mismatch()
-        limits = self._limits(request, instance)
-        messages = await consumers.call(group, name, lambda each: each.read(limits))
-        try:
-            body = _ENCODE(await self._rendered(kind, messages))
-        except HttpProblem:
-            instance.put_back(messages)
-            raise
-        instance.returned(messages)
+        # One turn for all of it: what was polled is read, or put back, before anybody else reads.
+        async with consumers.turn(group, name) as instance:
+            if kind is not instance.format:
+                raise format_mismatch()
+            limits = self._limits(request, instance)
+            messages = await consumers.in_thread(lambda: instance.read(limits))
+            try:
+                body = _ENCODE(await self._rendered(kind, messages))
+            except HttpProblem:
+                instance.put_back(messages)
+                raise
+            instance.returned(messages)
         return Response(body, media_type=MEDIA_TYPES[kind])
 
     def _limits(self, request: Request, instance: Instance) -> Limits:
