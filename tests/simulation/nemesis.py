@@ -37,6 +37,7 @@ class Nemesis:
         self._hurt: set[int] = set()
         # A machine has lost what others still have; nobody else may die, until all have everything again.
         self._is_amnesia_about = False
+        self._is_anybody_lonely = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._faults: dict[str, Callable[[], Awaitable[None]]] = {
             "kill": self._kill,
@@ -274,8 +275,9 @@ class Nemesis:
         cluster = self._cluster
         leader = cluster.quorum_leader()
         followers = [node for node in cluster.nodes if node.is_voter and node is not leader]
-        if leader is None or not followers:
+        if leader is None or not followers or self._is_anybody_lonely:
             return
+        self._is_anybody_lonely = True
         epoch = cluster.watch.quorum_epoch
         lonely = self._rng.choice(followers).host
         for node in cluster.nodes:
@@ -284,6 +286,7 @@ class Nemesis:
                 cluster.fabric.cut(node.host, lonely)
         await self._mend()
         await asyncio.sleep(2.0)
+        self._is_anybody_lonely = False
         # Anything else that goes on may be a reason to elect.
         is_all = self._plan.faults == ("lonely",) and self._plan.voters > 2
         if is_all and cluster.watch.quorum_epoch != epoch:

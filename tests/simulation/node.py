@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pessoa.base.entropy import SeededEntropy
 from pessoa.broker.config import BrokerConfig
@@ -95,6 +95,8 @@ class Node:
         self._fabric = fabric
         self._seed = seed
         self._cluster_id = cluster_id
+        self._asked = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"<Node {self.id}: {self.process!r}, life {self.lives}>"
@@ -132,17 +134,26 @@ class Node:
         )
         broker.on_bug = self._on_bug
         self.on_start(process)
-        return self._loop.spawn(process, self._run(broker), f"{self.host} life {self.lives}")
+        self._asked = asyncio.Event()
+        self._task = self._loop.spawn(process, self._run(broker, self._asked), f"{self.host} life {self.lives}")
+        return self._task
 
-    async def _run(self, broker: Broker) -> None:
-        """What the main program of a broker does: serve until it fails, then end the process."""
+    async def _run(self, broker: Broker, asked: asyncio.Event) -> None:
+        """What the main program of a broker does: serve until it is asked to stop or fails, then end the process."""
+        process = self.process
+        assert process is not None
         try:
             await broker.start()
-            await broker.failed
+            stopped = self._loop.create_task(asked.wait())
+            await asyncio.wait([stopped, broker.failed], return_when=asyncio.FIRST_COMPLETED)
+            if not broker.failed.done():
+                await broker.stop()
+            if broker.failed.done():
+                broker.failed.result()
         except (Exception, Crashed) as error:  # noqa: BLE001 (told by the checkers)
             self._on_bug(error)
-        if self.process is not None:
-            self._end(self.process, is_power_loss=False)
+        self._end(process, is_power_loss=False)
+        self.disk.crash_process()
 
     def _on_bug(self, error: BaseException) -> None:
         """A broker may give up on a disk that was made to fail, and on nothing else."""
@@ -167,20 +178,12 @@ class Node:
         if self.process is not None:
             self._loop.resume(self.process)
 
-    def stop(self) -> asyncio.Task[Any]:
-        """In order; done when the process has ended."""
-        assert self.process is not None
-        assert self.broker is not None
+    def stop(self) -> asyncio.Task[None]:
+        """In order, when it has started; done when the process has ended."""
+        assert self._task is not None
         self.is_stopping = True
-        return self._loop.spawn(self.process, self._stop(self.broker, self.process), f"stop {self.host}")
-
-    async def _stop(self, broker: Broker, process: Process) -> None:
-        try:
-            await broker.stop()
-        except Exception as error:  # noqa: BLE001
-            self._on_bug(error)
-        self._end(process, is_power_loss=False)
-        self.disk.crash_process()
+        self._asked.set()
+        return self._task
 
     def _die_at_disk(self) -> None:
         """In the middle of a call; the disk is told by `kill` or `lose_power` what became of it."""
