@@ -13,6 +13,9 @@ After every event:
     comes back from a crash
     the log, read anew, makes the same picture (in `Cluster.image`)
 
+and nothing is lost: leaders are supposed to commit something whenever enough replicas are in sync, so that those who
+are not fall behind. Who is in sync, eligible, or leads without recovering is among those who have everything.
+
 And at the end, when everybody is back and every leader reports everybody in sync: all moves have arrived, everybody is
 in sync, and preferred leaders lead.
 """
@@ -69,9 +72,14 @@ class History:
         self.nodes = {one: Node([Uuid.of(5000 + 10 * one), Uuid.of(5001 + 10 * one)]) for one in BROKERS}
         # (topic, partition, leader epoch) → who led in it.
         self.leaders: dict[tuple[Uuid, int, int], int] = {}
+        # (topic, partition) → who has everything that was ever committed.
+        self.holders: dict[tuple[Uuid, int], set[int]] = {}
         # What the event that is being played may do, as it says itself.
         self.may_lose = False
         self.may_be_unclean = False
+        # What has been checked so far.
+        self.checked = len(self.cluster.quorum.images)
+        self.before = self.image
         self.reported: tuple[int, ...] = ()
 
     @property
@@ -79,12 +87,12 @@ class History:
         return self.cluster.image
 
     async def ask(self, request: Message) -> Message:
-        return await self.cluster.controller.submit(request, Client())
+        response = await self.cluster.controller.submit(request, Client())
+        self.check()
+        return response
 
     def partitions(self) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-        for made in self.image.topics.by_name.values():
-            for index, partition in made.partitions.items():
-                yield made, index, partition
+        return partitions_of(self.image)
 
     def chosen(self, number: int) -> tuple[TopicImage, int, PartitionImage] | None:
         every = list(self.partitions())
@@ -116,6 +124,9 @@ class History:
         response = await self.ask(request)
         assert isinstance(response, BrokerRegistrationResponse)
         if response.error_code == ErrorCode.NONE:
+            if response.broker_epoch != node.epoch and self.may_lose:
+                for holders in self.holders.values():
+                    holders.discard(broker_id)
             node.epoch, node.previous_epoch = response.broker_epoch, -1
 
     async def again(self, who: int, _how: int, _: int) -> None:
@@ -272,15 +283,23 @@ class History:
 
     # ---- What must hold ----
 
-    def check(self, before: MetadataImage) -> None:
-        after = self.image
-        for made, index, one in self.partitions():
+    def check(self) -> None:
+        """After every batch that the event has written: an event can do several things in a row."""
+        assert self.image is not None, "the log makes the picture that the controller decides on"
+        for image in self.cluster.quorum.images[self.checked :]:
+            self._check(self.before, image)
+            self.before = image
+        self.checked = len(self.cluster.quorum.images)
+
+    def _check(self, before: MetadataImage, after: MetadataImage) -> None:
+        for made, index, one in partitions_of(after):
             self._check_shape(after, one)
-            self._check_leader(made, index, one)
+            self._check_leader(after, made, index, one)
             old_topic = before.topics.by_id.get(made.id)
             old = old_topic.partitions.get(index) if old_topic is not None else None
             if old is not None:
                 self._check_step(made.name, old, one)
+            self._check_data(after, made, index, one)
 
     def _check_shape(self, image: MetadataImage, one: PartitionImage) -> None:
         replicas = set(one.replicas)
@@ -292,18 +311,14 @@ class History:
         assert all(is_active(image.cluster, replica) for replica in one.isr), "fenced brokers are not in sync"
         assert one.isr or one.elr or replicas & set(one.last_known_elr), "nobody could ever lead again"
 
-    def _check_leader(self, made: TopicImage, index: int, one: PartitionImage) -> None:
+    def _check_leader(self, image: MetadataImage, made: TopicImage, index: int, one: PartitionImage) -> None:
         if one.has_leader:
             assert one.leader in one.isr
-            assert self._is_up(one, one.leader)
-        else:
-            assert not any(self._is_up(one, replica) for replica in one.isr or one.elr), "somebody could lead"
+            assert is_up(image, one, one.leader)
+        elif image is self.cluster.quorum.images[-1]:
+            assert not any(is_up(image, one, replica) for replica in one.isr or one.elr), "somebody could lead"
         known = self.leaders.setdefault((made.id, index, one.leader_epoch), one.leader)
         assert known == one.leader, f"{known} and {one.leader} lead in epoch {one.leader_epoch}"
-
-    def _is_up(self, one: PartitionImage, replica: int) -> bool:
-        cluster = self.image.cluster
-        return is_active(cluster, replica) and is_directory_online(cluster, replica, one.directory_of(replica))
 
     def _check_step(self, name: str, old: PartitionImage, new: PartitionImage) -> None:
         assert (new == old) == (new.partition_epoch == old.partition_epoch)
@@ -318,10 +333,22 @@ class History:
             assert new.isr == (new.leader,)
             assert self._unclean_is_allowed(name) or old.last_known_elr == (new.leader,)
 
+    def _check_data(self, image: MetadataImage, made: TopicImage, index: int, one: PartitionImage) -> None:
+        holders = self.holders.setdefault((made.id, index), set(one.replicas))
+        if one.has_leader and one.leader not in holders | set(self.reported):
+            assert one.leader_recovery_state == RECOVERING, "a clean leader lacks what was committed"
+            holders.clear()
+            holders.add(one.leader)
+        # Who enters the ISR has caught up with the leader.
+        assert set(one.isr) <= holders | set(self.reported)
+        holders.update(one.isr)
+        assert set(one.elr) <= holders, "who is eligible lacks what was committed"
+        minimum = min(int(setting(image, made.name, MINIMUM) or 1), len(one.replicas))
+        if one.has_leader and len(one.isr) >= minimum:
+            holders.intersection_update(one.isr)
+
     def _unclean_is_allowed(self, name: str) -> bool:
-        configs = self.image.configs
-        value = configs.of(TOPIC, name).get(UNCLEAN) or configs.of(BROKER, "").get(UNCLEAN)
-        return self.may_be_unclean or value == "true"
+        return self.may_be_unclean or setting(self.image, name, UNCLEAN) == "true"
 
     # ---- The end ----
 
@@ -334,7 +361,7 @@ class History:
             node.incarnation += 1
             await self._register(broker_id, -1)
             await self._heartbeat(who)
-        self.check(self.image)
+        self.check()
         for _ in range(2):
             for made, index, one in list(self.partitions()):
                 assert one.has_leader, f"{made.name}-{index} has no leader: {one}"
@@ -361,8 +388,24 @@ class History:
             ],
         )
         topics = [TopicData(topic_id=made.id, partitions=[data])]
+        self.reported = one.replicas
         epoch = self.nodes[one.leader].epoch
         await self.ask(AlterPartitionRequest(broker_id=one.leader, broker_epoch=epoch, topics=topics))
+
+
+def partitions_of(image: MetadataImage) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+    for made in image.topics.by_name.values():
+        for index, partition in made.partitions.items():
+            yield made, index, partition
+
+
+def setting(image: MetadataImage, name: str, key: str) -> str | None:
+    return image.configs.of(TOPIC, name).get(key) or image.configs.of(BROKER, "").get(key)
+
+
+def is_up(image: MetadataImage, one: PartitionImage, replica: int) -> bool:
+    cluster = image.cluster
+    return is_active(cluster, replica) and is_directory_online(cluster, replica, one.directory_of(replica))
 
 
 # How often each event comes is how often it stands here.
@@ -381,14 +424,14 @@ async def play(history: History, script: bytes) -> None:
         await history.register(who, 0, 0)
         await history.heartbeat(who, 1, 0)
     await history.create(0, 8, 1)
+    history.check()
     for start in range(0, len(script) - 3, 4):
         kind, *numbers = script[start : start + 4]
-        before = history.image
         history.may_lose = history.may_be_unclean = False
         history.reported = ()
         event = EVENTS[kind % len(EVENTS)]
         await event(history, *numbers)  # type: ignore[misc]
-        history.check(before)
+        history.check()
     await history.heal()
     read_anew = MetadataLoader()
     offset = 0
