@@ -65,12 +65,13 @@ class Follower:
     def __repr__(self) -> str:
         return f"<Follower {self.broker_id}: offsets {self.log_start_offset}..{self.log_end_offset}>"
 
-    def begin_epoch(self, leader_end: int, now_ms: int, *, is_in_sync: bool, is_new_leader: bool) -> None:
-        """A leader epoch begins. An in-sync follower gets its time from now on; a new leader knows nothing of it."""
-        if is_new_leader:
-            self.broker_epoch = self.log_end_offset = self.log_start_offset = self.leader_end_at_fetch = UNKNOWN
-        else:
-            self.leader_end_at_fetch = leader_end
+    def begin_epoch(self, now_ms: int, *, is_in_sync: bool) -> None:
+        """A leader epoch begins. An in-sync follower gets its time from now on.
+
+        What it had in the last epoch is forgotten, even if the leader is the same: another one may have led in between
+        without our noticing, and the follower have cut its log for that one.
+        """
+        self.log_end_offset = self.log_start_offset = self.leader_end_at_fetch = UNKNOWN
         self.caught_up_ms = self.fetched_ms = now_ms if is_in_sync else _NEVER_MS
 
     def fetched(self, offset: int, log_start_offset: int, leader_end: int, broker_epoch: int, now_ms: int) -> None:
@@ -178,7 +179,6 @@ class InSyncReplicas:
     ) -> None:
         """The state that the controller has committed, which is never older than the one we know."""
         assert (leader_epoch, partition_epoch) >= (self.leader_epoch, self.partition_epoch), f"{self!r} goes back"
-        is_new_leader = self.leader_epoch == UNKNOWN
         followers = {}
         for replica in replicas:
             if replica != self.leader_id:
@@ -188,8 +188,7 @@ class InSyncReplicas:
             self.leader_epoch = leader_epoch
             self.epoch_start_offset = log_end_offset
             for follower in followers.values():
-                is_in_sync = follower.broker_id in isr
-                follower.begin_epoch(log_end_offset, now_ms, is_in_sync=is_in_sync, is_new_leader=is_new_leader)
+                follower.begin_epoch(now_ms, is_in_sync=follower.broker_id in isr)
         self._commit(isr, partition_epoch)
 
     def _commit(self, isr: tuple[int, ...], partition_epoch: int) -> None:

@@ -168,6 +168,19 @@ def test_a_new_leader_gives_its_in_sync_followers_their_time() -> None:
     assert in_sync.propose_leaving(100, 50_001 + LAG_MS, LAG_MS, BROKER_EPOCH) is not None
 
 
+def test_in_a_new_epoch_what_followers_had_before_does_not_count() -> None:
+    in_sync = leading()
+    fetch(in_sync, 2, 110, 110)
+    fetch(in_sync, 3, 110, 110)
+    assert watermark(in_sync, 110) == 110
+    # Somebody else led in epoch 5, and followers may have cut their logs for that one.
+    in_sync.update(LEADER_EPOCH + 2, 12, (1, 2, 3), (1, 2, 3), 115, 0)
+    assert watermark(in_sync, 115) == UNKNOWN
+    fetch(in_sync, 2, 105, 115)
+    fetch(in_sync, 3, 115, 115)
+    assert watermark(in_sync, 115) == 105
+
+
 def test_a_refused_change_is_forgotten() -> None:
     in_sync = leading(isr=(1, 2))
     change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, anybody)
