@@ -32,6 +32,8 @@ from pessoa.web.serving import Tls, bind, serve_until_signalled
 log = logging.getLogger("pessoa.schema_registry")
 
 PRODUCES = ("application/vnd.schemaregistry.v1+json", "application/vnd.schemaregistry+json", "application/json")
+# How long one question to a cluster that may not be there takes at most.
+_ATTEMPT_MS = 1000
 CONSUMES = (*PRODUCES, "application/octet-stream")
 
 
@@ -42,7 +44,7 @@ async def make_registry_app(config: Config, port: int | None = None) -> App:
     registry = Registry(config, identity, client_settings)
     forwarder = Forwarder(registry, verify=config.client_authority or True)
     desk = Desk(registry, forwarder)
-    cluster_id = await asyncio.to_thread(_cluster_id, config)
+    cluster_id = await _cluster_id(config)
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -92,12 +94,24 @@ def endpoints(desk: Desk, cluster_id: str) -> list[Endpoint]:
     return rows + within
 
 
-def _cluster_id(config: Config) -> str:
-    try:
-        with Cluster(config.bootstrap_servers, config.client_settings) as cluster:
-            return cluster.describe().cluster_id
-    except KafkaFailure as failure:
-        raise StoreFailed(f"Kafka at {config.bootstrap_servers} does not answer: {failure}") from None
+async def _cluster_id(config: Config) -> str:
+    """Wait for Kafka, in steps that are short enough to be interrupted between."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + config.init_timeout_ms / 1000
+    while True:
+        try:
+            return await asyncio.to_thread(_ask_cluster_id, config)
+        except KafkaFailure as failure:
+            if loop.time() > deadline:
+                sentence = f"Kafka at {config.bootstrap_servers} does not answer: {failure}"
+                raise StoreFailed(sentence) from None
+            log.info("waiting for Kafka at %s", config.bootstrap_servers)
+
+
+def _ask_cluster_id(config: Config) -> str:
+    settings = {**config.client_settings, "default.api.timeout.ms": str(_ATTEMPT_MS)}
+    with Cluster(config.bootstrap_servers, settings) as cluster:
+        return cluster.describe().cluster_id
 
 
 def _measure(app: App, registry: Registry) -> None:

@@ -30,6 +30,8 @@ log = logging.getLogger("pessoa.schema_registry")
 
 _POLL_S = 0.5
 _BATCH = 500
+# How long one question to a cluster that may not be there takes at most.
+_ATTEMPT_S = 2.0
 # A transaction holds a handful of records; one that takes longer belongs to a leader that has died.
 _TRANSACTION_TIMEOUT_MS = 10_000
 # Kafka's default for the size of a record batch, less what a batch needs around one record.
@@ -101,13 +103,13 @@ class Store:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                metadata = admin.list_topics(timeout=5)
+                metadata = admin.list_topics(timeout=_ATTEMPT_S)
                 if self._config.topic not in metadata.topics:
                     self._create_topic(admin, len(metadata.brokers))
                 else:
                     self._check_topic(admin, metadata.topics[self._config.topic])
             except KafkaException as failure:
-                if time.monotonic() > deadline:
+                if time.monotonic() > deadline or self._stop.is_set():
                     sentence = f"Kafka at {self._config.bootstrap_servers} does not answer: {failure}"
                     raise StoreFailed(sentence) from None
                 self._stop.wait(0.2)

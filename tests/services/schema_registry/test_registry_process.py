@@ -1,0 +1,79 @@
+"""The registry as a process: how it starts, what it says when it cannot, and how it stops."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from pessoa.testing.broker import Broker
+
+COMMAND = [sys.executable, "-m", "pessoa", "schema-registry"]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60)
+
+
+def test_it_serves_with_a_properties_file_and_stops_in_order(tmp_path: Path) -> None:
+    with Broker() as broker:
+        properties = tmp_path / "schema-registry.properties"
+        properties.write_text(
+            f"listeners=http://127.0.0.1:0\nkafkastore.bootstrap.servers=PLAINTEXT://{broker.bootstrap_servers}\n"
+            "host.name=127.0.0.1\nschema.compatibility.level=full\n"
+        )
+        child = subprocess.Popen(
+            [*COMMAND, str(properties)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert child.stdout is not None
+        with child.stdout:
+            url = child.stdout.readline().split()[-1]
+            assert httpx.get(f"{url}/config").json() == {"compatibilityLevel": "FULL"}
+            assert httpx.post(f"{url}/subjects/a/versions", json={"schema": '"int"'}, timeout=30).json()["id"] == 1
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(30) == 0
+
+
+def test_a_cluster_that_does_not_answer_is_named() -> None:
+    ended = run(
+        "--bootstrap-server", "127.0.0.1:1", "--port", "0", "--override", "kafkastore.init.timeout.ms=100"
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert "127.0.0.1:1 does not answer" in ended.stdout
+
+
+def test_while_it_waits_for_a_cluster_it_can_be_stopped() -> None:
+    command = [*COMMAND, "--bootstrap-server", "127.0.0.1:1", "--port", "0"]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    with child.stderr as log:
+        assert any("waiting for Kafka at 127.0.0.1:1" in line for line in log)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(20) == 0
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = run("--host", "127.0.0.1", "--port", str(port))
+    assert ended.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--override", "x"), "KEY=VALUE"),
+        (("--override", "listeners=ftp://x:1"), "listeners=ftp://x:1"),
+        (("nowhere.properties",), "nowhere.properties"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(arguments: tuple[str, ...], says: str) -> None:
+    ended = run(*arguments)
+    assert ended.returncode != 0
+    assert says in ended.stderr
