@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
+from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -16,6 +17,13 @@ from pessoa.testing import Cluster
 TIMEOUT_S = 60
 # rdkafka writes to stderr what these tests do on purpose.
 QUIET = {"log_level": 0}
+
+
+class Reachable(Protocol):
+    """A cluster, however it runs."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
 
 
 def until(condition: Callable[[], object], what: str, timeout_s: float = TIMEOUT_S) -> None:
@@ -36,7 +44,7 @@ def create_topic(cluster: Cluster, name: str, partitions: int = 1, **configs: st
 class SteadyProducer:
     """Numbers, one after another, to one topic; `acked` is number → (partition, offset)."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: Reachable, topic: str) -> None:
         self.acked: dict[int, tuple[int, int]] = {}
         self.failed: list[KafkaError] = []
         self.acked_at_s = 0.0
@@ -83,7 +91,7 @@ class SteadyProducer:
 
 
 @contextmanager
-def producing(cluster: Cluster, topic: str) -> Iterator[SteadyProducer]:
+def producing(cluster: Reachable, topic: str) -> Iterator[SteadyProducer]:
     """Inside, a producer runs; outside, all it sent is acknowledged or has failed."""
     producer = SteadyProducer(cluster, topic)
     producer._thread.start()
@@ -94,7 +102,7 @@ def producing(cluster: Cluster, topic: str) -> Iterator[SteadyProducer]:
         producer._thread.join()
 
 
-def read_all(cluster: Cluster, topic: str, partitions: int, **configs: str) -> list[tuple[int, int, str]]:
+def read_all(cluster: Reachable, topic: str, partitions: int, **configs: str) -> list[tuple[int, int, str]]:
     """Everything below the end of the topic as it is now: (partition, offset, value), in order per partition."""
     consumer = Consumer(
         {

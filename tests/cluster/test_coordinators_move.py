@@ -52,8 +52,9 @@ def commit_until_it_works(consumer: Consumer) -> None:
     while True:
         try:
             consumer.commit(asynchronous=False)
-        except KafkaException as problem:
-            assert time.monotonic() < deadline, problem
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
         else:
             return
 

@@ -1,0 +1,167 @@
+"""Three broker processes, as a user starts them, under signals that no process can argue with."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.cluster.conftest import QUIET, TIMEOUT_S, check_nothing_lost, producing, read_all, until
+
+# The death of a leader, or of the active controller, may hold up a producer for so long.
+PAUSE_S = 3.0
+
+
+class Processes:
+    """The three, with real disks; looks enough like a `Cluster` for the helpers."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        sockets = [socket.socket() for _ in range(6)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        ports = [one.getsockname()[1] for one in sockets]
+        for one in sockets:
+            one.close()
+        self._ports = {number: (ports[2 * number - 2], ports[2 * number - 1]) for number in (1, 2, 3)}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._admin: AdminClient | None = None
+        self.bootstrap_servers = ",".join(f"127.0.0.1:{client}" for client, _ in self._ports.values())
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ports)
+
+    def start(self, number: int) -> None:
+        client, controller = self._ports[number]
+        voters = ",".join(f"{one}@127.0.0.1:{port}" for one, (_, port) in self._ports.items())
+        config = self._directory / f"{number}.properties"
+        config.write_text(
+            f"process.roles=broker,controller\nnode.id={number}\ncontroller.listener.names=CONTROLLER\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}\n"
+            f"controller.quorum.voters={voters}\nlog.dirs={self._directory / str(number)}\n"
+            "offsets.topic.num.partitions=3\n"
+        )
+        log = (self._directory / f"{number}.log").open("ab")
+        command = [sys.executable, "-m", "pessoa", "broker", "--config", str(config)]
+        self._processes[number] = subprocess.Popen(command, stderr=log, stdout=log)
+        log.close()
+
+    def signal(self, number: int, what: signal.Signals) -> None:
+        self._processes[number].send_signal(what)
+
+    def end(self, number: int) -> int:
+        return self._processes.pop(number).wait(TIMEOUT_S)
+
+    def kill(self, number: int) -> None:
+        self.signal(number, signal.SIGKILL)
+        self.end(number)
+
+    def close(self) -> None:
+        for process in self._processes.values():
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
+
+    def admin(self) -> AdminClient:
+        if self._admin is None:
+            # It must not wait for a broker that is stopped.
+            self._admin = AdminClient(
+                {"bootstrap.servers": self.bootstrap_servers, "socket.timeout.ms": 2_000, **QUIET}
+            )
+        return self._admin
+
+    def wait_until_in_sync(self) -> None:
+        def is_so() -> bool:
+            metadata = self._metadata()
+            partitions = [one for topic in metadata.topics.values() for one in topic.partitions.values()]
+            return len(metadata.brokers) == 3 and all(len(one.isrs) == 3 for one in partitions)
+
+        until(is_so, "all replicas in sync")
+
+    def leader_of(self, topic: str) -> int:
+        return int(self._metadata().topics[topic].partitions[0].leader)
+
+    def _metadata(self) -> Any:
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return self.admin().list_topics(timeout=3)
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+
+    def controller(self) -> int:
+        """As the broker's own log says: the last to have become active."""
+        found = []
+        for number in self:
+            told = (self._directory / f"{number}.log").read_text()
+            found += [(int(epoch), number) for epoch in re.findall(r"is the active controller in epoch (\d+)", told)]
+        return max(found)[1]
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Any]:
+    running = Processes(tmp_path)
+    try:
+        for number in running:
+            running.start(number)
+        running.wait_until_in_sync()
+        topic = NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})
+        running.admin().create_topics([topic])["t"].result(TIMEOUT_S)
+        running.wait_until_in_sync()
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.mark.parametrize("victim", ["leader", "controller"])
+def test_producing_goes_on_soon_after_kill_minus_nine(processes: Processes, victim: str) -> None:
+    with producing(processes, "t") as producer:
+        producer.wait_for(100)
+        dead = processes.leader_of("t") if victim == "leader" else processes.controller()
+        processes.kill(dead)
+        pause_s = producer.wait_for(20)
+        processes.start(dead)
+        processes.wait_until_in_sync()
+        producer.wait_for(20)
+    assert pause_s < PAUSE_S
+    check_nothing_lost(producer, read_all(processes, "t", 1))
+
+
+def test_a_leader_that_is_stopped_and_continued_has_lost_its_lead_and_nothing_else(processes: Processes) -> None:
+    with producing(processes, "t") as producer:
+        producer.wait_for(100)
+        paused = processes.leader_of("t")
+        processes.signal(paused, signal.SIGSTOP)
+        until(lambda: processes.leader_of("t") != paused, "another leader")
+        producer.wait_for(20)
+        processes.signal(paused, signal.SIGCONT)
+        processes.wait_until_in_sync()
+        producer.wait_for(20)
+    check_nothing_lost(producer, read_all(processes, "t", 1))
+
+
+def test_a_process_that_is_told_to_stop_hands_over_first(processes: Processes) -> None:
+    with producing(processes, "t") as producer:
+        producer.wait_for(100)
+        leader = processes.leader_of("t")
+        processes.signal(leader, signal.SIGTERM)
+        began = time.monotonic()
+        assert processes.end(leader) == 0
+        assert time.monotonic() - began < PAUSE_S
+        producer.wait_for(20)
+        assert processes.leader_of("t") != leader
+        processes.start(leader)
+        processes.wait_until_in_sync()
+    check_nothing_lost(producer, read_all(processes, "t", 1))

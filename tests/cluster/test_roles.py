@@ -1,0 +1,160 @@
+"""Nodes with one role each: controllers that are no brokers, brokers that observe the quorum."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from pessoa.broker.config import BrokerConfig
+from pessoa.broker.lifecycle import Broker
+from pessoa.broker.registration import RegistrationRefused
+from pessoa.log.simulated_disk import SimulatedDisk
+from pessoa.net.channel import Channel
+from pessoa.net.network import SystemNetwork
+from pessoa.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pessoa.wire.api.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from pessoa.wire.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from pessoa.wire.api.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+)
+from pessoa.wire.api.describe_quorum import PartitionData as WantedPartition
+from pessoa.wire.api.describe_quorum import TopicData as WantedTopic
+from pessoa.wire.api.metadata import MetadataRequest, MetadataResponse
+from pessoa.wire.catalogue import ApiKey
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.schema import Message
+
+TIMEOUT_S = 60
+CONTROLLERS = 2
+
+
+def node(node_id: int, roles: str, voters: str, disk: SimulatedDisk | None = None) -> Broker:
+    if disk is None:
+        disk = SimulatedDisk()
+        disk.make_directory("/data")
+    listeners = {
+        "controller": "CONTROLLER://127.0.0.1:0",
+        "broker": "PLAINTEXT://127.0.0.1:0",
+        "broker,controller": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+    }[roles]
+    settings = {
+        "process.roles": roles,
+        "node.id": str(node_id),
+        "listeners": listeners,
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": voters,
+        "log.dirs": "/data",
+    }
+    return Broker(BrokerConfig(settings), disk=disk)
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            await scenario()
+
+    asyncio.run(main())
+
+
+async def ask(servers: str, request: Message) -> Message:
+    host, _, port = servers.partition(":")
+    channel = Channel(SystemNetwork(), host, int(port), "tester")
+    try:
+        return await channel.send(request, request.versions.last, 20_000)
+    finally:
+        channel.close()
+
+
+async def started(*nodes: Broker) -> None:
+    await asyncio.gather(*(one.start() for one in nodes))
+
+
+async def controller_alone() -> tuple[Broker, str]:
+    """A controller, and how others name it as a voter."""
+    controller = node(100, "controller", "100@127.0.0.1:0")
+    await controller.start()
+    return controller, f"100@{controller.bootstrap_controllers}"
+
+
+def test_brokers_that_are_no_voters_join_the_cluster_of_a_controller_that_is_no_broker() -> None:
+    async def scenario() -> None:
+        controller, voters = await controller_alone()
+        brokers = [node(1, "broker", voters), node(2, "broker", voters)]
+        await started(*brokers)
+        for broker in brokers:
+            topic = CreatableTopic(
+                name=f"of-{broker.config.node_id}", num_partitions=1, replication_factor=2, assignments=[], configs=[]
+            )
+            created = await ask(broker.bootstrap_servers, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+            assert isinstance(created, CreateTopicsResponse)
+            assert created.topics[0].error_code == ErrorCode.NONE
+        metadata = await ask(brokers[0].bootstrap_servers, MetadataRequest(topics=[]))
+        assert isinstance(metadata, MetadataResponse)
+        assert [one.node_id for one in metadata.brokers] == [1, 2]
+        assert metadata.controller_id in (1, 2)
+        assert metadata.cluster_id == controller.cluster_id
+        for broker in brokers:
+            await broker.stop()
+        await controller.stop()
+
+    run(scenario)
+
+
+def test_a_controller_serves_what_apaches_controllers_serve_and_tells_of_controllers() -> None:
+    async def scenario() -> None:
+        controller, _ = await controller_alone()
+        servers = controller.bootstrap_controllers
+        versions = await ask(servers, ApiVersionsRequest())
+        assert isinstance(versions, ApiVersionsResponse)
+        served = {one.api_key for one in versions.api_keys}
+        assert {ApiKey.VOTE, ApiKey.ENVELOPE, ApiKey.BROKER_HEARTBEAT, ApiKey.CREATE_TOPICS} <= served
+        assert not {ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.JOIN_GROUP} & served
+        question = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=CONTROLLERS)
+        cluster = await ask(servers, question)
+        assert isinstance(cluster, DescribeClusterResponse)
+        assert (cluster.cluster_id, cluster.controller_id) == (controller.cluster_id, 100)
+        wrong = await ask(servers, DescribeClusterRequest(include_cluster_authorized_operations=False))
+        assert isinstance(wrong, DescribeClusterResponse)
+        assert wrong.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        await controller.stop()
+
+    run(scenario)
+
+
+def test_a_broker_forwards_the_question_for_the_quorum_to_its_leader() -> None:
+    async def scenario() -> None:
+        controller, voters = await controller_alone()
+        broker = node(1, "broker", voters)
+        await broker.start()
+        wanted = [WantedTopic(topic_name="__cluster_metadata", partitions=[WantedPartition(partition_index=0)])]
+        quorum = await ask(broker.bootstrap_servers, DescribeQuorumRequest(topics=wanted))
+        assert isinstance(quorum, DescribeQuorumResponse)
+        partition = quorum.topics[0].partitions[0]
+        assert partition.leader_id == 100
+        assert [one.replica_id for one in partition.current_voters] == [100]
+        assert [one.replica_id for one in partition.observers] == [1]
+        await broker.stop()
+        await controller.stop()
+
+    run(scenario)
+
+
+def test_a_broker_of_another_cluster_is_not_let_in() -> None:
+    async def scenario() -> None:
+        controller, voters = await controller_alone()
+        disk = SimulatedDisk()
+        disk.make_directory("/data")
+        stranger = node(1, "broker,controller", "1@127.0.0.1:0", disk)
+        await stranger.start()
+        await stranger.stop()
+        moved = node(1, "broker", voters, disk)
+        moved.config.initial_broker_registration_timeout_ms = 1_000
+        with pytest.raises(RegistrationRefused):
+            await moved.start()
+        await moved.stop()
+        await controller.stop()
+
+    run(scenario)
