@@ -57,7 +57,7 @@ class Plan:
             is_synced=rng.random() < 0.25,
             is_harsh=rng.random() < 0.3,
             faults=faults,
-            seconds=rng.choice((4.0, 8.0, 12.0)),
+            seconds=rng.choice((3.0, 5.0, 5.0, 10.0)),
             idempotent_producers=rng.choice((1, 2)) if transactional == 0 else rng.choice((0, 1)),
             # The snapshot of a broker that stops in order remembers one batch of a producer, as Kafka's does; so only
             # one can be known again after it.
@@ -65,7 +65,7 @@ class Plan:
             transactional_producers=transactional,
             # Before KIP-890 a request that was held may end the next transaction, or join it: nothing a broker can do.
             adds_by_producing=rng.random() < 0.7 or "hold" in faults,
-            group_members=rng.choice((0, 0, 1, 2, 3)),
+            group_members=rng.choice((0, 0, 0, 1, 2, 3)),
             admin=rng.random() < 0.3,
         )
 
@@ -100,5 +100,7 @@ class Plan:
             # Clocks jump here, and a producer's time is nobody's business.
             "log.message.timestamp.after.max.ms": str((1 << 63) - 1),
             "auto.create.topics.enable": "false",
+            # Indexes with something in them, though the logs are short.
+            "log.index.interval.bytes": "256",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
         }

@@ -137,7 +137,7 @@ class IdempotentProducer(Producer):
     """Writes to its partitions until it is told to stop, and then until everything is acknowledged."""
 
     partitions: Sequence[TopicPartition] = ()
-    pause_s = 0.6
+    pause_s = 0.8
     in_flight = 1
 
     async def run(self) -> None:
@@ -195,7 +195,7 @@ class _Doubt(Exception):
 
 class TransactionalProducer(Producer):
     partitions: Sequence[TopicPartition] = ()
-    pause_s = 0.6
+    pause_s = 0.8
     timeout_ms = 6_000
     # False for a client from before KIP-890.
     adds_by_producing = True
