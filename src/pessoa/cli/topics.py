@@ -19,6 +19,7 @@ from pessoa.base.ids import ZERO_UUID, Uuid
 from pessoa.cli import options as line
 from pessoa.cli.options import INTEGER, Given, Options, UsageError
 from pessoa.cli.running import connect, run, warn, zookeeper_era
+from pessoa.cli.topic_settings import TOPIC_SETTINGS
 from pessoa.client.errors import BadSettings, KafkaFailure, RequestFailed
 from pessoa.wire.errors import ErrorCode
 
@@ -221,6 +222,9 @@ def _settings(pairs: list[str]) -> dict[str, str]:
                 'requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".'
             )
         settings[key.strip()] = value.strip()
+    for key in settings:
+        if key not in TOPIC_SETTINGS:
+            raise UsageError(f"Unknown topic config name: {key}")
     return settings
 
 
