@@ -155,7 +155,7 @@ class Member:
             for peer, request in ready.sends:
                 self.world.send(self, peer, request)
             self._flush_later()
-            if ready == type(ready)():
+            if ready.is_empty:
                 break
         self.world.set_timer(self)
         self.world.check(self)

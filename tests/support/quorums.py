@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Self
 
 from pessoa.base.entropy import SeededEntropy
@@ -123,7 +122,7 @@ class Node:
 
 class Quorums:
     def __init__(self, voters: int, observers: int = 0, settings: QuorumSettings = SETTINGS, **changes: int) -> None:
-        self.settings = replace(settings, **changes)
+        self.settings = settings._replace(**changes)
         self.by_id: dict[int, Node] = {}
         self.started: set[int] = set()
         self.cut: set[frozenset[int]] = set()

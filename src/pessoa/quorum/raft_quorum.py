@@ -402,7 +402,7 @@ class RaftQuorum:
             raft.fetch_again(self._clock.monotonic_ms())
         for peer, request in ready.sends:
             self._spawn(self._exchange(peer, request))
-        if ready.persist is None and not ready.sends and not ready.is_about_the_log:
+        if ready.is_empty:
             return False
         self._wake()
         return True

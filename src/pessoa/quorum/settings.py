@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pessoa.raft.ready import Timeouts
@@ -22,8 +21,7 @@ class LeaderAndEpoch(NamedTuple):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumSettings:
+class QuorumSettings(NamedTuple):
     """Named as in the configuration, without `controller.quorum.`; the defaults are Kafka's."""
 
     election_timeout_ms: int = 1_000
@@ -46,7 +44,7 @@ class QuorumSettings:
         return cls(
             **{
                 name: getattr(config, name if name.startswith("metadata_") else f"controller_quorum_{name}")
-                for name in cls.__dataclass_fields__
+                for name in cls._fields
             }
         )
 

@@ -10,7 +10,6 @@ they can be described, and so that one which has caught up may become a voter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pessoa.raft.messages import ReplicaKey
@@ -25,14 +24,16 @@ UNKNOWN = -1
 OBSERVER_SESSION_MS = 300_000
 
 
-@dataclass(slots=True)
 class ReplicaProgress:
-    key: ReplicaKey
-    end_offset: int = UNKNOWN
-    last_fetch_ms: int = UNKNOWN
-    last_caught_up_ms: int = UNKNOWN
-    # Where the leader's log ended when the replica fetched last.
-    _leader_end_at_last_fetch: int = UNKNOWN
+    __slots__ = ("_leader_end_at_last_fetch", "end_offset", "key", "last_caught_up_ms", "last_fetch_ms")
+
+    def __init__(self, key: ReplicaKey) -> None:
+        self.key = key
+        self.end_offset = UNKNOWN
+        self.last_fetch_ms = UNKNOWN
+        self.last_caught_up_ms = UNKNOWN
+        # Where the leader's log ended when the replica fetched last.
+        self._leader_end_at_last_fetch = UNKNOWN
 
     def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
         # KIP-836: caught up is who has now what there was when they asked before.

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pessoa.raft.messages import ElectionState, OffsetAndEpoch, Request
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(NamedTuple):
     """The defaults are Kafka's, and the names are those of `controller.quorum.…`."""
 
     election_timeout_ms: int = 1_000
@@ -47,16 +45,22 @@ class LogState(Protocol):
         """The largest epoch of this log up to the given one, and where it ends."""
 
 
-@dataclass(slots=True)
 class Ready:
-    """In the order in which it is to be carried out. See the head of this file."""
+    """In the order in which it is to be carried out. See the head of `pessoa.raft.machine`."""
 
-    persist: ElectionState | None = None
-    truncate_to: int | None = None
-    records: memoryview | None = None
-    snapshot: OffsetAndEpoch | None = None
-    opens_epoch: tuple[int, ...] | None = None
-    sends: list[tuple[int, Request]] = field(default_factory=list)
+    __slots__ = ("opens_epoch", "persist", "records", "sends", "snapshot", "truncate_to")
+
+    def __init__(self) -> None:
+        self.persist: ElectionState | None = None
+        self.truncate_to: int | None = None
+        self.records: memoryview | None = None
+        self.snapshot: OffsetAndEpoch | None = None
+        self.opens_epoch: tuple[int, ...] | None = None
+        self.sends: list[tuple[int, Request]] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return self.persist is None and not self.sends and not self.is_about_the_log
 
     @property
     def is_about_the_log(self) -> bool:

@@ -17,8 +17,6 @@ Requests that must reach somebody are repeated: `Repeated` knows when each is du
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from pessoa.raft.messages import Fetch, ReplicaKey
 from pessoa.raft.progress import Progress
 
@@ -50,64 +48,81 @@ class Repeated:
         return min(self.due_ms.values(), default=NEVER)
 
 
-@dataclass(slots=True)
+# Written out: dataclasses would make the start of every broker some milliseconds longer.
+
+
 class Fetching:
     """One fetch at a time: when the next is due, or the one that is on its way."""
 
-    due_ms: int
-    in_flight: Fetch | None = None
+    __slots__ = ("due_ms", "in_flight")
+
+    def __init__(self, due_ms: int) -> None:
+        self.due_ms = due_ms
+        self.in_flight: Fetch | None = None
 
 
-@dataclass(slots=True)
 class Unattached:
     """Knows an epoch, and nobody who leads it."""
 
-    # NEVER for an observer, who just goes on asking around.
-    election_ms: int
-    fetching: Fetching | None = None
+    __slots__ = __match_args__ = ("election_ms", "fetching")
+
+    def __init__(self, election_ms: int, fetching: Fetching | None = None) -> None:
+        # NEVER for an observer, who just goes on asking around.
+        self.election_ms = election_ms
+        self.fetching = fetching
 
 
-@dataclass(slots=True)
 class Prospective:
-    election_ms: int
-    requests: Repeated
-    granted: set[int] = field(default_factory=set)
-    rejected: set[int] = field(default_factory=set)
+    __slots__ = __match_args__ = ("election_ms", "requests", "granted", "rejected")
+
+    def __init__(self, election_ms: int, requests: Repeated) -> None:
+        self.election_ms = election_ms
+        self.requests = requests
+        self.granted: set[int] = set()
+        self.rejected: set[int] = set()
 
 
-@dataclass(slots=True)
 class Candidate:
-    # When the election counts as lost.
-    election_ms: int
-    requests: Repeated
-    granted: set[int] = field(default_factory=set)
-    rejected: set[int] = field(default_factory=set)
+    __slots__ = __match_args__ = ("election_ms", "requests", "granted", "rejected")
+
+    def __init__(self, election_ms: int, requests: Repeated) -> None:
+        # When the election counts as lost.
+        self.election_ms = election_ms
+        self.requests = requests
+        self.granted: set[int] = set()
+        self.rejected: set[int] = set()
 
 
-@dataclass(slots=True)
 class Follower:
-    # When the leader counts as gone.
-    silence_ms: int
-    fetching: Fetching
-    # Whether there is reason to believe that the leader is well: it has answered, and the last fetch did not fail.
-    trusts_leader: bool = False
-    # Whether it has just asked the others, and they still hear the leader.
-    is_patient: bool = False
-    # How far the leader has said that its log is committed.
-    leader_high_watermark: int = -1
+    __slots__ = __match_args__ = ("silence_ms", "fetching", "trusts_leader", "is_patient", "leader_high_watermark")
+
+    def __init__(self, silence_ms: int, fetching: Fetching, *, is_patient: bool = False) -> None:
+        # When the leader counts as gone.
+        self.silence_ms = silence_ms
+        self.fetching = fetching
+        # Whether there is reason to believe that the leader is well: it has answered, and the last fetch did not fail.
+        self.trusts_leader = False
+        # Whether it has just asked the others, and they still hear the leader.
+        self.is_patient = is_patient
+        # How far the leader has said that its log is committed.
+        self.leader_high_watermark = -1
 
 
-@dataclass(slots=True)
 class Leader:
-    progress: Progress
-    requests: Repeated
+    __slots__ = __match_args__ = ("progress", "requests")
+
+    def __init__(self, progress: Progress, requests: Repeated) -> None:
+        self.progress = progress
+        self.requests = requests
 
 
-@dataclass(slots=True)
 class Resigned:
-    over_ms: int
-    requests: Repeated
-    successors: tuple[ReplicaKey, ...]
+    __slots__ = __match_args__ = ("over_ms", "requests", "successors")
+
+    def __init__(self, over_ms: int, requests: Repeated, successors: tuple[ReplicaKey, ...]) -> None:
+        self.over_ms = over_ms
+        self.requests = requests
+        self.successors = successors
 
 
 Role = Unattached | Prospective | Candidate | Follower | Leader | Resigned
