@@ -1,0 +1,147 @@
+"""The way to the controller: here, elsewhere, nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from pessoa.base.clock import SystemClock
+from pessoa.broker.context import OwnRequest
+from pessoa.broker.forwarding import Caller, ControllerEntrance, ControllerUnavailable
+from pessoa.controller.decision import NotController
+from pessoa.net.listener import Connection, Listener
+from pessoa.net.network import SystemNetwork
+from pessoa.wire.api.api_versions import ApiVersion, ApiVersionsResponse
+from pessoa.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from pessoa.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from pessoa.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
+from pessoa.wire.catalogue import ApiKey
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.frames import SIZE_BYTES, Buffer, response_frame
+from pessoa.wire.headers import peek_api
+from pessoa.wire.schema import Message
+
+TIMEOUT_S = 20
+DELETION = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1)
+DELETED = DeleteTopicsResponse(throttle_time_ms=0, responses=[DeletableTopicResult(name="t", error_code=0)])
+HEARTBEAT = BrokerHeartbeatRequest(broker_id=1, current_metadata_offset=0, want_fence=False, want_shut_down=False)
+
+
+class Remote:
+    """A controller on another node; says NOT_CONTROLLER as often as it is told to."""
+
+    def __init__(self) -> None:
+        self.refusals = 0
+        self.seen: list[int] = []
+
+    def serve(self, connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer]:
+        key, version, correlation_id = peek_api(data, start, end)
+        if key == ApiKey.API_VERSIONS:
+            keys = [
+                ApiVersion(api_key=one, min_version=0, max_version=0)
+                for one in (ApiKey.ENVELOPE, ApiKey.BROKER_HEARTBEAT)
+            ]
+            return response_frame(ApiVersionsResponse(error_code=0, api_keys=keys), 0, correlation_id)
+        self.seen.append(key)
+        self.refusals -= 1
+        code = ErrorCode.NOT_CONTROLLER if self.refusals >= 0 else ErrorCode.NONE
+        if key == ApiKey.BROKER_HEARTBEAT:
+            heartbeat = BrokerHeartbeatResponse(throttle_time_ms=0, error_code=code, should_shut_down=False)
+            return response_frame(heartbeat, version, correlation_id)
+        inner = b"".join(response_frame(DELETED, 4, 1))[SIZE_BYTES:]
+        answer = EnvelopeResponse(error_code=code, response_data=None if code else inner)
+        return response_frame(answer, version, correlation_id)
+
+
+class Local:
+    def __init__(self) -> None:
+        self.is_active = False
+
+    async def decide(self, request: Message, caller: Caller) -> Message:
+        if not self.is_active:
+            raise NotController
+        return DELETED
+
+
+class Quorum:
+    def __init__(self, port: int) -> None:
+        self.leader_id = 2
+        self._port = port
+
+    def endpoint_of(self, node_id: int) -> tuple[str, int] | None:
+        return ("127.0.0.1", self._port)
+
+
+class Stage:
+    def __init__(self, port: int, timeout_ms: int = 5_000) -> None:
+        self.local = Local()
+        self.quorum = Quorum(port)
+        self.entrance = ControllerEntrance(1, self.local, self.quorum, SystemNetwork(), SystemClock(), timeout_ms)
+
+
+def run(scenario: Callable[[Remote, Stage], Awaitable[None]], timeout_ms: int = 5_000) -> None:
+    async def main() -> None:
+        remote = Remote()
+        async with asyncio.timeout(TIMEOUT_S), Listener("127.0.0.1", 0, remote.serve, drain_seconds=0.2) as listener:
+            stage = Stage(listener.port, timeout_ms)
+            await scenario(remote, stage)
+            stage.entrance.close()
+
+    asyncio.run(main())
+
+
+def test_the_controller_of_this_node_is_asked_if_it_leads() -> None:
+    async def scenario(remote: Remote, stage: Stage) -> None:
+        stage.local.is_active = True
+        assert await stage.entrance.submit(DELETION, OwnRequest(4)) == DELETED
+        assert remote.seen == []
+
+    run(scenario)
+
+
+def test_a_clients_request_goes_in_an_envelope_and_a_brokers_own_as_it_is() -> None:
+    async def scenario(remote: Remote, stage: Stage) -> None:
+        assert await stage.entrance.submit(DELETION, OwnRequest(4)) == DELETED
+        heartbeat = await stage.entrance.ask(HEARTBEAT, OwnRequest(0), 5_000)
+        assert isinstance(heartbeat, BrokerHeartbeatResponse)
+        assert remote.seen == [EnvelopeRequest.api_key, BrokerHeartbeatRequest.api_key]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("request_", [DELETION, HEARTBEAT])
+def test_who_is_no_controller_any_more_is_asked_again_later(request_: Message) -> None:
+    async def scenario(remote: Remote, stage: Stage) -> None:
+        remote.refusals = 2
+        response = await stage.entrance.submit(request_, OwnRequest(4 if request_ is DELETION else 0))
+        assert getattr(response, "error_code", 0) == ErrorCode.NONE
+        assert len(remote.seen) == 3
+
+    run(scenario)
+
+
+def test_a_leader_that_appears_later_is_found() -> None:
+    async def scenario(remote: Remote, stage: Stage) -> None:
+        stage.quorum.leader_id = -1
+        asked = asyncio.create_task(stage.entrance.submit(DELETION, OwnRequest(4)))
+        await asyncio.sleep(0)
+        stage.quorum.leader_id = 1
+        stage.local.is_active = True
+        assert await asked == DELETED
+        assert remote.seen == []
+
+    run(scenario)
+
+
+def test_without_a_controller_a_client_hears_that_its_time_is_up_and_a_broker_that_none_answered() -> None:
+    async def scenario(remote: Remote, stage: Stage) -> None:
+        stage.quorum.leader_id = -1
+        response = await stage.entrance.submit(DELETION, OwnRequest(4))
+        assert isinstance(response, DeleteTopicsResponse)
+        assert [one.error_code for one in response.responses] == [ErrorCode.REQUEST_TIMED_OUT]
+        with pytest.raises(ControllerUnavailable):
+            await stage.entrance.ask(HEARTBEAT, OwnRequest(0), 50)
+
+    run(scenario, timeout_ms=50)

@@ -1,0 +1,38 @@
+"""Waiting until the image shows something."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pessoa.broker.metadata_progress import MetadataProgress
+
+
+def test_whoever_waits_is_woken_when_the_condition_holds_and_not_before() -> None:
+    async def main() -> None:
+        progress = MetadataProgress()
+        waiting = asyncio.create_task(progress.wait_until(lambda: progress.offset >= 5))
+        await asyncio.sleep(0)
+        progress.advance(4)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        progress.advance(5)
+        assert await waiting
+
+    asyncio.run(main())
+
+
+def test_one_who_waits_too_long_is_told_so_and_forgotten() -> None:
+    async def main() -> None:
+        progress = MetadataProgress()
+        assert not await progress.wait_until(lambda: False, timeout_ms=1)
+        progress.look()
+        assert "0 waiting" in repr(progress)
+
+    asyncio.run(main())
+
+
+def test_what_holds_already_is_not_waited_for() -> None:
+    async def main() -> None:
+        assert await MetadataProgress().wait_until(lambda: True, timeout_ms=0)
+
+    asyncio.run(main())

@@ -1,0 +1,181 @@
+"""A broker's membership, against a controller whose answers each test writes down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+import pytest
+
+from pessoa.base.clock import SystemClock
+from pessoa.base.ids import Uuid
+from pessoa.broker.config import BrokerConfig
+from pessoa.broker.forwarding import ControllerUnavailable
+from pessoa.broker.metadata_progress import MetadataProgress
+from pessoa.broker.registration import Registration, RegistrationRefused
+from pessoa.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from pessoa.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.schema import Message
+
+TIMEOUT_S = 20
+DIRECTORY = Uuid(bytes(range(16)))
+
+
+class Controller:
+    """Gives the answers in order; what was asked is in `asked`."""
+
+    def __init__(self, answers: Iterable[Message | Exception]) -> None:
+        self._answers = list(answers)
+        self.asked: list[Message] = []
+        self._changed = asyncio.Condition()
+
+    async def wait_until_asked(self, count: int) -> None:
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self.asked) >= count)
+
+    async def ask(self, request: Message, caller: object, timeout_ms: int) -> Message:
+        self.asked.append(request)
+        async with self._changed:
+            self._changed.notify_all()
+        if not self._answers:
+            # Nobody asks for more than the test is about.
+            await asyncio.Event().wait()
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @property
+    def heartbeats(self) -> list[BrokerHeartbeatRequest]:
+        return [one for one in self.asked if isinstance(one, BrokerHeartbeatRequest)]
+
+
+def registered(epoch: int = 5, code: ErrorCode = ErrorCode.NONE) -> BrokerRegistrationResponse:
+    return BrokerRegistrationResponse(throttle_time_ms=0, error_code=code, broker_epoch=epoch)
+
+
+def beat(
+    *,
+    code: ErrorCode = ErrorCode.NONE,
+    is_caught_up: bool = True,
+    is_fenced: bool = False,
+    should_shut_down: bool = False,
+) -> BrokerHeartbeatResponse:
+    return BrokerHeartbeatResponse(
+        throttle_time_ms=0,
+        error_code=code,
+        is_caught_up=is_caught_up,
+        is_fenced=is_fenced,
+        should_shut_down=should_shut_down,
+    )
+
+
+def run(
+    answers: Iterable[Message | Exception],
+    scenario: Callable[[Controller, Registration, MetadataProgress], Awaitable[None]],
+    offline: list[Uuid] | None = None,
+) -> None:
+    async def main() -> None:
+        config = BrokerConfig(
+            {
+                "process.roles": "broker",
+                "node.id": "1",
+                "listeners": "PLAINTEXT://127.0.0.1:9092",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": "2@127.0.0.1:9093",
+                "log.dirs": "/data",
+            }
+        )
+        controller, progress = Controller(answers), MetadataProgress()
+        registration = Registration(
+            config, "c", controller, progress, SystemClock(), DIRECTORY, [], [DIRECTORY], lambda: offline or [], 3
+        )
+        async with asyncio.timeout(TIMEOUT_S):
+            await scenario(controller, registration, progress)
+
+    asyncio.run(main())
+
+
+def test_a_broker_stays_fenced_until_it_has_read_of_its_registration() -> None:
+    async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
+        registering = asyncio.create_task(registration.register())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert controller.heartbeats == []
+        progress.advance(5)
+        await registering
+        (heartbeat,) = controller.heartbeats
+        assert (heartbeat.broker_epoch, heartbeat.current_metadata_offset, heartbeat.want_fence) == (5, 5, True)
+        await registration.unfence()
+        assert not controller.heartbeats[-1].want_fence
+
+    run([registered(), beat(is_fenced=True), beat()], scenario)
+
+
+def test_a_registration_that_comes_too_early_is_tried_again() -> None:
+    async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
+        progress.advance(5)
+        await registration.register()
+        assert registration.broker_epoch == 5
+        requests = [one for one in controller.asked if isinstance(one, BrokerRegistrationRequest)]
+        assert len(requests) == 2
+        assert requests[0].previous_broker_epoch == 3
+
+    run([registered(-1, ErrorCode.DUPLICATE_BROKER_REGISTRATION), registered(), beat()], scenario)
+
+
+@pytest.mark.parametrize(
+    "answer", [registered(-1, ErrorCode.INCONSISTENT_CLUSTER_ID), ControllerUnavailable("nobody is there")]
+)
+def test_a_broker_that_is_not_wanted_does_not_start(answer: Message | Exception) -> None:
+    async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
+        with pytest.raises(RegistrationRefused):
+            await registration.register()
+
+    run([answer], scenario)
+
+
+def test_a_stale_epoch_leads_to_a_new_registration_that_vouches_for_nothing() -> None:
+    async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
+        registration.broker_epoch = 5
+        await registration.unfence()
+        assert registration.broker_epoch == 9
+        (request,) = (one for one in controller.asked if isinstance(one, BrokerRegistrationRequest))
+        assert request.previous_broker_epoch == -1
+        assert controller.heartbeats[-1].broker_epoch == 9
+
+    run([beat(code=ErrorCode.STALE_BROKER_EPOCH), registered(9), beat()], scenario)
+
+
+def test_heartbeats_survive_a_cluster_without_a_controller_and_name_the_failed_directories() -> None:
+    async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
+        registration.broker_epoch = 5
+        task = asyncio.create_task(registration.keep_alive())
+        for count in (1, 2, 3):
+            registration.hurry()
+            await controller.wait_until_asked(count)
+        task.cancel()
+        assert controller.heartbeats[0].offline_log_dirs == [DIRECTORY]
+
+    run([ControllerUnavailable("no leader"), beat(is_fenced=True)], scenario, [DIRECTORY])
+
+
+def test_a_broker_that_stops_waits_until_it_is_let_go_and_says_goodbye_once() -> None:
+    async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
+        registration.broker_epoch = 5
+        await registration.leave()
+        assert [one.want_shut_down for one in controller.heartbeats] == [True, True, True]
+        await registration.leave()
+        assert len(controller.heartbeats) == 3
+
+    run([beat(), beat(), beat(should_shut_down=True)], scenario)
+
+
+def test_a_broker_that_stops_does_not_wait_for_a_controller_that_is_gone() -> None:
+    async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
+        registration.broker_epoch = 5
+        await registration.leave()
+        assert len(controller.heartbeats) == 1
+
+    run([ControllerUnavailable("no leader")], scenario)
