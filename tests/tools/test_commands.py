@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from pessoa.cli.java_order import hash_order, partition_hash, string_hash
+from pessoa.cli.tools import TOOLS
+from tests.tools.stage import run_ours
+
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+
+
+def test_every_tool_is_installed_under_its_name_and_with_sh_behind_it() -> None:
+    scripts = tomllib.loads(PYPROJECT.read_text())["project"]["scripts"]
+    for tool, module in TOOLS.items():
+        assert scripts[tool] == scripts[f"{tool}.sh"] == f"pessoa.cli.{module}:main"
+        assert callable(import_module(f"pessoa.cli.{module}").main)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_help_names_options_and_costs_neither_a_loop_nor_a_client(tool: str) -> None:
+    code = (
+        f"import sys; from pessoa.cli.{TOOLS[tool]} import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = ('asyncio', 'uvloop', 'confluent_kafka', 'rich', 'click')\n"
+        "print(sorted(name for name in sys.modules if name in heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "--" in done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("tool", [tool for tool in TOOLS if tool != "kafka-dump-log"])
+def test_an_option_that_nobody_knows_ends_with_one(tool: str) -> None:
+    assert run_ours(tool, "--levitate").code == 1
+
+
+def test_names_that_differ_in_two_letters_may_hash_alike() -> None:
+    # What the comparison with Apache's tools rests on.
+    assert string_hash("Aa-orders") == string_hash("BB-orders")
+    assert partition_hash(("Aa-orders", 3)) == partition_hash(("BB-orders", 3))
+
+
+def test_keys_come_in_the_order_of_javas_buckets() -> None:
+    assert string_hash("hello") == 99162322
+    assert hash_order([("g1", 0), ("g1", 1), ("g1", 2)], partition_hash) == [("g1", 2), ("g1", 1), ("g1", 0)]
