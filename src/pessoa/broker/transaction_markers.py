@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pessoa.broker.peers import Peers
     from pessoa.broker.services import BrokerServices
     from pessoa.coordinator.transactions.markers import Marker
+    from pessoa.replication.partition import Partition
 
 TopicPartition = tuple[str, int]
 Errors = dict[TopicPartition, ErrorCode]
@@ -81,11 +82,16 @@ class Markers:
         local: Mapping[TopicPartition, ErrorCode] | Awaitable[Mapping[TopicPartition, ErrorCode]],
         by_leader: dict[int, list[TopicPartition]],
     ) -> Mapping[TopicPartition, ErrorCode]:
-        asked = [self._remote_of(leader).write(marker, there) for leader, there in by_leader.items()]
+        asked: list[Awaitable[Mapping[TopicPartition, ErrorCode]]] = [
+            self._remote_of(leader).write(marker, there) for leader, there in by_leader.items()
+        ]
         found: Errors = {}
-        for answer in asked:
-            found |= await answer
-        found |= await local if isinstance(local, Awaitable) else local
+        if isinstance(local, Awaitable):
+            asked.append(local)
+        else:
+            found |= local
+        for answer in await asyncio.gather(*asked):
+            found |= answer
         return found
 
     def _leader_of(self, partition: TopicPartition) -> int:
@@ -231,7 +237,7 @@ class LocalMarkers:
         end = appended.last_offset + 1
         if partition.log.high_watermark >= end:
             return ErrorCode.NONE
-        return _replicated(partition.wait_until_replicated(end))
+        return _replicated(partition, end)
 
     async def _complete(self, marker: Marker, index: int) -> ErrorCode:
         try:
@@ -243,8 +249,8 @@ class LocalMarkers:
         return ErrorCode.NONE
 
 
-async def _replicated(waiting: Awaitable[bool]) -> ErrorCode:
-    return ErrorCode.NONE if await waiting else ErrorCode.NOT_LEADER_OR_FOLLOWER
+async def _replicated(partition: Partition, end: int) -> ErrorCode:
+    return ErrorCode.NONE if await partition.wait_until_replicated(end) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def _all_of(

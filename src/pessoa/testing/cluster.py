@@ -194,12 +194,14 @@ class Cluster:
             time.sleep(_POLL_S)
 
     def _leader_of(self, topic: str, partition: int) -> int | None:
+        """Among those who believe to lead it, the one with the newest epoch: the others have not heard of it yet."""
+        newest, found = -1, None
         for node_id in self.running:
-            image = self._image_of(node_id)
-            known = image.topics.by_name.get(topic)
-            if known is not None and partition in known.partitions and known.partitions[partition].leader == node_id:
-                return node_id
-        return None
+            known = self._image_of(node_id).topics.by_name.get(topic)
+            one = known.partitions.get(partition) if known is not None else None
+            if one is not None and one.leader == node_id and one.leader_epoch > newest:
+                newest, found = one.leader_epoch, node_id
+        return found
 
     def _controller(self) -> int | None:
         for node_id in self.running:
