@@ -22,9 +22,11 @@ from schemathesis import GenerationMode
 from pessoa.testing.broker import Broker
 from tests.services.schema_registry.serving import registry_client
 
-# schemathesis imports this late, and compiling it while the registry's thread compiles too can fail in Python 3.11: the
-# compiler's recursion counter is shared by threads there (CPython issue 106905).
+# schemathesis imports its parts late, and pytest compiles them in the test's thread then. In Python 3.11 that can fail
+# with "AST constructor recursion depth mismatch" while another thread compiles too, as those of the broker and the
+# registry do. So everything is imported here, before there are threads.
 import_module("schemathesis.generation.jsonschema.strategy")
+schemathesis.openapi.from_dict({"openapi": "3.1.0", "info": {"title": "nothing", "version": "1"}, "paths": {}})
 
 EXAMPLES = int(os.environ.get("PESSOA_SCHEMATHESIS_EXAMPLES", "4"))
 SUBJECT = {"subject": "known", "version": "1", "id": 1}
