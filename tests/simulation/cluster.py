@@ -150,7 +150,7 @@ class Cluster:
         for number in range(plan.transactional_producers):
             transactional = self.client(TransactionalProducer, f"x{number}")
             transactional.partitions = self.partitions
-            transactional.transactional_id = f"tx{number}"
+            transactional.transactional_id = "tx" if plan.has_zombies else f"tx{number}"
             transactional.adds_by_producing = plan.adds_by_producing
             self._run_client(transactional)
         for isolation in (READ_UNCOMMITTED, READ_COMMITTED):

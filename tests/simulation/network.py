@@ -9,7 +9,8 @@ happen to it:
                after the cut is healed, unless the connection is reset then. Who connects meanwhile times out
     reset      both ends hear that the connection is gone; what was on its way may or may not have arrived
     hold       a request is kept for long, while its connection is reset and its sender tries again elsewhere; then it
-               arrives all the same, on a connection of its own. It is how an old Produce meets a new transaction
+               arrives all the same, on a connection of its own. It is how an old Produce meets a new transaction. Or
+               it arrives in time, and later once more
 
 A process that is killed has its connections reset by the kernel. A machine that loses power says nothing; its peers
 find out by the silence, or when it is back and does not know them.
@@ -423,7 +424,11 @@ class WireTransport(asyncio.Transport):
 
     def _hold(self, piece: bytes) -> None:
         fabric = self._fabric
-        self._break()
+        if fabric.rng.random() < 0.5:
+            self._break()
+        else:
+            # Somebody on the way has kept a copy.
+            self._send(piece)
         delay_s = fabric.rng.random() * fabric.weather.hold_s
         fabric.loop.call_later(delay_s, self._deliver_late, piece, context=Context())
 

@@ -37,6 +37,8 @@ class Plan:
     adds_by_producing: bool
     group_members: int
     admin: bool
+    # All transactional producers have one transactional id, and fence each other.
+    has_zombies: bool
 
     @classmethod
     def of(cls, seed: int, most_nodes: int = 5) -> Plan:
@@ -67,6 +69,7 @@ class Plan:
             adds_by_producing=rng.random() < 0.7 or "hold" in faults,
             group_members=rng.choice((0, 0, 0, 1, 2, 3)),
             admin=rng.random() < 0.3,
+            has_zombies=rng.random() < 0.3,
         )
 
     @property
