@@ -32,5 +32,11 @@ TOOLS = {
     "kafka-e2e-latency": "e2e_latency",
     "kafka-verifiable-producer": "verifiable_producer",
     "kafka-verifiable-consumer": "verifiable_consumer",
+    "kafka-avro-console-producer": "avro_console_producer",
+    "kafka-avro-console-consumer": "avro_console_consumer",
+    "kafka-json-schema-console-producer": "json_schema_console_producer",
+    "kafka-json-schema-console-consumer": "json_schema_console_consumer",
+    "kafka-protobuf-console-producer": "protobuf_console_producer",
+    "kafka-protobuf-console-consumer": "protobuf_console_consumer",
     "kafka-dump-log": "dump_log",
 }

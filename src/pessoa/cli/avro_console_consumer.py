@@ -1,0 +1,16 @@
+"""`kafka-avro-console-consumer`: prints records in Avro as JSON, one a line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from pessoa.cli.schema_console import consumer
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    return consumer("kafka-avro-console-consumer", words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

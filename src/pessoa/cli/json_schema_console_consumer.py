@@ -1,0 +1,16 @@
+"""`kafka-json-schema-console-consumer`: prints records that follow a JSON Schema, one a line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from pessoa.cli.schema_console import consumer
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    return consumer("kafka-json-schema-console-consumer", words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
