@@ -23,6 +23,9 @@ class Subcommand(NamedTuple):
 
 SUBCOMMANDS = {
     "up": Subcommand("pessoa.cli.up", "up", "Start the platform on this machine and keep it running."),
+    "down": Subcommand("pessoa.cli.down", "down", "Stop the platform that `pessoa up` started."),
+    "status": Subcommand("pessoa.cli.status", "status", "Say what of the platform runs and answers."),
+    "logs": Subcommand("pessoa.cli.logs", "logs", "Print what a service, or every service, has logged."),
     "broker": Subcommand("pessoa.cli.broker", "broker", "Run one broker in the foreground."),
     "rest-proxy": Subcommand("pessoa.cli.rest_proxy", "rest_proxy", "Run the REST proxy (port 8082)."),
     "schema-registry": Subcommand(

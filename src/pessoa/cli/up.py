@@ -1,21 +1,103 @@
-"""`pessoa up`: the supervisor with its default table, talking to the terminal."""
+"""`pessoa up`: the supervisor with the plan that the options ask for, talking to the terminal.
+
+With `--detach` this command starts itself again in a session of its own, waits until that one is ready or has failed,
+and shows what it said.
+"""
 
 from __future__ import annotations
 
 import click
 
 EPILOG = """\b
+Brokers are on 9092 (also 19092), 29092 and 39092, schema-registry on 8081, kafka-rest on 8082.
 Data and logs go to $PESSOA_HOME (default ~/.pessoa).
 Ctrl-C stops everything in reverse order; a second Ctrl-C stops it at once.
+
+\b
+Examples:
+  pessoa up --brokers 1 --services none       one broker and nothing else
+  pessoa up --services schema-registry        three brokers and a registry
+  pessoa up --detach                          in the background; pessoa status, logs, top and down know about it
 """
 
 
 @click.command(help="Start the platform on this machine and keep it running until Ctrl-C.", epilog=EPILOG)
+@click.option("--brokers", type=click.IntRange(1, 5), metavar="N", help="How many brokers, 1 to 5; 3 for a new home.")
+@click.option("--services", metavar="A,B", help="Only these services; all by default, none for brokers alone.")
+@click.option("--detach", "-d", is_flag=True, help="Return when everything is ready, and leave it running.")
+@click.option(
+    "--port-shift", type=int, default=0, metavar="N", help="Add N to every port, to run beside another Kafka."
+)
 @click.pass_context
-def up(ctx: click.Context) -> None:
-    from pessoa.platform.home import pessoa_home
-    from pessoa.platform.services import default_services
+def up(ctx: click.Context, brokers: int | None, services: str | None, detach: bool, port_shift: int) -> None:
+    from pessoa.platform.plan import CannotPlan, choose
+
+    wanted = None if services is None else [name.strip() for name in services.split(",") if name.strip()]
+    try:
+        chosen = choose([] if wanted == ["none"] else wanted)
+    except CannotPlan as problem:
+        raise click.UsageError(str(problem)) from None
+    ctx.exit(_detach(brokers, chosen, port_shift) if detach else _supervise(brokers, chosen, port_shift))
+
+
+def _supervise(brokers: int | None, services: list[str], port_shift: int) -> int:
+    from pessoa.platform.home import HomeProblem, pessoa_home, prepare
+    from pessoa.platform.plan import DEFAULT_BROKERS, CannotPlan, plan
+    from pessoa.platform.report import view_for_here
+    from pessoa.platform.run_file import AlreadyRunning, RunLock, stop_orphans
     from pessoa.platform.supervisor import Supervisor
 
-    supervisor = Supervisor(default_services(), pessoa_home(), tell=click.echo)
-    ctx.exit(supervisor.run_until_signalled())
+    home = pessoa_home()
+    view = view_for_here()
+    try:
+        platform = prepare(home, brokers, DEFAULT_BROKERS)
+        rows = plan(home, platform.cluster_id, platform.brokers, services, port_shift)
+        with RunLock(home):
+            if left := stop_orphans(home):
+                view.tell(f"The last `pessoa up` was killed and left {', '.join(left)} running; stopped them.")
+            return Supervisor(rows, home, view.tell, on_change=view.changed).run_until_signalled()
+    except (HomeProblem, AlreadyRunning, CannotPlan) as problem:
+        raise click.ClickException(str(problem)) from None
+
+
+def _detach(brokers: int | None, services: list[str], port_shift: int) -> int:
+    import subprocess
+    import sys
+    import time
+
+    from pessoa.platform.home import HomeProblem, log_path, pessoa_home, prepare
+    from pessoa.platform.plan import DEFAULT_BROKERS
+    from pessoa.platform.run_file import read_run
+
+    home = pessoa_home()
+    try:
+        prepare(home, brokers, DEFAULT_BROKERS)
+    except HomeProblem as problem:
+        raise click.ClickException(str(problem)) from None
+    words = ["--services", ",".join(services) or "none", "--port-shift", str(port_shift)]
+    words += [] if brokers is None else ["--brokers", str(brokers)]
+    path = log_path(home, "up")
+    with path.open("ab") as log:
+        begin = log.tell()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "pessoa", "up", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    # The supervisor itself gives up in time; so this ends.
+    while child.poll() is None:
+        run = read_run(home)
+        if run is not None and run.pid == child.pid and run.phase == "ready":
+            break
+        time.sleep(0.02)
+    with path.open("rb") as log:
+        log.seek(begin)
+        told = log.read().decode(errors="replace").replace("Ctrl-C stops everything", "`pessoa down` stops everything")
+    click.echo(told.rstrip("\n"), err=child.returncode is not None)
+    code = child.returncode
+    if code is None:
+        # It outlives this command on purpose, so nobody is to wait for it.
+        child.returncode = 0
+    return code or 0

@@ -1,5 +1,5 @@
 """The platform on one machine: which services there are, and the supervisor that runs them (`pessoa up`).
 
-`services.py` is the table, `child.py` one running process of it, `supervisor.py` the whole, `report.py` what the user
-sees, `home.py` where data and logs are.
+`plan.py` says what is to run, as rows of `services.py`; `supervisor.py` runs it, `child.py` is one process of it.
+`home.py` is where data and logs are, `run_file.py` how other commands know what runs, `report.py` what the user sees.
 """

@@ -18,6 +18,7 @@ import os
 import signal
 from pathlib import Path
 
+from pessoa.platform.home import log_path
 from pessoa.platform.services import Service
 
 # Between two probes. Start-up is promised in tenths of a second, so asking must be finer than that.
@@ -27,7 +28,11 @@ PROBE_INTERVAL_S = 0.02
 class Child:
     def __init__(self, service: Service, home: Path) -> None:
         self.service = service
-        self.log_path = home / "logs" / f"{service.name}.log"
+        self.log_path = log_path(home, service.name)
+        # What the user is shown: waiting, starting, ready, down, stopping or stopped.
+        self.state = "waiting"
+        self.ready_after_s: float | None = None
+        self.restart_count = 0
         self._home = home
         self._process: asyncio.subprocess.Process | None = None
         self._started_at_s = 0.0
@@ -44,6 +49,10 @@ class Child:
     @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.returncode is None
+
+    @property
+    def shown_pid(self) -> str:
+        return str(self._process.pid) if self._process is not None and self.is_running else "-"
 
     @property
     def pid(self) -> int:

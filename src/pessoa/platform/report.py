@@ -1,35 +1,121 @@
-"""What the user sees of the platform: a table of what is where.
+"""What the user sees of the platform: a table of what is where, and how far it is.
 
-In a terminal it is drawn by rich; anywhere else (a log, a pipe, a test) it is plain aligned lines that grep and awk
-can read, and rich is not even imported.
+In a terminal it is drawn by rich, and while the platform starts it is drawn again at every change; anywhere else (a
+log, a pipe, a test) it is plain aligned lines that grep and awk can read, and rich is not even imported.
 """
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Sequence
 from io import StringIO
+from typing import TYPE_CHECKING
 
-HEADINGS = ("service", "address", "pid", "log")
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+    from pessoa.platform.child import Child
+
+HEADINGS = ("service", "address", "state", "ready after", "pid", "log")
+_COLOURS = {"ready": "green", "down": "red", "starting": "yellow", "stopping": "yellow", "not answering": "red"}
 
 
-def plain_table(rows: Sequence[Sequence[str]]) -> str:
-    table = [HEADINGS, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(HEADINGS))]
+def seconds(time_s: float | None) -> str:
+    return "-" if time_s is None else f"{time_s:.2f} s"
+
+
+def rows_of(children: Sequence[Child]) -> list[tuple[str, ...]]:
+    return [
+        (
+            child.service.name,
+            child.service.address,
+            child.state,
+            seconds(child.ready_after_s),
+            child.shown_pid,
+            str(child.log_path),
+        )
+        for child in children
+    ]
+
+
+def table_for_here(rows: Sequence[Sequence[str]], headings: Sequence[str] = HEADINGS) -> str:
+    """Drawn if standard output is a terminal, plain otherwise."""
+    if sys.stdout.isatty():
+        return drawn_table(rows, shutil.get_terminal_size().columns, headings)
+    return plain_table(rows, headings)
+
+
+def plain_table(rows: Sequence[Sequence[str]], headings: Sequence[str] = HEADINGS) -> str:
+    table = [headings, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(headings))]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table)
     return "\n".join(line.rstrip() for line in lines)
 
 
-def drawn_table(rows: Sequence[Sequence[str]], width: int) -> str:
-    from rich.box import SIMPLE_HEAD
+def drawn_table(rows: Sequence[Sequence[str]], width: int, headings: Sequence[str] = HEADINGS) -> str:
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in HEADINGS:
-        table.add_column(heading, overflow="fold", style="bold" if heading == "service" else None)
-    for row in rows:
-        table.add_row(*row)
     # Into a string, not onto the terminal: the supervisor has one way of speaking.
     page = StringIO()
-    Console(file=page, force_terminal=True, width=width).print(table)
+    Console(file=page, force_terminal=True, width=width).print(rich_table(rows, headings))
     return page.getvalue().rstrip("\n")
+
+
+def rich_table(rows: Sequence[Sequence[str]], headings: Sequence[str] = HEADINGS) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold", style="bold" if heading == "service" else None)
+    for row in rows:
+        table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
+    return table
+
+
+class PlainView:
+    """Each thing that becomes ready is a line."""
+
+    def tell(self, text: str) -> None:
+        print(text, flush=True)
+
+    def changed(self, children: Sequence[Child], changed: Child) -> None:
+        if changed.state == "ready" and not changed.restart_count:
+            self.tell(
+                f"{changed.service.name} is ready at {changed.service.address} after {seconds(changed.ready_after_s)}"
+            )
+
+
+class LiveView:
+    """The table stands at the foot of the terminal while things start or stop, and is gone when nothing moves."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+
+    def tell(self, text: str) -> None:
+        self._end()
+        print(text, flush=True)
+
+    def changed(self, children: Sequence[Child], changed: Child) -> None:
+        from rich.live import Live
+
+        if all(child.state in ("ready", "down", "stopped") for child in children):
+            self._end()
+            return
+        if self._live is None:
+            # Without its own thread: it is drawn at changes, and no faster.
+            self._live = Live(auto_refresh=False, transient=True)
+            self._live.start()
+        self._live.update(rich_table(rows_of(children)), refresh=True)
+
+    def _end(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+def view_for_here() -> PlainView | LiveView:
+    return LiveView() if sys.stdout.isatty() else PlainView()

@@ -2,19 +2,23 @@
 
     ports free? ──no──► one sentence, exit code 1, nothing was started
         │ yes
-    start every row, top to bottom; wait until all are ready ──one fails──► its last log lines, stop the rest, 1
+    start every tier, top to bottom, and wait until it is ready ──one fails──► its last log lines, stop the rest, 1
         │
     print what is where
         │
     watch: a service that ends by itself is started again, after a pause that doubles from failure to failure
         │ Ctrl-C or SIGTERM
-    stop every row, bottom to top, with one deadline for all; kill what is left; exit code 0
+    stop every tier, bottom to top, with one deadline for all; kill what is left; exit code 0
 
-The rows are started without waiting for one another: three brokers become ready only together, because they need each
-other for a quorum. A service that needs the cluster retries until it is there, as it must anyway after a crash.
+The rows of a tier are started at once: three brokers become ready only together, because they need each other for a
+quorum. The next tier waits for them. A registry that came up beside the first of three brokers would make its topic
+there and then, with one replica.
 
 A first start that fails is final, whereas a later failure is repaired: at the first start the user is watching and the
 cause is usually theirs to mend (a port, a setting), and a loop of restarts would bury it.
+
+The rows of a tier also stop together. An upper tier may use only a part of the time that is left, so that a service
+which hangs cannot take the brokers' time to close their logs.
 
 A second Ctrl-C while stopping moves the deadline to now.
 """
@@ -23,20 +27,24 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import shutil
+import os
 import signal
 import socket
-import sys
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from pessoa.platform.child import Child
-from pessoa.platform.report import drawn_table, plain_table
+from pessoa.platform.report import rows_of, seconds, table_for_here
+from pessoa.platform.run_file import Run, RunningService, write_run
 from pessoa.platform.services import Service
 
 # What a user wants to see of a log when a start fails: a traceback's end, not its whole.
 LOG_LINES_SHOWN = 8
+# Of the time that is left, what a tier may use that is not the last.
+SHARE_OF_AN_UPPER_TIER = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,7 @@ class Patience:
     """How long the supervisor waits, in seconds."""
 
     ready_s: float = 60.0
-    stop_s: float = 15.0
+    stop_s: float = 5.0
     first_restart_s: float = 0.5
     longest_restart_s: float = 30.0
     # A service that ran this long before it ended starts again with the shortest pause.
@@ -62,17 +70,27 @@ class StartFailure(Exception):
 
 def require_free_ports(services: Iterable[Service]) -> None:
     for service in services:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            # As servers do: a port in TIME_WAIT is free, one with a listener is not.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((service.host, service.port))
-            except OSError as failure:
-                if failure.errno == errno.EADDRINUSE:
-                    why = f"port {service.port} is already taken by another program; stop that program first"
-                else:
-                    why = f"port {service.port} cannot be used ({failure.strerror})"
-                raise StartFailure(f"Cannot start {service.name}: {why}.") from None
+        for port in (service.port, *service.more_ports):
+            _require_free_port(service, port)
+
+
+def _require_free_port(service: Service, port: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As servers do: a port in TIME_WAIT is free, one with a listener is not.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((service.host, port))
+        except OSError as failure:
+            if failure.errno == errno.EADDRINUSE:
+                why = f"port {port} is already taken by another program; stop that program first"
+            else:
+                why = f"port {port} cannot be used ({failure.strerror})"
+            raise StartFailure(f"Cannot start {service.name}: {why}.") from None
+
+
+def _tiers(children: Iterable[Child]) -> list[list[Child]]:
+    """Neighbours of one tier together, in the order of the table."""
+    return [list(tier) for _, tier in groupby(children, key=lambda child: child.service.tier or child)]
 
 
 class Supervisor:
@@ -82,10 +100,14 @@ class Supervisor:
         home: Path,
         tell: Callable[[str], object],
         patience: Patience | None = None,
+        on_change: Callable[[Sequence[Child], Child], object] = lambda *_: None,
     ) -> None:
         self.home = home
         self.children = [Child(service, home) for service in services]
         self._tell = tell
+        self._on_change = on_change
+        self._phase = "starting"
+        self._began_s = time.time()
         self._patience = patience or Patience()
         self._stop = asyncio.Event()
         self._stop_at_once = asyncio.Event()
@@ -114,6 +136,8 @@ class Supervisor:
             require_free_ports(child.service for child in self.children)
             await self._start_all()
             if not self._stop.is_set():
+                self._phase = "ready"
+                self._write()
                 self._tell(self._what_is_where())
                 await self._watch()
         except StartFailure as failure:
@@ -124,19 +148,26 @@ class Supervisor:
         return 0
 
     async def _start_all(self) -> None:
-        for child in self.children:
-            await self._start(child)
-        all_ready = asyncio.gather(*(self._require_ready(child) for child in self.children))
-        await self._unless_stopped(all_ready)
+        for tier in _tiers(self.children):
+            for child in tier:
+                await self._start(child)
+            await self._unless_stopped(asyncio.gather(*(self._require_ready(child) for child in tier)))
+            if self._stop.is_set():
+                return
 
     async def _start(self, child: Child) -> None:
         try:
             await child.start()
         except OSError as failure:
             raise StartFailure(f"Cannot start {child.service.name}: {failure}.") from failure
+        self._is_now(child, "starting")
 
     async def _require_ready(self, child: Child) -> None:
-        if await child.wait_until_ready(self._patience.ready_s) or self._stop.is_set():
+        if await child.wait_until_ready(self._patience.ready_s):
+            child.ready_after_s = time.time() - self._began_s
+            self._is_now(child, "ready")
+            return
+        if self._stop.is_set():
             return
         name = child.service.name
         if child.is_running:
@@ -160,9 +191,13 @@ class Supervisor:
                 f"{name} stopped by itself ({child.how_it_ended()}); starting it again in {pause_s:g} s. "
                 f"Its log is {child.log_path}"
             )
+            self._is_now(child, "down")
             await asyncio.sleep(pause_s)
+            child.restart_count += 1
             await self._start(child)
             if await child.wait_until_ready(self._patience.ready_s):
+                child.ready_after_s = child.uptime_s
+                self._is_now(child, "ready")
                 self._tell(f"{name} is back on {child.service.address} (pid {child.pid})")
 
     async def _unless_stopped(self, work: asyncio.Future[list[None]]) -> None:
@@ -178,28 +213,66 @@ class Supervisor:
             await asyncio.gather(work, stopped, return_exceptions=True)
 
     async def _stop_all(self) -> None:
+        self._phase = "stopping"
         running = [child for child in reversed(self.children) if child.is_running]
         if running:
             self._tell(f"stopping {', '.join(child.service.name for child in running)}")
         deadline_s = asyncio.get_running_loop().time() + self._patience.stop_s
-        for child in running:
-            stopping = asyncio.ensure_future(child.stop(deadline_s))
-            hurry = asyncio.ensure_future(self._stop_at_once.wait())
-            await asyncio.wait((stopping, hurry), return_when=asyncio.FIRST_COMPLETED)
-            if hurry.done() and not stopping.done():
-                stopping.cancel()
-                await asyncio.gather(stopping, return_exceptions=True)
-                stopping = asyncio.ensure_future(child.stop(asyncio.get_running_loop().time()))
-            hurry.cancel()
-            if not await stopping:
-                self._tell(f"{child.service.name} did not stop when asked and was killed")
+        tiers = _tiers(running)
+        for tier in tiers:
+            now_s = asyncio.get_running_loop().time()
+            share = 1.0 if tier is tiers[-1] else SHARE_OF_AN_UPPER_TIER
+            await asyncio.gather(*(self._stop_one(child, now_s + share * (deadline_s - now_s)) for child in tier))
+
+    async def _stop_one(self, child: Child, deadline_s: float) -> None:
+        self._is_now(child, "stopping")
+        stopping = asyncio.ensure_future(child.stop(deadline_s))
+        hurry = asyncio.ensure_future(self._stop_at_once.wait())
+        await asyncio.wait((stopping, hurry), return_when=asyncio.FIRST_COMPLETED)
+        if hurry.done() and not stopping.done():
+            stopping.cancel()
+            await asyncio.gather(stopping, return_exceptions=True)
+            stopping = asyncio.ensure_future(child.stop(asyncio.get_running_loop().time()))
+        hurry.cancel()
+        if not await stopping:
+            self._tell(f"{child.service.name} did not stop when asked and was killed")
+        self._is_now(child, "stopped")
+
+    def _is_now(self, child: Child, state: str) -> None:
+        child.state = state
+        self._write()
+        self._on_change(self.children, child)
+
+    def _write(self) -> None:
+        services = [
+            RunningService(
+                child.service.name,
+                child.service.address,
+                child.pid,
+                child.state,
+                str(child.log_path),
+                child.ready_after_s,
+                child.restart_count,
+            )
+            for child in self.children
+            if child.state != "waiting"
+        ]
+        try:
+            write_run(self.home, Run(os.getpid(), self._phase, self._began_s, services))
+        except OSError as failure:
+            # A disk that is full must not take down services that could still serve reads.
+            self._tell(f"cannot write {self.home / 'run.json'}: {failure.strerror}")
 
     def _what_is_where(self) -> str:
-        rows = [
-            (child.service.name, child.service.address, str(child.pid), str(child.log_path)) for child in self.children
-        ]
-        if sys.stdout.isatty():
-            table = drawn_table(rows, shutil.get_terminal_size().columns)
-        else:
-            table = plain_table(rows)
-        return f"{table}\nData and logs are in {self.home}. Ctrl-C stops everything."
+        times_s = dict.fromkeys(("brokers", ""), 0.0)
+        for child in self.children:
+            for tier in (child.service.tier, ""):
+                if tier in times_s and child.ready_after_s is not None:
+                    times_s[tier] = max(times_s[tier], child.ready_after_s)
+        brokers = (
+            f"The brokers were ready after {seconds(times_s['brokers'])}, everything" if times_s["brokers"] else "All"
+        )
+        return (
+            f"{table_for_here(rows_of(self.children))}\n"
+            f"{brokers} after {seconds(times_s[''])}. Data and logs are in {self.home}. Ctrl-C stops everything."
+        )

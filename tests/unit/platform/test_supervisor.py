@@ -6,19 +6,19 @@ Waiting is for conditions only: a line that the supervisor tells, or the end of 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from pessoa.platform.child import Child
-from pessoa.platform.services import Service, default_services
+from pessoa.platform.services import Service, accepts_connections
 from pessoa.platform.supervisor import Patience, StartFailure, Supervisor, require_free_ports
 
 PATIENCE = Patience(ready_s=20, stop_s=20, first_restart_s=0.01, longest_restart_s=0.02)
@@ -124,9 +124,52 @@ def test_services_start_in_the_order_of_the_table_and_stop_in_reverse(
         supervisor.request_stop()
 
     assert run_until(supervisor, script) == 0
-    assert sorted(stage.happened()[:3]) == ["one starts", "three starts", "two starts"]
-    assert stage.happened()[3:] == ["three stops", "two stops", "one stops"]
+    assert stage.happened() == [
+        *("one starts", "two starts", "three starts"),
+        *("three stops", "two stops", "one stops"),
+    ]
     assert stage.told[1:] == ["stopping three, two, one"]
+
+
+def test_the_rows_of_a_tier_do_not_wait_for_each_other_and_the_next_tier_waits_for_all_of_them(
+    stage: Stage, free_port: Callable[[], int]
+) -> None:
+    # Each of the two becomes ready only when the other one listens, as brokers of one quorum.
+    first, second = free_port(), free_port()
+
+    async def both_listen(host: str, _: int) -> bool:
+        return await accepts_connections(host, first) and await accepts_connections(host, second)
+
+    brokers = [
+        replace(stage.service(name, port), is_ready=both_listen, tier="brokers")
+        for name, port in (("one", first), ("two", second))
+    ]
+    supervisor = stage.supervisor(*brokers, stage.service("above", free_port()))
+
+    async def script() -> None:
+        await stage.wait_for("Ctrl-C stops everything")
+        supervisor.request_stop()
+
+    assert run_until(supervisor, script) == 0
+    assert sorted(stage.happened()[:2]) == ["one starts", "two starts"]
+    assert stage.happened()[2:4] == ["above starts", "above stops"]
+    assert sorted(stage.happened()[4:]) == ["one stops", "two stops"]
+
+
+def test_a_service_that_hangs_leaves_the_tier_below_most_of_the_time_to_stop(
+    tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    stage = Stage(tmp_path, Patience(ready_s=20, stop_s=2))
+    broker, hanging = stage.service("broker", free_port()), stage.service("hanging", free_port(), STUBBORN)
+    supervisor = stage.supervisor(broker, hanging)
+
+    async def script() -> None:
+        await stage.wait_for("Ctrl-C stops everything")
+        supervisor.request_stop()
+
+    assert run_until(supervisor, script) == 0
+    assert stage.told[1:] == ["stopping hanging, broker", "hanging did not stop when asked and was killed"]
+    assert stage.happened()[-1] == "broker stops"
 
 
 def test_the_table_says_where_each_service_is_and_where_its_log_is(stage: Stage, free_port: Callable[[], int]) -> None:
@@ -140,8 +183,10 @@ def test_the_table_says_where_each_service_is_and_where_its_log_is(stage: Stage,
     assert run_until(supervisor, script) == 0
     heading, row, ending = stage.told[0].splitlines()
     log = stage.home / "logs" / "alvaro.log"
-    assert heading.split() == ["service", "address", "pid", "log"]
-    assert row.split() == ["alvaro", f"localhost:{port}", str(supervisor.children[0].pid), str(log)]
+    assert heading.split() == ["service", "address", "state", "ready", "after", "pid", "log"]
+    name, address, state, _, unit, pid, path = row.split()
+    assert (name, address, state, unit) == ("alvaro", f"localhost:{port}", "ready", "s")
+    assert (pid, path) == (str(supervisor.children[0].pid), str(log))
     assert str(stage.home) in ending
     assert log.read_text() == "hello from alvaro\n"
 
@@ -165,6 +210,15 @@ def test_a_port_that_a_stopped_server_has_just_left_is_free(free_port: Callable[
         # The server's end closes first, so its side of the connection goes to TIME_WAIT.
         server.accept()[0].close()
     require_free_ports([Service("one", ("true",), port)])
+
+
+def test_the_other_ports_of_a_service_must_be_free_too(free_port: Callable[[], int]) -> None:
+    port, taken = free_port(), free_port()
+    with (
+        socket.create_server(("127.0.0.1", taken)),
+        pytest.raises(StartFailure, match=f"Cannot start one: port {taken} is already taken"),
+    ):
+        require_free_ports([Service("one", ("true",), port, more_ports=(taken,))])
 
 
 def test_a_port_we_may_not_have_is_a_start_failure() -> None:
@@ -267,7 +321,7 @@ def test_a_signal_to_the_supervisor_stops_the_services_and_exits_with_0(
     code = f"""
 import sys
 from pathlib import Path
-from pessoa.platform.services import Service
+from pessoa.platform.services import Service, accepts_connections
 from pessoa.platform.supervisor import Supervisor
 def tell(text):
     print(text, flush=True)
@@ -303,10 +357,3 @@ def test_a_child_gets_the_home_in_its_environment_and_a_session_of_its_own(
 def test_the_pause_before_a_restart_doubles_up_to_its_limit() -> None:
     pauses = [Patience(first_restart_s=1, longest_restart_s=10).restart_pause_s(n) for n in (1, 2, 3, 4, 5, 10_000)]
     assert pauses == [1, 2, 4, 8, 10, 10]
-
-
-def test_the_platform_is_one_broker_on_the_port_that_every_tutorial_names() -> None:
-    (broker,) = default_services()
-    assert broker.address == "localhost:9092"
-    assert broker.command == (sys.executable, "-m", "pessoa", "broker")
-    assert os.access(broker.command[0], os.X_OK)

@@ -1,0 +1,53 @@
+"""`pessoa status`: what runs and whether it answers, asked anew of every service.
+
+Exit codes are those that init scripts use: 0 when everything answers, 1 when something does not, 3 when nothing runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from pessoa.platform.run_file import RunningService
+
+NOT_RUNNING = 3
+
+
+@click.command(help="Say what of the platform runs and answers.")
+@click.pass_context
+def status(ctx: click.Context) -> None:
+    import asyncio
+
+    from pessoa.platform.home import pessoa_home
+    from pessoa.platform.report import seconds, table_for_here
+    from pessoa.platform.run_file import is_running, read_run
+
+    home = pessoa_home()
+    run = read_run(home)
+    if not is_running(home) or run is None:
+        click.echo(f"Pessoa is not running in {home}.")
+        ctx.exit(NOT_RUNNING)
+
+    async def ask() -> list[str]:
+        return await asyncio.gather(*(_state(service) for service in run.services))
+
+    states = asyncio.run(ask())
+    rows = [
+        (one.name, one.address, state, seconds(one.ready_after_s), str(one.pid), one.log)
+        for one, state in zip(run.services, states, strict=True)
+    ]
+    click.echo(table_for_here(rows))
+    ctx.exit(0 if set(states) == {"ready"} else 1)
+
+
+async def _state(service: RunningService) -> str:
+    from pessoa.platform.services import answers_as_broker, answers_health
+
+    host, _, port = service.address.rpartition(":")
+    kind, _, number = service.name.partition("-")
+    probe = answers_as_broker(int(number)) if kind == "broker" else answers_health
+    if await probe("127.0.0.1" if host == "localhost" else host, int(port)):
+        return "ready"
+    return service.state if service.state != "ready" else "not answering"

@@ -1,0 +1,142 @@
+"""What `pessoa up` is to run: a number of brokers, and services on top of them.
+
+    broker-1   9092, also 19092     controller 9093
+    broker-2   29092                controller 9094
+    broker-3   39092                controller 9095, and so on up to five
+
+Tutorials call a first broker either 9092 or 19092, so broker-1 listens on both. A listener is a name that all brokers
+must have, because a client that came through it is told the addresses of all brokers by that name. So every broker has
+the listener TUTORIAL; on the others it takes whatever port is free and nobody is told of it: each broker's address by
+that name is its usual one.
+
+A service is one that this installation can run when `pessoa` has its subcommand. Who asks for another is told so.
+`shift` is added to every port, for a second platform beside a first one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pessoa.platform.services import Service, answers_as_broker, answers_health
+
+HOST = "127.0.0.1"
+BROKER_PORTS = (9092, 29092, 39092, 49092, 59092)
+TUTORIAL_PORT = 19092
+FIRST_CONTROLLER_PORT = 9093
+DEFAULT_BROKERS = 3
+
+
+class CannotPlan(Exception):
+    """What was asked for cannot be run; the sentence says why."""
+
+
+class Addresses(NamedTuple):
+    """What services are told about the others."""
+
+    bootstrap_servers: str
+    schema_registry: str
+
+
+class Offering(NamedTuple):
+    name: str
+    subcommand: str
+    port: int
+    options: Callable[[Addresses], Sequence[str]]
+
+
+# In the order in which they start. The names are those of the processes in Confluent's platform.
+OFFERINGS = (
+    Offering("schema-registry", "schema-registry", 8081, lambda known: ("--bootstrap-server", known.bootstrap_servers)),
+    Offering(
+        "kafka-rest",
+        "rest-proxy",
+        8082,
+        lambda known: ("--bootstrap-server", known.bootstrap_servers, "--schema-registry", known.schema_registry),
+    ),
+    Offering("connect", "connect", 8083, lambda known: ("--bootstrap-server", known.bootstrap_servers)),
+    Offering("ksql-server", "ksql-server", 8088, lambda known: ("--bootstrap-server", known.bootstrap_servers)),
+    Offering("control-center", "control-center", 9021, lambda known: ("--bootstrap-server", known.bootstrap_servers)),
+)
+
+
+def installed() -> list[str]:
+    """The services of this installation, in the order in which they start."""
+    from pessoa.cli.main import SUBCOMMANDS
+
+    return [offering.name for offering in OFFERINGS if offering.subcommand in SUBCOMMANDS]
+
+
+def choose(wanted: Iterable[str] | None) -> list[str]:
+    """The wanted services in the order in which they start; all that there are for None."""
+    there = installed()
+    if wanted is None:
+        return there
+    subcommands = {offering.subcommand: offering.name for offering in OFFERINGS}
+    names = [subcommands.get(name, name) for name in wanted]
+    for name in names:
+        if name not in (offering.name for offering in OFFERINGS):
+            raise CannotPlan(f"There is no service called {name}; this installation has {', '.join(there)}.")
+        if name not in there:
+            raise CannotPlan(f"This installation of Pessoa has no {name} in it; it has {', '.join(there)}.")
+    return [name for name in there if name in names]
+
+
+def plan(home: Path, cluster_id: str, brokers: int, services: Sequence[str], shift: int = 0) -> list[Service]:
+    """The rows for the supervisor."""
+    if not 1 <= brokers <= len(BROKER_PORTS):
+        raise CannotPlan(f"There can be 1 to {len(BROKER_PORTS)} brokers on one machine, not {brokers}.")
+    highest = max(BROKER_PORTS[brokers - 1], *(offering.port for offering in OFFERINGS), TUTORIAL_PORT) + shift
+    if highest > 65535 or shift < 0:
+        raise CannotPlan(f"Ports cannot be shifted by {shift}: the highest would be {highest}.")
+    ports = [port + shift for port in BROKER_PORTS[:brokers]]
+    rows = [_broker(home, cluster_id, node_id, ports, shift) for node_id in range(1, brokers + 1)]
+    registry_port = OFFERINGS[0].port + shift
+    known = Addresses(",".join(f"{HOST}:{port}" for port in ports), f"http://{HOST}:{registry_port}")
+    return rows + [_service(offering, known, shift) for offering in OFFERINGS if offering.name in services]
+
+
+def _broker(home: Path, cluster_id: str, node_id: int, ports: Sequence[int], shift: int) -> Service:
+    port = ports[node_id - 1]
+    controllers = [FIRST_CONTROLLER_PORT + shift + index for index in range(len(ports))]
+    also = TUTORIAL_PORT + shift if node_id == 1 else 0
+    controller = controllers[node_id - 1]
+    replicas, in_sync = str(min(3, len(ports))), str(min(2, len(ports)))
+    settings = {
+        "node.id": str(node_id),
+        "listeners": f"PLAINTEXT://{HOST}:{port},TUTORIAL://{HOST}:{also},CONTROLLER://{HOST}:{controller}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port},TUTORIAL://{HOST}:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,TUTORIAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "controller.quorum.voters": ",".join(f"{n}@{HOST}:{one}" for n, one in enumerate(controllers, start=1)),
+        "log.dirs": str(home / f"broker-{node_id}"),
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        # The supervisor stops brokers only all at once. Taking leave of a controller that stops as well is in vain: the
+        # last would wait for one, and each that leaves shrinks an ISR that had better be whole at the next start.
+        "controlled.shutdown.enable": "false",
+        # As in the file that Kafka ships for development: nobody waits three seconds for a group of one.
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    command = [sys.executable, "-m", "pessoa", "broker", "--cluster-id", cluster_id]
+    for key, value in settings.items():
+        command += ("--set", f"{key}={value}")
+    return Service(
+        f"broker-{node_id}",
+        tuple(command),
+        port,
+        is_ready=answers_as_broker(node_id),
+        more_ports=(*((also,) if also else ()), controller),
+        tier="brokers",
+    )
+
+
+def _service(offering: Offering, known: Addresses, shift: int) -> Service:
+    port = offering.port + shift
+    command = (sys.executable, "-m", "pessoa", offering.subcommand, "--host", HOST, "--port", str(port))
+    return Service(offering.name, (*command, *offering.options(known)), port, is_ready=answers_health, tier="services")
