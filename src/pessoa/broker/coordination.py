@@ -68,11 +68,19 @@ class Coordination:
         from pessoa.broker.coordinator_logs import InternalTopicLog
         from pessoa.broker.group_settings import group_config
         from pessoa.coordinator.group_coordinator import GroupCoordinator
+        from pessoa.records.compression import Codec
 
         broker, config = self._broker, self._broker.config
         topic = InternalTopicLog(broker, GROUP_TOPIC, config.offsets_topic_num_partitions)
-        built = GroupCoordinator(group_config(config), topic, broker.clock, broker.image, self._new_uuid)
-        built.runtime.write_timeout_ms = config.offsets_commit_timeout_ms
+        built = GroupCoordinator(
+            group_config(config),
+            topic,
+            broker.clock,
+            broker.image,
+            self._new_uuid,
+            config.offsets_commit_timeout_ms,
+            Codec(config.offsets_topic_compression_codec),
+        )
         broker.groups = self._groups = built
         return built
 
@@ -123,6 +131,13 @@ class Coordination:
             self._groups.publish(delta.new, delta)
         if self._transactions is not None:
             self._transactions.publish(delta.new, delta)
+
+    def reconfigure(self) -> None:
+        """The broker's configuration has changed."""
+        if self._groups is not None:
+            from pessoa.broker.group_settings import group_config
+
+            self._groups.configure(group_config(self._broker.config))
 
     def close(self) -> None:
         if self._groups is not None:

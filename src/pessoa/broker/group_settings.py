@@ -23,6 +23,7 @@ def group_config(config: BrokerConfig) -> GroupCoordinatorConfig:
         group_consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
         group_consumer_max_size=config.group_consumer_max_size,
         group_consumer_assignors=config.group_consumer_assignors,
+        group_consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
         group_consumer_migration_policy=MigrationPolicy(config.group_consumer_migration_policy.lower()),
         group_consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
     )

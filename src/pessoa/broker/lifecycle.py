@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from pessoa.base.ids import Uuid
     from pessoa.broker.config import BrokerConfig
     from pessoa.broker.config_listeners import ListenerEndpoint
+    from pessoa.broker.directory_assignments import DirectoryAssignments
     from pessoa.log.config import LogConfig
     from pessoa.log.files import Disk
     from pessoa.log.properties import MetaProperties
@@ -108,6 +109,7 @@ class Broker:
         self._entrance: ControllerEntrance | None = None
         self._registration: Registration | None = None
         self._heartbeats: asyncio.Task[None] | None = None
+        self._assignments: DirectoryAssignments | None = None
         self._is_assembled = False
         self.cluster_id = ""
         self.services: BrokerServices
@@ -290,6 +292,10 @@ class Broker:
         )
         self._peers = Peers(self.services, self._network)
         self._coordination = Coordination(self.services, self._peers, self._new_uuid)
+        if len(self._directories) > 1:
+            from pessoa.broker.directory_assignments import DirectoryAssignments
+
+            self._assignments = DirectoryAssignments(self.services, self._entrance, self._broker_epoch)
         self._publisher.subscribers.append(self._on_metadata)
         self._is_assembled = True
 
@@ -382,6 +388,8 @@ class Broker:
             topics = list(self.services.replicas.by_name)
         self.services.replicas.reconfigure(topics)
         self._coordination.publish(delta)
+        if self._assignments is not None:
+            self._assignments.look_at(delta.changed_topics)
         self._greet(delta)
 
     def _greet(self, delta: MetadataDelta) -> None:
@@ -400,6 +408,7 @@ class Broker:
             configs.of(ConfigResource.BROKER, ""), configs.of(ConfigResource.BROKER, str(self.config.node_id))
         )
         self.services.replicas.configure(ReplicationSettings.of(self.config))
+        self._coordination.reconfigure()
 
     def _config_of(self, topic: str) -> LogConfig:
         return log_config(self._publisher.image.configs.of(ConfigResource.TOPIC, topic), self.config)
@@ -427,6 +436,8 @@ class Broker:
         if self._is_assembled:
             self._coordination.close()
         await self.leave()
+        if self._assignments is not None:
+            await self._assignments.close()
         if self._is_assembled:
             await self.services.replicas.close()
             self._peers.close()

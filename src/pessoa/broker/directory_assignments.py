@@ -1,0 +1,113 @@
+"""Telling the controller which log directory each replica is in (KIP-858).
+
+Only then does it know what is lost with a directory. A broker with one directory has nothing to tell, since the
+controller assigns that one by itself. With more, every change of the metadata is looked through for replicas of ours
+whose directory it does not name right; they are gathered, and one request is on its way at a time. What comes back with
+an error is tried again with the next change, or a moment later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from pessoa.broker.context import OwnRequest
+from pessoa.broker.forwarding import ControllerUnavailable
+from pessoa.wire.api.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryData,
+    PartitionData,
+    TopicData,
+)
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pessoa.base.ids import Uuid
+    from pessoa.broker.services import BrokerServices
+    from pessoa.replication.partition import Partition
+
+log = logging.getLogger("pessoa.broker")
+
+_RETRY_MS = 500
+# As many as Kafka's brokers put into one request.
+_MAX_ASSIGNMENTS = 2_250
+
+
+class DirectoryAssignments:
+    def __init__(self, broker: BrokerServices, controller: Any, broker_epoch: Callable[[], int]) -> None:
+        self._broker = broker
+        self._controller = controller
+        self._broker_epoch = broker_epoch
+        # (topic, partition) → the directory that it is in
+        self._waiting: dict[tuple[Uuid, int], Uuid] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<DirectoryAssignments: {len(self._waiting)} waiting>"
+
+    def look_at(self, topic_ids: Iterable[Uuid]) -> None:
+        """The metadata of these topics has changed."""
+        for topic_id in topic_ids:
+            for partition in self._broker.replicas.by_id.get(topic_id, {}).values():
+                self._look_at(partition)
+        if self._waiting and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._send_all())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _look_at(self, partition: Partition) -> None:
+        topic = self._broker.image.topics.by_id.get(partition.topic_id)
+        known = topic.partitions.get(partition.index) if topic is not None else None
+        directory = partition.directory.meta.directory_id if partition.directory.meta is not None else None
+        if known is None or directory is None or self._broker.node_id not in known.replicas:
+            return
+        key = (partition.topic_id, partition.index)
+        if known.directory_of(self._broker.node_id) == directory or partition.directory.offline is not None:
+            self._waiting.pop(key, None)
+        else:
+            self._waiting[key] = directory
+
+    async def _send_all(self) -> None:
+        try:
+            while self._waiting:
+                sent = dict(list(self._waiting.items())[:_MAX_ASSIGNMENTS])
+                if await self._send(sent):
+                    for key, directory in sent.items():
+                        if self._waiting.get(key) == directory:
+                            del self._waiting[key]
+                else:
+                    await self._broker.clock.wait_ms(_RETRY_MS)
+        finally:
+            self._task = None
+
+    async def _send(self, assignments: dict[tuple[Uuid, int], Uuid]) -> bool:
+        """Whether the controller has taken note of them."""
+        by_directory: dict[Uuid, dict[Uuid, list[PartitionData]]] = {}
+        for (topic_id, index), directory in assignments.items():
+            topics = by_directory.setdefault(directory, {})
+            topics.setdefault(topic_id, []).append(PartitionData(partition_index=index))
+        request = AssignReplicasToDirsRequest(
+            broker_id=self._broker.node_id,
+            broker_epoch=self._broker_epoch(),
+            directories=[
+                DirectoryData(
+                    id=one, topics=[TopicData(topic_id=topic, partitions=parts) for topic, parts in of.items()]
+                )
+                for one, of in by_directory.items()
+            ],
+        )
+        try:
+            response = await self._controller.ask(request, OwnRequest(0), self._broker.config.request_timeout_ms)
+        except ControllerUnavailable:
+            return False
+        assert isinstance(response, AssignReplicasToDirsResponse)
+        if response.error_code:
+            log.info("the directories of replicas were not taken: %s", ErrorCode.of(response.error_code).text)
+        return not response.error_code
