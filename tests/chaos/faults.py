@@ -1,0 +1,204 @@
+"""What is done to the brokers: each fault is a function that hurts, lets the load feel it, and heals.
+
+A fault is done when the cluster is whole again. `play` takes faults from a table by chance, from a seed, and tells how
+long producing stood still at worst, in any partition.
+
+    kill_*      SIGKILL, and a new process on the same directory
+    pause_*     SIGSTOP, long enough that its session ends; then it goes on, and believes for a moment that it leads
+    damage_*    SIGKILL, then the files that it left are changed, then a new process
+
+What is damaged is always one replica of three: the others have everything.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from tests.chaos.load import IN, PARTITIONS, Load
+from tests.chaos.processes import BrokerProcesses
+
+# What comes back at once is a different test from what comes back when its session has ended.
+_MORE = 20
+_METADATA_LOG = "__cluster_metadata-0"
+
+
+class Stage(NamedTuple):
+    brokers: BrokerProcesses
+    load: Load
+    rng: Random
+
+
+Fault = Callable[[Stage], None]
+
+
+class Played(NamedTuple):
+    name: str
+    longest_pause_s: float
+
+
+def play(stage: Stage, name: str) -> Played:
+    began_s = time.monotonic()
+    FAULTS[name](stage)
+    ended_s = time.monotonic()
+    stage.brokers.wait_until_in_sync()
+    stage.load.wait_for(_MORE)
+    return Played(name, stage.load.longest_pause_s(began_s, ended_s))
+
+
+def _a_leader(stage: Stage) -> int:
+    return stage.brokers.leader_of(IN, stage.rng.randrange(PARTITIONS))
+
+
+def _the_controller(stage: Stage) -> int:
+    return stage.brokers.controller()
+
+
+def _a_coordinator(stage: Stage) -> int:
+    return stage.brokers.leader_of("__transaction_state", stage.rng.randrange(3))
+
+
+def _a_follower(stage: Stage) -> int:
+    """One that does not lead the partition at which we look; others it may lead."""
+    leader = _a_leader(stage)
+    return stage.rng.choice([one for one in stage.brokers if one != leader])
+
+
+def _kill(choose: Callable[[Stage], int]) -> Fault:
+    def kill(stage: Stage) -> None:
+        victim = choose(stage)
+        stage.brokers.kill(victim)
+        stage.load.wait_for(_MORE)
+        stage.brokers.start(victim)
+
+    return kill
+
+
+def _bounce(choose: Callable[[Stage], int]) -> Fault:
+    """It is back before anybody has given it up."""
+
+    def bounce(stage: Stage) -> None:
+        victim = choose(stage)
+        stage.brokers.kill(victim)
+        stage.brokers.start(victim)
+
+    return bounce
+
+
+def _pause(choose: Callable[[Stage], int]) -> Fault:
+    def pause(stage: Stage) -> None:
+        victim = choose(stage)
+        stage.brokers.pause(victim)
+        stage.load.wait_for(_MORE)
+        stage.brokers.resume(victim)
+
+    return pause
+
+
+def kill_all(stage: Stage) -> None:
+    stage.brokers.kill(*stage.brokers)
+    stage.brokers.start_all()
+
+
+def chase_the_leader(stage: Stage) -> None:
+    """Whoever leads a partition dies, and so does whoever follows it, as soon as the first is back in sync."""
+    partition = stage.rng.randrange(PARTITIONS)
+    for _ in range(3):
+        victim = stage.brokers.leader_of(IN, partition)
+        stage.brokers.kill(victim)
+        stage.brokers.leader_of(IN, partition)
+        stage.brokers.start(victim)
+        stage.brokers.wait_until_in_sync()
+
+
+def stop_in_turn(stage: Stage) -> None:
+    """A rolling restart, as an upgrade does it."""
+    for number in stage.brokers:
+        assert stage.brokers.stop(number) == 0
+        stage.brokers.start(number)
+        stage.brokers.wait_until_in_sync()
+
+
+# Damage.
+
+
+def _damage(change: Callable[[Path, Random], None]) -> Fault:
+    def damage(stage: Stage) -> None:
+        victim = stage.rng.choice(list(stage.brokers))
+        stage.brokers.kill(victim)
+        change(stage.brokers.data(victim), stage.rng)
+        stage.load.wait_for(_MORE)
+        stage.brokers.start(victim)
+
+    return damage
+
+
+def _segment(data: Path, rng: Random) -> Path:
+    return max((data / f"{IN}-{rng.randrange(PARTITIONS)}").glob("*.log"))
+
+
+def flip_a_bit(data: Path, rng: Random) -> None:
+    """In the middle of what is committed, in a batch's records."""
+    path = _segment(data, rng)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1 << rng.randrange(8)
+    path.write_bytes(content)
+
+
+def tear_the_tail(data: Path, rng: Random) -> None:
+    path = _segment(data, rng)
+    with path.open("r+b") as file:
+        file.truncate(max(0, path.stat().st_size - 37))
+
+
+def add_garbage(data: Path, rng: Random) -> None:
+    with _segment(data, rng).open("ab") as file:
+        file.write(rng.randbytes(501))
+
+
+def spoil_indexes(data: Path, rng: Random) -> None:
+    for kind in ("*.index", "*.timeindex", "*.txnindex", "*.snapshot"):
+        for path in sorted(data.glob(f"{IN}-*/{kind}")) + sorted(data.glob(f"out-*/{kind}")):
+            path.write_bytes(rng.randbytes(rng.choice((0, 7, 96))))
+
+
+def spoil_checkpoints(data: Path, rng: Random) -> None:
+    """The files of the directory, and the leader epochs of every partition."""
+    names = ["*checkpoint*", f"{IN}-*/leader-epoch-checkpoint", "out-*/leader-epoch-checkpoint"]
+    for name in names:
+        for path in sorted(data.glob(name)):
+            path.write_bytes(rng.choice((b"", b"\x00\xff not a number\n", b"0\n")))
+
+
+def spoil_quorum_state(data: Path, rng: Random) -> None:
+    (data / _METADATA_LOG / "quorum-state").write_bytes(b"{")
+
+
+def lose_the_disk(data: Path, rng: Random) -> None:
+    shutil.rmtree(data)
+
+
+FAULTS: dict[str, Fault] = {
+    "kill a leader": _kill(_a_leader),
+    "kill the controller": _kill(_the_controller),
+    "kill a follower": _kill(_a_follower),
+    "kill the coordinator": _kill(_a_coordinator),
+    "kill all": kill_all,
+    "bounce a leader": _bounce(_a_leader),
+    "bounce the controller": _bounce(_the_controller),
+    "chase the leader": chase_the_leader,
+    "stop in turn": stop_in_turn,
+    "pause a leader": _pause(_a_leader),
+    "pause the controller": _pause(_the_controller),
+    "pause the coordinator": _pause(_a_coordinator),
+    "flip a bit": _damage(flip_a_bit),
+    "tear the tail": _damage(tear_the_tail),
+    "add garbage": _damage(add_garbage),
+    "spoil indexes": _damage(spoil_indexes),
+    "spoil checkpoints": _damage(spoil_checkpoints),
+    "lose the disk": _damage(lose_the_disk),
+}

@@ -1,0 +1,378 @@
+"""Clients that work while brokers die: producers, members of a group, and a copier that uses transactions.
+
+    producers ──▶ topic IN ──▶ members of a group           every poll is checked on the spot
+                     └───────▶ copier ──▶ topic OUT          consume, transform, produce: exactly once
+
+All of them are librdkafka, and go on by themselves through whatever happens. Everything that they did and saw goes into
+one `History`, whose checkers know what can be true: no acknowledged record is lost or doubled, an offset has one value,
+nobody who reads committed sees what was aborted, a transaction is there whole or not at all. Beside that each member
+checks its own polls: within one assignment the next offset is the next record, neither a later nor an earlier one.
+(IN has no transactions and is not compacted, so its offsets have no holes.)
+
+The copier aborts some of its transactions on purpose. What it copied is named after the transaction as well, so the
+same record copied twice, once in vain, is two values; that the committed copies are the records of IN, each once, is
+what `check_copies` says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
+from random import Random
+from threading import Event, Lock, Thread
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as RdTopicPartition
+
+from tests.chaos.processes import IMPATIENT, TIMEOUT_S, until
+from tests.simulation.history import History, Outcome, TopicPartition, Transaction, Write
+
+IN, OUT = "in", "out"
+PARTITIONS = 3
+# A hundred records per second and producer: faults are what is measured here, not throughput.
+_PRODUCE_EVERY_S = 0.01
+_TRANSACTION_RECORDS = 40
+_ABORTED_SHARE = 0.15
+_PATIENT_S = 30.0
+EAGER = {"request.timeout.ms": 3_000, "retry.backoff.ms": 20, "retry.backoff.max.ms": 200, "linger.ms": 0, **IMPATIENT}
+
+
+class Load:
+    """`with Load(bootstrap, seed) as load: …`; after `finish()` everything is sent, copied and told to the history."""
+
+    def __init__(self, bootstrap_servers: str, seed: int, producers: int = 2, members: int = 2) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.history = History()
+        self.lock = Lock()
+        self.problems: list[str] = []
+        self.is_done = Event()
+        self.copier_is_done = Event()
+        self.members_are_done = Event()
+        self.producers = [SteadyProducer(self, f"p{number}") for number in range(producers)]
+        self.members = [Member(self, f"m{number}") for number in range(members)]
+        self.copier = Copier(self, Random(seed))
+        self._threads = {
+            "producers": [self._thread(one.run) for one in self.producers],
+            "copier": [self._thread(self.copier.run)],
+            "members": [self._thread(one.run) for one in self.members],
+        }
+
+    def _thread(self, run: Callable[[], None]) -> Thread:
+        def guarded() -> None:
+            try:
+                run()
+            except BaseException as problem:
+                self.problems.append(f"{run.__qualname__}: {problem!r}")
+                raise
+
+        return Thread(target=guarded, daemon=True)
+
+    def start(self) -> None:
+        for threads in self._threads.values():
+            for one in threads:
+                one.start()
+
+    @property
+    def acknowledged(self) -> int:
+        return self.history.acknowledged
+
+    def wait_for(self, more: int) -> None:
+        """Until every producer has so many more acknowledged, in every partition, and the copier has committed."""
+        counts = [[len(times) for times in one.acknowledged_at_s] for one in self.producers]
+        transactions = self.copier.committed
+
+        def is_so() -> bool:
+            self.raise_problems()
+            return self.copier.committed > transactions and all(
+                len(times) >= before + more
+                for one, of_one in zip(self.producers, counts, strict=True)
+                for times, before in zip(one.acknowledged_at_s, of_one, strict=True)
+            )
+
+        until(is_so, lambda: f"{more} more records in every partition and a transaction ({self!r})")
+
+    def __repr__(self) -> str:
+        return (
+            f"<Load: {self.history.acknowledged} acknowledged, {self.copier.committed} transactions committed and "
+            f"{self.copier.aborted} aborted, {sum(one.polled for one in self.members)} polled>"
+        )
+
+    def raise_problems(self) -> None:
+        assert not self.problems, self.problems
+
+    def finish(self) -> None:
+        """No more records; then everything that was acknowledged is copied and polled."""
+        self.is_done.set()
+        self._join("producers")
+        ends = self._ends()
+        until(lambda: self.problems or self.copier.has_reached(ends), lambda: f"all records copied ({self!r})", 120)
+        self.copier_is_done.set()
+        self._join("copier")
+        until(lambda: self.problems or self._members_reached(ends), lambda: f"all records polled ({self!r})", 120)
+        self.members_are_done.set()
+        self._join("members")
+        self.raise_problems()
+
+    def abandon(self) -> None:
+        """After a failure: let every thread end soon."""
+        for event in (self.is_done, self.copier_is_done, self.members_are_done):
+            event.set()
+
+    def _join(self, kind: str) -> None:
+        for thread in self._threads[kind]:
+            thread.join(3 * TIMEOUT_S)
+            assert not thread.is_alive(), f"the {kind} did not end ({self!r})"
+
+    def _ends(self) -> dict[int, int]:
+        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": "ends", **IMPATIENT})
+        try:
+            return {
+                number: consumer.get_watermark_offsets(RdTopicPartition(IN, number), timeout=_PATIENT_S)[1]
+                for number in range(PARTITIONS)
+            }
+        finally:
+            consumer.close()
+
+    def _members_reached(self, ends: dict[int, int]) -> bool:
+        seen = self.history.seen_committed
+        return all((seen.get(TopicPartition(IN, one)) or {-1: b""}).keys() >= {end - 1} for one, end in ends.items())
+
+    def longest_pause_s(self, since_s: float, until_s: float) -> float:
+        """The longest time without an acknowledgement, over all partitions, of what began before `until_s`."""
+        longest = 0.0
+        for partition in range(PARTITIONS):
+            times = sorted(at for one in self.producers for at in list(one.acknowledged_at_s[partition]))
+            for before, after in pairwise(times):
+                if after > since_s and before < until_s:
+                    longest = max(longest, after - before)
+        return longest
+
+
+class SteadyProducer:
+    """Idempotent, acks=all; numbers to every partition in turn."""
+
+    def __init__(self, load: Load, name: str) -> None:
+        self._load = load
+        self.name = name
+        self.acknowledged_at_s: list[list[float]] = [[] for _ in range(PARTITIONS)]
+        self.unsure = 0
+
+    def run(self) -> None:
+        load = self._load
+        producer = Producer(
+            {
+                "bootstrap.servers": load.bootstrap_servers,
+                "enable.idempotence": True,
+                "acks": "all",
+                "message.timeout.ms": 300_000,
+                **EAGER,
+            }
+        )
+        number = 0
+        while not load.is_done.is_set():
+            value, partition = f"{self.name}-{number}".encode(), number % PARTITIONS
+            with load.lock:
+                write = load.history.begin_write(value, TopicPartition(IN, partition), self.name)
+            producer.produce(IN, value, partition=partition, on_delivery=self._told(write))
+            number += 1
+            producer.poll(_PRODUCE_EVERY_S)
+        assert producer.flush(2 * TIMEOUT_S) == 0
+
+    def _told(self, write: Write) -> Callable[[KafkaError | None, Message], None]:
+        def told(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                # It may have been written all the same, so the history leaves it open.
+                self.unsure += 1
+                return
+            offset = message.offset()
+            assert offset is not None
+            with self._load.lock:
+                self._load.history.acknowledge(write, offset)
+            self.acknowledged_at_s[write.partition.number].append(time.monotonic())
+
+        return told
+
+
+class Member:
+    """One of a group that reads IN; checks that its polls neither skip nor go back within an assignment."""
+
+    def __init__(self, load: Load, name: str) -> None:
+        self._load = load
+        self.name = name
+        self.polled = 0
+        self._next: dict[int, int] = {}
+
+    def run(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._load.bootstrap_servers,
+                "group.id": "members",
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "session.timeout.ms": 10_000,
+                "auto.commit.interval.ms": 200,
+                **IMPATIENT,
+            }
+        )
+        forget: Any = lambda *_: self._next.clear()  # noqa: E731
+        consumer.subscribe([IN], on_assign=forget, on_revoke=forget, on_lost=forget)
+        try:
+            while not self._load.members_are_done.is_set():
+                for message in consumer.consume(500, 0.1):
+                    if message.error() is None:
+                        self._take(message)
+        finally:
+            # Its coordinator may be dead at the end of a test that fails.
+            with suppress(KafkaException):
+                consumer.close()
+
+    def _take(self, message: Message) -> None:
+        partition, offset, value = place_of(message)
+        expected = self._next.get(partition, offset)
+        assert offset == expected, f"{self.name} polls {IN}-{partition}@{offset} where {expected} comes next"
+        self._next[partition] = offset + 1
+        with self._load.lock:
+            self._load.history.see(self.name, TopicPartition(IN, partition), offset, value, is_committed=True)
+        self.polled += 1
+
+
+class Copier:
+    """Consume, transform, produce, in transactions. After whatever goes wrong it begins again at what is committed."""
+
+    def __init__(self, load: Load, rng: Random) -> None:
+        self._load = load
+        self._rng = rng
+        self._number = 0
+        self.committed = 0
+        self.aborted = 0
+        # Partition of IN → the offset up to which a commit was acknowledged
+        self._reached: dict[int, int] = defaultdict(int)
+
+    def has_reached(self, ends: dict[int, int]) -> bool:
+        return all(self._reached[partition] >= end for partition, end in ends.items())
+
+    def run(self) -> None:
+        while not self._load.copier_is_done.is_set():
+            try:
+                self._life()
+            except KafkaException as problem:
+                # A life ends by a fatal error (the coordinator has given our transaction up) or by none at all.
+                if not (problem.args[0].fatal() or problem.args[0].code() == KafkaError._TIMED_OUT):
+                    raise
+
+    def _life(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._load.bootstrap_servers,
+                "transactional.id": "copier",
+                "transaction.timeout.ms": 20_000,
+                # After a group coordinator died, librdkafka may wait for ever for the connection to it to change its
+                # state, although it is up. A connection that is closed when it is idle makes it look again.
+                "connections.max.idle.ms": 3_000,
+                **EAGER,
+            }
+        )
+        patiently(lambda: producer.init_transactions(_PATIENT_S))
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._load.bootstrap_servers,
+                "group.id": "copier",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                **IMPATIENT,
+            }
+        )
+        try:
+            self._rewind(consumer)
+            while not self._load.copier_is_done.is_set():
+                messages = [one for one in consumer.consume(_TRANSACTION_RECORDS, 0.1) if one.error() is None]
+                if messages and not self._copy(producer, consumer, messages):
+                    self._rewind(consumer)
+        finally:
+            consumer.close()
+
+    def _rewind(self, consumer: Consumer) -> None:
+        asked = [RdTopicPartition(IN, number) for number in range(PARTITIONS)]
+        consumer.unassign()
+        found = patiently(lambda: consumer.committed(asked, timeout=_PATIENT_S))
+        consumer.assign([RdTopicPartition(IN, one.partition, max(one.offset, 0)) for one in found])
+
+    def _copy(self, producer: Producer, consumer: Consumer, messages: list[Message]) -> bool:
+        """Whether it is committed; else it is aborted."""
+        load, self._number = self._load, self._number + 1
+        with load.lock:
+            transaction = load.history.begin_transaction(f"t{self._number}")
+        producer.begin_transaction()
+        try:
+            ends: dict[int, int] = {}
+            for message in messages:
+                partition, offset, value = place_of(message)
+                ends[partition] = offset + 1
+                self._write(producer, transaction, partition, value)
+            positions = [RdTopicPartition(IN, partition, end) for partition, end in ends.items()]
+            metadata = consumer.consumer_group_metadata()
+            patiently(lambda: producer.send_offsets_to_transaction(positions, metadata, _PATIENT_S))
+            if self._rng.random() >= _ABORTED_SHARE:
+                patiently(lambda: producer.commit_transaction(_PATIENT_S))
+                with load.lock:
+                    transaction.outcome = Outcome.OK
+                self._reached.update(ends)
+                self.committed += 1
+                return True
+        except KafkaException as problem:
+            if not problem.args[0].txn_requires_abort():
+                raise
+        patiently(lambda: producer.abort_transaction(_PATIENT_S))
+        with load.lock:
+            transaction.outcome = Outcome.FAILED
+        self.aborted += 1
+        return False
+
+    def _write(self, producer: Producer, transaction: Transaction, partition: int, value: bytes) -> None:
+        load = self._load
+        copy = b"%s:%s" % (transaction.name.encode(), value)
+        with load.lock:
+            write = load.history.begin_write(copy, TopicPartition(OUT, partition), "copier", transaction)
+
+        def told(error: KafkaError | None, message: Message) -> None:
+            offset = message.offset()
+            if error is None and offset is not None:
+                with load.lock:
+                    load.history.acknowledge(write, offset)
+
+        producer.produce(OUT, copy, partition=partition, on_delivery=told)
+        producer.poll(0)
+
+
+def patiently(call: Callable[[], Any]) -> Any:
+    """librdkafka says which failures of a transaction are to be tried again; so are the timeouts of others."""
+    deadline = time.monotonic() + 2 * TIMEOUT_S
+    while True:
+        try:
+            return call()
+        except KafkaException as problem:
+            error = problem.args[0]
+            is_passing = error.retriable() or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
+            if error.fatal() or error.txn_requires_abort() or not is_passing or time.monotonic() > deadline:
+                raise
+
+
+def place_of(message: Message) -> tuple[int, int, bytes]:
+    partition, offset, value = message.partition(), message.offset(), message.value()
+    assert partition is not None
+    assert offset is not None
+    assert value is not None
+    return partition, offset, value
+
+
+def copied_values(committed: dict[TopicPartition, dict[int, bytes]]) -> Counter[bytes]:
+    return Counter(
+        value.partition(b":")[2]
+        for place, records in committed.items()
+        if place.topic == OUT
+        for value in records.values()
+    )

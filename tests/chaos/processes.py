@@ -1,0 +1,278 @@
+"""Three `pessoa broker` processes with disks of their own, and what can be done to them from outside.
+
+    with BrokerProcesses(tmp_path) as brokers:
+        brokers.kill(brokers.leader_of("t", 0))          # SIGKILL
+        brokers.pause(2); brokers.resume(2)              # SIGSTOP, SIGCONT
+        brokers.start(1)
+        brokers.wait_until_in_sync()
+
+Every one is a combined node and a static voter. What they are asked is asked through one admin client, as a user
+would; only who the active controller is comes out of their logs. A broker may run behind a command (`ip netns exec …`)
+and on an address of its own: `Home` says which.
+
+Nothing here is faster than a broker would be for a user, but sessions end after three seconds instead of nine, so that
+a test need not wait long for what a cluster does about a process that is stopped.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.apache.broker import reserve_port
+
+BROKERS = (1, 2, 3)
+TIMEOUT_S = 60.0
+_POLL_S = 0.05
+# rdkafka writes to stderr what is done here on purpose. It also must not wait for a broker that is stopped.
+IMPATIENT = {
+    "log_level": 0,
+    "socket.timeout.ms": 3_000,
+    "socket.connection.setup.timeout.ms": 1_000,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+}
+_PASSING = (KafkaError._DESTROY_BROKER, KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
+SETTINGS = {
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "group.initial.rebalance.delay.ms": "0",
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+}
+
+
+def until(condition: Callable[[], object], what: str | Callable[[], str], timeout_s: float = TIMEOUT_S) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what if isinstance(what, str) else what()}: not within {timeout_s:.0f} s")
+        time.sleep(_POLL_S)
+
+
+@dataclass(slots=True)
+class Home:
+    """Where one broker lives."""
+
+    data: Path
+    host: str = "127.0.0.1"
+    command: tuple[str, ...] = ()
+
+
+class BrokerProcesses:
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str] | None = None, homes: Mapping[int, Home] | None = None
+    ) -> None:
+        self._directory = directory
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._homes = dict(homes or {number: Home(directory / f"data-{number}") for number in BROKERS})
+        self._ports = {number: (reserve_port(), reserve_port()) for number in self._homes}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._paused: set[int] = set()
+        self._admin: AdminClient | None = None
+
+    def __repr__(self) -> str:
+        states = (f"{one} {'paused' if one in self._paused else 'runs'}" for one in sorted(self._processes))
+        return f"<BrokerProcesses: {', '.join(states) or 'none runs'}>"
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._homes)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start_all()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{self._homes[one].host}:{self._ports[one][0]}" for one in self)
+
+    @property
+    def running(self) -> list[int]:
+        """Those that can be expected to answer."""
+        return sorted(self._processes.keys() - self._paused)
+
+    def data(self, number: int) -> Path:
+        return self._homes[number].data
+
+    def address(self, number: int) -> str:
+        return f"{self._homes[number].host}:{self._ports[number][0]}"
+
+    def controller_address(self, number: int) -> str:
+        return f"{self._homes[number].host}:{self._ports[number][1]}"
+
+    def pid(self, number: int) -> int:
+        return self._processes[number].pid
+
+    # Life and death.
+
+    def start(self, number: int, **settings: str) -> None:
+        assert number not in self._processes, f"broker {number} runs"
+        home, (client, controller) = self._homes[number], self._ports[number]
+        voters = ",".join(f"{one}@{self._homes[one].host}:{port}" for one, (_, port) in self._ports.items())
+        values = {
+            "process.roles": "broker,controller",
+            "node.id": str(number),
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{home.host}:{client},CONTROLLER://{home.host}:{controller}",
+            "controller.quorum.voters": voters,
+            "log.dirs": str(home.data),
+            **self._settings,
+            **{key.replace("_", "."): value for key, value in settings.items()},
+        }
+        config = self._directory / f"{number}.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        command = [*home.command, sys.executable, "-m", "pessoa", "broker", "--config", str(config)]
+        with self._log(number).open("ab") as log:
+            self._processes[number] = subprocess.Popen(command, stderr=log, stdout=log, stdin=subprocess.DEVNULL)
+
+    def start_all(self) -> None:
+        for number in self:
+            if number not in self._processes:
+                self.start(number)
+        self.wait_until_in_sync()
+
+    def kill(self, *numbers: int) -> None:
+        """SIGKILL: no goodbye, no flush."""
+        dying = [self._processes.pop(number) for number in numbers]
+        self._paused -= set(numbers)
+        for process in dying:
+            process.kill()
+        for process in dying:
+            process.wait(TIMEOUT_S)
+
+    def stop(self, number: int) -> int:
+        """SIGTERM, and the exit code."""
+        process = self._processes.pop(number)
+        process.terminate()
+        return process.wait(TIMEOUT_S)
+
+    def pause(self, number: int) -> None:
+        self._processes[number].send_signal(signal.SIGSTOP)
+        self._paused.add(number)
+
+    def resume(self, number: int) -> None:
+        self._paused.discard(number)
+        self._processes[number].send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        self.kill(*self._processes)
+
+    # Looking.
+
+    def admin(self) -> AdminClient:
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, **IMPATIENT})
+        return self._admin
+
+    def metadata(self) -> Any:
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return self.admin().list_topics(timeout=3)
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+
+    def create_topic(self, name: str, partitions: int, **config: str) -> None:
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        topic = NewTopic(name, partitions, len(self._homes), config=settings)
+
+        def is_there() -> bool:
+            try:
+                self.admin().create_topics([topic])[name].result(TIMEOUT_S)
+            except KafkaException as problem:
+                # librdkafka gives up a bootstrap address, and what waits for it, when it learns whose address it is.
+                if problem.args[0].code() not in (*_PASSING, KafkaError.TOPIC_ALREADY_EXISTS):
+                    raise
+            return name in self.metadata().topics
+
+        until(is_there, f"topic {name}")
+        self.wait_until_in_sync()
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The leader, as soon as there is one that can be expected to answer."""
+        found = -1
+
+        def is_led() -> bool:
+            nonlocal found
+            known = self.metadata().topics.get(topic)
+            found = known.partitions[partition].leader if known and partition in known.partitions else -1
+            return found in self.running
+
+        until(is_led, f"a leader of {topic}-{partition}")
+        return found
+
+    def controller(self) -> int:
+        """The last that said that it became active."""
+        said = r"is the active controller in epoch (\d+)"
+        return max((int(epoch), number) for number in self for epoch in re.findall(said, self.log_text(number)))[1]
+
+    def wait_until_in_sync(self, timeout_s: float = TIMEOUT_S) -> None:
+        """All brokers are there, and all replicas of all topics are in sync."""
+        wrong = ""
+
+        def is_so() -> bool:
+            nonlocal wrong
+            for number in self._processes:
+                assert self._processes[number].poll() is None, f"broker {number} ended:\n{self.log_tail(number)}"
+            metadata = self.metadata()
+            behind = [
+                f"{topic.topic}-{one.id} (leader {one.leader}, isr {one.isrs})"
+                for topic in metadata.topics.values()
+                for one in topic.partitions.values()
+                if len(one.isrs) < len(one.replicas) or one.leader not in metadata.brokers
+            ]
+            wrong = f"brokers {sorted(metadata.brokers)}, behind: {behind[:5]}"
+            return len(metadata.brokers) == len(self._homes) and not behind
+
+        try:
+            until(is_so, "all replicas in sync", timeout_s)
+        except AssertionError as problem:
+            tails = "\n".join(f"--- broker {one}\n{self.log_tail(one)}" for one in self)
+            raise AssertionError(f"{problem}: {wrong}\n{tails}") from None
+
+    # What they wrote.
+
+    def log_text(self, number: int) -> str:
+        path = self._log(number)
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def log_tail(self, number: int) -> str:
+        return "\n".join(self.log_text(number).splitlines()[-15:])
+
+    def complaints(self) -> list[str]:
+        """What any of them wrote of mistakes of its own, in all its lives."""
+        wrong = re.compile(r" ERROR | CRITICAL |^Traceback")
+        return [f"{one}: {line}" for one in self for line in self.log_text(one).splitlines() if wrong.search(line)]
+
+    def _log(self, number: int) -> Path:
+        return self._directory / f"{number}.log"
+
+
+def can_connect(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
