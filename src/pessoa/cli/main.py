@@ -31,6 +31,8 @@ SUBCOMMANDS = {
     "schema-registry": Subcommand(
         "pessoa.cli.schema_registry", "schema_registry", "Run a schema registry in the foreground."
     ),
+    "partitions": Subcommand("pessoa.cli.partitions", "partitions", "Say how many partitions a throughput needs."),
+    "shell": Subcommand("pessoa.cli.shell", "shell", "Type Kafka's commands with completion."),
     "version": Subcommand("pessoa.cli.version", "version", "Say which Pessoa, Python and machine this is."),
 }
 

@@ -1,8 +1,8 @@
 """`pessoa partitions`: how many partitions does a topic need?
 
 The rule of thumb is max(t/p, t/c): t is the throughput that is wanted, p what a producer gets into one partition, c
-what a consumer gets out of one. p and c depend on the machines, the records and the settings, so they are measured here: a
-topic of one partition is made, filled and read, and deleted again.
+what a consumer gets out of one. p and c depend on machines, records and settings, so they are measured here: a topic
+of one partition is made, filled and read, and deleted again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def partitions_needed(target_mb_s: float, measured: Measured) -> int:
     return max(1, math.ceil(max(by_producer, by_consumer)))
 
 
-@click.command(help="Measure one partition of the running cluster and say how many a throughput needs.")
+@click.command(help="Say how many partitions a throughput needs, after measuring one on the running cluster.")
 @click.option("--bootstrap-server", "servers", default=None, help="The cluster; default localhost:9092.")
 @click.option("--target", "target_mb_s", type=click.FloatRange(min=0, min_open=True), required=True,
               help="The throughput that is wanted, t, in MB/s.")  # fmt: skip

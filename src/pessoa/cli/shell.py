@@ -1,0 +1,148 @@
+"""`pessoa shell`, also `kafka-shell`: Kafka's commands with completion, history and help, on one of several clusters.
+
+    F2   the next cluster      F3   fuzzy completion on or off
+    F9   help on or off        F10  leave (also exit, Ctrl-D); Ctrl-C clears the line
+
+A command gets `--bootstrap-server` of the chosen cluster where it names none. What completes is in shell_words; this is
+the terminal around it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pessoa.cli.shell_words import Live
+
+
+class State:
+    """What the function keys change."""
+
+    def __init__(self, clusters: dict[str, str]) -> None:
+        from pessoa.cli.shell_words import Live
+
+        assert clusters
+        self._lives: dict[str, Live] = {name: Live(servers) for name, servers in clusters.items()}
+        self.cluster = next(iter(clusters))
+        self.is_fuzzy = True
+        self.shows_help = True
+
+    @property
+    def live(self) -> Live:
+        return self._lives[self.cluster]
+
+    def choose(self, name: str) -> bool:
+        if name not in self._lives:
+            return False
+        self.cluster = name
+        return True
+
+    def next_cluster(self) -> None:
+        names = list(self._lives)
+        self.cluster = names[(names.index(self.cluster) + 1) % len(names)]
+
+    def toolbar(self) -> str:
+        fuzzy, helps = ("ON" if flag else "OFF" for flag in (self.is_fuzzy, self.shows_help))
+        return f" [F2] Cluster: {self.cluster} [F3] Fuzzy: {fuzzy} [F9] In-Line Help: {helps} [F10] Exit"
+
+
+def command_line(text: str, state: State) -> list[str] | None:
+    """What to run for a line; None for what is no command of Kafka's."""
+    from pessoa.cli.shell_words import with_cluster
+    from pessoa.cli.tools import TOOLS
+
+    words = shlex.split(text)
+    tool = words[0].removesuffix(".sh") if words else ""
+    if tool not in TOOLS:
+        return None
+    words = with_cluster(words, state.live.servers)
+    return [sys.executable, "-m", f"pessoa.cli.{TOOLS[tool]}", *words[1:]]
+
+
+@click.command(help="Type Kafka's commands with completion, from the live cluster too.")
+@click.option("--cluster", "clusters", multiple=True, metavar="NAME=HOST:PORT,…", help="A cluster; repeatable, for F2.")
+def shell(clusters: tuple[str, ...]) -> None:
+    from pessoa.cli.running import default_cluster
+
+    named = dict(one.partition("=")[::2] for one in clusters) or {"local": default_cluster()}
+    if not all(named.values()):
+        raise click.UsageError("a cluster is given as NAME=HOST:PORT")
+    state = State(named)
+    session = _session(state)
+    while True:
+        try:
+            text = session.prompt("> ", bottom_toolbar=state.toolbar)
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        if text.strip() == "exit":
+            return
+        _run(text.strip(), state)
+
+
+def _run(text: str, state: State) -> None:
+    if not text:
+        return
+    try:
+        first, *rest = shlex.split(text)
+        command = command_line(text, state)
+    except ValueError as error:
+        click.echo(f"{error}: {text}")
+        return
+    if first == "clear":
+        click.clear()
+    elif first == "cluster":
+        if rest and not state.choose(rest[0]):
+            click.echo("Unknown cluster!")
+        else:
+            click.echo(f"Selected cluster: {state.cluster} ({state.live.servers})")
+    elif command is None:
+        click.echo(f"{first} is not a command of Kafka's; Tab shows what there is.")
+    else:
+        try:
+            subprocess.run(command, check=False)
+        except KeyboardInterrupt:
+            click.echo()
+
+
+def _session(state: State) -> Any:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+    from prompt_toolkit.completion import Completer, Completion, DynamicCompleter, FuzzyCompleter, ThreadedCompleter
+    from prompt_toolkit.history import FileHistory
+    from prompt_toolkit.key_binding import KeyBindings
+
+    from pessoa.cli.shell_words import suggestions
+    from pessoa.platform.home import pessoa_home
+
+    class Words(Completer):
+        def get_completions(self, document: Any, complete_event: Any) -> Iterator[Completion]:
+            for one in suggestions(document.text_before_cursor, state.live):
+                explanation = one.help if state.shows_help else ""
+                yield Completion(one.text, start_position=-one.replaces, display_meta=explanation)
+
+    plain = ThreadedCompleter(Words())
+    # A word may have dots, dashes and slashes in it.
+    fuzzy = FuzzyCompleter(plain, pattern=r"^[^\s=]*")
+    keys = KeyBindings()
+    keys.add("f2")(lambda _: state.next_cluster())
+    keys.add("f3")(lambda _: setattr(state, "is_fuzzy", not state.is_fuzzy))
+    keys.add("f9")(lambda _: setattr(state, "shows_help", not state.shows_help))
+    keys.add("f10")(lambda event: event.app.exit(exception=EOFError))
+    home = pessoa_home()
+    home.mkdir(parents=True, exist_ok=True)
+    return PromptSession(
+        completer=DynamicCompleter(lambda: fuzzy if state.is_fuzzy else plain),
+        auto_suggest=AutoSuggestFromHistory(),
+        history=FileHistory(str(home / "shell-history")),
+        key_bindings=keys,
+        complete_while_typing=True,
+    )

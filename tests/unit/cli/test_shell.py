@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from pessoa.cli.shell import State, command_line
+from pessoa.cli.shell_words import Live, suggestions
+from pessoa.cli.topics import main as kafka_topics
+from pessoa.testing import Broker
+
+
+class Fixed(Live):
+    def _ask(self, kind: str) -> list[str]:
+        return {"topics": ["orders", "parcels"], "groups": ["shop"]}[kind]
+
+
+def texts(line: str) -> list[str]:
+    return [one.text for one in suggestions(line, Fixed("here:9092"))]
+
+
+def test_commands_complete_at_the_beginning_of_a_line() -> None:
+    assert texts("kafka-top") == ["kafka-topics"]
+    assert {"kafka-acls", "exit", "cluster"} <= set(texts(""))
+
+
+def test_options_complete_with_their_help_and_not_twice() -> None:
+    found = {one.text: one.help for one in suggestions("kafka-topics --list --exc", Fixed("here:9092"))}
+    assert found == {"--exclude-internal": "leave out Kafka's own topics"}
+    assert "--list" not in texts("kafka-topics --list --")
+    assert "--config" in texts("kafka-topics --create --config a=b --")
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("kafka-topics --describe --topic ", ["orders", "parcels"]),
+        ("kafka-console-consumer --topic or", ["orders"]),
+        ("kafka-consumer-groups --describe --group ", ["shop"]),
+        ("kafka-configs --alter --add-config retention.m", ["retention.ms="]),
+        ("kafka-topics --create --config cleanup.policy=c", ["compact"]),
+        ("kafka-console-producer --compression-codec z", ["zstd"]),
+        ("kafka-cluster --boot", []),
+        ("ls -", []),
+    ],
+)
+def test_values_complete_from_the_cluster_and_from_tables(line: str, found: list[str]) -> None:
+    assert texts(line) == found
+
+
+def test_names_are_asked_of_the_live_cluster_and_an_absent_one_has_none() -> None:
+    with Broker() as broker:
+        words = ["--bootstrap-server", broker.bootstrap_servers, "--create", "--topic", "apples"]
+        assert kafka_topics(words) == 0
+        assert Live(broker.bootstrap_servers).topics() == ["apples"]
+    assert Live("127.0.0.1:1").topics() == []
+
+
+def test_a_command_gets_the_chosen_cluster_unless_it_names_one() -> None:
+    state = State({"local": "here:9092", "far": "there:9092"})
+    start = [sys.executable, "-m", "pessoa.cli.topics"]
+    assert command_line("kafka-topics --list", state) == [*start, "--bootstrap-server", "here:9092", "--list"]
+    state.next_cluster()
+    assert command_line("kafka-topics.sh --list", state) == [*start, "--bootstrap-server", "there:9092", "--list"]
+    assert command_line("kafka-topics --list --bootstrap-server x:1", state) == [
+        *start,
+        *("--list", "--bootstrap-server", "x:1"),
+    ]
+    assert command_line("ls", state) is None
+    assert state.toolbar() == " [F2] Cluster: far [F3] Fuzzy: ON [F9] In-Line Help: ON [F10] Exit"
