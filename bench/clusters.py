@@ -1,0 +1,174 @@
+"""Both sides of a comparison of clusters: three brokers of ours and three of Apache Kafka, each a process of its own.
+
+As `bench/apache.py` for one broker: never do both run at once, and both have the settings that their own defaults or
+Apache's `server.properties` give them. Three Java processes with 1 GB each are what Apache's scripts would start.
+
+Whole means that every broker names all three in its Metadata: only then are all registered, unfenced and known.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.apache import APACHE, HOST, QUIET, ROUNDS, SERVER_JVM, START_TIMEOUT_S, Process, Side
+from bench.report import OURS
+from tests.apache.broker import ApacheKafka
+from tests.apache.jars import java, why_no_java
+from tests.chaos.processes import BrokerProcesses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from bench.apache import Figures
+    from bench.report import Report
+
+POLL_INTERVAL_S = 0.005
+# What the chaos tests make quicker is as it is for everybody here.
+_DEFAULTS = {
+    "broker.heartbeat.interval.ms": "2000",
+    "broker.session.timeout.ms": "9000",
+    "min.insync.replicas": "1",
+    "offsets.topic.num.partitions": "50",
+    "transaction.state.log.num.partitions": "50",
+}
+
+
+class Cluster:
+    """Three brokers that run, whoever made them; `kill` is SIGKILL."""
+
+    def __init__(
+        self, name: str, bootstrap: str, pid_of: Callable[[int], int], kill: Callable[[int], None], started_in_s: float
+    ) -> None:
+        self.name = name
+        self.bootstrap = bootstrap
+        self.started_in_s = started_in_s
+        self._pid_of = pid_of
+        self.kill = kill
+
+    def __repr__(self) -> str:
+        return f"<Cluster {self.name} at {self.bootstrap}>"
+
+    def memory_mb(self) -> float:
+        return sum(Process(self._pid_of(number)).memory_mb() for number in (1, 2, 3))
+
+    def cpu_seconds(self) -> float:
+        return sum(Process(self._pid_of(number)).cpu_seconds() for number in (1, 2, 3))
+
+    def as_side(self) -> Side:
+        """For the loads, which need to know where, and nothing else."""
+        port = int(self.bootstrap.split(",")[0].rpartition(":")[2])
+        return Side(self.name, port, Process(self._pid_of(1)))
+
+
+@contextmanager
+def running_pessoa(folder: Path) -> Iterator[Cluster]:
+    brokers = BrokerProcesses(folder, _DEFAULTS)
+    began = time.perf_counter()
+    try:
+        for number in brokers:
+            brokers.start(number)
+        for number in brokers:
+            _wait_until_it_sees_everybody(brokers.address(number))
+        took_s = time.perf_counter() - began
+        yield Cluster(OURS, brokers.bootstrap_servers, brokers.pid, brokers.kill, took_s)
+    finally:
+        brokers.close()
+
+
+@contextmanager
+def running_apache(folder: Path) -> Iterator[Cluster]:
+    kafka = ApacheKafka(data=[folder / str(number) for number in (1, 2, 3)], jvm=SERVER_JVM)
+    try:
+        # Formatting, which has to run once before, is not part of a start.
+        kafka.start()
+        kafka.stop(kill=True)
+        began = time.perf_counter()
+        kafka.start()
+        took_s = time.perf_counter() - began
+
+        def pid_of(number: int) -> int:
+            process = kafka.node(number).process
+            assert process is not None
+            return process.pid
+
+        def kill(number: int) -> None:
+            process = kafka.node(number).process
+            assert process is not None
+            process.kill()
+            process.wait()
+
+        yield Cluster(APACHE, kafka.bootstrap_servers, pid_of, kill, took_s)
+    finally:
+        kafka.stop(kill=True)
+        kafka.close()
+
+
+def sides() -> dict[str, Callable[[Path], AbstractContextManager[Cluster]]]:
+    if java() is None:
+        print(f"  without Apache Kafka: {why_no_java()}")
+        return {OURS: running_pessoa}
+    return {OURS: running_pessoa, APACHE: running_apache}
+
+
+def compare(report: Report, measure: Callable[[Cluster], Figures], rounds: int = ROUNDS) -> None:
+    """The median of the rounds; in every other round the other side goes first."""
+    starters = sides()
+    found: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for number in range(rounds):
+        for name in list(starters)[:: -1 if number % 2 else 1]:
+            with tempfile.TemporaryDirectory(prefix="pessoa-bench-") as folder, starters[name](Path(folder)) as cluster:
+                figures = measure(cluster)
+            for key, value in figures.items():
+                found.setdefault(key, {}).setdefault(name, []).append(value)
+    for (case, unit), by_side in found.items():
+        for name, values in by_side.items():
+            report.add(case, name, statistics.median(values), unit)
+
+
+def create_topic(cluster: Cluster, name: str, partitions: int, **config: str) -> None:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+    admin.create_topics([NewTopic(name, partitions, 3, config=settings)])[name].result(120)
+    wait_until(lambda: is_whole(admin, name, partitions), f"all replicas of {name} in sync")
+
+
+def is_whole(admin: object, topic: str, partitions: int) -> bool:
+    from confluent_kafka.admin import AdminClient
+
+    assert isinstance(admin, AdminClient)
+    found = admin.list_topics(topic, timeout=30).topics[topic].partitions
+    return len(found) == partitions and all(one.leader > 0 and len(one.isrs) == 3 for one in found.values())
+
+
+def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 2 * START_TIMEOUT_S) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{what}: not within {timeout_s:.0f} s")
+        time.sleep(POLL_INTERVAL_S)
+
+
+def _wait_until_it_sees_everybody(address: str) -> None:
+    import socket
+    import struct
+
+    body = struct.pack(">hhihi", 3, 1, 0, -1, 0)
+
+    def sees_three() -> bool:
+        try:
+            with socket.create_connection((HOST, int(address.rpartition(":")[2])), timeout=5) as connection:
+                connection.sendall(struct.pack(">i", len(body)) + body)
+                return connection.makefile("rb").read(12)[8:] == b"\0\0\0\3"
+        except OSError:
+            return False
+
+    wait_until(sees_three, f"{address} sees three brokers", START_TIMEOUT_S)
