@@ -89,6 +89,17 @@ class Processes:
 
         until(is_so, "all replicas in sync")
 
+    def create_topic(self) -> None:
+        """A client that hears of fewer brokers from one than from another drops what it was asking; so until it is."""
+        deadline = time.monotonic() + TIMEOUT_S
+        topic = NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})
+        while "t" not in self._metadata().topics:
+            try:
+                self.admin().create_topics([topic])["t"].result(TIMEOUT_S)
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+
     def leader_of(self, topic: str) -> int:
         return int(self._metadata().topics[topic].partitions[0].leader)
 
@@ -117,8 +128,7 @@ def processes(tmp_path: Path) -> Iterator[Any]:
         for number in running:
             running.start(number)
         running.wait_until_in_sync()
-        topic = NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})
-        running.admin().create_topics([topic])["t"].result(TIMEOUT_S)
+        running.create_topic()
         running.wait_until_in_sync()
         yield running
     finally:
