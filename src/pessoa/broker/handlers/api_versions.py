@@ -1,14 +1,16 @@
 """ApiVersions: the first request of every client. Which APIs does this node speak, in which versions?
 
     v3   the client names its software; the response has tagged fields, but keeps response header v0
-    v4   a feature whose lowest level is 0 is reported with 0: clients of version 3 would choke on it, and hear 1
+    v4   a feature whose lowest level is 0 is listed: clients of version 3 would choke on the 0, and do not hear of it
 
 A version that we do not speak is answered with UNSUPPORTED_VERSION in a v0 body that carries our range for ApiVersions,
-so that a newer client can ask again in a version that both know (KIP-511).
+so that a newer client can ask again in a version that both know (KIP-511). A name or version of the client's software
+that could not stand in the name of a metric is INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from pessoa.broker.dispatch import TABLE, advertised
@@ -30,10 +32,16 @@ if TYPE_CHECKING:
     from pessoa.broker.services import BrokerServices
     from pessoa.metadata.settings import FeaturesImage
 
+_FIRST_VERSION_WITH_SOFTWARE = 3
 _FIRST_VERSION_WITH_LEVEL_0 = 4
+_is_software = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?").fullmatch
 
 
 def handle(broker: BrokerServices, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if context.version >= _FIRST_VERSION_WITH_SOFTWARE and not (
+        _is_software(request.client_software_name) and _is_software(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[], throttle_time_ms=0)
     image = broker.image
     least = 0 if context.version >= _FIRST_VERSION_WITH_LEVEL_0 else 1
     return ApiVersionsResponse(
@@ -41,8 +49,9 @@ def handle(broker: BrokerServices, context: RequestContext, request: ApiVersions
         api_keys=[_entry(key, versions) for key, versions in advertised(broker.table)],
         throttle_time_ms=0,
         supported_features=[
-            SupportedFeatureKey(name=one.name, min_version=max(least, one.min_level), max_version=one.max_level)
+            SupportedFeatureKey(name=one.name, min_version=one.min_level, max_version=one.max_level)
             for one in FEATURES
+            if one.min_level >= least
         ],
         finalized_features_epoch=image.offset,
         finalized_features=[

@@ -71,6 +71,9 @@ def _delete(
     else:
         log = partition.log
         offset = log.high_watermark if wanted.offset == _HIGH_WATERMARK else wanted.offset
+        if offset < 0:
+            result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+            return result
         try:
             log.delete_records_before(offset)
         except OffsetOutOfRange:

@@ -87,6 +87,7 @@ def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
         topic_id=ZERO_UUID,
         is_internal=is_internal(name),
         partitions=[],
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 

@@ -193,7 +193,10 @@ def _look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, 
     request = wanted.request
     partition, error = _find(broker, reader.version, wanted)
     if partition is None:
-        return Found(wanted, None, _refused(request.partition, error), None)
+        refused = _refused(request.partition, error)
+        # Kafka answers for what it does not have elsewhere than for what it has, and not with null.
+        refused.aborted_transactions = []
+        return Found(wanted, None, refused, None)
     error = _check(partition, reader, request)
     if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         return Found(wanted, partition, not_leader(partition, reader.version), None)
@@ -216,8 +219,7 @@ def _look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, 
         if not at_least_one_batch and fetched.data is not None and not _has_whole_batch(fetched.data):
             fetched = Fetched(None, ())
     except OffsetOutOfRange:
-        refused = _refused(request.partition, ErrorCode.OFFSET_OUT_OF_RANGE, log.log_start_offset)
-        return Found(wanted, partition, refused, None)
+        return Found(wanted, partition, _refused(request.partition, ErrorCode.OFFSET_OUT_OF_RANGE), None)
     except DiskError as problem:
         partition.directory.fail(problem)
         return Found(wanted, partition, _refused(request.partition, ErrorCode.KAFKA_STORAGE_ERROR), None)
@@ -325,12 +327,12 @@ def _aborted(fetched: Fetched) -> list[AbortedTransaction]:
     return [AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in fetched.aborted]
 
 
-def _refused(index: int, error: ErrorCode, log_start_offset: int = -1) -> PartitionData:
+def _refused(index: int, error: ErrorCode) -> PartitionData:
     return PartitionData(
         partition_index=index,
         error_code=error,
         high_watermark=-1,
-        log_start_offset=log_start_offset,
+        log_start_offset=-1,
         aborted_transactions=None,
         records=_EMPTY,
     )

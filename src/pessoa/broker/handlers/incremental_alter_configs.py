@@ -1,7 +1,8 @@
 """IncrementalAlterConfigs: set and delete single keys of topics, brokers, groups, and of this broker's loggers.
 
 Loggers are this process's own (KIP-412): they are changed here, and nobody else hears of it. Everything else is the
-controller's to decide. A request may ask for both, and is answered as one, in the order in which it asked.
+controller's to decide, though a broker passes on no change that is another broker's to hear: clients ask each broker
+about itself. A request may ask for both, and is answered as one, in the order in which it asked.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _OPERATIONS = range(4)
 
 
 def handle(broker: BrokerServices, context: RequestContext, request: IncrementalAlterConfigsRequest) -> Reply:
-    if not any(map(_is_of_loggers, request.resources)):
+    if not any(_is_answered_here(broker.node_id, one) for one in request.resources):
         reply: Reply = broker.controller.submit(request, context)
         return reply
     return _both(broker, context, request)
@@ -38,7 +39,7 @@ def handle(broker: BrokerServices, context: RequestContext, request: Incremental
 async def _both(
     broker: BrokerServices, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    others = [one for one in request.resources if not _is_of_loggers(one)]
+    others = [one for one in request.resources if not _is_answered_here(broker.node_id, one)]
     answers = []
     if others:
         rest = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
@@ -47,19 +48,23 @@ async def _both(
     return IncrementalAlterConfigsResponse(
         throttle_time_ms=0,
         responses=[
-            _alter_loggers(broker.node_id, one, is_dry=request.validate_only)
-            if _is_of_loggers(one)
+            _alter_here(broker.node_id, one, is_dry=request.validate_only)
+            if _is_answered_here(broker.node_id, one)
             else by_resource[one.resource_type, one.resource_name]
             for one in request.resources
         ],
     )
 
 
-def _is_of_loggers(resource: AlterConfigsResource) -> bool:
-    return resource.resource_type == ConfigResource.BROKER_LOGGER
+def _is_answered_here(node_id: int, resource: AlterConfigsResource) -> bool:
+    """Loggers, and brokers other than this one; what is no broker's id at all is the controller's to refuse."""
+    if resource.resource_type == ConfigResource.BROKER_LOGGER:
+        return True
+    name = resource.resource_name
+    return resource.resource_type == ConfigResource.BROKER and name.isdecimal() and int(name) != node_id
 
 
-def _alter_loggers(node_id: int, resource: AlterConfigsResource, *, is_dry: bool) -> AlterConfigsResourceResponse:
+def _alter_here(node_id: int, resource: AlterConfigsResource, *, is_dry: bool) -> AlterConfigsResourceResponse:
     code, message = _problem(node_id, resource)
     if code is ErrorCode.NONE and not is_dry:
         for config in resource.configs:
@@ -75,7 +80,7 @@ def _alter_loggers(node_id: int, resource: AlterConfigsResource, *, is_dry: bool
 def _problem(node_id: int, resource: AlterConfigsResource) -> tuple[ErrorCode, str | None]:
     """Nothing is changed if anything is wrong."""
     if resource.resource_name.strip() != str(node_id):
-        return ErrorCode.INVALID_REQUEST, f"This is broker {node_id}, which can only change its own loggers."
+        return ErrorCode.INVALID_REQUEST, f"This is broker {node_id}, which can only change itself and its loggers."
     names = [config.name for config in resource.configs]
     if len(set(names)) != len(names):
         return ErrorCode.INVALID_REQUEST, "A logger is named more than once."

@@ -16,6 +16,7 @@ OFFSET_NOT_AVAILABLE, and LEADER_NOT_AVAILABLE before version 5.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.log.files import DiskError
@@ -63,10 +64,11 @@ def handle(broker: BrokerServices, context: RequestContext, request: ListOffsets
         up_to = ReadUpTo.LAST_STABLE_OFFSET
     topics = []
     for topic in request.topics:
-        seen = [one.partition_index for one in topic.partitions]
+        seen = Counter(one.partition_index for one in topic.partitions)
         answers = []
-        for wanted in topic.partitions:
-            if seen.count(wanted.partition_index) > 1:
+        # Of a partition that is asked for twice the answer speaks once.
+        for wanted in {one.partition_index: one for one in topic.partitions}.values():
+            if seen[wanted.partition_index] > 1:
                 answer = _Answer(error=ErrorCode.INVALID_REQUEST)
             else:
                 answer = _answer(broker, topic.name, wanted, context.version, up_to)

@@ -212,9 +212,11 @@ def _append(
     try:
         appended = partition.append(data.records, now_ms, version, permit)
     except InvalidBatch as refusal:
-        return _refused_records(data.index, refusal)
+        return _refused_records(data.index, refusal, partition.log.log_start_offset)
     except ProducerRefused as refusal:
-        return _refused(data.index, refusal.error, refusal.message)
+        answer = _refused(data.index, refusal.error, refusal.message)
+        answer.log_start_offset = partition.log.log_start_offset
+        return answer
     except DiskError as error:
         partition.directory.fail(error)
         return _refused(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -233,11 +235,13 @@ def _refused(index: int, error: ErrorCode, message: str | None = None) -> Partit
     return PartitionProduceResponse(index=index, error_code=error, base_offset=-1, error_message=message)
 
 
-def _refused_records(index: int, refusal: InvalidBatch) -> PartitionProduceResponse:
+def _refused_records(index: int, refusal: InvalidBatch, log_start_offset: int) -> PartitionProduceResponse:
+    """Where records are named as wrong the answer also says where the log starts, as Kafka's does."""
     return PartitionProduceResponse(
         index=index,
         error_code=refusal.error,
         base_offset=-1,
+        log_start_offset=log_start_offset if refusal.record_errors else -1,
         record_errors=[
             BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message)
             for one in refusal.record_errors

@@ -1,0 +1,17 @@
+"""The session: every part of it, in the order in which it is played.
+
+Each part is a function that asks a `Player`; it is played on Apache Kafka and on us, and knows neither.
+"""
+
+from __future__ import annotations
+
+from tests.differential import session_cluster, session_data
+from tests.differential.session_stage import Player
+
+ACTS = (*session_cluster.OPENING, *session_data.ACTS, *session_cluster.CLOSING)
+
+
+def play(player: Player) -> None:
+    player.open()
+    for act in ACTS:
+        act(player)

@@ -1,0 +1,140 @@
+"""One session with really started brokers, Apache's and ours: they answer the same, but for what is listed here.
+
+The session is a script of several hundred requests (`session_script`), each with its answer in words that are the same
+on both sides (`session_stage`). `DEVIATIONS` names every step whose answers differ, line by line, and the line of
+docs/DEVIATIONS.md that says why. A difference that is not in the table fails, and so does one that is and no longer
+exists.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from pessoa.testing import Broker
+from tests.apache.broker import ApacheKafka
+from tests.differential.session_script import play
+from tests.differential.session_stage import Player
+
+pytestmark = pytest.mark.apache
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "DEVIATIONS.md"
+# Few partitions of the internal topics, since each has to be made; and no pause before a group's members are counted.
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "offsets.topic.num.partitions": "6",
+    "transaction.state.log.num.partitions": "6",
+}
+
+Transcript = Mapping[str, list[str]]
+
+
+class Deviation(NamedTuple):
+    """The lines of a step that only Apache says, and those that only we say."""
+
+    apache: tuple[str, ...]
+    ours: tuple[str, ...]
+    # A piece of the line in docs/DEVIATIONS.md.
+    because: str
+
+
+_SHARE_AND_STREAMS = Deviation(
+    tuple(
+        f"  api_keys: api_key={key} min_version={first} max_version={last}"
+        for key, first, last in (
+            *((76, 1, 1), (77, 1, 1), (78, 1, 2), (79, 1, 2), (83, 0, 0), (84, 0, 0), (85, 0, 1), (86, 0, 0)),
+            *((87, 0, 1), (88, 0, 0), (89, 0, 0), (90, 0, 1), (91, 0, 0), (92, 0, 0)),
+        )
+    ),
+    (),
+    "share groups and streams groups",
+)
+
+_NO_CLUSTER = "cluster_authorized_operations=-2147483648"
+_EMPTY = "is_internal=False partitions=[] topic_authorized_operations=-2147483648"
+
+DEVIATIONS: dict[str, Deviation] = {
+    **{f"ApiVersions v{version}: what it can do": _SHARE_AND_STREAMS for version in range(5)},
+    "Metadata v13: by no id": Deviation(
+        (
+            f"answer: brokers=[] cluster_id=None controller_id=... {_NO_CLUSTER} error_code=UNKNOWN_SERVER_ERROR",
+            f"  topics: error_code=UNKNOWN_SERVER_ERROR name='' topic_id=- {_EMPTY}",
+        ),
+        (
+            f"answer: cluster_id=<cluster 1> controller_id=... {_NO_CLUSTER} error_code=NONE",
+            "  brokers: node_id=1 host='127.0.0.1' port=<port 1> rack=None",
+            f"  topics: error_code=UNKNOWN_TOPIC_ID name=None topic_id=- {_EMPTY}",
+        ),
+        "Metadata of a topic that is given neither a name nor an id",
+    ),
+    "IncrementalAlterConfigs v1: admin, an unknown operation": Deviation(
+        ("  responses: error_code=UNKNOWN_SERVER_ERROR resource_type=2 resource_name='a'",),
+        ("  responses: error_code=INVALID_REQUEST resource_type=2 resource_name='a'",),
+        "an unknown operation in IncrementalAlterConfigs",
+    ),
+}
+
+
+def transcript(ports: Mapping[int, int]) -> Transcript:
+    player = Player(ports)
+    try:
+        play(player)
+    finally:
+        player.close()
+    return player.transcript
+
+
+def differences(apache: Transcript, ours: Transcript) -> dict[str, tuple[list[str], list[str]]]:
+    """Step → what only Apache says, what only we say; in the order of the session."""
+    found = {}
+    for title in {**apache, **ours}:
+        theirs, own = Counter(apache.get(title, ["(no such step)"])), Counter(ours.get(title, ["(no such step)"]))
+        if theirs != own:
+            found[title] = (sorted((theirs - own).elements()), sorted((own - theirs).elements()))
+    return found
+
+
+def described(found: Mapping[str, tuple[list[str], list[str]]]) -> str:
+    parts = []
+    for title, (theirs, own) in found.items():
+        parts += [title, *(f"  apache  {line}" for line in theirs), *(f"  ours    {line}" for line in own)]
+    return "\n".join(parts)
+
+
+def check(apache: Transcript, ours: Transcript, listed: Mapping[str, Deviation]) -> None:
+    found = differences(apache, ours)
+    expected = {title: (sorted(one.apache), sorted(one.ours)) for title, one in listed.items()}
+    surprising = {title: lines for title, lines in found.items() if expected.get(title) != lines}
+    assert not surprising, f"{len(surprising)} of {len(apache)} steps differ:\n{described(surprising)}"
+    assert not (gone := sorted(expected.keys() - found.keys())), f"these no longer differ: {gone}"
+
+
+def test_a_session_with_one_broker_goes_as_with_apache_kafka(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    with ApacheKafka(properties=SETTINGS) as kafka:
+        apache = transcript({node.node_id: node.port for node in kafka.nodes})
+    with Broker(SETTINGS, directory=tmp_path) as broker:
+        ours = transcript({1: broker.port})
+    check(apache, ours, DEVIATIONS)
+    record_property("compared", f"a session of {len(apache)} steps, one broker beside Apache's")
+
+
+@pytest.mark.parametrize("because", sorted({one.because for one in DEVIATIONS.values()}))
+def test_every_difference_of_the_session_is_written_down(because: str) -> None:
+    assert because in DOCUMENT.read_text(encoding="utf-8")
+
+
+def test_an_unexpected_difference_and_one_that_is_gone_are_both_failures() -> None:
+    same, other = {"step": ["a", "b"]}, {"step": ["a", "c"]}
+    listed = {"step": Deviation(("b",), ("c",), "")}
+    check(same, other, listed)
+    with pytest.raises(AssertionError, match="1 of 1 steps differ"):
+        check(same, other, {})
+    with pytest.raises(AssertionError, match="no longer differ"):
+        check(same, same, listed)
