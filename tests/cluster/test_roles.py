@@ -107,7 +107,7 @@ def test_a_controller_serves_what_apaches_controllers_serve_and_tells_of_control
     async def scenario() -> None:
         controller, _ = await controller_alone()
         servers = controller.bootstrap_controllers
-        versions = await ask(servers, ApiVersionsRequest())
+        versions = await ask(servers, ApiVersionsRequest(client_software_name="tester", client_software_version="1"))
         assert isinstance(versions, ApiVersionsResponse)
         served = {one.api_key for one in versions.api_keys}
         assert {ApiKey.VOTE, ApiKey.ENVELOPE, ApiKey.BROKER_HEARTBEAT, ApiKey.CREATE_TOPICS} <= served
