@@ -25,7 +25,7 @@ WORKERS ?= 2
 PYTEST  := $(BIN)/python -m pytest -n $(WORKERS)
 ARGS    ?=
 
-.PHONY: help setup up test check lint unit bench fuzz sim sim-log clients lock clean system
+.PHONY: help setup up test check lint unit bench fuzz sim sim-log chaos clients lock clean system
 
 help:  ## list what there is to run
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,11 @@ SEEDS ?= 1-2000
 sim: setup  ## whole clusters from seeds: crashes, partitions, torn writes; nothing acknowledged may be lost
 	@$(BIN)/python -m tests.simulation --workers $(WORKERS) \
 	    $(if $(SEED),--seed $(SEED) $(if $(TRACE),--trace),--seeds $(SEEDS)) $(ARGS)
+
+# `make chaos MINUTES=60 SEED=7`, or ARGS='--only "kill all"'.
+MINUTES ?= 10
+chaos: setup  ## three broker processes under load: killed, stopped, damaged; then everything is read back
+	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 sim-log: export PESSOA_FUZZ_EXAMPLES ?= 5000
 sim-log: setup  ## partition logs through crashes and power losses, many more steps

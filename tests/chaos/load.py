@@ -29,7 +29,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka import TopicPartition as RdTopicPartition
 
 from tests.chaos.processes import IMPATIENT, TIMEOUT_S, until
-from tests.simulation.history import History, Outcome, TopicPartition, Transaction, Write
+from tests.simulation.history import History, Outcome, TopicPartition, Transaction, Violation, Write
 
 IN, OUT = "in", "out"
 PARTITIONS = 3
@@ -38,6 +38,16 @@ _PRODUCE_EVERY_S = 0.01
 _TRANSACTION_RECORDS = 40
 _ABORTED_SHARE = 0.15
 _PATIENT_S = 30.0
+_PASSING = (
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._WAIT_COORD,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+    KafkaError.REQUEST_TIMED_OUT,
+)
 EAGER = {"request.timeout.ms": 3_000, "retry.backoff.ms": 20, "retry.backoff.max.ms": 200, "linger.ms": 0, **IMPATIENT}
 
 
@@ -65,9 +75,9 @@ class Load:
         def guarded() -> None:
             try:
                 run()
-            except BaseException as problem:
+            except (AssertionError, KafkaException, Violation) as problem:
+                # Whoever waits for the load raises it.
                 self.problems.append(f"{run.__qualname__}: {problem!r}")
-                raise
 
         return Thread(target=guarded, daemon=True)
 
@@ -261,7 +271,7 @@ class Copier:
                 self._life()
             except KafkaException as problem:
                 # A life ends by a fatal error (the coordinator has given our transaction up) or by none at all.
-                if not (problem.args[0].fatal() or problem.args[0].code() == KafkaError._TIMED_OUT):
+                if not (problem.args[0].fatal() or problem.args[0].code() in _PASSING):
                     raise
 
     def _life(self) -> None:
@@ -356,7 +366,7 @@ def patiently(call: Callable[[], Any]) -> Any:
             return call()
         except KafkaException as problem:
             error = problem.args[0]
-            is_passing = error.retriable() or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
+            is_passing = error.retriable() or error.code() in _PASSING
             if error.fatal() or error.txn_requires_abort() or not is_passing or time.monotonic() > deadline:
                 raise
 
