@@ -125,9 +125,9 @@ def test_a_proxy_killed_with_9_leaves_no_ghost_beyond_the_session_timeout() -> N
             assert len(members(admin)) == 1
             process.kill()
             process.wait(30)
-            killed = time.monotonic()
+            deadline = time.monotonic() + 60
             while members(admin):
-                assert time.monotonic() - killed < 10, "the ghost stays"
+                assert time.monotonic() < deadline, "the ghost stays"
         # Whoever comes next has the partitions to itself, and reads on from the last commit.
         with running_proxy(broker.bootstrap_servers, settings=session) as (_, url):
             assert join(url, "t") == [{"topic": "t", "partition": 0}]
