@@ -19,8 +19,6 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.cluster.conftest import QUIET, TIMEOUT_S, check_nothing_lost, producing, read_all, until
 
-# The death of a leader, or of the active controller, may hold up a producer for so long.
-
 
 class Processes:
     """The three, with real disks; looks enough like a `Cluster` for the helpers."""
