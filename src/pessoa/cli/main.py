@@ -26,6 +26,8 @@ SUBCOMMANDS = {
     "down": Subcommand("pessoa.cli.down", "down", "Stop the platform that `pessoa up` started."),
     "status": Subcommand("pessoa.cli.status", "status", "Say what of the platform runs and answers."),
     "logs": Subcommand("pessoa.cli.logs", "logs", "Print what a service, or every service, has logged."),
+    "top": Subcommand("pessoa.cli.top", "top", "Show what the processes of the platform use."),
+    "demo": Subcommand("pessoa.cli.demo", "demo", "Fill topics with the events of a small shop."),
     "broker": Subcommand("pessoa.cli.broker", "broker", "Run one broker in the foreground."),
     "rest-proxy": Subcommand("pessoa.cli.rest_proxy", "rest_proxy", "Run the REST proxy (port 8082)."),
     "schema-registry": Subcommand(

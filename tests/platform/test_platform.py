@@ -1,0 +1,217 @@
+"""The platform as processes, on ports of its own: started, asked, hurt, filled and stopped by the commands.
+
+`--port-shift` moves every port away from those that the notes need, so that both can run at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TIMEOUT_S = 120.0
+SHIFT = 2_000
+BOOTSTRAP = ",".join(f"127.0.0.1:{port + SHIFT}" for port in (9092, 29092, 39092))
+
+
+def until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not is_so():
+        assert time.monotonic() < deadline, f"in vain: {what}"
+        time.sleep(0.05)
+
+
+class Home:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "pessoa", *words],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            env=os.environ | {"PESSOA_HOME": str(self.folder)},
+        )
+
+    def run_file(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "run.json").read_text())
+        return found
+
+    def service(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = next(one for one in self.run_file()["services"] if one["name"] == name)
+        return found
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path)
+    yield home
+    home("down")
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    home = Home(tmp_path_factory.mktemp("platform"))
+    try:
+        up = home("up", "--detach", "--port-shift", str(SHIFT))
+        assert up.returncode == 0, up
+        yield home
+    finally:
+        home("down")
+
+
+def get(port: int, path: str) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port + SHIFT}{path}", timeout=10) as answer:
+        body: bytes = answer.read()
+        return body
+
+
+def produce_one(topic: str) -> None:
+    from confluent_kafka import Producer
+
+    failures: list[object] = []
+    # A client that was there before the crash goes on by itself; this is one that comes during it.
+    producer = Producer({"bootstrap.servers": BOOTSTRAP, "acks": "all", "log_level": 0})
+    producer.produce(topic, b"x", on_delivery=lambda error, _: failures.append(error) if error else None)
+    assert producer.flush(TIMEOUT_S) == 0
+    assert not failures
+
+
+def test_status_says_that_everything_answers_and_where(platform: Home) -> None:
+    shown = platform("status")
+    assert shown.returncode == 0
+    rows = [line.split()[:3] for line in shown.stdout.splitlines()[1:]]
+    assert rows == [
+        [name, f"localhost:{port + SHIFT}", "ready"]
+        for name, port in (
+            ("broker-1", 9092),
+            ("broker-2", 29092),
+            ("broker-3", 39092),
+            ("schema-registry", 8081),
+            ("kafka-rest", 8082),
+        )
+    ]
+
+
+def test_top_shows_every_process_once(platform: Home) -> None:
+    shown = platform("top")
+    names = [line.split()[0] for line in shown.stdout.splitlines()]
+    assert names == ["service", "broker-1", "broker-2", "broker-3", "schema-registry", "kafka-rest", "supervisor"]
+    assert all(" MB " in line for line in shown.stdout.splitlines()[1:])
+
+
+def test_logs_are_of_one_service_or_of_all_with_their_names(platform: Home) -> None:
+    assert "broker 2 of cluster" in platform("logs", "broker-2").stdout
+    everything = platform("logs").stdout.splitlines()
+    assert {line.split(" | ")[0].strip() for line in everything} >= {"broker-1", "broker-3", "schema-registry", "up"}
+    unknown = platform("logs", "zookeeper")
+    assert unknown.returncode == 1
+    assert unknown.stderr.startswith("Error: there is no log of zookeeper; there are broker-1, broker-2")
+
+
+def test_a_second_platform_in_the_same_home_is_refused(platform: Home) -> None:
+    refused = platform("up", "--services", "none", "--port-shift", "4000")
+    assert refused.returncode == 1
+    pid = platform.run_file()["pid"]
+    assert refused.stderr == (
+        f"Error: Pessoa is already running in {platform.folder} (process {pid})."
+        " `pessoa status` shows it, `pessoa down` stops it.\n"
+    )
+
+
+def test_the_demo_fills_the_topics_of_the_shop(platform: Home) -> None:
+    done = platform("demo", "--bootstrap-server", BOOTSTRAP, "--events", "300")
+    assert done.returncode == 0, done
+    assert done.stdout.splitlines()[0] == "made the topics customers, products, page-views, orders, payments"
+    topics = json.loads(get(8082, "/topics"))
+    assert {"customers", "products", "page-views", "orders", "payments"} <= set(topics)
+    again = platform("demo", "--bootstrap-server", BOOTSTRAP, "--events", "300")
+    # The same seed is the same shop.
+    assert again.stdout.splitlines() == ["the topics of the shop are there", done.stdout.splitlines()[1]]
+
+
+@pytest.mark.parametrize("name", ["broker-1", "broker-2", "broker-3", "schema-registry", "kafka-rest"])
+def test_what_is_killed_comes_back_and_its_clients_go_on(platform: Home, name: str) -> None:
+    from confluent_kafka import Consumer
+
+    reader = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": f"during-{name}", "auto.offset.reset": "earliest"})
+    produce_one(f"during-{name}")
+    reader.subscribe([f"during-{name}"])
+    before = platform.service(name)
+    os.kill(before["pid"], signal.SIGKILL)
+    produce_one(f"during-{name}")
+    until(lambda: platform.service(name)["restarts"] > before["restarts"], f"{name} is started again")
+    until(lambda: platform.service(name)["state"] == "ready", f"{name} is back")
+    assert platform.service(name)["pid"] != before["pid"]
+    produce_one(f"during-{name}")
+    seen: list[object] = []
+
+    def has_read_all() -> bool:
+        seen.extend(message.value() for message in reader.consume(10, 0.2) if message.error() is None)
+        return len(seen) == 3
+
+    try:
+        until(has_read_all, "the consumer has read what was written before, during and after")
+    finally:
+        reader.close()
+    assert get(8081, "/subjects") == b"[]"
+    assert f'"during-{name}"'.encode() in get(8082, "/topics")
+    assert platform("status").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--services", "spells"), "There is no service called spells; this installation has schema-registry"),
+        (("--brokers", "6"), "6 is not in the range 1<=x<=5"),
+    ],
+)
+def test_what_cannot_be_run_is_a_usage_error(home: Home, words: tuple[str, ...], sentence: str) -> None:
+    refused = home("up", *words)
+    assert refused.returncode == 2
+    assert sentence in refused.stderr
+    assert not home.folder.joinpath("run.json").exists()
+
+
+def test_commands_about_a_platform_that_does_not_run_say_so(home: Home) -> None:
+    for command, code in (("status", 3), ("top", 3), ("down", 0)):
+        shown = home(command)
+        assert (shown.stdout, shown.returncode) == (f"Pessoa is not running in {home.folder}.\n", code)
+
+
+def test_a_taken_port_is_one_sentence_also_in_the_background(home: Home) -> None:
+    with socket.create_server(("127.0.0.1", 9092 + 2 * SHIFT)):
+        refused = home("up", "--brokers", "1", "--services", "none", "--port-shift", str(2 * SHIFT), "--detach")
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        f"Cannot start broker-1: port {9092 + 2 * SHIFT} is already taken by another program;"
+        " stop that program first.\n"
+    )
+
+
+def test_what_a_killed_supervisor_left_behind_is_stopped_by_the_next_start(home: Home) -> None:
+    options = ("up", "--brokers", "1", "--services", "none", "--port-shift", str(3 * SHIFT), "--detach")
+    assert home(*options).returncode == 0
+    orphan = home.service("broker-1")["pid"]
+    os.kill(home.run_file()["pid"], signal.SIGKILL)
+    until(lambda: home("status").returncode == 3, "the supervisor is gone")
+    os.kill(orphan, 0)
+    again = home(*options)
+    assert again.returncode == 0
+    assert again.stdout.startswith("The last `pessoa up` was killed and left broker-1 running; stopped them.\n")
+    assert home.service("broker-1")["pid"] != orphan
+    stopped = home("down")
+    assert stopped.stdout.startswith("Stopped broker-1 in ")
+    with pytest.raises(ProcessLookupError):
+        os.kill(orphan, 0)
