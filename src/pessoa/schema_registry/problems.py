@@ -20,30 +20,30 @@ def schema_not_found(identity: object = None) -> HttpProblem:
 
 
 def subject_soft_deleted(subject: str) -> HttpProblem:
-    sentence = f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently"
+    sentence = f"The subject '{subject}' is softly deleted already; permanent=true removes it for good"
     return HttpProblem(404, sentence, 40404)
 
 
 def subject_not_soft_deleted(subject: str) -> HttpProblem:
-    return HttpProblem(404, f"Subject '{subject}' was not deleted first before being permanently deleted", 40405)
+    return HttpProblem(404, f"The subject '{subject}' has to be deleted softly before it can go for good", 40405)
 
 
 def version_soft_deleted(subject: str, version: int) -> HttpProblem:
-    sentence = f"Subject '{subject}' Version {version} was soft deleted. Set permanent=true to delete permanently"
+    sentence = f"Version {version} of '{subject}' is softly deleted already; permanent=true removes it for good"
     return HttpProblem(404, sentence, 40406)
 
 
 def version_not_soft_deleted(subject: str, version: int) -> HttpProblem:
-    sentence = f"Subject '{subject}' Version {version} was not deleted first before being permanently deleted"
+    sentence = f"Version {version} of '{subject}' has to be deleted softly before it can go for good"
     return HttpProblem(404, sentence, 40407)
 
 
 def no_subject_compatibility(subject: str) -> HttpProblem:
-    return HttpProblem(404, f"Subject '{subject}' does not have subject-level compatibility configured", 40408)
+    return HttpProblem(404, f"The subject '{subject}' has no compatibility level of its own", 40408)
 
 
 def no_subject_mode(subject: str) -> HttpProblem:
-    return HttpProblem(404, f"Subject '{subject}' does not have subject-level mode configured", 40409)
+    return HttpProblem(404, f"The subject '{subject}' has no mode of its own", 40409)
 
 
 def incompatible(subject: str, findings: Sequence[str]) -> HttpProblem:
@@ -56,23 +56,16 @@ def invalid_schema(sentence: str) -> HttpProblem:
 
 
 def invalid_version(version: object) -> HttpProblem:
-    sentence = (
-        f"The specified version '{version}' is not a valid version id. "
-        'Allowed values are between [1, 2^31-1] and the string "latest"'
-    )
-    return HttpProblem(422, sentence, 42202)
+    return HttpProblem(422, f"'{version}' is no version: write a number from 1 to 2147483647, or latest", 42202)
 
 
 def invalid_level(level: object) -> HttpProblem:
-    sentence = (
-        f"Invalid compatibility level {level}. Valid values are none, backward, forward, full, backward_transitive, "
-        "forward_transitive, and full_transitive"
-    )
-    return HttpProblem(422, sentence, 42203)
+    every = "NONE, or BACKWARD, FORWARD or FULL, each with or without _TRANSITIVE"
+    return HttpProblem(422, f"'{level}' is no compatibility level: write {every}", 42203)
 
 
 def invalid_mode(mode: object) -> HttpProblem:
-    sentence = f"Invalid mode {mode}. Valid values are READWRITE, READONLY, READONLY_OVERRIDE, IMPORT and FORWARD"
+    sentence = f"'{mode}' is no mode: write READWRITE, READONLY, READONLY_OVERRIDE, IMPORT or FORWARD"
     return HttpProblem(422, sentence, 42204)
 
 
@@ -81,7 +74,7 @@ def not_permitted(sentence: str) -> HttpProblem:
 
 
 def reference_exists(subject: str, version: int) -> HttpProblem:
-    sentence = f"One or more references exist to the schema {{subject={subject}, version={version}}}."
+    sentence = f"Other schemas refer to version {version} of '{subject}'"
     return HttpProblem(422, sentence, 42206)
 
 
@@ -90,24 +83,24 @@ def id_mismatch(sentence: str) -> HttpProblem:
 
 
 def invalid_subject(subject: str) -> HttpProblem:
-    return HttpProblem(422, f"The specified subject '{subject}' is not a valid subject.", 42208)
+    return HttpProblem(422, f"'{subject}' cannot be the name of a subject", 42208)
 
 
 def context_not_empty(context: str) -> HttpProblem:
-    return HttpProblem(422, f"The specified context '{context}' is not empty.", 42211)
+    return HttpProblem(422, f"There are subjects in the context '{context}'", 42211)
 
 
 def store_failed(sentence: str) -> HttpProblem:
-    return HttpProblem(500, f"Error in the backend data store: {sentence}", 50001)
+    return HttpProblem(500, f"The topic of schemas could not be written or read: {sentence}", 50001)
 
 
 def timed_out(sentence: str) -> HttpProblem:
-    return HttpProblem(500, f"The operation timed out: {sentence}", 50002)
+    return HttpProblem(500, f"It took too long: {sentence}", 50002)
 
 
 def forwarding_failed(sentence: str) -> HttpProblem:
-    return HttpProblem(500, f"Error while forwarding the request to the leader: {sentence}", 50003)
+    return HttpProblem(500, f"The leader could not be asked: {sentence}", 50003)
 
 
 def unknown_leader() -> HttpProblem:
-    return HttpProblem(500, "The leader of the schema registry is not known", 50004)
+    return HttpProblem(500, "Nobody leads this cluster of registries at the moment", 50004)

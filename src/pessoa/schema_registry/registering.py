@@ -97,7 +97,7 @@ def candidate(state: State, subject: str, request: Request, config: ConfigValue,
     """The schema of a request, or the problem with it."""
     normalize = normalize or bool(config.normalize)
     if request.schema is None or not request.schema.strip():
-        raise problems.invalid_schema("Empty schema")
+        raise problems.invalid_schema("there is no text in it")
     schema_type = request.schemaType or AVRO
     try:
         references = _pinned(state, subject, request.references or [])
@@ -108,7 +108,7 @@ def candidate(state: State, subject: str, request: Request, config: ConfigValue,
             text = parsed.normalized()
             canonical = parse_schema(schema_type, text, texts).canonical
     except SchemaProblem as wrong:
-        raise problems.invalid_schema(f"{_shown(request, schema_type)} details: {wrong}") from None
+        raise problems.invalid_schema(f"{_shown(request, schema_type)} {wrong}") from None
     metadata = _layered(Metadata, config.defaultMetadata, request.metadata, config.overrideMetadata)
     rule_set = _layered(RuleSet, config.defaultRuleSet, request.ruleSet, config.overrideRuleSet)
     own_identity = identity(schema_type, canonical, references, metadata, rule_set)
@@ -146,7 +146,7 @@ def _pinned(state: State, subject: str, references: Sequence[Reference]) -> tupl
 def _shown(request: Request, schema_type: str) -> str:
     text = request.schema or ""
     shown = text if len(text) <= 500 else text[:500] + "…"
-    return f"{{schemaType={schema_type},references={len(request.references or [])},schema={shown}}},"
+    return f"{schema_type} with {len(request.references or [])} references, {shown!r}:"
 
 
 def decide_register(
@@ -163,9 +163,11 @@ def decide_register(
     check_writable(mode, subject)
     given_id = request.id if request.id is not None and request.id >= 0 else None
     if given_id is not None and not mode.allows_import:
-        raise problems.not_permitted(f"Subject {subject} is not in import mode")
+        raise problems.not_permitted(
+            f"An id can be given only while '{subject}' is being imported: set its mode to IMPORT"
+        )
     if given_id is None and mode is not Mode.READWRITE:
-        raise problems.not_permitted(f"Subject {subject} is not in read-write mode")
+        raise problems.not_permitted(f"The mode of '{subject}' is {mode}: schemas without an id need READWRITE")
     if not mode.allows_import and not force:
         found = findings(state, subject, wanted.parsed, config)
         if found:
@@ -194,7 +196,7 @@ def check_subject(subject: str) -> None:
 
 def check_writable(mode: Mode, subject: str | None) -> None:
     if mode in (Mode.READONLY, Mode.READONLY_OVERRIDE):
-        raise problems.not_permitted(f"Subject {subject} is in read-only mode" if subject else "Read-only mode is set")
+        raise problems.not_permitted(f"'{subject}' is read-only" if subject else "The registry is read-only")
 
 
 def find(state: State, subject: str, wanted: Candidate, *, deleted: bool = False) -> Entry | None:
@@ -247,7 +249,7 @@ def _id_for(state: State, subject: str, wanted: Candidate, given: int | None) ->
         raise problems.id_mismatch(f"{given} is no schema id")
     others = state.by_id(parse_subject(subject).context, given)
     if others and others[0].identity != wanted.identity:
-        raise problems.not_permitted(f"Overwrite new schema with id {given} is not permitted.")
+        raise problems.not_permitted(f"Another schema has the id {given} already")
     return given
 
 
@@ -258,7 +260,7 @@ def _version_for(state: State, subject: str, given: int | None, mode: Mode) -> i
         return following
     if mode.allows_import and 0 < given <= MAX_ID:
         return given
-    raise problems.invalid_schema(f"Version is not one more than previous version: {given} given, {following} expected")
+    raise problems.invalid_schema(f"the next version is {following}, and not {given}")
 
 
 def _replaced(state: State, subject: str, schema_id: int, version: int) -> list[Record]:

@@ -125,7 +125,7 @@ _TYPES: dict[str, Callable[[str, Mapping[str, str]], Parsed]] = {
 
 def parse_schema(schema_type: str, text: str, references: Mapping[str, str]) -> Parsed:
     if schema_type not in _TYPES:
-        raise SchemaProblem(f"Invalid schema type {schema_type}: there are {', '.join(_TYPES)}")
+        raise SchemaProblem(f"{schema_type} is no type of schema: there are {', '.join(_TYPES)}")
     return _parse(schema_type, text, tuple(references.items()))
 
 
@@ -163,7 +163,8 @@ def _collect(
         entry = referred_entry(state, context, reference)
         if entry is None:
             raise SchemaProblem(
-                f'No schema reference found for subject "{reference.subject}" and version {reference.version}'
+                f"the reference {reference.name} leads to version {reference.version} of '{reference.subject}', "
+                "which is not there"
             )
         key = SchemaKey(entry.value.subject, entry.value.version)
         if key in chain:

@@ -59,7 +59,7 @@ def decide_set_config(state: State, place: str | None, request: ConfigRequest) -
             raise problems.invalid_level(request.compatibility)
     policy = request.compatibilityPolicy
     if policy is not None and policy.upper() not in _POLICIES:
-        raise HttpProblem(422, f"Invalid compatibility policy {policy}. Valid values are {', '.join(_POLICIES)}", 42203)
+        raise HttpProblem(422, f"'{policy}' is no compatibility policy: write one of {', '.join(_POLICIES)}", 42203)
     given = {
         name: getattr(request, name)
         for name in request.__struct_fields__
@@ -92,7 +92,7 @@ def find_config(state: State, place: str | None, default_level: Level, *, defaul
 
 def decide_set_mode(state: State, place: str | None, text: str | None, *, force: bool, mutable: bool) -> Change:
     if not mutable:
-        raise problems.not_permitted("Mode changes are not allowed")
+        raise problems.not_permitted("mode.mutability is false: modes stay as they are")
     mode = (text or "").upper()
     if mode not in Mode.__members__:
         raise problems.invalid_mode(text)
@@ -100,13 +100,15 @@ def decide_set_mode(state: State, place: str | None, text: str | None, *, force:
         # Ids that are imported would collide with those given out here.
         for subject in state.subjects:
             if _is_inside(subject, place) and state.versions(subject):
-                raise problems.not_permitted("Cannot import since found existing subjects")
+                raise problems.not_permitted(
+                    "There are subjects here already, whose ids imported ones could collide with"
+                )
     return Change((Record(ModeKey(place), ModeValue(place, mode)),), mode=mode)
 
 
 def decide_delete_mode(state: State, place: str | None, *, recursive: bool, mutable: bool) -> Change:
     if not mutable:
-        raise problems.not_permitted("Mode changes are not allowed")
+        raise problems.not_permitted("mode.mutability is false: modes stay as they are")
     old = state.modes.get(place)
     if old is None and place is not None and not recursive:
         raise problems.subject_not_found(place)

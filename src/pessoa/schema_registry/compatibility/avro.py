@@ -70,9 +70,9 @@ class _Check:
             Difference(
                 "TYPE_MISMATCH",
                 path or "/",
-                f"The type (path '{path or '/'}') of a field in the {{reader}} schema does not match with the "
+                f"The {{reader}} schema has {reader.kind} at '{path or '/'}', which cannot read {writer.kind} of the "
                 "{writer} schema",
-                f"reader type: {reader.kind.upper()} not compatible with writer type: {writer.kind.upper()}",
+                f"reader: {reader.kind.upper()}, writer: {writer.kind.upper()}",
             )
         ]
 
@@ -114,8 +114,8 @@ class _Check:
                     Difference(
                         "READER_FIELD_MISSING_DEFAULT_VALUE",
                         place,
-                        f"The field '{field.name}' at path '{place}' in the {{reader}} schema has no default value "
-                        "and is missing in the {writer} schema",
+                        f"The {{reader}} schema wants the field '{field.name}' at '{place}', without a default; the "
+                        "{writer} schema has no such field",
                         field.name,
                     )
                 )
@@ -133,11 +133,7 @@ def _names(reader: NamedType, writer: NamedType, path: str) -> list[Difference]:
     if simple_name(reader.name) == simple_name(writer.name) or writer.name in reader.aliases:
         return []
     place = f"{path}/name"
-    return [
-        Difference(
-            "NAME_MISMATCH", place, f"The name of the schema has changed (path '{place}')", f"expected: {writer.name}"
-        )
-    ]
+    return [Difference("NAME_MISMATCH", place, f"The name at '{place}' is not the same in both schemas", writer.name)]
 
 
 def _symbols(reader: EnumType, writer: EnumType, path: str) -> list[Difference]:
@@ -149,7 +145,7 @@ def _symbols(reader: EnumType, writer: EnumType, path: str) -> list[Difference]:
         Difference(
             "MISSING_ENUM_SYMBOLS",
             place,
-            f"The {{reader}} schema is missing enum symbols '{listed}' at path '{place}' in the {{writer}} schema",
+            f"The {{writer}} schema knows symbols that the {{reader}} schema does not have at '{place}': {listed}",
             listed,
         )
     ]
@@ -163,9 +159,8 @@ def _sizes(reader: Fixed, writer: Fixed, path: str) -> list[Difference]:
         Difference(
             "FIXED_SIZE_MISMATCH",
             place,
-            f"The size of FIXED type field at path '{place}' in the {{reader}} schema does not match with the "
-            "{writer} schema",
-            f"expected: {writer.size}, found: {reader.size}",
+            f"The {{reader}} schema has {reader.size} bytes at '{place}', the {{writer}} schema {writer.size}",
+            f"reader: {reader.size}, writer: {writer.size}",
         )
     ]
 
@@ -174,6 +169,6 @@ def _missing_branch(writer: AvroType, path: str) -> Difference:
     return Difference(
         "MISSING_UNION_BRANCH",
         path,
-        f"The {{reader}} schema is missing a type inside a union field at path '{path}' in the {{writer}} schema",
-        f"reader union lacking writer type: {writer.kind.upper()}",
+        f"No branch of the {{reader}} schema at '{path}' can read what the {{writer}} schema has there",
+        writer.kind.upper(),
     )

@@ -118,21 +118,25 @@ class _Check:
             self.add("ONEOF_FIELD_REMOVED", path, f"the field {field.name} of the oneof {oneof} is gone")
 
     def _oneofs(self, read: DescriptorProto, written: DescriptorProto, path: str) -> None:
-        old = {field.number: _oneof_name(field, written) for field in written.field}
-        members: dict[str, list[int]] = {}
+        """A oneof holds one value: nothing that a writer could set side by side may meet in one."""
+        # Who competes for one place in old bytes: the fields of a oneof with each other, any other field with nobody.
+        places: dict[int, str | int] = {
+            field.number: _oneof_name(field, written) or field.number for field in written.field
+        }
+        meeting: dict[str, set[str | int]] = {}
         for field in read.field:
             name = _oneof_name(field, read)
-            if name is not None:
-                members.setdefault(name, []).append(field.number)
-        for name, numbers in members.items():
-            moved = [number for number in numbers if number in old and old[number] is None]
-            stayed = [number for number in numbers if old.get(number) is not None]
-            if len(moved) > 1:
-                self.add("MULTIPLE_FIELDS_MOVED_TO_ONEOF", f"{path}/{name}", f"the fields {moved} moved into one oneof")
-            elif moved and stayed:
-                self.add(
-                    "FIELD_MOVED_TO_EXISTING_ONEOF", f"{path}/{name}", f"the field {moved[0]} moved into an old oneof"
-                )
+            if name is not None and field.number in places:
+                meeting.setdefault(name, set()).add(places[field.number])
+        for name, met in meeting.items():
+            loners = sorted(place for place in met if isinstance(place, int))
+            if not loners or len(met) == 1:
+                continue
+            place = f"{path}/{name}"
+            if len(loners) > 1:
+                self.add("MULTIPLE_FIELDS_MOVED_TO_ONEOF", place, f"the fields {loners} moved into one oneof")
+            else:
+                self.add("FIELD_MOVED_TO_EXISTING_ONEOF", place, f"the field {loners[0]} moved into an old oneof")
 
     def _field(self, read: FieldDescriptorProto, written: FieldDescriptorProto, path: str) -> None:
         if read.label == _REQUIRED and written.label != _REQUIRED:

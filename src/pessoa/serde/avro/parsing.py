@@ -73,7 +73,7 @@ class _Parser:
         if not isinstance(tree, dict):
             raise SchemaProblem(f"a schema is a name, a list or an object, and not {json.dumps(tree)}")
         if "type" not in tree:
-            raise SchemaProblem(f'No "type" in {_short(tree)}')
+            raise SchemaProblem(f"there is no type in {_short(tree)}")
         kind = tree["type"]
         if isinstance(kind, dict | list):
             return self.type_of(kind, namespace)
@@ -108,7 +108,7 @@ class _Parser:
             # Java's parser falls back to the null namespace.
             found = self.defined.get(name) or self._known.get(name)
         if found is None:
-            raise SchemaProblem(f'Undefined name: "{name}"')
+            raise SchemaProblem(f"nothing is called {name} here")
         return found
 
     def _union(self, tree: list[Any], namespace: str) -> Union:
@@ -119,7 +119,7 @@ class _Parser:
                 raise SchemaProblem("a union may not contain another union directly")
             key = branch.name if isinstance(branch, Record | EnumType | Fixed) else branch.kind
             if key in seen:
-                raise SchemaProblem(f"Duplicate in union: {key}")
+                raise SchemaProblem(f"the union has {key} twice")
             seen.add(key)
         return Union(branches)
 
@@ -128,7 +128,7 @@ class _Parser:
     def _name_of(self, tree: dict[str, Any], namespace: str) -> str:
         name = tree.get("name")
         if not isinstance(name, str) or not name:
-            raise SchemaProblem(f'No "name" in {_short(tree)}')
+            raise SchemaProblem(f"there is no name in {_short(tree)}")
         if "." not in name:
             space = tree.get("namespace", namespace)
             if space is None:
@@ -138,14 +138,14 @@ class _Parser:
             name = f"{space}.{name}" if space else name
         for part in name.split("."):
             if not _NAME.match(part):
-                raise SchemaProblem(f"Illegal name: {name}: a name is made of letters, digits and _, no digit first")
+                raise SchemaProblem(f"{name} is no name: a name is made of letters, digits and _, no digit first")
         if name in PRIMITIVES:
-            raise SchemaProblem(f"Schemas may not be named after primitives: {name}")
+            raise SchemaProblem(f"{name} is the name of a primitive type")
         return name
 
     def _define(self, named: NamedType) -> None:
         if named.name in self.defined or named.name in self._known:
-            raise SchemaProblem(f"Can't redefine: {named.name}")
+            raise SchemaProblem(f"{named.name} is defined twice")
         self.defined[named.name] = named
 
     def _record(self, tree: dict[str, Any], namespace: str) -> Record:
@@ -160,7 +160,7 @@ class _Parser:
         for each in fields:
             field = self._field(each, name, space)
             if field.name in seen:
-                raise SchemaProblem(f"Duplicate field {field.name} in record {name}")
+                raise SchemaProblem(f"the record {name} has two fields {field.name}")
             seen.add(field.name)
             record.fields.append(field)
         return record
@@ -170,7 +170,7 @@ class _Parser:
             raise SchemaProblem(f"a field of {record} has no name: {_short(tree)}")
         name = tree["name"]
         if not _NAME.match(name):
-            raise SchemaProblem(f"Illegal character in the field name {record}.{name}")
+            raise SchemaProblem(f"{name} cannot be the name of a field, in {record}")
         if "type" not in tree:
             raise SchemaProblem(f"the field {record}.{name} has no type")
         order = tree.get("order", "ascending")
@@ -196,12 +196,12 @@ class _Parser:
             raise SchemaProblem(f"the enum {name} has no list of symbols")
         for symbol in symbols:
             if not isinstance(symbol, str) or not _NAME.match(symbol):
-                raise SchemaProblem(f"Illegal symbol {json.dumps(symbol)} in the enum {name}")
+                raise SchemaProblem(f"{json.dumps(symbol)} cannot be a symbol, in the enum {name}")
         if len(set(symbols)) != len(symbols):
-            raise SchemaProblem(f"Duplicate enum symbol in {name}")
+            raise SchemaProblem(f"the enum {name} has a symbol twice")
         default = tree.get("default")
         if default is not None and default not in symbols:
-            raise SchemaProblem(f"The default {json.dumps(default)} is not a symbol of the enum {name}")
+            raise SchemaProblem(f"the default {json.dumps(default)} is none of the symbols of the enum {name}")
         space = namespace_of(name)
         enum = EnumType(name, symbols, default, _doc(tree), _aliases(tree, space), _others(tree, _ENUM_KEYS))
         self._define(enum)
@@ -211,7 +211,7 @@ class _Parser:
         name = self._name_of(tree, namespace)
         size = tree.get("size")
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _INT[1]:
-            raise SchemaProblem(f"Invalid or no size for the fixed {name}")
+            raise SchemaProblem(f"the fixed {name} needs a size in bytes")
         space = namespace_of(name)
         fixed = Fixed(name, size, _doc(tree), _aliases(tree, space), _others(tree, _FIXED_KEYS))
         self._define(fixed)
@@ -259,9 +259,7 @@ def _fits_primitive(kind: str, value: Any) -> bool:
 
 
 def _refuse_default(place: str, field: Field) -> NoReturn:
-    raise SchemaProblem(
-        f"Invalid default for field {place}: {json.dumps(field.default)} not a {_kind_name(field.type)}"
-    )
+    raise SchemaProblem(f"the default of {place} is no {_kind_name(field.type)}: {json.dumps(field.default)}")
 
 
 def _kind_name(kind: AvroType) -> str:

@@ -75,9 +75,9 @@ def test_another_type_of_schema_is_incompatible_at_every_level_but_none() -> Non
     [
         ("AVRO", '{"type":"record","name":"R","fields":[]}',
          '{"type":"record","name":"R","fields":[{"name":"f","type":"int"}]}',
-         ("{errorType:'READER_FIELD_MISSING_DEFAULT_VALUE', description:'The field 'f' at path '/fields/0' in the new "
-         "schema has no default value and is missing in the old schema', additionalInfo:'f'}")),
-        ("AVRO", '"int"', '"string"', "reader type: STRING not compatible with writer type: INT"),
+         ("{errorType:'READER_FIELD_MISSING_DEFAULT_VALUE', description:'The new schema wants the field 'f' at "
+         "'/fields/0', without a default; the old schema has no such field', additionalInfo:'f'}")),
+        ("AVRO", '"int"', '"string"', "additionalInfo:'reader: STRING, writer: INT'"),
         ("AVRO", '{"type":"enum","name":"E","symbols":["A","B"]}', '{"type":"enum","name":"E","symbols":["A"]}',
          "additionalInfo:'[B]'"),
         ("JSON", '{"properties":{"a":{"type":"string"}}}', '{"properties":{"a":{"type":"integer"}}}',

@@ -1,0 +1,212 @@
+"""What is inside objects and arrays, for the comparison of JSON Schemas.
+
+An object has something to say about every name there could be, and an array about every position. What it declares, it
+says with a schema; of all others it says one thing, which people call its content model:
+
+    open             true     additionalProperties absent or true
+    closed           false    additionalProperties: false
+    partially open   a schema, or patternProperties
+
+So one rule holds for all names: what the old side says of a name must fit into what the new side says of it. Where only
+one side declares it, the other side's model stands in, and the finding is named after the model. That is how an open
+model, which people write without thinking, comes to refuse a new property: `true` does not fit into its type.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Protocol
+
+from pessoa.schema_registry.compatibility.json_facets import Node
+
+
+class Judge(Protocol):
+    """The comparison that this is a part of."""
+
+    def refuse(self, kind: str, path: str) -> None:
+        """A finding."""
+
+    def fits(self, old: Node, new: Node) -> bool:
+        """Whether `new` takes everything that `old` does."""
+
+    def compare(self, old: Node, new: Node, path: str) -> None:
+        """The same, with a finding for everything that keeps it from doing so."""
+
+
+# By the type of the model: its part of the name of a finding, for what came and for what went. What comes into a closed
+# model or goes from an open one fits by itself.
+_MODELS = {
+    "open": ("ADDED_TO_OPEN", "REMOVED_FROM_OPEN"),
+    "closed": ("ADDED_TO_CLOSED", "REMOVED_FROM_CLOSED"),
+    "partially open": ("ADDED_NOT_COVERED_BY_PARTIALLY_OPEN", "REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN"),
+}
+
+
+def _lone(judge: Judge, word: str, old: Node, new: Node, path: str, *, is_added: bool) -> None:
+    """Something that one side declares, against the other side's model in its place."""
+    if not judge.fits(old, new):
+        model = (old if is_added else new).tree
+        kind = {True: "open", False: "closed"}[model] if isinstance(model, bool) else "partially open"
+        judge.refuse(f"{word}_{_MODELS[kind][0 if is_added else 1]}_CONTENT_MODEL", path)
+
+
+def _models(judge: Judge, stem: str, old: Node, new: Node, path: str) -> None:
+    """The content models themselves."""
+    if isinstance(old.tree, dict) and isinstance(new.tree, dict):
+        judge.compare(old, new, path)
+    elif not judge.fits(old, new):
+        judge.refuse(f"{stem}_{'REMOVED' if new.tree is False else 'NARROWED'}", path)
+
+
+class ObjectContents:
+    def __init__(self, judge: Judge, old: Node, new: Node, path: str) -> None:
+        self._judge = judge
+        self._old = old
+        self._new = new
+        self._path = path
+        self._before = _children(old, "properties")
+        self._after = _children(new, "properties")
+
+    def compare(self) -> None:
+        judge, path = self._judge, self._path
+        for name in dict.fromkeys((*self._before, *self._after)):
+            self._property(name, f"{path}/properties/{name}")
+        self._required()
+        self._dependencies()
+        old, new = (_children(node, "patternProperties") for node in (self._old, self._new))
+        for pattern in [each for each in old if each in new]:
+            judge.compare(old[pattern], new[pattern], f"{path}/patternProperties/{pattern}")
+        for keyword, stem in (
+            ("additionalProperties", "ADDITIONAL_PROPERTIES"),
+            ("unevaluatedProperties", "UNEVALUATED_PROPERTIES"),
+        ):
+            _models(judge, stem, _allowed(self._old, keyword), _allowed(self._new, keyword), f"{path}/{keyword}")
+        judge.compare(
+            _allowed(self._old, "propertyNames"), _allowed(self._new, "propertyNames"), f"{path}/propertyNames"
+        )
+
+    def _property(self, name: str, path: str) -> None:
+        old, new = self._before.get(name), self._after.get(name)
+        if old is not None and new is not None:
+            self._judge.compare(old, new, path)
+        elif new is not None:
+            _lone(self._judge, "PROPERTY", _undeclared(self._old, name), new, path, is_added=True)
+        elif old is not None:
+            _lone(self._judge, "PROPERTY", old, _undeclared(self._new, name), path, is_added=False)
+
+    def _required(self) -> None:
+        before, after = (_required_names(node) for node in (self._old, self._new))
+        for name in after:
+            declared = self._after.get(name)
+            if name in before or (declared is not None and _has_default(declared)):
+                continue
+            is_new = declared is not None and name not in self._before
+            if is_new and _undeclared(self._old, name).tree is not True:
+                self._judge.refuse("REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL", f"{self._path}/properties/{name}")
+            else:
+                self._judge.refuse("REQUIRED_ATTRIBUTE_ADDED", f"{self._path}/required/{name}")
+
+    def _dependencies(self) -> None:
+        old, new = (_dependencies(node) for node in (self._old, self._new))
+        for (name, kind), after in new.items():
+            before, path = old.get((name, kind)), f"{self._path}/dependencies/{name}"
+            if before is None:
+                self._judge.refuse(f"DEPENDENCY_{kind}_ADDED", path)
+            elif isinstance(before, Node) and isinstance(after, Node):
+                self._judge.compare(before, after, path)
+            elif isinstance(before, frozenset) and isinstance(after, frozenset) and after - before:
+                self._judge.refuse(f"DEPENDENCY_ARRAY_{'EXTENDED' if before < after else 'CHANGED'}", path)
+
+
+class ArrayContents:
+    """Items by position, and the schema of all others: tuples of the older drafts and `prefixItems` are the same."""
+
+    def __init__(self, judge: Judge, old: Node, new: Node, path: str) -> None:
+        self._judge = judge
+        self._old = old
+        self._new = new
+        self._path = path
+
+    def compare(self) -> None:
+        judge, path = self._judge, self._path
+        self._items()
+        if self._new.tree.get("uniqueItems") is True and self._old.tree.get("uniqueItems") is not True:
+            judge.refuse("UNIQUE_ITEMS_ADDED", f"{path}/uniqueItems")
+        if "contains" in self._new.tree:
+            if "contains" in self._old.tree:
+                judge.compare(_allowed(self._old, "contains"), _allowed(self._new, "contains"), f"{path}/contains")
+            else:
+                judge.refuse("SCHEMA_ADDED", f"{path}/contains")
+        old, new = (_allowed(node, "unevaluatedItems") for node in (self._old, self._new))
+        _models(judge, "UNEVALUATED_ITEMS", old, new, f"{path}/unevaluatedItems")
+
+    def _items(self) -> None:
+        before, old_rest = _items(self._old)
+        after, new_rest = _items(self._new)
+        common = min(len(before), len(after))
+        places = [f"{self._path}/items/{index}" for index in range(max(len(before), len(after)))]
+        for old, new, path in zip(before, after, places, strict=False):
+            self._judge.compare(old, new, path)
+        for old, path in zip(before[common:], places[common:], strict=False):
+            _lone(self._judge, "ITEM", old, new_rest, path, is_added=False)
+        for new, path in zip(after[common:], places[common:], strict=False):
+            _lone(self._judge, "ITEM", old_rest, new, path, is_added=True)
+        if places:
+            _models(self._judge, "ADDITIONAL_ITEMS", old_rest, new_rest, f"{self._path}/additionalItems")
+        elif old_rest.tree is not True:
+            self._judge.compare(old_rest, new_rest, f"{self._path}/items")
+        elif not self._judge.fits(old_rest, new_rest):
+            self._judge.refuse("SCHEMA_ADDED", f"{self._path}/items")
+
+
+def _allowed(node: Node, keyword: str) -> Node:
+    return node.child(node.tree.get(keyword, True))
+
+
+def _children(node: Node, keyword: str) -> dict[str, Node]:
+    return {name: node.child(tree) for name, tree in node.tree.get(keyword, {}).items()}
+
+
+def _undeclared(node: Node, name: str) -> Node:
+    """What an object says of a name that it does not declare."""
+    patterns = node.tree.get("patternProperties") or {}
+    for pattern, tree in patterns.items():
+        try:
+            if re.search(pattern, name):
+                return node.child(tree)
+        except re.error:
+            continue  # a pattern of another dialect than Python's covers nothing that we know of
+    rest = _allowed(node, "additionalProperties")
+    # Patterns that do not match: the JVM registry counts such an object as closed to the name.
+    return node.child(False) if patterns and rest.tree is True else rest
+
+
+def _has_default(node: Node) -> bool:
+    return isinstance(node.tree, dict) and "default" in node.tree
+
+
+def _required_names(node: Node) -> list[str]:
+    # In draft 3 `required` was a boolean; some schemas still have it.
+    names = node.tree.get("required")
+    return names if isinstance(names, list) else []
+
+
+def _dependencies(node: Node) -> dict[tuple[str, str], Node | frozenset[str]]:
+    """By name and kind, ARRAY or SCHEMA: the old keyword holds both, the new ones are apart."""
+    found: dict[tuple[str, str], Node | frozenset[str]] = {}
+    for keyword in ("dependencies", "dependentRequired", "dependentSchemas"):
+        for name, each in node.tree.get(keyword, {}).items():
+            found[name, "ARRAY" if isinstance(each, list) else "SCHEMA"] = (
+                frozenset(each) if isinstance(each, list) else node.child(each)
+            )
+    return found
+
+
+def _items(node: Node) -> tuple[list[Node], Node]:
+    tree: dict[str, Any] = node.tree
+    if isinstance(tree.get("prefixItems"), list):
+        return [node.child(each) for each in tree["prefixItems"]], _allowed(node, "items")
+    items = tree.get("items", True)
+    if isinstance(items, list):
+        return [node.child(each) for each in items], _allowed(node, "additionalItems")
+    return [], node.child(items)
