@@ -38,6 +38,9 @@ _PRODUCE_EVERY_S = 0.01
 _TRANSACTION_RECORDS = 40
 _ABORTED_SHARE = 0.15
 _PATIENT_S = 30.0
+# librdkafka may wait for ever, in send_offsets_to_transaction, for the connection to a group coordinator that died and
+# came back to change its state. A user would replace that client, and so does the copier.
+_LONGEST_SILENCE_S = 15.0
 _PASSING = (
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
@@ -108,7 +111,8 @@ class Load:
     def __repr__(self) -> str:
         return (
             f"<Load: {self.history.acknowledged} acknowledged, {self.copier.committed} transactions committed and "
-            f"{self.copier.aborted} aborted, {sum(one.polled for one in self.members)} polled>"
+            f"{self.copier.aborted} aborted in {self.copier.lives} lives, "
+            f"{sum(one.polled for one in self.members)} polled>"
         )
 
     def raise_problems(self) -> None:
@@ -259,6 +263,8 @@ class Copier:
         self._number = 0
         self.committed = 0
         self.aborted = 0
+        self.lives = 0
+        self._progress_at_s = 0.0
         # Partition of IN → the offset up to which a commit was acknowledged
         self._reached: dict[int, int] = defaultdict(int)
 
@@ -266,23 +272,35 @@ class Copier:
         return all(self._reached[partition] >= end for partition, end in ends.items())
 
     def run(self) -> None:
+        """One life after another. One that stands still is left to itself: the next fences it."""
         while not self._load.copier_is_done.is_set():
-            try:
-                self._life()
-            except KafkaException as problem:
-                # A life ends by a fatal error (the coordinator has given our transaction up) or by none at all.
-                if not (problem.args[0].fatal() or problem.args[0].code() in _PASSING):
-                    raise
+            self.lives += 1
+            self._progress_at_s = time.monotonic()
+            life = Thread(target=self._guarded_life, args=(self.lives,), daemon=True)
+            life.start()
+            while life.is_alive() and time.monotonic() < self._progress_at_s + _LONGEST_SILENCE_S:
+                life.join(0.1)
 
-    def _life(self) -> None:
+    def _guarded_life(self, number: int) -> None:
+        try:
+            self._life(number)
+        except KafkaException as problem:
+            # A life ends by a fatal error (it was fenced, or the coordinator has given its transaction up), by one that
+            # did not pass in time, or by none at all.
+            if not (problem.args[0].fatal() or problem.args[0].code() in _PASSING):
+                self._load.problems.append(f"the copier: {problem!r}")
+        except (AssertionError, Violation) as problem:
+            self._load.problems.append(f"the copier: {problem!r}")
+
+    def _is_current(self, number: int) -> bool:
+        return number == self.lives and not self._load.copier_is_done.is_set()
+
+    def _life(self, number: int) -> None:
         producer = Producer(
             {
                 "bootstrap.servers": self._load.bootstrap_servers,
                 "transactional.id": "copier",
                 "transaction.timeout.ms": 20_000,
-                # After a group coordinator died, librdkafka may wait for ever for the connection to it to change its
-                # state, although it is up. A connection that is closed when it is idle makes it look again.
-                "connections.max.idle.ms": 3_000,
                 **EAGER,
             }
         )
@@ -298,10 +316,12 @@ class Copier:
         )
         try:
             self._rewind(consumer)
-            while not self._load.copier_is_done.is_set():
+            while self._is_current(number):
                 messages = [one for one in consumer.consume(_TRANSACTION_RECORDS, 0.1) if one.error() is None]
                 if messages and not self._copy(producer, consumer, messages):
                     self._rewind(consumer)
+                if number == self.lives:
+                    self._progress_at_s = time.monotonic()
         finally:
             consumer.close()
 
@@ -313,8 +333,9 @@ class Copier:
 
     def _copy(self, producer: Producer, consumer: Consumer, messages: list[Message]) -> bool:
         """Whether it is committed; else it is aborted."""
-        load, self._number = self._load, self._number + 1
+        load = self._load
         with load.lock:
+            self._number += 1
             transaction = load.history.begin_transaction(f"t{self._number}")
         producer.begin_transaction()
         try:
