@@ -165,11 +165,16 @@ def access_steps(player: Player) -> None:
 
 
 def admin_steps(player: Player) -> None:
-    """The requests that change the cluster, right and wrong, as the controller's own tests know them."""
+    """The requests that change the cluster, right and wrong, as the controller's own tests know them.
+
+    Its topics are placed by chance, so of several brokers none can be said to have a partition to move.
+    """
     described = ("Describe", "List")
     is_settled = False
     for step in script():
         name, _, title = step.title.partition(": ")
+        if len(player.nodes) > 1 and title in ("same replicas", "nothing to cancel"):
+            continue
         if name.startswith(described) and not is_settled:
             player.settle()
             is_settled = True

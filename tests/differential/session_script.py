@@ -5,10 +5,16 @@ Each part is a function that asks a `Player`; it is played on Apache Kafka and o
 
 from __future__ import annotations
 
-from tests.differential import session_cluster, session_data
+from tests.differential import session_cluster, session_data, session_groups, session_transactions
 from tests.differential.session_stage import Player
 
-ACTS = (*session_cluster.OPENING, *session_data.ACTS, *session_cluster.CLOSING)
+ACTS = (
+    *session_cluster.OPENING,
+    *session_data.ACTS,
+    *session_groups.ACTS,
+    *session_transactions.ACTS,
+    *session_cluster.CLOSING,
+)
 
 
 def play(player: Player) -> None:

@@ -22,6 +22,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from pessoa.base.ids import ZERO_UUID, Uuid
+from pessoa.coordinator.partitioning import partition_for
 from pessoa.records.batch import RecordBatch, batches
 from pessoa.records.record import records
 from pessoa.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -48,6 +49,17 @@ MINE = "mine-"
 BARRIER = "barrier"
 # Times that records were given lie around `NOW_MS`; every other time is the clock's.
 GIVEN_TIMES_MS = 10_000_000
+
+
+# Of both internal topics, on both sides.
+INTERNAL_PARTITIONS = 6
+
+
+def neighbour(key: str) -> str:
+    """A group or transactional id that nobody uses, with the same coordinator as `key`."""
+    partition = partition_for(key, INTERNAL_PARTITIONS)
+    names = (f"nobody-{number}" for number in count())
+    return next(name for name in names if partition_for(name, INTERNAL_PARTITIONS) == partition)
 
 
 class Pending(NamedTuple):
@@ -325,8 +337,14 @@ class Words:
     def _batch(self, batch: RecordBatch) -> str:
         kind = ("control " if batch.is_control else "") + ("transactional " if batch.is_transactional else "")
         producer = self._word(batch.producer_id, "producer_id")
+        # The batches of these tests write the number of their producer into each value.
+        number = b"p%d-" % batch.producer_id
         values = [
-            (record.offset, record.key if batch.is_control else record.value, self._word(record.timestamp, "timestamp"))
+            (
+                record.offset,
+                record.key if batch.is_control else (record.value or b"").replace(number, b"p-"),
+                self._word(record.timestamp, "timestamp"),
+            )
             for record in records(batch)
         ]
         return (

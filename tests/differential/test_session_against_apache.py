@@ -1,7 +1,7 @@
 """One session with really started brokers, Apache's and ours: they answer the same, but for what is listed here.
 
 The session is a script of several hundred requests (`session_script`), each with its answer in words that are the same
-on both sides (`session_stage`). `DEVIATIONS` names every step whose answers differ, line by line, and the line of
+on both sides (`session_stage`). `deviations` names every step whose answers differ, line by line, and the line of
 docs/DEVIATIONS.md that says why. A difference that is not in the table fails, and so does one that is and no longer
 exists.
 """
@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import pytest
 
-from pessoa.testing import Broker
+from pessoa.testing import Broker, Cluster
 from tests.apache.broker import ApacheKafka
 from tests.differential.session_script import play
-from tests.differential.session_stage import Player
+from tests.differential.session_stage import INTERNAL_PARTITIONS, Player
 
 pytestmark = pytest.mark.apache
 
@@ -27,8 +27,9 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "DEVIATIONS.md"
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
-    "offsets.topic.num.partitions": "6",
-    "transaction.state.log.num.partitions": "6",
+    "offsets.topic.num.partitions": str(INTERNAL_PARTITIONS),
+    "transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS),
+    "default.replication.factor": "1",
 }
 
 Transcript = Mapping[str, list[str]]
@@ -58,26 +59,32 @@ _SHARE_AND_STREAMS = Deviation(
 _NO_CLUSTER = "cluster_authorized_operations=-2147483648"
 _EMPTY = "is_internal=False partitions=[] topic_authorized_operations=-2147483648"
 
-DEVIATIONS: dict[str, Deviation] = {
-    **{f"ApiVersions v{version}: what it can do": _SHARE_AND_STREAMS for version in range(5)},
-    "Metadata v13: by no id": Deviation(
-        (
-            f"answer: brokers=[] cluster_id=None controller_id=... {_NO_CLUSTER} error_code=UNKNOWN_SERVER_ERROR",
-            f"  topics: error_code=UNKNOWN_SERVER_ERROR name='' topic_id=- {_EMPTY}",
+
+def deviations(brokers: int = 1) -> dict[str, Deviation]:
+    """By step."""
+    return {
+        **{f"ApiVersions v{version}: what it can do": _SHARE_AND_STREAMS for version in range(5)},
+        "Metadata v13: by no id": Deviation(
+            (
+                f"answer: brokers=[] cluster_id=None controller_id=... {_NO_CLUSTER} error_code=UNKNOWN_SERVER_ERROR",
+                f"  topics: error_code=UNKNOWN_SERVER_ERROR name='' topic_id=- {_EMPTY}",
+            ),
+            (
+                f"answer: cluster_id=<cluster 1> controller_id=... {_NO_CLUSTER} error_code=NONE",
+                *(
+                    f"  brokers: node_id={node} host='127.0.0.1' port=<port {node}> rack=None"
+                    for node in range(1, brokers + 1)
+                ),
+                f"  topics: error_code=UNKNOWN_TOPIC_ID name=None topic_id=- {_EMPTY}",
+            ),
+            "Metadata of a topic that is given neither a name nor an id",
         ),
-        (
-            f"answer: cluster_id=<cluster 1> controller_id=... {_NO_CLUSTER} error_code=NONE",
-            "  brokers: node_id=1 host='127.0.0.1' port=<port 1> rack=None",
-            f"  topics: error_code=UNKNOWN_TOPIC_ID name=None topic_id=- {_EMPTY}",
+        "IncrementalAlterConfigs v1: admin, an unknown operation": Deviation(
+            ("  responses: error_code=UNKNOWN_SERVER_ERROR resource_type=2 resource_name='a'",),
+            ("  responses: error_code=INVALID_REQUEST resource_type=2 resource_name='a'",),
+            "an unknown operation in IncrementalAlterConfigs",
         ),
-        "Metadata of a topic that is given neither a name nor an id",
-    ),
-    "IncrementalAlterConfigs v1: admin, an unknown operation": Deviation(
-        ("  responses: error_code=UNKNOWN_SERVER_ERROR resource_type=2 resource_name='a'",),
-        ("  responses: error_code=INVALID_REQUEST resource_type=2 resource_name='a'",),
-        "an unknown operation in IncrementalAlterConfigs",
-    ),
-}
+    }
 
 
 def transcript(ports: Mapping[int, int]) -> Transcript:
@@ -121,11 +128,22 @@ def test_a_session_with_one_broker_goes_as_with_apache_kafka(
         apache = transcript({node.node_id: node.port for node in kafka.nodes})
     with Broker(SETTINGS, directory=tmp_path) as broker:
         ours = transcript({1: broker.port})
-    check(apache, ours, DEVIATIONS)
+    check(apache, ours, deviations())
     record_property("compared", f"a session of {len(apache)} steps, one broker beside Apache's")
 
 
-@pytest.mark.parametrize("because", sorted({one.because for one in DEVIATIONS.values()}))
+def test_a_session_with_three_brokers_goes_as_with_three_of_apache_kafka(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    with ApacheKafka(nodes=3, properties=SETTINGS) as kafka:
+        apache = transcript({node.node_id: node.port for node in kafka.nodes})
+    with Cluster(3, SETTINGS, directory=tmp_path) as cluster:
+        ours = transcript({node: cluster[node].port for node in cluster})
+    check(apache, ours, deviations(3))
+    record_property("compared", f"a session of {len(apache)} steps, three brokers beside Apache's three")
+
+
+@pytest.mark.parametrize("because", sorted({one.because for one in deviations().values()}))
 def test_every_difference_of_the_session_is_written_down(because: str) -> None:
     assert because in DOCUMENT.read_text(encoding="utf-8")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from pessoa.base.clock import Clock
@@ -29,6 +29,7 @@ from pessoa.coordinator.runtime import WRITE_TIMEOUT_MS, CoordinatorRuntime
 from pessoa.coordinator.shard import Delta, Image, RequestContext
 from pessoa.records.compression import Codec
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from pessoa.wire.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from pessoa.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from pessoa.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from pessoa.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -54,6 +55,10 @@ _LEAVE_SEVERAL_VERSION = 3
 _SYNC_PROTOCOL_VERSION = 5
 _JOIN_NULL_PROTOCOL_VERSION = 7
 
+# What can be allowed with a group, bits by the number of the operation: read, delete, describe, describe and alter
+# configs. Without an authorizer everybody may do all of it.
+_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+
 # The number that base64 writes as a dash.
 _DASH = 62
 
@@ -63,6 +68,9 @@ def random_uuid() -> Uuid:
     while (uuid := Uuid(uuid4().bytes))[0] >> 2 == _DASH:
         pass
     return uuid
+
+
+Described = TypeVar("Described", DescribedGroup, DescribedConsumerGroup)
 
 
 class GroupCoordinator:
@@ -276,7 +284,9 @@ class GroupCoordinator:
 
         return all_of(
             [answer(group_id) for group_id in request.groups],
-            lambda responses: DescribeGroupsResponse(groups=[each.groups[0] for each in responses]),
+            lambda responses: DescribeGroupsResponse(
+                groups=_with_operations([each.groups[0] for each in responses], request.include_authorized_operations)
+            ),
         )
 
     def _describe_consumer_groups(
@@ -300,7 +310,8 @@ class GroupCoordinator:
         return all_of(
             [answer(group_id) for group_id in request.group_ids],
             lambda responses: ConsumerGroupDescribeResponse(
-                throttle_time_ms=0, groups=[each.groups[0] for each in responses]
+                throttle_time_ms=0,
+                groups=_with_operations([each.groups[0] for each in responses], request.include_authorized_operations),
             ),
         )
 
@@ -375,6 +386,13 @@ def _failed_deletion(group_ids: Iterable[str]) -> Callable[[ErrorCode, str | Non
         throttle_time_ms=0,
         results=[DeletableGroupResult(group_id=group_id, error_code=code) for group_id in group_ids],
     )
+
+
+def _with_operations(groups: list[Described], are_wanted: bool) -> list[Described]:
+    for group in groups if are_wanted else ():
+        if not group.error_code:
+            group.authorized_operations = _OPERATIONS
+    return groups
 
 
 def _classic_group_error(group_id: str, code: ErrorCode) -> DescribedGroup:
