@@ -82,6 +82,8 @@ class BrokerProcesses:
         self._ports = {number: (reserve_port(), reserve_port()) for number in self._homes}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._paused: set[int] = set()
+        # How much each had written into its log before its present life.
+        self._told_before: dict[int, int] = {}
         self._admin: AdminClient | None = None
 
     def __repr__(self) -> str:
@@ -142,6 +144,7 @@ class BrokerProcesses:
         config = self._directory / f"{number}.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         command = [*home.command, sys.executable, "-m", "pessoa", "broker", "--config", str(config)]
+        self._told_before[number] = len(self.log_text(number))
         with self._log(number).open("ab") as log:
             self._processes[number] = subprocess.Popen(command, stderr=log, stdout=log, stdin=subprocess.DEVNULL)
 
@@ -165,6 +168,10 @@ class BrokerProcesses:
         process = self._processes.pop(number)
         process.terminate()
         return process.wait(TIMEOUT_S)
+
+    def wait_for_end(self, number: int) -> int:
+        """Of one that ends by itself: the exit code."""
+        return self._processes.pop(number).wait(TIMEOUT_S)
 
     def pause(self, number: int) -> None:
         self._processes[number].send_signal(signal.SIGSTOP)
@@ -235,6 +242,10 @@ class BrokerProcesses:
             nonlocal wrong
             for number in self._processes:
                 assert self._processes[number].poll() is None, f"broker {number} ended:\n{self.log_tail(number)}"
+            if not all(map(self._is_ready, self._processes)):
+                # The others may not have noticed that it was away.
+                wrong = "a broker is not ready"
+                return False
             metadata = self.metadata()
             behind = [
                 f"{topic.topic}-{one.id} (leader {one.leader}, isr {one.isrs})"
@@ -250,6 +261,9 @@ class BrokerProcesses:
         except AssertionError as problem:
             tails = "\n".join(f"--- broker {one}\n{self.log_tail(one)}" for one in self)
             raise AssertionError(f"{problem}: {wrong}\n{tails}") from None
+
+    def _is_ready(self, number: int) -> bool:
+        return " is ready" in self.log_text(number)[self._told_before[number] :]
 
     # What they wrote.
 

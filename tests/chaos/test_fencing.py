@@ -1,13 +1,19 @@
-"""A producer that was replaced writes nothing any more, also when the coordinator that replaced it is dead by then."""
+"""Who must not act any more, does not.
+
+A producer that was replaced writes nothing, also when the coordinator that replaced it is dead by then. A voter that
+does not know for whom it has voted does not start, because it might vote twice; on an empty disk it is a new one.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 
 from tests.chaos.checks import read_all
+from tests.chaos.faults import lose_the_disk, spoil_quorum_state
 from tests.chaos.load import EAGER, patiently
 from tests.chaos.processes import TIMEOUT_S, BrokerProcesses
 
@@ -36,3 +42,16 @@ def test_a_zombie_is_fenced_by_its_successor_over_the_death_of_every_broker(tmp_
         patiently(lambda: successor.commit_transaction(TIMEOUT_S))
         [records] = read_all(brokers, ("t",), "read_committed", partitions=1).values()
         assert list(records.values()) == [b"of the successor"]
+
+
+def test_a_voter_whose_vote_is_unreadable_does_not_start_and_comes_back_with_an_empty_disk(tmp_path: Path) -> None:
+    with BrokerProcesses(tmp_path) as brokers:
+        brokers.create_topic("t", 1)
+        brokers.kill(1)
+        spoil_quorum_state(brokers.data(1), Random(1))
+        brokers.start(1)
+        assert brokers.wait_for_end(1) != 0
+        assert "is not the state of a quorum" in brokers.log_text(1)
+        lose_the_disk(brokers.data(1), Random(1))
+        brokers.start(1)
+        brokers.wait_until_in_sync()
