@@ -25,11 +25,14 @@ from pessoa.rest_proxy.config import Config
 from pessoa.rest_proxy.instance import Instance
 from pessoa.rest_proxy.media import Format
 from pessoa.rest_proxy.problems import instance_exists, instance_not_found, invalid_consumer_config, kafka_error
+from pessoa.web.problems import HttpProblem
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 EXPIRY_CHECK_MS = 1000
+# Each has threads and connections of its own; without an end, whoever may create one can take all there are.
+MAX_INSTANCES = 1000
 # What the JVM's names for "start here" are to librdkafka.
 OFFSET_RESETS = {"earliest": "earliest", "latest": "latest", "none": "error"}
 
@@ -73,6 +76,8 @@ class Consumers:
         key = (wanted.group, wanted.name)
         if key in self._entries:
             raise instance_exists()
+        if len(self._entries) >= MAX_INSTANCES:
+            raise HttpProblem(429, f"There are {MAX_INSTANCES} consumer instances already; delete one that is done.")
         # The name is taken while librdkafka starts, so that a second request for it is told so.
         self._entries[key] = None
         try:

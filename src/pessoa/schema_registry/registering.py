@@ -13,6 +13,7 @@ Ids and versions are never given out twice, because the state that this rests on
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -42,6 +43,9 @@ from pessoa.schema_registry.state import Entry, State, identity
 from pessoa.serde.framing import MAX_ID
 from pessoa.serde.problems import SchemaProblem
 from pessoa.serde.subjects import GLOBAL_CONTEXT, WILDCARD, parse_subject
+
+# Shorter texts parse faster than a thread is woken.
+_LONG_TEXT = 4096
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -113,6 +117,21 @@ def candidate(state: State, subject: str, request: Request, config: ConfigValue,
     rule_set = _layered(RuleSet, config.defaultRuleSet, request.ruleSet, config.overrideRuleSet)
     own_identity = identity(schema_type, canonical, references, metadata, rule_set)
     return Candidate(parsed, text, own_identity, references, metadata, rule_set)
+
+
+async def parse_ahead(state: State, subject: str, request: Request) -> None:
+    """Parse the schema of a request in a thread; the decision finds it among those that are remembered.
+
+    A megabyte of schema takes seconds, in which everybody else would wait. What is wrong with it is said at once.
+    """
+    if not request.schema or len(request.schema) < _LONG_TEXT:
+        return
+    schema_type = request.schemaType or AVRO
+    try:
+        texts = resolve_references(state, subject, _pinned(state, subject, request.references or []))
+        await asyncio.to_thread(parse_schema, schema_type, request.schema, texts)
+    except SchemaProblem as wrong:
+        raise problems.invalid_schema(f"{_shown(request, schema_type)} {wrong}") from None
 
 
 Layer = TypeVar("Layer", Metadata, RuleSet)

@@ -131,7 +131,13 @@ def parse_schema(schema_type: str, text: str, references: Mapping[str, str]) -> 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _parse(schema_type: str, text: str, references: tuple[tuple[str, str], ...]) -> Parsed:
-    return _TYPES[schema_type](text, dict(references))
+    parsed = _TYPES[schema_type](text, dict(references))
+    try:
+        parsed.text.encode()
+    except UnicodeEncodeError as wrong:
+        # JSON can spell half a surrogate pair; no text can hold it.
+        raise SchemaProblem(f"{wrong.object[wrong.start]!r} is half of a character") from None
+    return parsed
 
 
 def canonical_of(schema_type: str, text: str) -> str:

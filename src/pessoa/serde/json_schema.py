@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 from urllib.parse import urljoin
 
 from jsonschema import Draft4Validator, Draft6Validator, Draft7Validator, Draft201909Validator, Draft202012Validator
@@ -36,7 +36,7 @@ Tree = dict[str, Any] | bool
 def parse_json(text: str) -> Tree:
     """The text as a value, if it can be a schema at all."""
     try:
-        tree = json.loads(text)
+        tree = json.loads(text, parse_constant=_refuse_constant)
     except ValueError as wrong:
         raise SchemaProblem(f"not JSON: {wrong}") from None
     except RecursionError:
@@ -44,6 +44,11 @@ def parse_json(text: str) -> Tree:
     if not isinstance(tree, dict | bool):
         raise SchemaProblem(f"a JSON Schema is an object or a boolean, and not {type(tree).__name__}")
     return tree
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    # Python reads NaN and Infinity, which nobody else does.
+    raise ValueError(f"{word} is no number")
 
 
 def draft_of(tree: Tree) -> str:

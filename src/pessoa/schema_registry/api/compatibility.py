@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from pessoa.schema_registry.api.requests import NORMALIZE, Desk, flag, subject_of, version_of
 from pessoa.schema_registry.registering import Request as SchemaRequest
-from pessoa.schema_registry.registering import decide_compatible
+from pessoa.schema_registry.registering import decide_compatible, parse_ahead
 from pessoa.web.app import json_response
 from pessoa.web.bodies import read_json
 from pessoa.web.routing import Endpoint, Query
@@ -45,6 +45,8 @@ class _Compatibility:
 
     async def _checked(self, request: Request, version: int | None) -> Response:
         wanted = await read_json(request, SchemaRequest)
+        if version is None or self._desk.state.versions(subject_of(request)):
+            await parse_ahead(self._desk.state, subject_of(request), wanted)
         findings = decide_compatible(
             self._desk.state,
             subject_of(request),

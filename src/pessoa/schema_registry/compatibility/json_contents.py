@@ -41,6 +41,12 @@ _MODELS = {
     "partially open": ("ADDED_NOT_COVERED_BY_PARTIALLY_OPEN", "REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN"),
 }
 
+_CHOICES = re.compile(r"[*+?{|]")
+_REPEATED_GROUP = re.compile(r"\)[*+?{]")
+# Matching takes up to the length of the name to the power of the choices.
+_MAX_CHOICES = 3
+_MAX_NAME = 100
+
 
 def _lone(judge: Judge, word: str, old: Node, new: Node, path: str, *, is_added: bool) -> None:
     """Something that one side declares, against the other side's model in its place."""
@@ -172,13 +178,23 @@ def _undeclared(node: Node, name: str) -> Node:
     patterns = node.tree.get("patternProperties") or {}
     for pattern, tree in patterns.items():
         try:
-            if re.search(pattern, name):
+            if is_quick(pattern) and len(name) <= _MAX_NAME and re.search(pattern, name):
                 return node.child(tree)
         except re.error:
             continue  # a pattern of another dialect than Python's covers nothing that we know of
     rest = _allowed(node, "additionalProperties")
     # Patterns that do not match: the JVM registry counts such an object as closed to the name.
     return node.child(False) if patterns and rest.tree is True else rest
+
+
+def is_quick(pattern: str) -> bool:
+    """Whether Python's matcher, which tries every way there is, gets to an end in time whatever the text.
+
+    It takes exponential time when something that repeats is repeated, or when many choices follow each other. A pattern
+    that might covers nothing that we know of: the finding is then stricter than it need be.
+    """
+    plain = re.sub(r"\\.", "x", pattern, flags=re.DOTALL)
+    return len(_CHOICES.findall(plain)) <= _MAX_CHOICES and not _REPEATED_GROUP.search(plain)
 
 
 def _has_default(node: Node) -> bool:

@@ -61,7 +61,7 @@ _BOUNDS = {
 # To change the word of a combination is safe while these sides have one part alone: one part is the same in any word.
 _SINGLE: dict[str, tuple[str, ...]] = {"anyOf": (), "oneOf": ("old",), "allOf": ("old", "new")}
 # A fraction of a second of work; schemas that people write take hundreds.
-_MAX_STEPS = 20_000
+_MAX_STEPS = 50_000
 
 
 class TooComplex(Exception):

@@ -39,6 +39,8 @@ _ENUM_KEYS = {"type", "name", "namespace", "doc", "aliases", "symbols", "default
 _FIXED_KEYS = {"type", "name", "namespace", "doc", "aliases", "size"}
 _INT = (-(2**31), 2**31 - 1)
 _LONG = (-(2**63), 2**63 - 1)
+# By the identity of a record and of a value, both of which live as long as the schema.
+Verdicts = dict[tuple[int, int], bool]
 
 
 def parse_avro(text: str, known: Mapping[str, NamedType] | None = None) -> tuple[AvroType, dict[str, NamedType]]:
@@ -218,25 +220,32 @@ class _Parser:
         return fixed
 
     def check_defaults(self) -> None:
+        known: Verdicts = {}
         for place, field in self._defaults:
-            if not fits(field.type, field.default):
+            if not fits(field.type, field.default, known):
                 _refuse_default(place, field)
 
 
-def fits(kind: AvroType, value: Any) -> bool:
-    """Whether a default, as it stands in the JSON of a schema, is one of this type."""
+def fits(kind: AvroType, value: Any, known: Verdicts) -> bool:
+    """Whether a default, as it stands in the JSON of a schema, is one of this type.
+
+    `known` remembers records: each may fill in defaults of others, and twenty of them would be a million otherwise.
+    """
     match kind:
         case Union():
-            return any(fits(branch, value) for branch in kind.branches)
+            return any(fits(branch, value, known) for branch in kind.branches)
         case Array():
-            return isinstance(value, list) and all(fits(kind.items, each) for each in value)
+            return isinstance(value, list) and all(fits(kind.items, each, known) for each in value)
         case Map():
-            return isinstance(value, dict) and all(fits(kind.values, each) for each in value.values())
+            return isinstance(value, dict) and all(fits(kind.values, each, known) for each in value.values())
         case Record():
-            return isinstance(value, dict) and all(
-                fits(field.type, value.get(field.name, None if field.default is MISSING else field.default))
-                for field in kind.fields
-            )
+            pair = (id(kind), id(value))
+            if pair not in known:
+                known[pair] = isinstance(value, dict) and all(
+                    fits(field.type, value.get(field.name, None if field.default is MISSING else field.default), known)
+                    for field in kind.fields
+                )
+            return known[pair]
         case EnumType() | Fixed():
             return isinstance(value, str)
         case Primitive():

@@ -10,6 +10,8 @@ A map field becomes what it is on the wire: a repeated message with `key` and `v
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate
 from typing import Any
 
 from google.protobuf import descriptor_pb2
@@ -460,14 +462,19 @@ def _check_message(message: DescriptorProto, place: Token) -> None:
 
     numbers: dict[int, str] = {}
     names: set[str] = set()
+    reserved_names = set(message.reserved_name)
+    # Merged in one pass, so that thousands of fields and of ranges do not meet each with each.
+    reserved = sorted((each.start, each.end) for each in message.reserved_range)
+    furthest = list(accumulate((end for _, end in reserved), max))
     for field in message.field:
         if field.number in numbers:
             fail(f"the fields {numbers[field.number]} and {field.name} have the number {field.number}")
         if field.name in names:
             fail(f"two fields are called {field.name}")
-        if field.name in message.reserved_name:
+        if field.name in reserved_names:
             fail(f"the field name {field.name} is reserved")
-        if any(reserved.start <= field.number < reserved.end for reserved in message.reserved_range):
+        before = bisect_right(reserved, (field.number, MAX_FIELD_NUMBER + 1))
+        if before and field.number < furthest[before - 1]:
             fail(f"the number {field.number} of {field.name} is reserved")
         numbers[field.number] = field.name
         names.add(field.name)

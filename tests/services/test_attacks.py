@@ -1,0 +1,186 @@
+"""What a caller with bad intentions sends to the registry and the proxy; everybody else is served all the same.
+
+Each test is one attack over HTTP: it is answered with a problem of the caller's (4xx) and in bounded time, and the
+service still answers afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from pessoa.rest_proxy import consumers
+from pessoa.testing.broker import Broker
+from pessoa.web.serving import ThreadedServer
+from tests.services.rest_proxy.stage import proxy_in_front_of
+from tests.services.schema_registry.serving import registry
+
+# On a busy machine; what these attacks took before they were stopped is minutes, or for ever.
+BOUNDED_S = 20.0
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def server(broker: Broker) -> Iterator[ThreadedServer]:
+    with registry(broker.bootstrap_servers) as server:
+        yield server
+
+
+@pytest.fixture
+def http(server: ThreadedServer) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, timeout=BOUNDED_S) as client:
+        yield client
+        assert client.get("/subjects").status_code == 200
+
+
+def register(http: httpx.Client, kind: str, schema: Any, subject: str | None = None) -> httpx.Response:
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    return http.post(
+        f"/subjects/{subject or uuid4().hex}/versions", json={"schemaType": kind, "schema": text}, headers=JSON
+    )
+
+
+def avro_defaults(depth: int) -> dict[str, Any]:
+    """Each record has two of the one before, both filled in by default."""
+    fields: list[Any] = [{"name": "f0", "type": {"type": "record", "name": "R0", "fields": []}}]
+    for level in range(1, depth):
+        inner: list[Any] = [{"name": name, "type": f"R{level - 1}", "default": {}} for name in ("x", "y")]
+        fields.append({"name": f"f{level}", "type": {"type": "record", "name": f"R{level}", "fields": inner}})
+    return {"type": "record", "name": "Top", "fields": fields}
+
+
+def test_defaults_that_double_with_every_record_take_no_longer_than_the_records(http: httpx.Client) -> None:
+    assert register(http, "AVRO", avro_defaults(40)).status_code == 200
+
+
+def test_a_record_that_is_its_own_default_is_refused(http: httpx.Client) -> None:
+    itself = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "R", "default": {}}]}
+    assert register(http, "AVRO", itself).status_code == 422
+
+
+def test_a_pattern_that_matches_in_exponential_time_is_not_matched(http: httpx.Client) -> None:
+    subject = uuid4().hex
+    old = {"type": "object", "properties": {"a" * 40 + "!": {}}, "additionalProperties": False}
+    new = {"type": "object", "patternProperties": {"(a+)+$": {}}, "additionalProperties": False}
+    assert register(http, "JSON", old, subject).status_code == 200
+    assert register(http, "JSON", new, subject).status_code == 409
+
+
+@pytest.mark.parametrize("keyword", ["$ref", "$schema"])
+def test_an_address_in_a_schema_is_never_asked(http: httpx.Client, keyword: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        register(http, "JSON", {keyword: f"http://127.0.0.1:{listening.getsockname()[1]}/draft-07"})
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+
+
+def test_choices_within_choices_are_given_up_in_time(http: httpx.Client) -> None:
+    def schema(leaf: str) -> dict[str, Any]:
+        known: dict[str, Any] = {"d0": {"type": leaf}}
+        for level in range(1, 30):
+            below = {"$ref": f"#/definitions/d{level - 1}"}
+            known[f"d{level}"] = {"anyOf": [{"type": "object", "properties": {name: below}} for name in "abc"]}
+        return {"definitions": known, "allOf": [{"$ref": "#/definitions/d29"}]}
+
+    subject = uuid4().hex
+    assert register(http, "JSON", schema("string"), subject).status_code == 200
+    assert register(http, "JSON", schema("integer"), subject).status_code == 409
+
+
+def test_thousands_of_fields_and_of_reserved_numbers_do_not_meet_each_with_each(http: httpx.Client) -> None:
+    fields = "".join(f"int32 f{number} = {number};" for number in range(1, 2001))
+    reserved = ",".join(str(number) for number in range(20_000, 24_000))
+    text = f'syntax = "proto3"; message M {{ {fields} reserved {reserved}; }}'
+    assert register(http, "PROTOBUF", text).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("JSON", r'{"title": "\ud800"}'),
+        ("AVRO", r'{"type": "string", "note": "\ud800"}'),
+        ("JSON", '{"maximum": NaN}'),
+        ("JSON", '{"maximum": ' + "9" * 5000 + "}"),
+        ("JSON", '{"not":' * 3000 + "{}" + "}" * 3000),
+        ("PROTOBUF", 'syntax = "proto3"; import "schema.proto"; message M {}'),
+    ],
+    ids=["half a character", "half a character in Avro", "not a number", "long number", "deep", "imports itself"],
+)
+def test_a_text_that_nobody_could_store_is_refused(http: httpx.Client, kind: str, text: str) -> None:
+    assert register(http, kind, text).status_code == 422
+
+
+def test_a_body_beyond_the_limit_is_refused_by_its_declared_size(server: ThreadedServer, http: httpx.Client) -> None:
+    head = "POST /subjects/s/versions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=BOUNDED_S) as connection:
+        connection.sendall(f"{head}Content-Length: 99999999999\r\n\r\n".encode())
+        assert b" 413 " in connection.recv(100)
+
+
+def test_half_a_request_keeps_nobody_else_waiting(server: ThreadedServer, http: httpx.Client) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(b"POST /subjects/s/versions HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+        assert http.get("/subjects").status_code == 200
+
+
+def test_requests_in_a_row_on_one_connection_are_answered_in_their_order(
+    server: ThreadedServer, http: httpx.Client
+) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=BOUNDED_S) as connection:
+        paths = ("/schemas/types", "/nowhere", "/schemas/types")
+        last = len(paths) - 1
+        for number, path in enumerate(paths):
+            close = "Connection: close\r\n" if number == last else ""
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n{close}\r\n".encode())
+        answered = b"".join(iter(lambda: connection.recv(65536), b""))
+    statuses = [part[:3] for part in answered.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [b"200", b"404", b"200"]
+
+
+@pytest.mark.parametrize("name", ["..%2f..%2fetc%2fpasswd", "a%0d%0aX-Evil:%201", "%00", "%ff%fe"])
+def test_a_strange_name_is_a_name_or_a_problem_and_never_a_header(http: httpx.Client, name: str) -> None:
+    answer = http.post(f"/subjects/{name}/versions", json={"schema": '"string"'}, headers=JSON)
+    assert answer.status_code in (200, 422)
+    assert "x-evil" not in answer.headers
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe", b"[" * 100_000, b'{"schema": 1e999}', b"nul"])
+def test_a_body_that_is_no_request_is_refused(http: httpx.Client, body: bytes) -> None:
+    assert http.post("/subjects/s/versions", content=body, headers=JSON).status_code in (400, 422)
+
+
+def test_a_long_schema_is_parsed_while_others_are_served(server: ThreadedServer, http: httpx.Client) -> None:
+    long = {"properties": {f"p{number}": {"type": "string"} for number in range(6000)}}
+    slowest_s = 0.0
+    sending = threading.Thread(target=register, args=(http, "JSON", long))
+    with httpx.Client(base_url=server.url, timeout=BOUNDED_S) as other:
+        began = time.monotonic()
+        sending.start()
+        while sending.is_alive():
+            asked = time.monotonic()
+            assert other.get("/schemas/types").status_code == 200
+            slowest_s = max(slowest_s, time.monotonic() - asked)
+        took_s = time.monotonic() - began
+    assert slowest_s < took_s / 2
+
+
+def test_consumer_instances_have_an_end(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumers, "MAX_INSTANCES", 2)
+    with proxy_in_front_of(broker.bootstrap_servers) as rest:
+        statuses = [rest.send("POST", f"/consumers/{uuid4().hex}", {"format": "json"}).status_code for _ in range(3)]
+        assert statuses == [200, 200, 429]
