@@ -109,6 +109,11 @@ def test_thousands_of_fields_and_of_reserved_numbers_do_not_meet_each_with_each(
     assert register(http, "PROTOBUF", text).status_code == 200
 
 
+def test_thousands_of_optional_fields_get_their_oneofs_in_one_pass(http: httpx.Client) -> None:
+    fields = "".join(f"optional int32 f{number} = {number};" for number in range(1, 4001))
+    assert register(http, "PROTOBUF", f'syntax = "proto3"; message M {{ {fields} }}').status_code == 200
+
+
 @pytest.mark.parametrize(
     ("kind", "text"),
     [

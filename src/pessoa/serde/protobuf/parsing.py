@@ -175,9 +175,12 @@ class _Parser:
             if not cursor.maybe(";"):
                 self._message_element(message, optionals)
         self._depth -= 1
+        taken = {each.name for each in message.field} | {each.name for each in message.oneof_decl}
         for field in optionals:
+            name = _synthetic_name(field.name, taken)
+            taken.add(name)
             field.oneof_index = len(message.oneof_decl)
-            message.oneof_decl.add(name=_synthetic_name(field.name, message))
+            message.oneof_decl.add(name=name)
         _check_message(message, start)
 
     def _message_element(self, message: DescriptorProto, optionals: list[FieldDescriptorProto]) -> None:
@@ -448,8 +451,7 @@ class _Parser:
         return name, is_stream
 
 
-def _synthetic_name(field: str, message: DescriptorProto) -> str:
-    taken = {each.name for each in message.field} | {each.name for each in message.oneof_decl}
+def _synthetic_name(field: str, taken: set[str]) -> str:
     name = field if field.startswith("_") else f"_{field}"
     while name in taken:
         name = f"X{name}"
