@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -171,17 +170,15 @@ def test_a_body_that_is_no_request_is_refused(http: httpx.Client, body: bytes) -
 
 def test_a_long_schema_is_parsed_while_others_are_served(server: ThreadedServer, http: httpx.Client) -> None:
     long = {"properties": {f"p{number}": {"type": "string"} for number in range(6000)}}
-    slowest_s = 0.0
+    answered = 0
     sending = threading.Thread(target=register, args=(http, "JSON", long))
     with httpx.Client(base_url=server.url, timeout=BOUNDED_S) as other:
-        began = time.monotonic()
         sending.start()
         while sending.is_alive():
-            asked = time.monotonic()
             assert other.get("/schemas/types").status_code == 200
-            slowest_s = max(slowest_s, time.monotonic() - asked)
-        took_s = time.monotonic() - began
-    assert slowest_s < took_s / 2
+            answered += 1
+    # Whoever had to wait for the end of the parsing would be answered once.
+    assert answered > 2
 
 
 def test_consumer_instances_have_an_end(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
