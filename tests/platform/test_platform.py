@@ -1,6 +1,8 @@
 """The platform as processes, on ports of its own: started, asked, hurt, filled and stopped by the commands.
 
-`--port-shift` moves every port away from those that the notes need, so that both can run at once.
+`--port-shift` moves every port away from those that the notes need, and apart for each worker. Most of the ports lie in
+the range from which the system takes those of outgoing connections, so now and then one is in use: then the next
+shift is tried.
 """
 
 from __future__ import annotations
@@ -20,8 +22,7 @@ from typing import Any
 import pytest
 
 TIMEOUT_S = 120.0
-SHIFT = 2_000
-BOOTSTRAP = ",".join(f"127.0.0.1:{port + SHIFT}" for port in (9092, 29092, 39092))
+ATTEMPTS = 10
 
 
 def until(is_so: Callable[[], bool], what: str) -> None:
@@ -32,8 +33,9 @@ def until(is_so: Callable[[], bool], what: str) -> None:
 
 
 class Home:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, first_shift: int) -> None:
         self.folder = folder
+        self.shift = first_shift
 
     def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -44,6 +46,34 @@ class Home:
             env=os.environ | {"PESSOA_HOME": str(self.folder)},
         )
 
+    def up(self, *options: str) -> str:
+        """Start in the background, on ports that are free; what it says."""
+        for _ in range(ATTEMPTS):
+            done = self("up", "--detach", "--port-shift", str(self.shift), *options)
+            if done.returncode == 0:
+                return done.stdout
+            assert "is already taken" in done.stderr, done
+            self.shift += 10
+        raise AssertionError(f"no free ports in {ATTEMPTS} attempts")
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"127.0.0.1:{port + self.shift}" for port in (9092, 29092, 39092))
+
+    def get(self, port: int, path: str) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port + self.shift}{path}", timeout=10) as answer:
+            body: bytes = answer.read()
+            return body
+
+    def produce_one(self, topic: str) -> None:
+        from confluent_kafka import Producer
+
+        failures: list[object] = []
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "acks": "all", "log_level": 0})
+        producer.produce(topic, b"x", on_delivery=lambda error, _: failures.append(error) if error else None)
+        assert producer.flush(TIMEOUT_S) == 0
+        assert not failures
+
     def run_file(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.folder / "run.json").read_text())
         return found
@@ -53,39 +83,26 @@ class Home:
         return found
 
 
+def shift_of(worker_id: str, number: int) -> int:
+    worker = 9 if worker_id == "master" else int(worker_id.removeprefix("gw"))
+    return 1_000 + 400 * worker + 100 * number
+
+
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    home = Home(tmp_path)
+def home(tmp_path: Path, worker_id: str) -> Iterator[Home]:
+    home = Home(tmp_path, shift_of(worker_id, 1))
     yield home
     home("down")
 
 
 @pytest.fixture(scope="module")
-def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    home = Home(tmp_path_factory.mktemp("platform"))
+def platform(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Home]:
+    home = Home(tmp_path_factory.mktemp("platform"), shift_of(worker_id, 2))
     try:
-        up = home("up", "--detach", "--port-shift", str(SHIFT))
-        assert up.returncode == 0, up
+        home.up()
         yield home
     finally:
         home("down")
-
-
-def get(port: int, path: str) -> bytes:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port + SHIFT}{path}", timeout=10) as answer:
-        body: bytes = answer.read()
-        return body
-
-
-def produce_one(topic: str) -> None:
-    from confluent_kafka import Producer
-
-    failures: list[object] = []
-    # A client that was there before the crash goes on by itself; this is one that comes during it.
-    producer = Producer({"bootstrap.servers": BOOTSTRAP, "acks": "all", "log_level": 0})
-    producer.produce(topic, b"x", on_delivery=lambda error, _: failures.append(error) if error else None)
-    assert producer.flush(TIMEOUT_S) == 0
-    assert not failures
 
 
 def test_status_says_that_everything_answers_and_where(platform: Home) -> None:
@@ -93,7 +110,7 @@ def test_status_says_that_everything_answers_and_where(platform: Home) -> None:
     assert shown.returncode == 0
     rows = [line.split()[:3] for line in shown.stdout.splitlines()[1:]]
     assert rows == [
-        [name, f"localhost:{port + SHIFT}", "ready"]
+        [name, f"localhost:{port + platform.shift}", "ready"]
         for name, port in (
             ("broker-1", 9092),
             ("broker-2", 29092),
@@ -131,12 +148,12 @@ def test_a_second_platform_in_the_same_home_is_refused(platform: Home) -> None:
 
 
 def test_the_demo_fills_the_topics_of_the_shop(platform: Home) -> None:
-    done = platform("demo", "--bootstrap-server", BOOTSTRAP, "--events", "300")
+    done = platform("demo", "--bootstrap-server", platform.bootstrap_servers, "--events", "300")
     assert done.returncode == 0, done
     assert done.stdout.splitlines()[0] == "made the topics customers, products, page-views, orders, payments"
-    topics = json.loads(get(8082, "/topics"))
+    topics = json.loads(platform.get(8082, "/topics"))
     assert {"customers", "products", "page-views", "orders", "payments"} <= set(topics)
-    again = platform("demo", "--bootstrap-server", BOOTSTRAP, "--events", "300")
+    again = platform("demo", "--bootstrap-server", platform.bootstrap_servers, "--events", "300")
     # The same seed is the same shop.
     assert again.stdout.splitlines() == ["the topics of the shop are there", done.stdout.splitlines()[1]]
 
@@ -145,16 +162,18 @@ def test_the_demo_fills_the_topics_of_the_shop(platform: Home) -> None:
 def test_what_is_killed_comes_back_and_its_clients_go_on(platform: Home, name: str) -> None:
     from confluent_kafka import Consumer
 
-    reader = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": f"during-{name}", "auto.offset.reset": "earliest"})
-    produce_one(f"during-{name}")
+    reader = Consumer(
+        {"bootstrap.servers": platform.bootstrap_servers, "group.id": f"during-{name}", "auto.offset.reset": "earliest"}
+    )
+    platform.produce_one(f"during-{name}")
     reader.subscribe([f"during-{name}"])
     before = platform.service(name)
     os.kill(before["pid"], signal.SIGKILL)
-    produce_one(f"during-{name}")
+    platform.produce_one(f"during-{name}")
     until(lambda: platform.service(name)["restarts"] > before["restarts"], f"{name} is started again")
     until(lambda: platform.service(name)["state"] == "ready", f"{name} is back")
     assert platform.service(name)["pid"] != before["pid"]
-    produce_one(f"during-{name}")
+    platform.produce_one(f"during-{name}")
     seen: list[object] = []
 
     def has_read_all() -> bool:
@@ -165,8 +184,8 @@ def test_what_is_killed_comes_back_and_its_clients_go_on(platform: Home, name: s
         until(has_read_all, "the consumer has read what was written before, during and after")
     finally:
         reader.close()
-    assert get(8081, "/subjects") == b"[]"
-    assert f'"during-{name}"'.encode() in get(8082, "/topics")
+    assert platform.get(8081, "/subjects") == b"[]"
+    assert f'"during-{name}"'.encode() in platform.get(8082, "/topics")
     assert platform("status").returncode == 0
 
 
@@ -191,27 +210,24 @@ def test_commands_about_a_platform_that_does_not_run_say_so(home: Home) -> None:
 
 
 def test_a_taken_port_is_one_sentence_also_in_the_background(home: Home) -> None:
-    with socket.create_server(("127.0.0.1", 9092 + 2 * SHIFT)):
-        refused = home("up", "--brokers", "1", "--services", "none", "--port-shift", str(2 * SHIFT), "--detach")
+    port = 9092 + home.shift
+    with socket.create_server(("127.0.0.1", port)):
+        refused = home("up", "--brokers", "1", "--services", "none", "--port-shift", str(home.shift), "--detach")
     assert refused.returncode == 1
     assert refused.stderr == (
-        f"Cannot start broker-1: port {9092 + 2 * SHIFT} is already taken by another program;"
-        " stop that program first.\n"
+        f"Cannot start broker-1: port {port} is already taken by another program; stop that program first.\n"
     )
 
 
 def test_what_a_killed_supervisor_left_behind_is_stopped_by_the_next_start(home: Home) -> None:
-    options = ("up", "--brokers", "1", "--services", "none", "--port-shift", str(3 * SHIFT), "--detach")
-    assert home(*options).returncode == 0
+    home.up("--brokers", "1", "--services", "none")
     orphan = home.service("broker-1")["pid"]
     os.kill(home.run_file()["pid"], signal.SIGKILL)
     until(lambda: home("status").returncode == 3, "the supervisor is gone")
     os.kill(orphan, 0)
-    again = home(*options)
-    assert again.returncode == 0
-    assert again.stdout.startswith("The last `pessoa up` was killed and left broker-1 running; stopped them.\n")
+    again = home.up("--brokers", "1", "--services", "none")
+    assert again.startswith("The last `pessoa up` was killed and left broker-1 running; stopped them.\n")
     assert home.service("broker-1")["pid"] != orphan
-    stopped = home("down")
-    assert stopped.stdout.startswith("Stopped broker-1 in ")
     with pytest.raises(ProcessLookupError):
         os.kill(orphan, 0)
+    assert home("down").stdout.startswith("Stopped broker-1 in ")

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pessoa.platform.run_file import RunningService
 
 NOT_RUNNING = 3
+# On a busy machine one question may time out; silence to several is an answer.
+ATTEMPTS = 3
 
 
 @click.command(help="Say what of the platform runs and answers.")
@@ -48,6 +50,7 @@ async def _state(service: RunningService) -> str:
     host, _, port = service.address.rpartition(":")
     kind, _, number = service.name.partition("-")
     probe = answers_as_broker(int(number)) if kind == "broker" else answers_health
-    if await probe("127.0.0.1" if host == "localhost" else host, int(port)):
-        return "ready"
+    for _ in range(ATTEMPTS):
+        if await probe("127.0.0.1" if host == "localhost" else host, int(port)):
+            return "ready"
     return service.state if service.state != "ready" else "not answering"

@@ -1,0 +1,267 @@
+"""The notes, as typed: their commands in their order against `pessoa up`, and what they print.
+
+The notes name ports, so this needs exactly those; where another program has one of them it cannot run. It is one test,
+because its steps need each other and there is one set of such ports on a machine. Names of containers are replaced by
+localhost, nothing else is.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.notes.terminal import Desk, Running, Shown, until
+
+PORTS = (9092, 9093, 9094, 9095, 19092, 29092, 39092, 8081, 8082)
+LINES = 5
+# Lines go to partitions by chance. That one of three stays without any of so many happens once in 10^17.
+MOST_LINES = 100
+
+
+def taken_ports() -> list[int]:
+    taken = []
+    for port in PORTS:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                taken.append(port)
+    return taken
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    if taken := taken_ports():
+        pytest.skip(f"the notes name ports that another program has: {taken}")
+    desk = Desk(tmp_path)
+    try:
+        up = desk("pessoa up --detach")
+        assert up.code == 0, up
+        yield desk
+    finally:
+        desk.close()
+        desk("pessoa down")
+
+
+def is_shown(line: str, consumers: list[Running]) -> bool:
+    return any(line in one.lines for one in consumers)
+
+
+def type_and_see(producer: Running, consumers: list[Running], words: str) -> list[str]:
+    """Type lines one after the other, each when a consumer has shown the one before, until each has shown one."""
+    typed: list[str] = []
+    while len(typed) < LINES or not all(set(typed) & set(one.lines) for one in consumers):
+        assert len(typed) < MOST_LINES, "a consumer is left out"
+        typed.append(f"{words} {len(typed)}")
+        producer.type(typed[-1])
+        until(partial(is_shown, typed[-1], consumers), f"{typed[-1]} is shown")
+    return typed
+
+
+def topics_producers_and_consumers_of_a_group(desk: Desk) -> None:
+    created = desk(
+        "kafka-topics --create --bootstrap-server localhost:29092 --replication-factor 3 --partitions 3"
+        " --topic meutopico"
+    )
+    assert created == Shown("Created topic meutopico.\n", "", 0)
+
+    alone = desk("kafka-topics")
+    assert alone.code == 1
+    assert "Create, delete, describe, or change a topic." in alone.err
+
+    listed = desk("kafka-topics --list --bootstrap-server localhost:29092")
+    assert (listed.err, listed.code) == ("", 0)
+    # The services have topics of their own, which begin with an underscore.
+    assert [line for line in listed.out.splitlines() if not line.startswith("_")] == ["meutopico"]
+
+    producer = desk.another_terminal("kafka-console-producer --broker-list localhost:29092 --topic meutopico")
+    consumer = desk.another_terminal("kafka-console-consumer --bootstrap-server localhost:29092 --topic meutopico")
+    hellos = say_hello_until_heard(desk, producer, consumer)
+    typed = type_and_see(producer, [consumer], "mensagem")
+    heard = consumer.ctrl_c()
+    assert [line for line in heard.out.splitlines() if line != "oi"] == typed
+    assert f"Processed a total of {len(heard.out.splitlines())} messages" in heard.err
+
+    consumer = desk.another_terminal(
+        "kafka-console-consumer --bootstrap-server localhost:29092 --topic meutopico --from-beginning"
+    )
+    until(lambda: len(consumer.lines) >= hellos + len(typed), "everything from the beginning")
+    assert sorted(consumer.ctrl_c().out.splitlines()) == sorted(["oi"] * hellos + typed)
+
+    command = "kafka-console-consumer --bootstrap-server localhost:29092 --topic meutopico --from-beginning --group a"
+    group = [desk.another_terminal(command) for _ in range(3)]
+    until(lambda: len(set(rows_of_group_a(desk).values())) == 3, "each of the three has a partition")
+    typed = type_and_see(producer, group, "distribuída")
+    shares = [[line for line in one.lines if line in typed] for one in group]
+    assert sorted(line for share in shares for line in share) == sorted(typed)
+    assert producer.ctrl_d().code == 0
+
+    check_topic(desk("kafka-topics --describe --bootstrap-server localhost:29092 --topic meutopico"))
+    until(lambda: lag_of_group_a(desk) == ["0", "0", "0"], "the group has committed what it read")
+    check_group(desk("kafka-consumer-groups --group a --bootstrap-server localhost:29092 --describe"))
+
+
+def say_hello_until_heard(desk: Desk, producer: Running, consumer: Running) -> int:
+    """A consumer reads what comes after it has joined, and nobody is told when that is."""
+    for hellos in count(1):
+        producer.type("oi")
+        until(partial(everything_is_written, desk, hellos), "a hello is written")
+        if consumer.lines:
+            return hellos
+    raise AssertionError
+
+
+def everything_is_written(desk: Desk, count: int) -> bool:
+    offsets = desk("kafka-get-offsets --bootstrap-server localhost:29092 --topic meutopico").out.split()
+    return sum(int(line.rpartition(":")[2]) for line in offsets) >= count
+
+
+def group_a(desk: Desk) -> list[list[str]]:
+    shown = desk("kafka-consumer-groups --group a --bootstrap-server localhost:29092 --describe").out
+    return [line.split() for line in shown.splitlines() if line.startswith("a ")]
+
+
+def rows_of_group_a(desk: Desk) -> dict[str, str]:
+    """Partition → consumer, where there is one."""
+    return {row[2]: row[6] for row in group_a(desk) if row[6] != "-"}
+
+
+def lag_of_group_a(desk: Desk) -> list[str]:
+    return [row[5] for row in group_a(desk)]
+
+
+def check_topic(described: Shown) -> None:
+    assert (described.err, described.code) == ("", 0)
+    head, *partitions = described.out.splitlines()
+    assert re.fullmatch(
+        r"Topic: meutopico\tTopicId: [\w-]{22}\tPartitionCount: 3\tReplicationFactor: 3\tConfigs: .*", head
+    )
+    leaders = []
+    for number, line in enumerate(partitions):
+        found = re.match(
+            rf"\tTopic: meutopico\tPartition: {number}\tLeader: (\d)\tReplicas: ([\d,]+)\tIsr: ([\d,]+)\t", line
+        )
+        assert found, line
+        leaders.append(found[1])
+        assert sorted(found[2].split(",")) == sorted(found[3].split(",")) == ["1", "2", "3"]
+    assert sorted(leaders) == ["1", "2", "3"]
+
+
+def check_group(described: Shown) -> None:
+    assert (described.err, described.code) == ("", 0)
+    empty, heading, *rows = described.out.splitlines()
+    assert empty == ""
+    assert heading.split() == (
+        "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID".split()
+    )
+    cells = [row.split() for row in rows]
+    assert sorted(row[2] for row in cells) == ["0", "1", "2"]
+    assert len({row[6] for row in cells}) == 3
+    for row in cells:
+        assert (row[0], row[1], row[3], row[5], row[7]) == ("a", "meutopico", row[4], "0", "/127.0.0.1")
+        assert row[6].startswith("console-consumer-")
+        assert row[8] == "console-consumer"
+
+
+def zookeeper_and_a_hundred_numbers(desk: Desk) -> None:
+    create = (
+        "kafka-topics --create --topic mytopic-test-2020 --partitions 1 --replication-factor 1 --if-not-exists"
+        " --zookeeper localhost:2181"
+    )
+    warning = "Warning: --zookeeper is deprecated and there is no ZooKeeper; using --bootstrap-server localhost:9092.\n"
+    assert desk(create) == Shown("Created topic mytopic-test-2020.\n", warning, 0)
+    again = desk(create)
+    assert (again.err, again.code) == (warning, 0)
+
+    listed = desk("kafka-topics --list --zookeeper localhost:2181")
+    assert "mytopic-test-2020" in listed.out.splitlines()
+    assert (listed.err, listed.code) == (warning, 0)
+
+    produced = desk(
+        "seq 100 | kafka-console-producer --request-required-acks 1 --broker-list localhost:9092"
+        " --topic meu-topico-legal-jeff && echo 'Produced 100 messages.'"
+    )
+    assert (produced.out, produced.code) == ("Produced 100 messages.\n", 0)
+
+    described = desk("kafka-topics --describe meu-topico-legal-jeff --zookeeper localhost:2181")
+    assert "Topic: meu-topico-legal-jeff\t" in described.out
+
+    consumed = desk(
+        "kafka-console-consumer --bootstrap-server localhost:9092 --topic meu-topico-legal-jeff --from-beginning"
+        " --max-messages 100"
+    )
+    assert consumed.out.splitlines() == [str(number) for number in range(1, 101)]
+    assert "Processed a total of 100 messages" in consumed.err
+    assert consumed.code == 0
+
+
+def the_other_address_of_tutorials(desk: Desk) -> None:
+    assert desk("kafka-topics --create --topic de-19092 --bootstrap-server localhost:19092").code == 0
+    assert desk("echo oi | kafka-console-producer --bootstrap-server localhost:19092 --topic de-19092").code == 0
+    read = desk(
+        "kafka-console-consumer --bootstrap-server localhost:39092 --topic de-19092 --from-beginning --max-messages 1"
+    )
+    assert read.out == "oi\n"
+
+
+def the_services_answer_curl(desk: Desk) -> None:
+    assert desk("curl -s localhost:8081/subjects") == Shown("[]", "", 0)
+    assert '"_schemas"' in desk("curl -s localhost:8082/topics").out
+
+
+BANNER = "This CLI is intended for development only, not for production\nhttps://docs.confluent.io/current/cli/index.html\n\n"
+
+
+def confluent(desk: Desk) -> None:
+    for typed, told in (
+        ("confluent list", "Available services:\n  kafka\n  schema-registry\n  kafka-rest\n"),
+        ("echo maçã | confluent produce frutas", ""),
+        ("confluent consume frutas --from-beginning --max-messages 1", "maçã\n"),
+        # These services are not those of `pessoa up`: each command knows what it has started.
+        ("confluent status kafka", "kafka is [DOWN]\n"),
+    ):
+        shown = desk(typed)
+        assert (shown.out, shown.code) == (BANNER + told, 0), typed
+    assert Path(desk("confluent current").out.removeprefix(BANNER).strip()).is_dir()
+
+
+def stop_within_five_seconds_and_lose_nothing(desk: Desk) -> None:
+    assert desk("pessoa status").code == 0
+    assert desk("seq 100 | kafka-console-producer --bootstrap-server localhost:9092 --topic de-19092").code == 0
+    stopped = desk("pessoa down")
+    told = re.fullmatch(
+        r"Stopped broker-1, broker-2, broker-3, schema-registry, kafka-rest in (\d+\.\d) s\.\n", stopped.out
+    )
+    assert told
+    # A tenth more than promised is what a busy machine needs to notice.
+    assert float(told[1]) < 5.5
+    assert desk("pessoa status").code == 3
+    assert not taken_ports()
+
+    assert desk("pessoa up --detach").code == 0
+    read = desk(
+        "kafka-console-consumer --bootstrap-server localhost:29092 --topic de-19092 --from-beginning --max-messages 101"
+    )
+    assert sorted(read.out.split()) == sorted(["oi", *map(str, range(1, 101))])
+
+
+STEPS = (
+    topics_producers_and_consumers_of_a_group,
+    zookeeper_and_a_hundred_numbers,
+    the_other_address_of_tutorials,
+    the_services_answer_curl,
+    confluent,
+    stop_within_five_seconds_and_lose_nothing,
+)
+
+
+def test_every_command_of_the_notes_does_as_typed_what_the_notes_say(desk: Desk) -> None:
+    for step in STEPS:
+        step(desk)
