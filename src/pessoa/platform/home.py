@@ -54,7 +54,8 @@ def prepare(
                 f" {least_free_bytes // 2**20} MB to start. Free some space, or set PESSOA_HOME to another disk."
             )
         platform = _known_platform(home)
-        if platform is None:
+        if platform is None or not any(home.glob("broker-*/meta.properties")):
+            # Before any broker has written, nothing binds: a first start may have failed for want of a port.
             platform = Platform(_adopted_cluster(home) or _new_cluster_id(), brokers or default_brokers)
             _remember(home, platform)
     except OSError as failure:

@@ -20,7 +20,13 @@ def test_a_new_home_gets_a_cluster_id_and_keeps_it(tmp_path: Path) -> None:
     first = prepare(tmp_path / "new", None, 3)
     assert len(first.cluster_id) == 22
     assert first.brokers == 3
+    give_data(tmp_path / "new", 1, first.cluster_id)
     assert prepare(tmp_path / "new", None, 1) == first
+
+
+def test_a_home_without_data_may_still_get_another_number_of_brokers(tmp_path: Path) -> None:
+    prepare(tmp_path, 3, 3)
+    assert prepare(tmp_path, 1, 3).brokers == 1
 
 
 def test_data_that_a_single_broker_left_is_adopted(tmp_path: Path) -> None:
@@ -29,13 +35,13 @@ def test_data_that_a_single_broker_left_is_adopted(tmp_path: Path) -> None:
 
 
 def test_the_number_of_brokers_stays_what_it_was(tmp_path: Path) -> None:
-    prepare(tmp_path, 3, 3)
+    give_data(tmp_path, 1, prepare(tmp_path, 3, 3).cluster_id)
     with pytest.raises(HomeProblem, match=r"has 3 brokers, not 1\. Start it without --brokers"):
         prepare(tmp_path, 1, 3)
 
 
 def test_a_data_directory_of_another_cluster_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    prepare(tmp_path, 3, 3)
+    give_data(tmp_path, 1, prepare(tmp_path, 3, 3).cluster_id)
     directory = give_data(tmp_path, 2, "elsewhere")
     with pytest.raises(HomeProblem, match=rf"{directory} belongs to another cluster \(elsewhere, and this one is"):
         prepare(tmp_path, None, 3)
