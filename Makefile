@@ -22,7 +22,9 @@ export PYTHONHASHSEED := 0
 
 # The number of worker processes for tests; the machines we test on have two cores.
 WORKERS ?= 2
-PYTEST  := $(BIN)/python -m pytest -n $(WORKERS)
+# Tests wait for processes as much as they compute: one more than there are cores. Slow ones come first, so who is idle
+# takes from who is not.
+PYTEST  := $(BIN)/python -m pytest -n $$(($(WORKERS) + 1)) --dist worksteal
 ARGS    ?=
 
 .PHONY: help setup up test check lint unit bench fuzz sim sim-log chaos clients lock clean system

@@ -37,7 +37,6 @@ def under_load(directory: Path, seed: int) -> Iterator[Stage]:
     [
         ("kill a leader", "kill the controller", "kill all"),
         ("pause a leader", "bounce a leader", "kill the coordinator"),
-        ("tear the tail", "spoil indexes", "spoil checkpoints"),
         ("flip a bit", "lose the disk"),
     ],
     ids=", ".join,
