@@ -19,6 +19,8 @@ UV_VENV    := build/uv
 
 # Sets of strings come out in the same order in every run, so a failing seed fails again.
 export PYTHONHASHSEED := 0
+# Compiled once: otherwise every process that a test starts compiles all of it again, which takes longer than its start.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The number of worker processes for tests; the machines we test on have two cores.
 WORKERS ?= 2
