@@ -1,0 +1,275 @@
+"""What a pipeline is, before anything runs it: the logical plan that Streams, ksql and Connect have in common.
+
+A plan is a tree of frozen values. Records come from its leaves, the root says where they go:
+
+    Sink "totais" ← Aggregate count(*) ← Filter "valor > 10" ← Source "vendas"
+
+What flows from node to node is a row with named columns:
+
+    key columns      what the record's key was decoded to. A plain key is the one column `key`
+    value columns    what its value was decoded to. A plain value is the one column `value`
+    rowtime          the event time, a timestamp: that of the record, or of an expression that the source names
+    rowtopic, rowpartition, rowoffset, rowheaders    where the record came from, up to the first aggregate or join
+    rowdeleted       true for a record without a value: in a table, the key is gone
+    window_start, window_end   key columns behind a windowed aggregate
+
+A flow is a stream (every row is a fact) or a table (a row replaces the one with its key before it). `shapes.py` says
+which columns a node has and whether it is a table; `stages.py` where a plan must be cut in two; `explain.py` prints it;
+`compiler.py` makes a Spark DataFrame of it. Expressions are Spark SQL over the columns, and are kept as text.
+
+A plan goes through JSON and back (`to_json`, `from_json`). A Python function within it is only named: the one who
+compiles brings the functions along, or the name is `module:function` and is imported.
+
+Pure: nothing here imports Spark or touches the world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+import msgspec
+
+# The kinds of format. Those of the second line are Kafka's own serialisers, and stand for one column.
+STRUCTURED = ("json", "avro", "protobuf", "delimited")
+PRIMITIVES = ("string", "short", "int", "long", "float", "double", "boolean", "bytes")
+# The third line: no bytes at all, as in a record without a key.
+NOTHING = "none"
+
+OnError: TypeAlias = Literal["stop", "skip", "dead-letter"]
+How: TypeAlias = Literal["inner", "left", "outer"]
+Start: TypeAlias = Literal["earliest", "latest"]
+Style: TypeAlias = Literal["row", "pandas", "arrow"]
+Speed: TypeAlias = Literal["real-time", "micro-batch"]
+
+
+class PlanRefused(ValueError):
+    """A plan that cannot run, and why, in the words of the plan."""
+
+
+class Format(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How bytes become columns, and columns bytes."""
+
+    kind: str
+    # The columns and their types, as Spark writes them: "id BIGINT, nome STRING". Empty for a registry's schema that
+    # has still to be looked up, and for a sink, which takes whatever columns arrive.
+    columns: str = ""
+    # The schema as the registry has it, and where: the subject goes without saying (`<topic>-value`).
+    schema: str = ""
+    subject: str = ""
+    # The full name of a message in a .proto file; its first one if empty.
+    message: str = ""
+    delimiter: str = ","
+
+
+STRING = Format("string")
+BYTES = Format("bytes")
+NO_BYTES = Format(NOTHING)
+
+
+class Column(msgspec.Struct, frozen=True):
+    name: str
+    expression: str
+
+
+class Function(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A Python function by name. `returns` is a Spark type; a STRUCT's fields become the value's columns.
+
+    A function of style `row` is called once a record with plain Python values; `pandas` and `arrow` ones once a chunk,
+    with a DataFrame or Table of the value's columns (or a Series or Array, if the value is plain).
+    """
+
+    name: str
+    returns: str
+    style: Style = "row"
+    # The function takes (key, value) instead of the value alone.
+    with_key: bool = False
+    # The dataclass, by module:name, that a row function wants its value as; a dict or plain value if empty.
+    takes: str = ""
+
+
+class Errors(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What becomes of a record that cannot be decoded, or whose function fails."""
+
+    then: OnError = "stop"
+    # The topic for dead letters.
+    topic: str = ""
+
+
+class Window(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Times in milliseconds. A window takes late records until the stream is `grace_ms` past its end."""
+
+    kind: Literal["tumbling", "hopping", "session"]
+    # The length, or the gap that ends a session.
+    size_ms: int
+    advance_ms: int = 0
+    grace_ms: int = 0
+    # Say nothing before a window is closed; sessions never do.
+    final: bool = False
+
+
+class Within(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Two streams join where the right row is at most so much older or younger than the left one."""
+
+    before_ms: int
+    after_ms: int
+    grace_ms: int = 0
+
+
+class Source(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    topic: str
+    key: Format = STRING
+    value: Format = STRING
+    is_table: bool = False
+    # An expression for the event time, of type timestamp; the record's own if empty.
+    timestamp: str = ""
+    start: Start = "earliest"
+    errors: Errors = Errors()
+    # Options of Spark's Kafka source, such as maxOffsetsPerTrigger.
+    options: Mapping[str, str] = {}
+
+
+class Project(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """The value becomes these columns; or gets them in addition, where `keep` is set."""
+
+    input: Node
+    columns: tuple[Column, ...]
+    keep: bool = False
+
+
+class Apply(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """The value becomes what a Python function makes of it."""
+
+    input: Node
+    function: Function
+    errors: Errors = Errors()
+
+
+class Filter(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """In a table, a row that does not pass deletes its key."""
+
+    input: Node
+    condition: str | Function
+    errors: Errors = Errors()
+
+
+class FlatMap(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Each row becomes as many as the array has that the expression or function gives.
+
+    An element that is a struct becomes the value's columns, any other the column `name`. A function with keys gives
+    structs of two fields: `key` and `value`.
+    """
+
+    input: Node
+    each: str | Function
+    # The columns of an element, as in Format.columns; an expression whose elements are plain needs none.
+    columns: str = ""
+    name: str = "value"
+    errors: Errors = Errors()
+
+
+class Rekey(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """The key becomes these columns. A table becomes the stream of its changes."""
+
+    input: Node
+    columns: tuple[Column, ...]
+    # Instead of `columns`: a function from the value (or key and value) to a plain key.
+    function: Function | None = None
+    errors: Errors = Errors()
+
+
+class Aggregate(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Rows of one key (and window) become one row of a table, of SQL aggregates such as count(*) or sum(valor)."""
+
+    input: Node
+    columns: tuple[Column, ...]
+    window: Window | None = None
+
+
+class Join(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Rows with equal keys. Its kind follows from its inputs: two streams (`within` says how near in time), a stream
+    with the state of a table, or two tables. The value has the columns of both; a prefix keeps them apart."""
+
+    left: Node
+    right: Node
+    how: How = "inner"
+    within: Within | None = None
+    left_prefix: str = ""
+    right_prefix: str = ""
+
+
+class Union(msgspec.Struct, frozen=True, tag=True):
+    """The rows of all; their columns have the same names, in any order."""
+
+    inputs: tuple[Node, ...]
+
+
+class Sink(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """The end: rows become records of a topic."""
+
+    input: Node
+    topic: str
+    key: Format = STRING
+    value: Format = Format("json")
+    # Columns of the key that the value gets as well.
+    also: tuple[str, ...] = ()
+    # The key of a windowed table is followed by its window, as Kafka's TimeWindowedSerializer writes it.
+    windowed_key: bool = True
+
+
+class PythonSource(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Records that a `pipelines.python_source` reader brings, by the name under which it is handed to the compiler."""
+
+    reader: str
+    options: Mapping[str, str] = {}
+
+
+class PythonSink(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Records handed to a `pipelines.python_sink` writer, by name."""
+
+    input: Node
+    writer: str
+    options: Mapping[str, str] = {}
+
+
+Node: TypeAlias = (
+    Source | Project | Apply | Filter | FlatMap | Rekey | Aggregate | Join | Union | Sink | PythonSource | PythonSink
+)
+
+
+class KafkaSettings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where topics and schemas are. `options` are Kafka's client keys (security.protocol, sasl.jaas.config, …)."""
+
+    bootstrap_servers: str
+    options: Mapping[str, str] = {}
+    schema_registry_url: str = ""
+
+
+def inputs(node: Node) -> tuple[Node, ...]:
+    """The nodes whose rows a node takes."""
+    match node:
+        case Source() | PythonSource():
+            return ()
+        case Join():
+            return (node.left, node.right)
+        case Union():
+            return node.inputs
+        case _:
+            return (node.input,)
+
+
+def every(node: Node) -> list[Node]:
+    """A node and all those below it, inputs first."""
+    return [found for each in inputs(node) for found in every(each)] + [node]
+
+
+def to_json(node: Node) -> bytes:
+    return msgspec.json.encode(node)
+
+
+def from_json(text: bytes | str) -> Node:
+    try:
+        plan: Node = msgspec.json.decode(text, type=Node)
+    except msgspec.ValidationError as wrong:
+        raise PlanRefused(f"this is no plan: {wrong}") from None
+    return plan
