@@ -8,6 +8,9 @@
                      │ NOT_CONTROLLER, no leader, no connection
                      └──▶ a moment later again, until the time is up
 
+What is on its way to a controller when another is elected is given up at once, and asked again there: the old one may
+be a process that stands still, whose connections live on and never answer.
+
 A request that got no answer may have been carried out all the same. Trying it again is then what the client itself
 would do; as in Kafka, a topic that was created by the first try is answered with TOPIC_ALREADY_EXISTS.
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     from pessoa.base.clock import Clock
     from pessoa.net.network import Network
+    from pessoa.quorum.settings import LeaderAndEpoch
     from pessoa.wire.schema import Message
 
 _FORWARDING = "forwarding"
@@ -74,6 +78,10 @@ class LocalController(Protocol):
 
 
 class LeaderOfQuorum(Protocol):
+    # Called when another node leads, or none.
+    @property
+    def on_leadership(self) -> list[Callable[[LeaderAndEpoch], None]]: ...
+
     @property
     def leader_id(self) -> int: ...
 
@@ -106,6 +114,7 @@ class ControllerEntrance:
         self._purposes: dict[str, Channels] = {}
         # Told when the connection breaks that carries heartbeats: the controller then doubts that we live.
         self.on_heartbeats_lost: Callable[[], None] = lambda: None
+        quorum.on_leadership.append(lambda _: self._leave_old_controllers())
 
     def __repr__(self) -> str:
         return f"<ControllerEntrance of node {self._node_id}: the controller is {self._quorum.leader_id}>"
@@ -167,6 +176,13 @@ class ControllerEntrance:
             return open_response(request, caller.version, answer.response_data)
         except ProtocolViolation as violation:
             raise ChannelFailed(str(violation)) from violation
+
+    def _leave_old_controllers(self) -> None:
+        leader_id = self._quorum.leader_id
+        endpoint = self._quorum.endpoint_of(leader_id) if leader_id >= 0 else None
+        if endpoint is not None:
+            for channels in self._purposes.values():
+                channels.leave_all_but(endpoint, f"node {leader_id} leads now")
 
     def _channels(self, purpose: str) -> Channels:
         found = self._purposes.get(purpose)

@@ -200,13 +200,13 @@ class Channel:
                 return await connection.ask(request, version)
         except TimeoutError:
             why = f"no answer to {type(request).__name__} within {timeout_ms} ms"
-            self._disconnect(why)
+            self.disconnect(why)
             raise ChannelFailed(f"{self.host}:{self.port}: {why}") from None
 
     def close(self) -> None:
         """Fail what waits. Nothing can be sent any more."""
         self._is_closed = True
-        self._disconnect("the channel is closed")
+        self.disconnect("the channel is closed")
 
     async def _connected(self) -> _Connection:
         if self._is_closed:
@@ -241,7 +241,8 @@ class Channel:
         self._connection = connection
         return connection
 
-    def _disconnect(self, why: str) -> None:
+    def disconnect(self, why: str) -> None:
+        """Fail what waits. The next `send` connects anew."""
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
@@ -269,6 +270,12 @@ class Channels:
             found = self._channels[host, port] = Channel(self._network, host, port, self._client_id)
             found.on_lost = self.on_lost
         return found
+
+    def leave_all_but(self, peer: tuple[str, int], why: str) -> None:
+        """Fail what waits for anybody else."""
+        for endpoint, channel in self._channels.items():
+            if endpoint != peer:
+                channel.disconnect(why)
 
     def close(self) -> None:
         for channel in self._channels.values():

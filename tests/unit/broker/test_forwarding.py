@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -13,6 +14,7 @@ from pessoa.broker.forwarding import Caller, ControllerEntrance, ControllerUnava
 from pessoa.controller.decision import NotController
 from pessoa.net.listener import Connection, Listener
 from pessoa.net.network import SystemNetwork
+from pessoa.quorum.settings import LeaderAndEpoch
 from pessoa.wire.api.api_versions import ApiVersion, ApiVersionsResponse
 from pessoa.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from pessoa.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -68,10 +70,16 @@ class Local:
 class Quorum:
     def __init__(self, port: int) -> None:
         self.leader_id = 2
-        self._port = port
+        self.ports = {2: port}
+        self.on_leadership: list[Callable[[LeaderAndEpoch], None]] = []
 
     def endpoint_of(self, node_id: int) -> tuple[str, int] | None:
-        return ("127.0.0.1", self._port)
+        return ("127.0.0.1", self.ports[node_id])
+
+    def elect(self, leader_id: int) -> None:
+        self.leader_id = leader_id
+        for told in self.on_leadership:
+            told(LeaderAndEpoch(leader_id, 7))
 
 
 class Stage:
@@ -133,6 +141,27 @@ def test_a_leader_that_appears_later_is_found() -> None:
         assert remote.seen == []
 
     run(scenario)
+
+
+@pytest.mark.parametrize("request_", [DELETION, HEARTBEAT])
+def test_what_a_controller_that_stands_still_was_asked_is_asked_of_its_successor_at_once(request_: Message) -> None:
+    async def scenario(remote: Remote, stage: Stage) -> None:
+        # Its kernel takes connections and bytes, and nobody reads them.
+        with socket.create_server(("127.0.0.1", 0)) as frozen:
+            stage.quorum.ports[3] = frozen.getsockname()[1]
+            stage.quorum.elect(3)
+            asked = asyncio.create_task(stage.entrance.submit(request_, OwnRequest(4 if request_ is DELETION else 0)))
+            loop = asyncio.get_running_loop()
+            frozen.setblocking(False)
+            connection, _ = await loop.sock_accept(frozen)
+            with connection:
+                assert await loop.sock_recv(connection, 1)
+                stage.quorum.elect(2)
+                assert getattr(await asked, "error_code", 0) == ErrorCode.NONE
+        assert len(remote.seen) == 1
+
+    # Whoever waited for the old one would wait for longer than the test may take.
+    run(scenario, timeout_ms=10 * TIMEOUT_S * 1_000)
 
 
 def test_without_a_controller_a_client_hears_that_its_time_is_up_and_a_broker_that_none_answered() -> None:
