@@ -148,11 +148,7 @@ def test_a_directory_that_is_formatted_alone_names_the_same_voter_as_apaches(tmp
     )
     run_tool("kafka-storage", "format", "--standalone", "-t", random_id(), "-c", properties, check=True)
     mine = str(tmp_path / "ours")
-
-    def alone(directory_id: Uuid) -> VoterSet:
-        address = Address("127.0.0.1", 19093)
-        return VoterSet([Voter(ReplicaKey(1, directory_id), {"CONTROLLER": address})])
-
+    alone = VoterSet([Voter(ReplicaKey(1, Uuid.of(1_000)), {"CONTROLLER": Address("127.0.0.1", 19093)})])
     format_metadata(OsDisk(), [mine], mine, 1, lambda: new_uuid(SystemEntropy()), 0, initial_voters=alone)
 
     def described(data: Path) -> list[str]:

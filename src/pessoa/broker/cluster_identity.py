@@ -4,9 +4,13 @@ There is no separate step that formats directories, so nodes that start for the 
 themselves:
 
     named on the command line, or in a directory       that one
-    the only voter, or nobody says who votes           a new one
+    the only voter                                     a new one
     one of several voters                              one that follows from `controller.quorum.voters`, which all share
     no voter                                           that of the controllers, who are asked (KIP-919)
+
+Without `controller.quorum.voters` the voters stand in the log, and somebody has to be the first of them: a controller
+whose only `controller.quorum.bootstrap.servers` is itself, which is what the file says that Kafka ships, begins alone.
+Any other waits to be added (KIP-853). Several that begin together are formatted by `kafka-storage`.
 """
 
 from __future__ import annotations
@@ -15,22 +19,72 @@ import hashlib
 import logging
 from typing import TYPE_CHECKING
 
-from pessoa.base.ids import UUID_SIZE, Uuid
+from pessoa.base.ids import UUID_SIZE, ZERO_UUID, Uuid
+from pessoa.broker.quorum_member import controller_addresses
 from pessoa.net.channel import Channel, ChannelFailed
+from pessoa.quorum.formatting import WrongDirectory
+from pessoa.raft.messages import ReplicaKey
+from pessoa.raft.voters import Address, Voter, VoterSet
 from pessoa.wire.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pessoa.base.clock import Clock
     from pessoa.broker.config import BrokerConfig
+    from pessoa.broker.config_listeners import ListenerEndpoint
     from pessoa.net.network import Network
 
 log = logging.getLogger("pessoa.broker")
 
 _CONTROLLERS = 2
 _RETRY_MS = 100
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
+
+
+def first_voters(config: BrokerConfig, new_uuid: Callable[[], Uuid]) -> VoterSet | None:
+    """Those of a quorum that begins with this node; None where it does not, or where the configuration names them."""
+    servers = config.controller_quorum_bootstrap_servers
+    if config.controller_quorum_voters or not config.is_controller or len(servers) != 1:
+        return None
+    own = _own_controller_listeners(config)
+    if not any(_is_at(servers[0], one) for one in own):
+        return None
+    listeners = {one.name: Address(one.host, one.port) for one in own}
+    return VoterSet([Voter(ReplicaKey(config.node_id, new_uuid()), listeners)])
+
+
+def _own_controller_listeners(config: BrokerConfig) -> list[ListenerEndpoint]:
+    """In the order of `controller.listener.names`: others use the first."""
+    known = {one.name: one for one in (*config.listeners, *config.advertised_listeners)}
+    return [known[name.upper()] for name in config.controller_listener_names if name.upper() in known]
+
+
+def _is_at(server: str, listener: ListenerEndpoint) -> bool:
+    """A name of the machine itself with the port of a listener can be nobody else."""
+    host, _, port = server.rpartition(":")
+    return int(port) == listener.port and host.strip("[]") in (listener.host, *_THIS_MACHINE)
+
+
+async def first_cluster_id(config: BrokerConfig, network: Network, clock: Clock) -> str | None:
+    """For directories that belong to nobody; None if a new id is to be made."""
+    shared = shared_cluster_id(config)
+    if shared is not None:
+        return shared
+    is_alone = len(config.controller_quorum_voters) == 1 or first_voters(config, lambda: ZERO_UUID) is not None
+    if config.is_controller and is_alone:
+        return None
+    addresses = controller_addresses(config)
+    timeout_ms = config.initial_broker_registration_timeout_ms
+    found = await ask_for_cluster_id(network, clock, addresses, config.node_id, timeout_ms)
+    if found is None and addresses:
+        shown = ",".join(f"{host}:{port}" for host, port in addresses)
+        raise WrongDirectory(
+            f"the directories of node {config.node_id} are not formatted, and no controller at {shown} says for which "
+            "cluster they should be; start one, or format them with kafka-storage"
+        )
+    return found
 
 
 def shared_cluster_id(config: BrokerConfig) -> str | None:

@@ -57,6 +57,7 @@ class BrokerConfig:
     controller_listener_names: tuple[str, ...]
     controller_quorum_voters: tuple[str, ...]
     controller_quorum_bootstrap_servers: tuple[str, ...]
+    controller_quorum_auto_join_enable: bool
     controller_quorum_election_timeout_ms: int
     controller_quorum_election_backoff_max_ms: int
     controller_quorum_fetch_timeout_ms: int

@@ -29,7 +29,7 @@ from pessoa.broker.forwarding import ControllerEntrance
 from pessoa.broker.held_listener import HeldListener
 from pessoa.broker.metadata_progress import MetadataProgress
 from pessoa.broker.peers import Peers
-from pessoa.broker.quorum_member import QuorumTransport, controller_addresses, make_quorum
+from pessoa.broker.quorum_member import QuorumTransport, make_quorum
 from pessoa.broker.registration import Registration, register_controller
 from pessoa.broker.services import BrokerServices
 from pessoa.controller.controller import Controller
@@ -147,9 +147,13 @@ class Broker:
         self._directories = [LogDirectory(self._disk, path) for path in self.config.log_dirs]
         for directory in self._directories:
             directory.claim()
-        cluster_id = self._wanted_cluster_id
-        if cluster_id is None and not self._is_formatted():
-            cluster_id = await self._first_cluster_id()
+        cluster_id, voters = self._wanted_cluster_id, None
+        if not self._is_formatted():
+            from pessoa.broker.cluster_identity import first_cluster_id, first_voters
+
+            voters = first_voters(self.config, self._new_uuid)
+            if cluster_id is None:
+                cluster_id = await first_cluster_id(self.config, self._network, self._clock)
         return format_metadata(
             self._disk,
             self.config.log_dirs,
@@ -158,6 +162,7 @@ class Broker:
             self._new_uuid,
             self._clock.now_ms(),
             cluster_id,
+            voters,
         )
 
     def _is_formatted(self) -> bool:
@@ -165,18 +170,6 @@ class Broker:
 
         paths = [*self.config.log_dirs, self.config.metadata_log_dir]
         return any(self._disk.exists(f"{path}/{META_PROPERTIES_FILE}") for path in paths)
-
-    async def _first_cluster_id(self) -> str | None:
-        addresses = controller_addresses(self.config)
-        if self.config.is_controller and len(addresses) <= 1:
-            return None
-        from pessoa.broker.cluster_identity import ask_for_cluster_id, shared_cluster_id
-
-        shared = shared_cluster_id(self.config)
-        if shared is not None:
-            return shared
-        timeout_ms = self.config.initial_broker_registration_timeout_ms
-        return await ask_for_cluster_id(self._network, self._clock, addresses, self.config.node_id, timeout_ms)
 
     async def _join_quorum(self, owners: dict[str, MetaProperties]) -> None:
         config = self.config
@@ -193,7 +186,7 @@ class Broker:
             self._entropy,
             self._flusher,
             self._transport,
-            self._controller_listeners[0].listener.port if self._controller_listeners else 0,
+            self._advertised(self._controller_listeners),
         )
         quorum.on_failure = self._fail
         quorum.listeners.append(self._on_committed)

@@ -1,7 +1,7 @@
 """This node's member of the metadata quorum, made from the configuration.
 
 Voters are named by `controller.quorum.voters`; a node that is none of them follows the log as an observer. Without
-voters, `controller.quorum.bootstrap.servers` says whom to ask for them (KIP-853).
+voters, `controller.quorum.bootstrap.servers` says whom to ask for them, and the log says who they are (KIP-853).
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from pessoa.quorum.settings import QuorumSettings
 from pessoa.raft.voters import VoterSet
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pessoa.base.clock import Clock
     from pessoa.base.entropy import Entropy
     from pessoa.base.ids import Uuid
     from pessoa.broker.config import BrokerConfig
+    from pessoa.broker.config_listeners import ListenerEndpoint
     from pessoa.log.files import Disk
     from pessoa.log.flushing import Flusher
     from pessoa.net.network import Network
@@ -62,9 +65,10 @@ def make_quorum(
     entropy: Entropy,
     flusher: Flusher,
     transport: QuorumTransport,
-    own_port: int,
+    own: Sequence[ListenerEndpoint],
 ) -> RaftQuorum:
-    """`own_port` is where this node listens for controllers, in case the configuration left that open."""
+    """`own` is where others reach this controller, with the ports that the configuration may have left open."""
+    own_port = own[0].port if own else 0
     voters = {}
     for entry in config.controller_quorum_voters:
         voter_id, _, address = entry.partition("@")
@@ -84,6 +88,8 @@ def make_quorum(
         QuorumSettings.of(config),
         [_address(entry) for entry in config.controller_quorum_bootstrap_servers],
         is_controller=config.is_controller,
+        listeners={one.name: (one.host, one.port) for one in own},
+        auto_join=config.controller_quorum_auto_join_enable,
     )
 
 

@@ -20,8 +20,6 @@ from pessoa.cli.running import read_properties
 from pessoa.cli.subcommands import Failed, Parser, run_parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pessoa.raft.voters import VoterSet
 
 
@@ -124,6 +122,7 @@ def _format(chosen: argparse.Namespace, settings: dict[str, str]) -> int:
         raise Failed("--feature and --add-scram are not offered here; use kafka-features and kafka-configs later.")
     if "node.id" not in settings:
         raise Failed(f"There is no node.id in {chosen.config}.")
+    voters = _initial_voters(chosen, settings)
     paths, metadata_path = _directories(settings)
     every = sorted({*paths, metadata_path})
     formatted = [path for path in every if Path(path, "meta.properties").exists()]
@@ -144,7 +143,7 @@ def _format(chosen: argparse.Namespace, settings: dict[str, str]) -> int:
             _new_uuid,
             int(time.time() * 1000),
             chosen.cluster_id,
-            _initial_voters(chosen, settings),
+            voters,
         )
     except WrongDirectory as error:
         raise Failed(str(error)) from None
@@ -152,34 +151,59 @@ def _format(chosen: argparse.Namespace, settings: dict[str, str]) -> int:
         if path not in formatted:
             kind = "data"
             if path == metadata_path:
-                dynamic = chosen.standalone or chosen.initial_controllers
-                kind = "dynamic metadata voter" if dynamic else "metadata"
+                kind = _kind_of_metadata(voters, int(settings["node.id"]))
             print(f"Formatting {kind} directory {path} with metadata.version {LATEST}.")
     return 0
 
 
-def _initial_voters(chosen: argparse.Namespace, settings: dict[str, str]) -> Callable[[Uuid], VoterSet] | None:
-    if not chosen.standalone and not chosen.initial_controllers:
-        return None
-    from pessoa.raft.messages import ReplicaKey
-    from pessoa.raft.voters import Address, Voter, VoterSet
+def _kind_of_metadata(voters: VoterSet | None, node_id: int) -> str:
+    if voters is None:
+        return "metadata"
+    return "dynamic metadata voter" if node_id in voters.by_id else "dynamic metadata"
 
+
+def _initial_voters(chosen: argparse.Namespace, settings: dict[str, str]) -> VoterSet | None:
+    """The first voters of a quorum that keeps them in its log; None where they are to come from elsewhere."""
+    is_controller = "controller" in settings.get("process.roles", "")
+    is_static = bool(settings.get("controller.quorum.voters", "").strip())
+    if is_static and (chosen.standalone or chosen.initial_controllers):
+        raise Failed(
+            "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
+            "--standalone. If you want to use dynamic quorum, please remove controller.quorum.voters and specify "
+            "controller.quorum.bootstrap.servers instead."
+        )
     listener = settings.get("controller.listener.names", "CONTROLLER").split(",")[0].strip()
+    if chosen.initial_controllers:
+        return _listed_voters(chosen.initial_controllers, listener)
+    if chosen.standalone:
+        if not is_controller:
+            raise Failed("You can only use --standalone on a controller.")
+        from pessoa.raft.messages import ReplicaKey
+        from pessoa.raft.voters import Address, Voter, VoterSet
 
-    def standalone(directory_id: Uuid) -> VoterSet:
-        host, port = _controller_address(settings, listener)
-        key = ReplicaKey(int(settings["node.id"]), directory_id)
-        return VoterSet([Voter(key, {listener: Address(host, port)})])
+        key = ReplicaKey(int(settings["node.id"]), _new_uuid())
+        return VoterSet([Voter(key, {listener: Address(*_controller_address(settings, listener))})])
+    if is_controller and not is_static and not chosen.no_initial_controllers:
+        raise Failed(
+            "Because controller.quorum.voters is not set on this controller, you must specify one of the following: "
+            "--standalone, --initial-controllers, or --no-initial-controllers."
+        )
+    return None
 
-    def listed(_: Uuid) -> VoterSet:
-        voters = []
-        for text in chosen.initial_controllers.split(","):
-            node_id, _, rest = text.strip().partition("@")
-            host, port, directory = rest.rsplit(":", 2)
-            voters.append(Voter(ReplicaKey(int(node_id), Uuid.parse(directory)), {listener: Address(host, int(port))}))
-        return VoterSet(voters)
 
-    return standalone if chosen.standalone else listed
+def _listed_voters(text: str, listener: str) -> VoterSet:
+    from pessoa.raft.voters import Voter, VoterSet, parse_dynamic_voter
+
+    voters: list[Voter] = []
+    for entry in text.split(","):
+        try:
+            voter = parse_dynamic_voter(entry.strip(), listener)
+        except ValueError as problem:
+            raise Failed(str(problem)) from None
+        if any(voter.key.id == one.key.id for one in voters):
+            raise Failed(f"Node id {voter.key.id} was specified more than once.")
+        voters.append(voter)
+    return VoterSet(voters)
 
 
 def _controller_address(settings: dict[str, str], listener: str) -> tuple[str, int]:

@@ -69,6 +69,10 @@ class Quorum(Protocol):
 
     def append(self, records: Sequence[tuple[Message, int]]) -> asyncio.Future[int]: ...
 
+    def append_kraft_version(self, level: int) -> asyncio.Future[int]: ...
+
+    def kraft_version_problem(self) -> str | None: ...
+
 
 class _Itself(NamedTuple):
     """The caller of what the controller decides by itself."""
@@ -226,11 +230,15 @@ class Controller:
             new_uuid=self._new_uuid,
             random_below=self._random_below,
             incarnation_id=self._incarnation_id,
+            kraft_version_problem=self._quorum.kraft_version_problem,
         )
 
     def _carry_out(self, decision: Decision) -> Awaitable[Message]:
         if decision.records:
             self._append(decision.records)
+        if decision.kraft_version is not None:
+            self._expect(self._quorum.append_kraft_version(decision.kraft_version))
+            self._loader.set_kraft_version(decision.kraft_version)
         if decision.then is not None:
             decision.then()
         return self._answer(decision.response, self._last_append)
@@ -245,7 +253,10 @@ class Controller:
 
     def _write(self, records: Sequence[Message]) -> None:
         level = self.image.features.metadata_version or METADATA_4_3_IV0
-        appended = self._quorum.append([(record, record_version(record, level)) for record in records])
+        self._expect(self._quorum.append([(record, record_version(record, level)) for record in records]))
+
+    def _expect(self, appended: asyncio.Future[int]) -> None:
+        """Whoever asks from now on waits for this to be committed."""
         committed: asyncio.Future[None] = appended.get_loop().create_future()
         self._last_append = committed
         self._pending.append(committed)

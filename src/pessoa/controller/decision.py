@@ -76,6 +76,8 @@ class Situation(NamedTuple):
     random_below: Callable[[int], int]
     # Of the broker that lives in the controller's own process, if one does.
     incarnation_id: Uuid | None = None
+    # Why the quorum cannot raise kraft.version at this moment; None if it can.
+    kraft_version_problem: Callable[[], str | None] = lambda: None
 
     def after(self, records: Sequence[Message]) -> Situation:
         """The same, with these records written: for what is decided in two steps."""
@@ -90,6 +92,8 @@ class Decision(NamedTuple):
     response: Message
     # What to remember outside the log, once the decision stands: that a broker was heard of.
     then: Callable[[], None] | None = None
+    # The level that the quorum shall write down, with its voters.
+    kraft_version: int | None = None
 
 
 class NotController(Exception):

@@ -2,7 +2,7 @@
 
 All updates of a request are done, or none. A level must be one that every registered node supports. Going down has to
 be asked for as such; `metadata.version` never goes down here, because older levels have no place for records that may
-be in the log, and `kraft.version` belongs to the quorum.
+be in the log, nor does `kraft.version`. That one belongs to the quorum, which writes it down together with its voters.
 """
 
 from __future__ import annotations
@@ -50,7 +50,11 @@ def update_features(situation: Situation, request: UpdateFeaturesRequest) -> Dec
     response = UpdateFeaturesResponse(
         throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, results=results
     )
-    return Decision([] if request.validate_only else records, response)
+    if request.validate_only:
+        return Decision([], response)
+    raised = (one.max_version_level for one in request.feature_updates if one.feature == KRAFT_VERSION)
+    kraft_version = next((level for level in raised if level > situation.image.features.kraft_version), None)
+    return Decision(records, response, kraft_version=kraft_version)
 
 
 def _failed(refusal: Refusal) -> Decision:
@@ -73,9 +77,12 @@ def _update(situation: Situation, update: FeatureUpdateKey) -> list[Message]:
     if name == METADATA_VERSION and level < present:
         raise _refused(update, "older levels have no place for all that may be in the metadata log")
     if name == KRAFT_VERSION:
-        if level == present:
-            return []
-        raise _refused(update, "the voters of this quorum stand in its configuration")
+        if level < present:
+            raise _refused(update, "nobody would know any more who the voters are")
+        problem = situation.kraft_version_problem() if level > present else None
+        if problem is not None:
+            raise _refused(update, problem)
+        return []
     records: list[Message] = [FeatureLevelRecord(name=name, feature_level=level)]
     if name == ELIGIBLE_LEADER_REPLICAS and level > present:
         records += _elr_safety(situation)
@@ -95,6 +102,10 @@ def _check_supported(situation: Situation, update: FeatureUpdateKey) -> None:
         low, high = broker.supported_features.get(name, (0, 0))
         if not low <= level <= high:
             raise _refused(update, f"broker {broker.id} supports {low}-{high}")
+    for controller in situation.image.cluster.controllers.values():
+        low, high = controller.supported_features.get(name, (0, 0))
+        if not low <= level <= high:
+            raise _refused(update, f"controller {controller.id} supports {low}-{high}")
 
 
 def _elr_safety(situation: Situation) -> list[Message]:

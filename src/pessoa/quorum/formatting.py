@@ -76,13 +76,13 @@ def format_metadata(
     new_uuid: Callable[[], Uuid],
     now_ms: int,
     cluster_id: str | None = None,
-    initial_voters: Callable[[Uuid], VoterSet] | None = None,
+    initial_voters: VoterSet | None = None,
 ) -> dict[str, MetaProperties]:
     """Format what is not formatted, and say whose every directory is.
 
     All directories must be of one cluster, the given one if one is given, and of this node. Without a cluster id the
     directories' own is taken, or a new one made. `initial_voters` are the first of a quorum whose voters stand in the
-    log; it gets the id of the metadata log directory, since a node that begins alone is one of them.
+    log; if this node is one of them, its metadata log directory is the one that they name.
     """
     paths = list(dict.fromkeys([*directories, metadata_directory]))
     known = {path: meta for path in paths if (meta := _read_meta(disk, path)) is not None}
@@ -99,7 +99,9 @@ def format_metadata(
         if path == metadata_directory:
             disk.write_file(f"{path}/{BOOTSTRAP_FILE}", render_bootstrap(bootstrap_records(), now_ms))
             if initial_voters is not None:
-                _write_voters(disk, path, initial_voters(directory_id), now_ms)
+                _write_voters(disk, path, initial_voters, now_ms)
+                if node_id in initial_voters.by_id:
+                    directory_id = initial_voters.by_id[node_id].key.directory_id
         meta = known[path] = MetaProperties(cluster_id, node_id, directory_id)
         disk.write_file(f"{path}/{META_PROPERTIES_FILE}", render_meta_properties(meta, now_ms).encode())
     return {path: known[path] for path in paths}

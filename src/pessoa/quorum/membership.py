@@ -4,7 +4,8 @@
     no voter, and it may join by itself                     AddRaftVoter; after RemoveRaftVoter, if the log has a voter
                                                             with its id and another directory: a disk that was lost
 
-It looks now and then, follows whoever leads, and asks the leader. What is refused is tried again the next time.
+It looks now and then, follows whoever leads, and asks the leader, which may be itself. What is refused is tried again
+the next time.
 """
 
 from __future__ import annotations
@@ -47,15 +48,15 @@ async def keep_membership(quorum: RaftQuorum) -> None:
 def wanted_change(quorum: RaftQuorum) -> Message | None:
     """What the leader should be asked for; None if all is well, or if nobody can be asked."""
     raft, history = quorum.raft, quorum.log.history
-    if not isinstance(raft.role, Follower) or not raft.role.trusts_leader:
-        return None
     if history.kraft_version < KRAFT_VERSION_DYNAMIC:
+        return None
+    if not raft.is_leader and not (isinstance(raft.role, Follower) and raft.role.trusts_leader):
         return None
     known = raft.voters.by_id.get(quorum.node_id)
     if known is not None and known.key == raft.own:
         wanted = Voter(raft.own, quorum.own_listeners)
         return None if known == wanted else _update(quorum, wanted)
-    if not quorum.auto_join:
+    if not quorum.auto_join or raft.is_leader:
         return None
     if known is not None:
         return RemoveRaftVoterRequest(

@@ -191,6 +191,8 @@ class RaftQuorum:
 
     def endpoint_of(self, node_id: int) -> tuple[str, int] | None:
         """Where a member listens for controllers, if anybody has said so."""
+        if node_id == self.node_id and self.own_listeners:
+            return next(iter(self.own_listeners.values()))
         voter = self.raft.voters.by_id.get(node_id)
         if voter is not None and voter.address is not None:
             return voter.address
@@ -220,7 +222,7 @@ class RaftQuorum:
             self.log.partition.flush()
             self._raft.flushed(now_ms)
             self._obey()
-        if self._is_controller and self.own_listeners and self._static_voters.ids != (self.node_id,):
+        if self._is_controller and self.own_listeners:
             self._spawn(self._keep_membership())
 
     async def _keep_membership(self) -> None:
@@ -305,6 +307,24 @@ class RaftQuorum:
         self._obey()
         self._wake()
         return last_offset
+
+    def append_kraft_version(self, level: int) -> asyncio.Future[int]:
+        """Raise the level of `kraft.version`; done when it is committed. `kraft_version_problem` says whether."""
+        from pessoa.quorum.upgrading import upgrade_messages
+
+        messages = upgrade_messages(self, level)
+        base_offset, committed = self.log_end_offset, asyncio.get_running_loop().create_future()
+        batch = CommittedBatch(base_offset + len(messages) - 1, self.epoch, self._clock.now_ms(), [], level)
+        self._check_leading()
+        self._pending.append(_Pending(base_offset, batch, committed))
+        self.append_control(messages)
+        return committed
+
+    def kraft_version_problem(self) -> str | None:
+        """Why the level cannot be raised at this moment, if it cannot."""
+        from pessoa.quorum.upgrading import upgrade_problem
+
+        return upgrade_problem(self)
 
     def _check_leading(self) -> None:
         if self._failure is not None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from pessoa.base.ids import ZERO_UUID
+from pessoa.base.ids import ZERO_UUID, Uuid
 from pessoa.raft.messages import ReplicaKey
 from pessoa.wire.stored.control import Endpoint, KRaftVersionFeature, VotersRecord, VotersRecordVoter
 
 KRAFT_VERSION_STATIC = 0
 KRAFT_VERSION_DYNAMIC = 1
+_PORT_MAX = (1 << 16) - 1
 
 
 class Address(NamedTuple):
@@ -129,6 +130,36 @@ def parse_voters(entries: Iterable[str], listener: str) -> VoterSet:
         host, _, port = address.rpartition(":")
         voters.append(Voter(ReplicaKey(int(node_id), ZERO_UUID), {listener: Address(host.strip("[]"), int(port))}))
     return VoterSet(voters)
+
+
+def parse_dynamic_voter(text: str, listener: str) -> Voter:
+    """From `--initial-controllers`: id@host:port:directory. ValueError, in Kafka's words, if it is something else."""
+    node_id, at, rest = text.partition("@")
+    if not at:
+        raise ValueError("No @ found in dynamic voter string.")
+    if not node_id.isascii() or not node_id.isdigit():
+        raise ValueError("Failed to parse node id in dynamic voter string.")
+    if rest.startswith("["):
+        host, bracket, rest = rest[1:].partition("]")
+        if not bracket:
+            raise ValueError("Hostname began with left bracket, but no right bracket was found.")
+        if not rest.startswith(":"):
+            raise ValueError("No colon following hostname could be found.")
+        rest = rest[1:]
+    else:
+        host, colon, rest = rest.partition(":")
+        if not colon:
+            raise ValueError("No colon following hostname could be found.")
+    port, colon, directory = rest.partition(":")
+    if not colon:
+        raise ValueError("No colon following port could be found.")
+    if not port.isascii() or not port.isdigit() or int(port) > _PORT_MAX:
+        raise ValueError("Failed to parse port in dynamic voter string.")
+    try:
+        key = ReplicaKey(int(node_id), Uuid.parse(directory))
+    except ValueError:
+        raise ValueError("Failed to parse directory ID in dynamic voter string.") from None
+    return Voter(key, {listener: Address(host, int(port))})
 
 
 class VoterHistory:

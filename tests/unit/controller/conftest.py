@@ -88,6 +88,8 @@ class InstantQuorum:
         self.images: list[MetadataImage] = []
         self.log_end_offset = 1
         self.loader = MetadataLoader()
+        # Why kraft.version cannot be raised.
+        self.upgrade_problem: str | None = None
 
     def append(self, records: Sequence[tuple[Message, int]]) -> asyncio.Future[int]:
         stored = [decode_metadata_record(encode_metadata_record(record, version)) for record, version in records]
@@ -100,6 +102,16 @@ class InstantQuorum:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         future.set_result(self.log_end_offset - 1)
         return future
+
+    def append_kraft_version(self, level: int) -> asyncio.Future[int]:
+        self.log_end_offset += 2
+        self.loader.set_kraft_version(level)
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        future.set_result(self.log_end_offset - 1)
+        return future
+
+    def kraft_version_problem(self) -> str | None:
+        return self.upgrade_problem
 
 
 class Client:

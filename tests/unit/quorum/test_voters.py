@@ -190,14 +190,12 @@ def test_a_change_that_was_never_committed_is_cut_off_with_the_log() -> None:
 def test_a_node_that_is_formatted_alone_is_the_first_voter() -> None:
     disk = SimulatedDisk()
     numbers = iter(range(1 << 100, 1 << 101))
-
-    def alone(directory_id: Uuid) -> VoterSet:
-        return VoterSet([Voter(ReplicaKey(7, directory_id), {"CONTROLLER": Address("h", 9093)})])
-
-    metas = format_metadata(disk, ["/a"], "/a", 7, lambda: Uuid.of(next(numbers)), 0, initial_voters=alone)
+    alone = VoterSet([Voter(ReplicaKey(7, Uuid.of(5)), {"CONTROLLER": Address("h", 9093)})])
+    metas = format_metadata(disk, ["/a", "/b"], "/a", 7, lambda: Uuid.of(next(numbers)), 0, "c", initial_voters=alone)
     names = disk.list(f"/a/{METADATA_DIRECTORY}")
     assert names == ["00000000000000000000-0000000000.checkpoint"]
-    assert metas["/a"].directory_id is not None
+    assert metas["/a"].directory_id == Uuid.of(5)
+    assert metas["/b"].directory_id == Uuid.of((1 << 100) + 1)
 
 
 @pytest.mark.parametrize(

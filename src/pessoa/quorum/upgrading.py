@@ -1,0 +1,50 @@
+"""From voters that the configuration names to voters that stand in the log: raising `kraft.version` to 1 (KIP-853).
+
+One control batch holds the new level and the voters as they are. It names the directory of each, which no configuration
+does; the leader has heard it from the voters themselves, in their fetches. So a voter that has not fetched from this
+leader stands in the way, and so does a change of the voters that is under way. There is no way back: whoever had been
+added since would be no voter any more, and nobody could tell what a majority of the others had agreed on without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pessoa.base.ids import ZERO_UUID
+from pessoa.raft.roles import Leader
+from pessoa.raft.voters import Voter, VoterSet
+from pessoa.wire.stored.control import KRaftVersionRecord
+
+if TYPE_CHECKING:
+    from pessoa.quorum.raft_quorum import RaftQuorum
+    from pessoa.records.control import QuorumMessage
+
+
+def upgrade_problem(quorum: RaftQuorum) -> str | None:
+    """What keeps this node from raising the level at this moment; None if nothing does."""
+    role = quorum.raft.role
+    if not isinstance(role, Leader) or quorum.high_watermark <= role.progress.epoch_start_offset:
+        return "the leader of the quorum has not committed anything of its epoch"
+    unknown = [voter.key.id for voter in _named(quorum, role) if voter.key.directory_id == ZERO_UUID]
+    if unknown:
+        return f"the leader has not heard from the voters {unknown}, whose directories have to be written down"
+    return None
+
+
+def upgrade_messages(quorum: RaftQuorum, level: int) -> list[QuorumMessage]:
+    role = quorum.raft.role
+    assert isinstance(role, Leader), f"{quorum!r} does not lead"
+    return [KRaftVersionRecord(version=0, kraft_version=level), _named(quorum, role).record()]
+
+
+def _named(quorum: RaftQuorum, role: Leader) -> VoterSet:
+    """The voters with their directories, as far as they are known."""
+    own, replicas = quorum.raft.own, role.progress.replicas
+
+    def named(voter: Voter) -> Voter:
+        if voter.key.matches(own):
+            return voter._replace(key=own, listeners=quorum.own_listeners or voter.listeners)
+        known = replicas.get(voter.key.id)
+        return voter if known is None else voter._replace(key=known.key)
+
+    return VoterSet(map(named, quorum.raft.voters))
