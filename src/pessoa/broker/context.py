@@ -1,8 +1,12 @@
-"""What is known about a request besides its body."""
+"""What is known about a request besides its body, and about a reply that is on its way."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Awaitable, Generator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from pessoa.wire.schema import Message
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -44,6 +48,21 @@ class RequestContext:
             f"<request {self.correlation_id} of {self.client_id!r} from {self.client_host}: "
             f"API {self.api_key} version {self.version}, {self.principal} on {self.listener}>"
         )
+
+
+M = TypeVar("M", bound="Message")
+
+
+class Replicating(Awaitable[M]):
+    """The reply to a request whose records are in our log; what it waits for are disks and other replicas."""
+
+    __slots__ = ("_reply",)
+
+    def __init__(self, reply: Awaitable[M]) -> None:
+        self._reply = reply
+
+    def __await__(self) -> Generator[Any, None, M]:
+        return self._reply.__await__()
 
 
 class OwnRequest(NamedTuple):

@@ -18,7 +18,8 @@ from importlib import import_module
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pessoa.broker.context import RequestContext
+from pessoa.broker.context import Replicating, RequestContext
+from pessoa.net.listener import Acknowledging
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.frames import Buffer, response_frame
@@ -27,7 +28,7 @@ from pessoa.wire.schema import Message
 from pessoa.wire.versions import Versions
 
 if TYPE_CHECKING:
-    from pessoa.net.listener import Connection
+    from pessoa.net.listener import Connection, Served
 
 Reply = Message | Awaitable[Message | None] | None
 
@@ -232,9 +233,7 @@ class Dispatcher:
         # (API key << 16 | version) → route
         self._routes: dict[int, Route] = {}
 
-    def serve(
-        self, connection: Connection, data: bytearray, start: int, end: int
-    ) -> list[Buffer] | Awaitable[list[Buffer] | None] | None:
+    def serve(self, connection: Connection, data: bytearray, start: int, end: int) -> Served:
         if end - start < _PREFIX_BYTES:
             peek_api(data, start, end)  # raises
         key, version, correlation_id = _read_prefix(data, start)
@@ -254,7 +253,8 @@ class Dispatcher:
             return None
         if isinstance(reply, Message):
             return response_frame(reply, version, correlation_id)
-        return _framed_later(reply, version, correlation_id)
+        framed = _framed_later(reply, version, correlation_id)
+        return Acknowledging(framed) if isinstance(reply, Replicating) else framed
 
     def _find(self, key: int, version: int) -> Route | None:
         """The route, made at its first use. None for ApiVersions in a version that we do not speak."""

@@ -4,7 +4,11 @@ A connection turns what arrives into frames and hands each to the listener's `se
 request in progress at a time, so answers leave in the order of the requests without further thought:
 
     bytes ──▶ frame ──▶ serve ──▶ answer at once ──▶ the next frame
-                          └─────▶ an awaitable: nothing more is taken until it is done
+                          ├─────▶ an awaitable: nothing more is taken until it is done
+                          └─────▶ `Acknowledging`: its work is done, so requests of the same API are served meanwhile
+
+The last is for producers. What a producer has sent ahead is appended while the replicas fetch what came before, so one
+round of replication carries all of it; a request at a time would make a round for each. Answers wait for their turn.
 
 Everything that one read brought is served before anything is written, and then written with one call.
 
@@ -18,19 +22,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
+from collections.abc import Awaitable, Generator
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from pessoa.net.network import SystemNetwork
-from pessoa.net.receive_buffer import ReceiveBuffer
+from pessoa.net.receive_buffer import API_BYTES, ReceiveBuffer
 from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.frames import DEFAULT_MAX_FRAME_BYTES, Buffer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from pessoa.net.network import ListeningSocket, Network
+    from pessoa.net.receive_buffer import Frame
 
 log = logging.getLogger("pessoa.net")
 
@@ -39,18 +46,49 @@ _SWEEP_SECONDS = 5.0
 _connection_ids = count(1)
 # What a connection may send ahead while a request of it is in progress.
 _PIPELINED_BYTES = 1024 * 1024
+# So many answers may be outstanding to a producer that sends ahead.
+_MAX_OWED = 32
 # So much is collected before it is written; more would only wait.
 _WRITE_BYTES = 256 * 1024
 # Up to this, copying answers into one buffer is quicker than handing many to the transport.
 _JOINED_BYTES = 16 * 1024
 
 
+class Acknowledging(Awaitable["list[Buffer] | None"]):
+    """The answer to a request that is done with its frame and has had its effect; it only waits for others."""
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Awaitable[list[Buffer] | None]) -> None:
+        self._answer = answer
+
+    def __await__(self) -> Generator[Any, None, list[Buffer] | None]:
+        return self._answer.__await__()
+
+
+Served = list[Buffer] | Awaitable[list[Buffer] | None] | None
+
+
 class Serve(Protocol):
     """What a connection asks about every frame. The range is good until the answer is there."""
 
-    def __call__(
-        self, connection: Connection, data: bytearray, start: int, end: int
-    ) -> list[Buffer] | Awaitable[list[Buffer] | None] | None: ...
+    def __call__(self, connection: Connection, data: bytearray, start: int, end: int) -> Served: ...
+
+
+class _Owed:
+    """An answer whose turn has not come. While the last one is of API `api`, requests of that API are served."""
+
+    __slots__ = ("answer", "api", "task")
+
+    def __init__(self, api: int) -> None:
+        self.api = api
+        self.answer: list[Buffer] | None = None
+        # None once the answer is there; there may be none, though.
+        self.task: asyncio.Task[None] | None = None
+
+
+# The API of an answer after which nothing is taken.
+_NO_API = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +109,9 @@ class Connection(asyncio.BufferedProtocol):
         "_can_write",
         "_is_reading",
         "_listener",
-        "_task",
+        "_owed",
         "_transport",
+        "_violation",
         "active_at_s",
         "host",
         "id",
@@ -83,7 +122,9 @@ class Connection(asyncio.BufferedProtocol):
         self._listener = listener
         self._buffer = ReceiveBuffer(listener.limits.socket_request_max_bytes)
         self._transport: asyncio.Transport | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._owed: deque[_Owed] = deque()
+        # What the peer did wrong, while answers to what it did before are owed.
+        self._violation: ProtocolViolation | None = None
         self._can_write = True
         self._is_reading = True
         self.active_at_s = 0.0
@@ -91,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         self.host = self.peer = "?"
 
     def __repr__(self) -> str:
-        state = "in progress" if self._task is not None else "idle" if self._can_write else "waits for its reader"
+        state = f"owes {len(self._owed)}" if self._owed else "idle" if self._can_write else "waits for its reader"
         return f"<Connection {self.id} from {self.peer}: {state}, {self._buffer!r}>"
 
     # What the transport tells us.
@@ -108,8 +149,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        if self._task is not None:
-            self._task.cancel()
+        for owed in self._owed:
+            if owed.task is not None:
+                owed.task.cancel()
         self._listener.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -118,10 +160,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._buffer.received(nbytes)
         self.active_at_s = self._listener.loop.time()
-        if self._task is None and self._can_write:
-            self._serve_waiting()
-        elif self._buffer.waiting_bytes > _PIPELINED_BYTES:
-            self._pause()
+        self._serve_waiting()
 
     def pause_writing(self) -> None:
         self._can_write = False
@@ -130,7 +169,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._can_write = True
         # A connection that is being closed only sends its last answers.
-        if self._task is None and self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None and not self._transport.is_closing():
             self._serve_waiting()
 
     # Serving.
@@ -139,37 +178,62 @@ class Connection(asyncio.BufferedProtocol):
         """Serve every whole frame, up to the first whose answer takes time."""
         answers: list[Buffer] = []
         answer_bytes = 0
-        buffer, serve = self._buffer, self._listener.serve
+        buffer, owed = self._buffer, self._owed
         try:
-            while self._can_write and (frame := buffer.take_frame()) is not None:
-                answer = serve(self, *frame)
+            while self._can_write and self._may_take() and (frame := buffer.take_frame()) is not None:
+                answer = self._listener.serve(self, *frame)
                 if answer is None:
                     continue
-                if isinstance(answer, list):
-                    answers += answer
-                    answer_bytes += sum(map(len, answer))
-                    if answer_bytes > _WRITE_BYTES:
-                        # Where the peer does not read, this is what stops the loop.
-                        self._write(answers, answer_bytes)
-                        answers, answer_bytes = [], 0
+                if not isinstance(answer, list) or owed:
+                    self._owe(answer, frame)
                     continue
-                self._task = self._listener.loop.create_task(self._finish(answer))
-                break
-            else:
-                buffer.release()
+                answers += answer
+                answer_bytes += sum(map(len, answer))
+                if answer_bytes > _WRITE_BYTES:
+                    # Where the peer does not read, this is what stops the loop.
+                    self._write(answers, answer_bytes)
+                    answers, answer_bytes = [], 0
         except ProtocolViolation as violation:
             if answers:
                 # What came before it was done, and its sender should know.
                 self._write(answers, answer_bytes)
-            self._close_for(violation)
+            if owed:
+                self._violation = violation
+            else:
+                self._close_for(violation)
             return
         except Exception as bug:  # noqa: BLE001 (whatever it is, it must not reach the other connections)
             self._abort_for(bug)
             return
+        if not owed or owed[-1].api != _NO_API:
+            buffer.release()
         if answers:
             self._write(answers, answer_bytes)
-        if self._can_write:
+        if not self._can_write or (owed and buffer.waiting_bytes > _PIPELINED_BYTES):
+            self._pause()
+        else:
             self._resume()
+
+    def _may_take(self) -> bool:
+        owed = self._owed
+        if not owed:
+            return True
+        api = owed[-1].api
+        if api == _NO_API or self._violation is not None:
+            return False
+        return len(owed) < _MAX_OWED and self._buffer.next_api() == api
+
+    def _owe(self, answer: list[Buffer] | Awaitable[list[Buffer] | None], frame: Frame) -> None:
+        if isinstance(answer, list):
+            # Served behind another of its API, and answered at once.
+            owed = _Owed(self._owed[-1].api)
+            owed.answer = answer
+        else:
+            data, start, _ = frame
+            is_done = isinstance(answer, Acknowledging)
+            owed = _Owed(int.from_bytes(data[start : start + API_BYTES], "big") if is_done else _NO_API)
+            owed.task = self._listener.loop.create_task(self._finish(owed, answer))
+        self._owed.append(owed)
 
     def _write(self, answers: list[Buffer], size: int) -> None:
         if self._transport is None:
@@ -179,27 +243,41 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.writelines(answers)
 
-    async def _finish(self, awaitable: Awaitable[list[Buffer] | None]) -> None:
+    async def _finish(self, owed: _Owed, awaitable: Awaitable[list[Buffer] | None]) -> None:
         try:
-            answer = await awaitable
+            owed.answer = await awaitable
         except ProtocolViolation as violation:
-            self._task = None
+            self._owed.remove(owed)
             self._close_for(violation)
             return
         except Exception as bug:  # noqa: BLE001
-            self._task = None
+            self._owed.remove(owed)
             self._abort_for(bug)
             return
-        self._task = None
-        self._buffer.release()
-        if self._transport is not None:
-            self.active_at_s = self._listener.loop.time()
-            if answer is not None:
-                self._transport.writelines(answer)
-            if self._listener.is_draining:
-                self.close()
-            else:
-                self._serve_waiting()
+        owed.task = None
+        if self._owed[0] is owed:
+            self._pay()
+
+    def _pay(self) -> None:
+        """Send the answers whose turn it is, and go on."""
+        owed = self._owed
+        answers: list[Buffer] = []
+        while owed and owed[0].task is None:
+            answers += owed.popleft().answer or ()
+        if self._transport is None:
+            return
+        self.active_at_s = self._listener.loop.time()
+        if answers:
+            self._transport.writelines(answers)
+        if owed:
+            self._serve_waiting()
+        elif self._violation is not None:
+            self._close_for(self._violation)
+        elif self._listener.is_draining:
+            self.close()
+        else:
+            self._buffer.release()
+            self._serve_waiting()
 
     def _pause(self) -> None:
         if self._is_reading and self._transport is not None:
@@ -215,7 +293,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_in_progress(self) -> bool:
-        return self._task is not None
+        return bool(self._owed)
 
     def close(self) -> None:
         """After what was written has been sent."""

@@ -25,6 +25,12 @@ from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.frames import DEFAULT_MAX_FRAME_BYTES, SIZE_BYTES
 
 _read_size = Struct(">i").unpack_from
+_read_size_and_api = Struct(">ih").unpack_from
+
+# A request begins with the number of its API.
+API_BYTES = 2
+# The bytes that hold a frame, and the range in them.
+Frame = tuple[bytearray, int, int]
 
 INITIAL_BYTES = 64 * 1024
 # Less room than this is not worth a system call.
@@ -68,7 +74,7 @@ class ReceiveBuffer:
     def received(self, count: int) -> None:
         self._end += count
 
-    def take_frame(self) -> tuple[bytearray, int, int] | None:
+    def take_frame(self) -> Frame | None:
         """The bytes that hold the next whole frame, and the range in them; None if more bytes are needed."""
         start = self._start
         available = self._end - start
@@ -83,6 +89,13 @@ class ReceiveBuffer:
         self._start = start + size
         self._is_lent = True
         return self._data, start, start + size
+
+    def next_api(self) -> int:
+        """The API that the next frame asks for, whole or not; -1 if that cannot be seen."""
+        if self._end - self._start < SIZE_BYTES + API_BYTES:
+            return -1
+        api: int = _read_size_and_api(self._data, self._start)[1]
+        return api
 
     def release(self) -> None:
         """The frames taken so far are done with."""

@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
-from pessoa.net.listener import Connection, Listener, ListenerLimits, Serve
+from pessoa.net.listener import Acknowledging, Connection, Listener, ListenerLimits, Serve, Served
 from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.frames import Buffer
 
 TIMEOUT_S = 10
-Served = list[Buffer] | Awaitable[list[Buffer] | None] | None
 
 
 def framed(body: bytes) -> bytes:
@@ -73,6 +72,96 @@ def test_nothing_more_is_taken_while_an_answer_is_awaited() -> None:
         assert seen == [b"quick", b"slow"]
         gate[0].set_result([framed(b"slow")])
         assert [await answer(reader), await answer(reader)] == [b"slow", b"after"]
+        writer.close()
+
+    run(serve, scenario)
+
+
+class Producers:
+    """Frames that begin with "pp" are acknowledged when the test says so, or at once; others are echoed."""
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+        self.gates: list[asyncio.Future[list[Buffer] | None]] = []
+        self.came = asyncio.Event()
+
+    def __call__(self, connection: Connection, data: bytearray, start: int, end: int) -> Served:
+        body = bytes(data[start:end])
+        self.seen.append(body)
+        self.came.set()
+        if body == b"pp bad":
+            raise ProtocolViolation("this is bad")
+        if not body.startswith(b"pp") or body.endswith(b"at once"):
+            return [framed(body)]
+        self.gates.append(asyncio.get_running_loop().create_future())
+        return Acknowledging(self.gates[-1])
+
+    async def has_seen(self, count: int) -> None:
+        while len(self.seen) < count:
+            self.came.clear()
+            await self.came.wait()
+
+
+def test_what_is_sent_ahead_is_served_while_an_acknowledgement_is_awaited_and_answered_in_its_turn() -> None:
+    serve = Producers()
+
+    async def scenario(listener: Listener) -> None:
+        reader, writer = await connect(listener)
+        writer.write(framed(b"pp1") + framed(b"pp2") + framed(b"pp at once") + framed(b"pp3"))
+        await serve.has_seen(4)
+        for number in (3, 2, 1):
+            serve.gates[number - 1].set_result([framed(b"pp%d" % number)])
+        assert [await answer(reader) for _ in range(4)] == [b"pp1", b"pp2", b"pp at once", b"pp3"]
+        writer.close()
+
+    run(serve, scenario)
+
+
+def test_a_request_of_another_api_waits_for_every_acknowledgement_before_it() -> None:
+    serve = Producers()
+
+    async def scenario(listener: Listener) -> None:
+        reader, writer = await connect(listener)
+        writer.write(framed(b"pp1") + framed(b"pp2") + framed(b"other") + framed(b"pp3"))
+        await serve.has_seen(2)
+        serve.gates[0].set_result([framed(b"pp1")])
+        assert await answer(reader) == b"pp1"
+        assert serve.seen == [b"pp1", b"pp2"]
+        serve.gates[1].set_result([framed(b"pp2")])
+        assert [await answer(reader), await answer(reader)] == [b"pp2", b"other"]
+        await serve.has_seen(4)
+        serve.gates[2].set_result(None)
+        writer.close()
+
+    run(serve, scenario)
+
+
+def test_a_producer_is_owed_a_bounded_number_of_answers() -> None:
+    serve = Producers()
+
+    async def scenario(listener: Listener) -> None:
+        reader, writer = await connect(listener)
+        writer.write(b"".join(framed(b"pp%d" % number) for number in range(100)))
+        await serve.has_seen(32)
+        serve.gates[0].set_result([framed(b"first")])
+        assert await answer(reader) == b"first"
+        await serve.has_seen(33)
+        assert len(serve.seen) == 33
+        writer.close()
+
+    run(serve, scenario)
+
+
+def test_what_is_owed_is_paid_before_a_violation_closes_the_connection() -> None:
+    serve = Producers()
+
+    async def scenario(listener: Listener) -> None:
+        reader, writer = await connect(listener)
+        writer.write(framed(b"pp1") + framed(b"pp bad") + framed(b"pp2"))
+        await serve.has_seen(2)
+        serve.gates[0].set_result([framed(b"pp1")])
+        assert await reader.read() == framed(b"pp1")
+        assert serve.seen == [b"pp1", b"pp bad"]
         writer.close()
 
     run(serve, scenario)

@@ -22,6 +22,7 @@ import asyncio
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from pessoa.broker.context import Replicating
 from pessoa.log.directory import DirectoryOffline
 from pessoa.log.files import DiskError
 from pessoa.log.producer_state import ProducerRefused
@@ -111,7 +112,7 @@ def respond(
     if leaders:
         response.node_endpoints = _endpoints(broker, context, leaders)
     if unflushed or unreplicated:
-        return _when_done(broker, unflushed, unreplicated, response, request.timeout_ms)
+        return Replicating(_when_done(broker, unflushed, unreplicated, response, request.timeout_ms))
     return response
 
 
