@@ -10,6 +10,7 @@ import pytest
 
 from pessoa.cli.java_order import hash_order, partition_hash, string_hash
 from pessoa.cli.tools import TOOLS
+from pessoa.testing import Broker
 from tests.tools.stage import run_ours
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -34,6 +35,38 @@ def test_help_names_options_and_costs_neither_a_loop_nor_a_client(tool: str) -> 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "--" in done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("topics", ("--list",)),
+        ("topics", ("--describe",)),
+        ("consumer_groups", ("--list",)),
+        ("consumer_groups", ("--describe", "--all-groups")),
+    ],
+)
+def test_a_question_costs_no_more_imports_than_it_needs(tool: str, words: tuple[str, ...]) -> None:
+    # Each of these takes milliseconds, and most of the time of such a tool is what it imports.
+    heavy = ("asyncio", "dataclasses", "encodings.idna", "inspect", "json", "pathlib", "ssl", "textwrap", "threading")
+    with Broker() as broker:
+        code = (
+            f"import sys; from pessoa.cli.{tool} import main\n"
+            f"assert main([*{words}, '--bootstrap-server', '{broker.bootstrap_servers}']) == 0\n"
+            f"print(sorted(name for name in sys.modules if name in {heavy}))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_what_a_process_prints_is_whole_although_it_ends_without_ceremony() -> None:
+    with Broker() as broker:
+        names = [f"t{number:03}-{'x' * 200}" for number in range(60)]
+        for name in names:
+            run_ours("kafka-topics", "--bootstrap-server", broker.bootstrap_servers, "--create", "--topic", name)
+        command = [sys.executable, "-m", "pessoa.cli.topics", "--list", "--bootstrap-server", broker.bootstrap_servers]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == names
 
 
 @pytest.mark.parametrize("tool", [tool for tool in TOOLS if tool != "kafka-dump-log"])

@@ -19,7 +19,6 @@ their help on standard error, some only the sentence; all of them end with 1.
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TextIO
 
@@ -199,6 +198,8 @@ class Options:
     # Help.
 
     def print_help(self, stream: TextIO) -> None:
+        import textwrap
+
         rows = [
             (_left_half(option), _right_half(option))
             for option in sorted(self.table.values(), key=lambda option: option.name)

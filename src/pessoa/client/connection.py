@@ -45,7 +45,9 @@ class Connection:
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
         try:
-            self._socket = socket.create_connection((host, port), timeout=_left(deadline))
+            # As bytes the name is taken as it is; as text the codec for international names would be imported for it.
+            name = host.encode() if host.isascii() else host
+            self._socket = socket.create_connection((name, port), timeout=_left(deadline))  # type: ignore[arg-type]
         except OSError as error:
             raise ConnectionFailed(f"{host}:{port}: {error}") from error
         try:

@@ -6,7 +6,6 @@ says that it is none, as a classic one. That is what the Java client does, so th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pessoa.client.cluster import Node
@@ -46,14 +45,13 @@ class Committed(NamedTuple):
     metadata: str
 
 
-@dataclass(slots=True)
-class Group:
+class Group(NamedTuple):
     group_id: str
     state: str
     coordinator: Node
-    protocol_type: str = "consumer"
-    assignor: str = ""
-    members: list[Member] = field(default_factory=list)
+    protocol_type: str
+    assignor: str
+    members: list[Member]
     epoch: int | None = None
     target_epoch: int | None = None
 

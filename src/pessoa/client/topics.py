@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.base.ids import ZERO_UUID, Uuid
@@ -30,12 +29,11 @@ class PartitionInfo(NamedTuple):
     last_known_eligible: list[int] | None = None
 
 
-@dataclass(slots=True)
-class TopicInfo:
+class TopicInfo(NamedTuple):
     name: str
-    topic_id: Uuid = ZERO_UUID
-    is_internal: bool = False
-    partitions: list[PartitionInfo] = field(default_factory=list)
+    topic_id: Uuid
+    is_internal: bool
+    partitions: list[PartitionInfo]
 
 
 class NewTopic(NamedTuple):
@@ -106,7 +104,7 @@ def describe_topics(cluster: Cluster, names: Sequence[str], page_size: int = 200
         # A topic may go on on the next page.
         known = topics.setdefault(page.name, page)
         if known is not page:
-            known.partitions += page.partitions
+            known.partitions.extend(page.partitions)
     return list(topics.values())
 
 
