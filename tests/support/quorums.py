@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Self
 
 from pessoa.base.entropy import SeededEntropy
-from pessoa.base.ids import ZERO_UUID, Uuid
+from pessoa.base.ids import Uuid
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.net.channel import ChannelFailed
 from pessoa.quorum.batches import CommittedBatch
@@ -130,7 +130,7 @@ class Quorums:
             {one: ("localhost", PORT_BASE + one) for one in range(1, voters + 1)}, "CONTROLLER"
         )
         for node_id in range(1, voters + observers + 1):
-            self.by_id[node_id] = Node(self, node_id, ZERO_UUID if voters else Uuid.of(500 + node_id), self.static)
+            self.by_id[node_id] = Node(self, node_id, Uuid.of(500 + node_id), self.static)
 
     async def __aenter__(self) -> Self:
         for node in self.by_id.values():

@@ -246,6 +246,18 @@ def test_a_feature_is_not_raised_above_what_a_broker_supports(cluster: Cluster) 
     assert update(cluster, feature("group.version", 1)) is ErrorCode.INVALID_UPDATE_VERSION
 
 
+def test_the_quorum_raises_kraft_version_unless_something_speaks_against_it(cluster: Cluster) -> None:
+    cluster.quorum.upgrade_problem = "voter 3 was not heard of"
+    assert update(cluster, feature("kraft.version", 1)) is ErrorCode.INVALID_UPDATE_VERSION
+    cluster.quorum.upgrade_problem = None
+    assert update(cluster, feature("kraft.version", 1, validate_only=True)) is ErrorCode.NONE
+    assert cluster.image.features.kraft_version == 0
+    assert update(cluster, feature("kraft.version", 1)) is ErrorCode.NONE
+    assert cluster.image.features.kraft_version == 1
+    assert update(cluster, feature("kraft.version", 1)) is ErrorCode.NONE
+    assert update(cluster, feature("kraft.version", 0, 2)) is ErrorCode.INVALID_UPDATE_VERSION
+
+
 def test_eligible_leaders_need_one_minimum_for_all_brokers(cluster: Cluster) -> None:
     assert update(cluster, feature("eligible.leader.replicas.version", 0, 2)) is ErrorCode.NONE
     from pessoa.wire.api.incremental_alter_configs import IncrementalAlterConfigsResponse

@@ -10,7 +10,7 @@ from pessoa.quorum.formatting import format_metadata
 from pessoa.quorum.metadata_log import METADATA_DIRECTORY
 from pessoa.quorum.snapshot_file import render_snapshot, write_snapshot
 from pessoa.raft.messages import OffsetAndEpoch, ReplicaKey
-from pessoa.raft.voters import Address, Voter, VoterHistory, VoterSet, parse_voters
+from pessoa.raft.voters import Address, Voter, VoterHistory, VoterSet, parse_dynamic_voter, parse_voters
 from pessoa.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from pessoa.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from pessoa.wire.errors import ErrorCode
@@ -139,6 +139,47 @@ def test_voters_of_the_configuration_cannot_be_changed() -> None:
     run(body)
 
 
+def test_voters_of_the_configuration_move_into_the_log_and_can_be_changed_from_then_on() -> None:
+    async def body() -> None:
+        async with Quorums(3, observers=1) as nodes:
+            leader = await nodes.leader()
+            await nodes.wait_until(lambda: leader.quorum.kraft_version_problem() is None)
+            await leader.quorum.append_kraft_version(1)
+            assert leader.quorum.raft.voters == VoterSet(voter(nodes.by_id[node_id]) for node_id in (1, 2, 3))
+            assert leader.seen[-1].kraft_version == 1
+            await nodes.wait_until(lambda: all(one.quorum.log.history.kraft_version for one in nodes.by_id.values()))
+            assert await ask(leader, adding(nodes.by_id[4])) == (ErrorCode.NONE, None)
+            await nodes.wait_until(lambda: nodes.by_id[4].quorum.raft.is_voter)
+            # All of them remember it, whoever leads then.
+            for node in nodes.by_id.values():
+                node.kill()
+            for node in nodes.by_id.values():
+                await node.start()
+            leader = await nodes.leader()
+            assert leader.quorum.voters == (1, 2, 3, 4)
+
+    run(body)
+
+
+def test_kraft_version_waits_for_voters_whose_directory_nobody_knows() -> None:
+    async def body() -> None:
+        async with Quorums(3) as nodes:
+            leader = await nodes.leader()
+            silent = next(one for one in nodes.by_id.values() if one is not leader)
+            silent.kill()
+            await leader.quorum.append([topic("a")])
+            leader.kill()
+            await leader.start()
+            leader = await nodes.leader()
+            problem = leader.quorum.kraft_version_problem()
+            assert problem is not None
+            assert f"[{silent.id}]" in problem
+            await silent.start()
+            await nodes.wait_until(lambda: leader.quorum.kraft_version_problem() is None)
+
+    run(body)
+
+
 def test_a_controller_joins_by_itself_and_again_after_it_has_lost_its_disk() -> None:
     async def body() -> None:
         async with growing(3) as nodes:
@@ -196,6 +237,30 @@ def test_a_node_that_is_formatted_alone_is_the_first_voter() -> None:
     assert names == ["00000000000000000000-0000000000.checkpoint"]
     assert metas["/a"].directory_id == Uuid.of(5)
     assert metas["/b"].directory_id == Uuid.of((1 << 100) + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("127.0.0.1:9093:07R5amHmR32VDA6jHkGbTA", "No @ found"),
+        ("one@h:9093:07R5amHmR32VDA6jHkGbTA", "node id"),
+        ("1@h", "following hostname"),
+        ("1@h:9093", "following port"),
+        ("1@[::1:9093:07R5amHmR32VDA6jHkGbTA", "right bracket"),
+        ("1@[::1]9093:07R5amHmR32VDA6jHkGbTA", "following hostname"),
+        ("1@h:65536:07R5amHmR32VDA6jHkGbTA", "port"),
+        ("1@h:9093:07R5", "directory ID"),
+    ],
+)
+def test_what_is_no_first_controller_is_said(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        parse_dynamic_voter(text, "C")
+
+
+def test_a_first_controller_may_have_an_address_of_either_kind() -> None:
+    directory = Uuid.parse("07R5amHmR32VDA6jHkGbTA")
+    assert parse_dynamic_voter(f"7@h:1:{directory}", "C") == Voter(ReplicaKey(7, directory), {"C": Address("h", 1)})
+    assert parse_dynamic_voter(f"7@[::1]:1:{directory}", "C").address == Address("::1", 1)
 
 
 @pytest.mark.parametrize(

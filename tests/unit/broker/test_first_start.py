@@ -1,0 +1,78 @@
+"""Nodes that find empty directories: who begins a quorum, who joins one, and who does not know where it belongs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from pessoa.broker.config import BrokerConfig
+from pessoa.broker.lifecycle import Broker
+from pessoa.log.simulated_disk import SimulatedDisk
+from pessoa.quorum.formatting import WrongDirectory
+from tests.apache.broker import reserve_port
+
+TIMEOUT_S = 60
+
+
+def node(node_id: int, servers: str, controller_port: int, roles: str = "broker,controller", **more: str) -> Broker:
+    disk = SimulatedDisk()
+    disk.make_directory("/data")
+    listeners = f"PLAINTEXT://127.0.0.1:0,CONTROLLER://:{controller_port}"
+    if roles == "controller":
+        listeners = f"CONTROLLER://127.0.0.1:{controller_port}"
+    settings = {
+        "process.roles": roles,
+        "node.id": str(node_id),
+        "listeners": listeners,
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": servers,
+        "log.dirs": "/data",
+        **{key.replace("_", "."): value for key, value in more.items()},
+    }
+    if roles != "controller":
+        settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{controller_port}"
+    return Broker(BrokerConfig(settings), disk=disk)
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            await scenario()
+
+    asyncio.run(main())
+
+
+def voters(broker: Broker) -> tuple[int, ...]:
+    assert broker._quorum is not None
+    return broker._quorum.voters
+
+
+def test_a_controller_that_is_its_own_bootstrap_server_begins_a_quorum_and_others_join_it() -> None:
+    async def scenario() -> None:
+        port, another = reserve_port(), reserve_port()
+        first = node(1, f"localhost:{port}", port)
+        await first.start()
+        assert voters(first) == (1,)
+        second = node(2, f"127.0.0.1:{port}", another, "controller", controller_quorum_auto_join_enable="true")
+        await second.start()
+        assert second.cluster_id == first.cluster_id
+        while voters(first) != (1, 2):  # noqa: ASYNC110 (nobody tells)
+            await asyncio.sleep(0.05)
+        await second.stop()
+        await first.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("roles", ["controller", "broker,controller"])
+def test_a_node_that_nobody_tells_its_cluster_does_not_make_one_up(roles: str) -> None:
+    async def scenario() -> None:
+        nobody = f"127.0.0.1:{reserve_port()}"
+        lost = node(1, nobody, reserve_port(), roles, initial_broker_registration_timeout_ms="300")
+        with pytest.raises(WrongDirectory, match="kafka-storage"):
+            await lost.start()
+        await lost.stop()
+
+    run(scenario)
