@@ -19,18 +19,12 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from tests.chaos.load import IN, PARTITIONS, Load
-from tests.chaos.processes import BrokerProcesses
+from tests.chaos.load import IN, PARTITIONS
+from tests.chaos.stage import Stage
 
 # What comes back at once is a different test from what comes back when its session has ended.
-_MORE = 20
+MORE = 20
 _METADATA_LOG = "__cluster_metadata-0"
-
-
-class Stage(NamedTuple):
-    brokers: BrokerProcesses
-    load: Load
-    rng: Random
 
 
 Fault = Callable[[Stage], None]
@@ -41,30 +35,30 @@ class Played(NamedTuple):
     longest_pause_s: float
 
 
-def play(stage: Stage, name: str) -> Played:
+def play(stage: Stage, name: str, fault: Fault | None = None) -> Played:
     began_s = time.monotonic()
-    FAULTS[name](stage)
+    (fault or FAULTS[name])(stage)
     ended_s = time.monotonic()
     stage.brokers.wait_until_in_sync()
-    stage.load.wait_for(_MORE)
+    stage.load.wait_for(MORE)
     return Played(name, stage.load.longest_pause_s(began_s, ended_s))
 
 
-def _a_leader(stage: Stage) -> int:
+def a_leader(stage: Stage) -> int:
     return stage.brokers.leader_of(IN, stage.rng.randrange(PARTITIONS))
 
 
-def _the_controller(stage: Stage) -> int:
+def the_controller(stage: Stage) -> int:
     return stage.brokers.controller()
 
 
-def _a_coordinator(stage: Stage) -> int:
+def a_coordinator(stage: Stage) -> int:
     return stage.brokers.leader_of("__transaction_state", stage.rng.randrange(3))
 
 
-def _a_follower(stage: Stage) -> int:
+def a_follower(stage: Stage) -> int:
     """One that does not lead the partition at which we look; others it may lead."""
-    leader = _a_leader(stage)
+    leader = a_leader(stage)
     return stage.rng.choice([one for one in stage.brokers if one != leader])
 
 
@@ -72,7 +66,7 @@ def _kill(choose: Callable[[Stage], int]) -> Fault:
     def kill(stage: Stage) -> None:
         victim = choose(stage)
         stage.brokers.kill(victim)
-        stage.load.wait_for(_MORE)
+        stage.load.wait_for(MORE)
         stage.brokers.start(victim)
 
     return kill
@@ -93,7 +87,7 @@ def _pause(choose: Callable[[Stage], int]) -> Fault:
     def pause(stage: Stage) -> None:
         victim = choose(stage)
         stage.brokers.pause(victim)
-        stage.load.wait_for(_MORE)
+        stage.load.wait_for(MORE)
         stage.brokers.resume(victim)
 
     return pause
@@ -131,7 +125,7 @@ def _damage(change: Callable[[Path, Random], None]) -> Fault:
         victim = stage.rng.choice(list(stage.brokers))
         stage.brokers.kill(victim)
         change(stage.brokers.data(victim), stage.rng)
-        stage.load.wait_for(_MORE)
+        stage.load.wait_for(MORE)
         stage.brokers.start(victim)
 
     return damage
@@ -183,18 +177,18 @@ def lose_the_disk(data: Path, rng: Random) -> None:
 
 
 FAULTS: dict[str, Fault] = {
-    "kill a leader": _kill(_a_leader),
-    "kill the controller": _kill(_the_controller),
-    "kill a follower": _kill(_a_follower),
-    "kill the coordinator": _kill(_a_coordinator),
+    "kill a leader": _kill(a_leader),
+    "kill the controller": _kill(the_controller),
+    "kill a follower": _kill(a_follower),
+    "kill the coordinator": _kill(a_coordinator),
     "kill all": kill_all,
-    "bounce a leader": _bounce(_a_leader),
-    "bounce the controller": _bounce(_the_controller),
+    "bounce a leader": _bounce(a_leader),
+    "bounce the controller": _bounce(the_controller),
     "chase the leader": chase_the_leader,
     "stop in turn": stop_in_turn,
-    "pause a leader": _pause(_a_leader),
-    "pause the controller": _pause(_the_controller),
-    "pause the coordinator": _pause(_a_coordinator),
+    "pause a leader": _pause(a_leader),
+    "pause the controller": _pause(the_controller),
+    "pause the coordinator": _pause(a_coordinator),
     "flip a bit": _damage(flip_a_bit),
     "tear the tail": _damage(tear_the_tail),
     "add garbage": _damage(add_garbage),

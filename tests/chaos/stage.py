@@ -1,0 +1,88 @@
+"""Where a play of faults takes place: three brokers, what is around them, clients under load and who looks on.
+
+`under_load` makes it, and `Wanted` says how much of a machine each broker gets. Plain processes share the network, the
+disk and the clock of whoever tests. A broker can have a network, a disk and a clock of its own, where the system lets
+us; `why_not` says in a sentence what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from tests.chaos.checks import check_everything
+from tests.chaos.clocks import JumpingClock, why_no_jumps
+from tests.chaos.disks import Disks, why_no_disks
+from tests.chaos.load import IN, OUT, PARTITIONS, Load
+from tests.chaos.namespaces import Network, why_no_namespaces
+from tests.chaos.processes import BROKERS, BrokerProcesses, Home
+from tests.chaos.watch import Watch
+
+
+class Wanted(NamedTuple):
+    network: bool = False
+    disks: bool = False
+    clocks: bool = False
+
+    def why_not(self) -> str | None:
+        reasons = (
+            why_no_namespaces() if self.network else None,
+            why_no_disks() if self.disks else None,
+            why_no_jumps() if self.clocks else None,
+        )
+        return next(filter(None, reasons), None)
+
+
+PLAIN = Wanted()
+
+
+class Stage(NamedTuple):
+    brokers: BrokerProcesses
+    load: Load
+    watch: Watch
+    rng: Random
+    network: Network | None
+    disks: Disks | None
+    clocks: dict[int, JumpingClock]
+
+    def finish(self) -> str:
+        """The load ends, everything is read back and compared. A sentence about it."""
+        self.load.finish()
+        self.watch.finish()
+        return f"{check_everything(self.brokers, self.load)}; {self.watch!r}"
+
+
+@contextmanager
+def under_load(
+    directory: Path, seed: int, wanted: Wanted = PLAIN, settings: Mapping[str, str] | None = None
+) -> Iterator[Stage]:
+    with ExitStack() as stack:
+        network = stack.enter_context(Network()) if wanted.network else None
+        disks = stack.enter_context(Disks(directory)) if wanted.disks else None
+        clocks = {one: JumpingClock(directory / f"clock-{one}") for one in BROKERS} if wanted.clocks else {}
+        if network is not None:
+            stack.enter_context(network.entered())
+        homes = {
+            number: Home(
+                # Not the disk itself, which cannot be taken away while it is mounted.
+                data=disks.path(number) / "data" if disks else directory / f"data-{number}",
+                host=network.host(number) if network else "127.0.0.1",
+                command=(network.command(number) if network else ())
+                + (clocks[number].command if number in clocks else ()),
+            )
+            for number in BROKERS
+        }
+        brokers = stack.enter_context(BrokerProcesses(directory, settings, homes))
+        for topic in (IN, OUT):
+            brokers.create_topic(topic, PARTITIONS)
+        load = Load(brokers.bootstrap_servers, seed)
+        stack.callback(load.abandon)
+        watch = Watch([brokers.address(number) for number in brokers], load)
+        stack.callback(watch.abandon)
+        load.start()
+        watch.start()
+        load.wait_for(20)
+        yield Stage(brokers, load, watch, Random(seed), network, disks, clocks)

@@ -1,0 +1,159 @@
+"""What is done to the machines around the brokers: networks that drop, disks that lose power or fail, clocks that jump.
+
+The same kind of function as in `faults`: it hurts, lets the load feel it, and heals. Each wants a stage that has what
+it hurts, and `SURROUNDINGS` says which.
+
+A broker that is cut off in one direction only, or from one other broker only, is the case that an election by majority
+has to survive without anybody being deposed for nothing; one that the clients still reach while it reaches nobody is
+the one that must acknowledge nothing. Power comes back to a disk with what was synced: a follower fetches the rest, and
+a leader that comes back at once must not lead with the little that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.chaos.faults import MORE, Fault, a_follower, a_leader, the_controller
+from tests.chaos.namespaces import Network
+from tests.chaos.stage import Stage, Wanted
+
+_HOUR_S = 3600
+Choose = Callable[[Stage], int]
+
+
+class Surrounding(NamedTuple):
+    fault: Fault
+    wanted: Wanted
+    # Whether it is survived only where every record is synced before it is acknowledged.
+    wants_flushes: bool = False
+
+
+# Networks.
+
+
+def _network(hurt: Callable[[Network, Stage], None], more: int = MORE) -> Surrounding:
+    def fault(stage: Stage) -> None:
+        assert stage.network is not None
+        hurt(stage.network, stage)
+        # A client that asks for its coordinator may ask the one that was cut off, time and again, and believe it.
+        stage.load.wait_for(more, with_copies=False)
+        stage.network.heal()
+
+    return Surrounding(fault, Wanted(network=True))
+
+
+def _cut_off(choose: Choose) -> Surrounding:
+    return _network(lambda network, stage: network.cut_off(choose(stage)))
+
+
+def _cut_off_from_everybody(choose: Choose) -> Surrounding:
+    return _network(lambda network, stage: network.cut_off_from_everybody(choose(stage)))
+
+
+def _nobody_hears(network: Network, stage: Stage) -> None:
+    mute = a_leader(stage)
+    for other in stage.brokers:
+        if other != mute:
+            network.drop(mute, other)
+
+
+def _hears_nobody(network: Network, stage: Stage) -> None:
+    deaf = a_leader(stage)
+    for other in stage.brokers:
+        if other != deaf:
+            network.drop(other, deaf)
+
+
+def _cut_two(network: Network, stage: Stage) -> None:
+    """The third reaches both."""
+    leader = a_leader(stage)
+    network.cut(leader, stage.rng.choice([one for one in stage.brokers if one != leader]))
+
+
+def _lose(network: Network, stage: Stage) -> None:
+    for number in stage.brokers:
+        network.lose(number, 10)
+
+
+def _narrow(network: Network, stage: Stage) -> None:
+    network.narrow(a_leader(stage), "1mbit")
+
+
+# Power.
+
+
+def _cut_the_power(choose: Callable[[Stage], list[int]], *, for_long: bool, wants_flushes: bool = False) -> Surrounding:
+    def fault(stage: Stage) -> None:
+        assert stage.disks is not None
+        victims = choose(stage)
+        for number in victims:
+            stage.brokers.pause(number)
+        stage.disks.remember(*victims)
+        stage.brokers.kill(*victims)
+        if for_long:
+            stage.load.wait_for(MORE)
+        stage.disks.go_back(*victims)
+        for number in victims:
+            stage.brokers.start(number)
+
+    return Surrounding(fault, Wanted(disks=True), wants_flushes)
+
+
+def fail_the_disk(stage: Stage) -> None:
+    """A broker whose only disk fails ends; the others go on."""
+    assert stage.disks is not None
+    victim = a_leader(stage)
+    stage.disks.fail(victim)
+    assert stage.brokers.wait_for_end(victim) != 0
+    stage.load.wait_for(MORE)
+    stage.disks.repair(victim)
+    stage.brokers.start(victim)
+
+
+def fill_the_disk(stage: Stage) -> None:
+    assert stage.disks is not None
+    victim = a_leader(stage)
+    stage.disks.fill(victim)
+    assert stage.brokers.wait_for_end(victim) != 0
+    stage.load.wait_for(MORE)
+    stage.disks.make_room(victim)
+    stage.brokers.start(victim)
+
+
+# Clocks.
+
+
+def _jump(choose: Choose, seconds: int) -> Surrounding:
+    """Away, and back again. Nobody ends a session, a transaction or a record because of it."""
+
+    def fault(stage: Stage) -> None:
+        clock = stage.clocks[choose(stage)]
+        for jump in (seconds, 0):
+            clock.jump(jump)
+            stage.load.wait_for(2 * MORE)
+
+    return Surrounding(fault, Wanted(clocks=True))
+
+
+SURROUNDINGS: dict[str, Surrounding] = {
+    "cut off a leader": _cut_off(a_leader),
+    "cut off the controller": _cut_off(the_controller),
+    "cut off a leader from all": _cut_off_from_everybody(a_leader),
+    "cut off a follower": _cut_off(a_follower),
+    "nobody hears a leader": _network(_nobody_hears),
+    "a leader hears nobody": _network(_hears_nobody),
+    "cut two brokers": _network(_cut_two),
+    "lose packets": _network(_lose, 2 * MORE),
+    "narrow a link": _network(_narrow, 2 * MORE),
+    "cut a leader's power": _cut_the_power(lambda stage: [a_leader(stage)], for_long=True),
+    "flicker a leader's power": _cut_the_power(lambda stage: [a_leader(stage)], for_long=False),
+    "flicker two's power": _cut_the_power(
+        lambda stage: stage.rng.sample(list(stage.brokers), 2), for_long=False, wants_flushes=True
+    ),
+    "cut all power": _cut_the_power(lambda stage: list(stage.brokers), for_long=False, wants_flushes=True),
+    "fail the disk": Surrounding(fail_the_disk, Wanted(disks=True)),
+    "fill the disk": Surrounding(fill_the_disk, Wanted(disks=True)),
+    "a clock an hour on": _jump(a_leader, _HOUR_S),
+    "a clock an hour back": _jump(the_controller, -_HOUR_S),
+}

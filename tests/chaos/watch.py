@@ -1,0 +1,205 @@
+"""Who looks on while brokers are hurt, and says at once when something is seen that can never be.
+
+Three observers ask one broker each, all the time, and put together what they hear:
+
+    metadata    a partition has one leader in an epoch, whoever is asked, for ever; only replicas are in sync
+    ends        high watermark, last stable offset and log start never go back, whoever leads (KIP-207)
+
+A leader that was cut off or stood still does not know that it was replaced, and tells an old end. Clients are safe from
+that because they say in which epoch they believe it to lead (KIP-320), and so do the observers: they name the latest
+epoch that any of them has heard of, and what was known of the ends is noted before they ask.
+
+A fourth reads OUT, where the transactions end up, as a reader of committed records: what it has seen has to be there in
+the end, and to have been committed, so a record that was shown too early is found when its transaction is aborted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from threading import Event, Lock, Thread
+
+from confluent_kafka import Consumer, KafkaException, Message
+from confluent_kafka import TopicPartition as RdTopicPartition
+
+from pessoa.client.connection import Connection, ConnectionFailed
+from pessoa.client.errors import RequestFailed, Unsupported
+from pessoa.wire.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from pessoa.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.chaos.load import IN, OUT, PARTITIONS, Load, place_of
+from tests.chaos.processes import IMPATIENT, TIMEOUT_S
+from tests.simulation.history import TopicPartition, Violation
+
+_PATIENCE_S = 2.0
+_EVERY_S = 0.1
+_LATEST, _EARLIEST = -1, -2
+# What is asked: its name, the isolation level, the timestamp that stands for it.
+_QUESTIONS = (("high watermark", 0, _LATEST), ("last stable offset", 1, _LATEST), ("log start", 0, _EARLIEST))
+
+
+class Watch:
+    def __init__(self, addresses: Iterable[str], load: Load) -> None:
+        self._load = load
+        self._done = Event()
+        self._lock = Lock()
+        self.answers = 0
+        self.seen = 0
+        self._leaders: dict[tuple[TopicPartition, int], tuple[int, str]] = {}
+        self._epochs: dict[TopicPartition, int] = {}
+        # (what, partition) → the largest that was told
+        self._ends: dict[tuple[str, TopicPartition], int] = {}
+        self._threads = [Thread(target=self._observe, args=(one,), daemon=True) for one in addresses]
+        self._threads.append(Thread(target=self._read_committed, daemon=True))
+
+    def __repr__(self) -> str:
+        return (
+            f"<Watch: {self.answers} ends and {len(self._leaders)} terms of leaders seen, {self.seen} records of {OUT}>"
+        )
+
+    def start(self) -> None:
+        for one in self._threads:
+            one.start()
+
+    def finish(self) -> None:
+        self.abandon()
+        for one in self._threads:
+            one.join(3 * TIMEOUT_S)
+            assert not one.is_alive(), f"{self!r} did not end"
+        assert self.answers, "nobody answered the observers"
+        self._load.raise_problems()
+
+    def abandon(self) -> None:
+        self._done.set()
+
+    # Observers.
+
+    def _observe(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        connection: Connection | None = None
+        while not self._done.wait(_EVERY_S):
+            deadline = time.monotonic() + _PATIENCE_S
+            try:
+                connection = connection or Connection(host, int(port), "observer", {}, deadline)
+                led = self._ask_for_leaders(connection, address, deadline)
+                for question in _QUESTIONS if led else ():
+                    self._ask_for_ends(connection, address, led, question, deadline)
+            except (ConnectionFailed, RequestFailed, Unsupported, TimeoutError):
+                # A broker that is dead, stopped, cut off or just coming up is what is expected here.
+                if connection is not None:
+                    connection.close()
+                connection = None
+            except Violation as problem:
+                self._load.problems.append(f"the observer of {address}: {problem}")
+        if connection is not None:
+            connection.close()
+
+    def _ask_for_leaders(self, connection: Connection, address: str, deadline: float) -> list[TopicPartition]:
+        """What the broker leads by its own account."""
+        topics = [MetadataRequestTopic(name=name) for name in (IN, OUT)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        answer = connection.send(request, MetadataResponse, deadline)
+        own = [one.node_id for one in answer.brokers if f"{one.host}:{one.port}" == address]
+        led = []
+        for topic in answer.topics:
+            for found in topic.partitions:
+                partition = TopicPartition(topic.name or "", found.partition_index)
+                strangers = set(found.isr_nodes) - set(found.replica_nodes)
+                if strangers:
+                    raise Violation(f"{partition}: {strangers} are in sync, but no replicas, says {address}")
+                self._hear_of_leader(partition, found.leader_epoch, found.leader_id, address)
+                if found.leader_id in own:
+                    led.append(partition)
+        return led
+
+    def _hear_of_leader(self, partition: TopicPartition, epoch: int, leader: int, address: str) -> None:
+        # Who does not know where the leader is says -1.
+        if leader < 0:
+            return
+        with self._lock:
+            self._epochs[partition] = max(epoch, self._epochs.get(partition, -1))
+            known, witness = self._leaders.setdefault((partition, epoch), (leader, address))
+            if known != leader:
+                raise Violation(
+                    f"two leaders of {partition} in epoch {epoch}: {known}, says {witness}; {leader}, says {address}"
+                )
+
+    def _ask_for_ends(
+        self,
+        connection: Connection,
+        address: str,
+        led: list[TopicPartition],
+        question: tuple[str, int, int],
+        deadline: float,
+    ) -> None:
+        what, isolation, timestamp = question
+        by_topic: dict[str, list[ListOffsetsPartition]] = {}
+        with self._lock:
+            floors = {partition: self._ends.get((what, partition), 0) for partition in led}
+            for partition in led:
+                asked = ListOffsetsPartition(
+                    partition_index=partition.number,
+                    current_leader_epoch=self._epochs[partition],
+                    timestamp=timestamp,
+                )
+                by_topic.setdefault(partition.topic, []).append(asked)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=isolation,
+            topics=[ListOffsetsTopic(name=name, partitions=asked) for name, asked in by_topic.items()],
+            timeout_ms=int(1000 * _PATIENCE_S),
+        )
+        answer = connection.send(request, ListOffsetsResponse, deadline)
+        for topic in answer.topics:
+            for found in topic.partitions:
+                if not found.error_code:
+                    partition = TopicPartition(topic.name, found.partition_index)
+                    self._hear_of_end(what, partition, found.offset, floors[partition], address)
+
+    def _hear_of_end(self, what: str, partition: TopicPartition, offset: int, floor: int, address: str) -> None:
+        if offset < floor:
+            raise Violation(f"the {what} of {partition} went back from {floor} to {offset}, says {address}")
+        with self._lock:
+            self.answers += 1
+            key = (what, partition)
+            self._ends[key] = max(offset, self._ends.get(key, 0))
+
+    # The reader of OUT.
+
+    def _read_committed(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._load.bootstrap_servers,
+                "group.id": "watch",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                **IMPATIENT,
+            }
+        )
+        last: dict[int, int] = {}
+        try:
+            consumer.assign([RdTopicPartition(OUT, number, 0) for number in range(PARTITIONS)])
+            while not self._done.is_set():
+                for message in consumer.consume(500, 0.1):
+                    if message.error() is not None:
+                        continue
+                    self._see(message, last)
+        except (KafkaException, Violation) as problem:
+            self._load.problems.append(f"the reader of {OUT}: {problem}")
+        finally:
+            with suppress(KafkaException):
+                consumer.close()
+
+    def _see(self, message: Message, last: dict[int, int]) -> None:
+        number, offset, value = place_of(message)
+        if offset <= last.get(number, -1):
+            raise Violation(f"{OUT}-{number}@{offset} is polled after {last[number]}")
+        last[number] = offset
+        with self._load.lock:
+            self._load.history.see("watch", TopicPartition(OUT, number), offset, value, is_committed=True)
+        self.seen += 1
