@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from pessoa.testing.cluster import Cluster
 
 
+def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Keep pytest from rewriting the assertions of Pessoa, as it would for the whole package of a plugin.
+
+    Brokers import most of themselves late and in threads of their own, and two threads that parse at once may fail with
+    "AST constructor recursion depth mismatch" (CPython 3.11). It would also cost each session a second.
+    """
+    marked = getattr(pluginmanager.rewrite_hook, "_must_rewrite", None)
+    if isinstance(marked, set):
+        marked.discard("pessoa")
+
+
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Broker]:
     """A running broker, shared by all tests of the session: `kafka.bootstrap_servers`."""
