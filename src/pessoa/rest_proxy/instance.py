@@ -12,11 +12,13 @@ librdkafka is told not to remember offsets itself, and `returned` says where eac
 
 Invariants: `_ahead` holds records of assigned partitions only, in order; a position is one past the last record that
 was returned, or where a seek went. Both are dropped for partitions that a rebalance takes away.
+
+A subscription by expression is kept here and not in librdkafka, whose matcher is that of the C library: it knows less
+than Java's, and can be made to take for ever. A read now and then looks which topics match, and subscribes to them.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -27,6 +29,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from pessoa.rest_proxy.media import Format
 from pessoa.rest_proxy.problems import from_kafka, illegal_state, kafka_error
+from pessoa.serde.patterns import Pattern
 
 # Polled at once; more than that is asked for again within the same read.
 POLL_COUNT = 500
@@ -34,6 +37,10 @@ REQUEST_TIMEOUT_S = 30.0
 # After `assign` a partition takes a moment before it can be sought.
 SEEK_TIMEOUT_S = 5.0
 SEEK_RETRY_S = 0.005
+# How old the list of topics may be that an expression is matched against.
+PATTERN_REFRESH_S = 5.0
+# A JVM consumer's expression matches none of these either (exclude.internal.topics).
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 # Not the caller's business: the end of a partition, a topic that is not there (the JVM's consumer waits for it), and
 # having been away too long (the next polls join again).
 IGNORED = frozenset({KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._MAX_POLL_EXCEEDED})
@@ -62,7 +69,9 @@ class Instance:
         self._consumer = consumer
         self._commits_itself = commits_itself
         self._topics: list[str] = []
-        self._pattern: str | None = None
+        self._pattern: Pattern | None = None
+        # When the topics were last looked at, by the monotonic clock.
+        self._looked_s = 0.0
         self._is_assigned_by_hand = False
         self._ahead: deque[Message] = deque()
         self._positions: dict[Partition, int] = {}
@@ -76,13 +85,31 @@ class Instance:
 
     # Which partitions.
 
-    def subscribe(self, topics: list[str], pattern: str | None) -> None:
+    def subscribe(self, topics: list[str], pattern: Pattern | None) -> None:
         if self._is_assigned_by_hand:
             raise illegal_state("Subscription to topics, partitions and pattern are mutually exclusive")
-        # An expression must match a whole name, as in Java; librdkafka takes a leading ^ for "this is an expression".
-        wanted = topics if pattern is None else [f"^({pattern})$"]
-        _told(self._consumer.subscribe, wanted, on_revoke=self._dropped, on_lost=self._dropped)
-        self._topics, self._pattern = topics, pattern
+        self._pattern = pattern
+        self._subscribe_to(topics if pattern is None else self._matching(pattern))
+
+    def _subscribe_to(self, topics: list[str]) -> None:
+        if topics:
+            _told(self._consumer.subscribe, topics, on_revoke=self._dropped, on_lost=self._dropped)
+        else:
+            _told(self._consumer.unsubscribe)
+        self._topics = topics
+
+    def _matching(self, pattern: Pattern) -> list[str]:
+        """The topics whose whole name matches, as in Java."""
+        found = _told(self._consumer.list_topics, timeout=REQUEST_TIMEOUT_S)
+        self._looked_s = time.monotonic()
+        return sorted(name for name in found.topics if name not in INTERNAL_TOPICS and pattern.is_all_of(name))
+
+    def _follow_pattern(self) -> None:
+        """Subscribe to what matches by now, if the last look was long ago."""
+        if self._pattern is not None and time.monotonic() - self._looked_s > PATTERN_REFRESH_S:
+            topics = self._matching(self._pattern)
+            if topics != self._topics:
+                self._subscribe_to(topics)
 
     def unsubscribe(self) -> None:
         """Ends a subscription, and an assignment by hand as well."""
@@ -93,10 +120,7 @@ class Instance:
         self._positions.clear()
 
     def subscription(self) -> list[str]:
-        if self._pattern is None:
-            return list(self._topics)
-        found = _told(self._consumer.list_topics, timeout=REQUEST_TIMEOUT_S)
-        return sorted(name for name in found.topics if re.fullmatch(self._pattern, name))
+        return list(self._topics) if self._pattern is None else self._matching(self._pattern)
 
     def assign(self, partitions: Sequence[Partition]) -> None:
         if self._topics or self._pattern is not None:
@@ -122,6 +146,7 @@ class Instance:
 
     def read(self, limits: Limits) -> list[Message]:
         """Records up to the limits. They count as read only when `returned` has been told."""
+        self._follow_pattern()
         deadline = time.monotonic() + limits.timeout_ms / 1000
         taken: list[Message] = []
         size = 0

@@ -2,7 +2,8 @@
 
 A schema says its draft in `$schema`; without it, draft 7 holds, as in the JVM registry. References to other schemas are
 URIs: the `name` of a registry reference is the URI that `$ref` uses, absolute or relative to the schema's own `$id`.
-Nothing is ever fetched: a reference that nobody handed in does not resolve.
+Nothing is ever fetched: a reference that nobody handed in does not resolve. What checking a value may cost is bounded
+by json_validation.py.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT4, DRAFT6, DRAFT7, DRAFT201909, DRAFT202012
 
+from pessoa.serde.json_validation import bounded, check
 from pessoa.serde.problems import DataProblem, SchemaProblem
 
 _DRAFTS: dict[str, tuple[type[Validator], Any]] = {
@@ -87,16 +89,16 @@ class JsonSchema:
             if isinstance(base, str) and base:
                 registry = registry.with_resource(urljoin(base, name), resource)
         self._resolver = registry.resolver_with_root(specification.create_resource(tree))
-        self._validator = validator(tree, registry=registry)
+        self._validator = bounded(validator)(tree, registry=registry)
 
     def check_references(self) -> None:
         """Every `$ref` leads somewhere, or SchemaProblem."""
         _check(self.tree, self._resolver, set())
 
-    def validate(self, value: Any) -> None:
-        """DataProblem if the value does not follow the schema, with the place."""
+    def validate(self, value: Any, size: int) -> None:
+        """DataProblem if the value, of so many bytes, does not follow the schema, with the place."""
         try:
-            self._validator.validate(value)
+            check(self._validator, value, size)
         except ValidationError as wrong:
             place = "/".join(str(part) for part in wrong.absolute_path)
             raise DataProblem(f"#/{place}: {wrong.message}") from None
@@ -107,8 +109,12 @@ class JsonSchema:
 
     def encode(self, value: Any) -> bytes:
         """The value as UTF-8, once it is seen to be valid."""
-        self.validate(value)
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        try:
+            data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        except RecursionError:
+            raise DataProblem("nested too deeply") from None
+        self.validate(value, len(data))
+        return data
 
     def decode(self, data: bytes, *, validate: bool = True) -> Any:
         try:
@@ -116,7 +122,7 @@ class JsonSchema:
         except (ValueError, RecursionError) as wrong:
             raise DataProblem(f"not JSON: {wrong}") from None
         if validate:
-            self.validate(value)
+            self.validate(value, len(data))
         return value
 
     def resolver(self) -> Any:

@@ -6,7 +6,6 @@ thread when it is this request's turn.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -44,6 +43,7 @@ from pessoa.rest_proxy.v2.bodies import (
     TimeOfPartition,
     TopicAndPartition,
 )
+from pessoa.serde.patterns import BadPattern, Pattern, compiled
 from pessoa.web.app import json_response, media_type
 from pessoa.web.bodies import read_body
 from pessoa.web.problems import HttpProblem
@@ -54,6 +54,7 @@ NO_CONTENT = 204
 # What the JVM proxy allows for fetch.min.bytes.
 MIN_BYTES_RANGE = range(-1, 10_000_001)
 MAX_INT32 = 2**31 - 1
+MAX_TOPIC_NAME = 249
 MAX_INT64 = 2**63 - 1
 _TIMEOUT_RANGE = range(MAX_INT32 + 1)
 
@@ -91,11 +92,9 @@ class ConsumerEndpoints:
         topics = body.topics or []
         if any(not self._proxy.is_topic_name(topic) for topic in topics):
             raise unprocessable("topics must be names of topics: letters, digits, '.', '_' and '-'")
-        pattern = None if topics else body.topic_pattern
-        if not topics and not pattern:
+        if not topics and not body.topic_pattern:
             raise unprocessable("topics or topic_pattern must be given")
-        if pattern is not None:
-            _check_pattern(pattern)
+        pattern = None if topics else _pattern(body.topic_pattern or "")
         await self._call(request, lambda instance: instance.subscribe(topics, pattern))
         return Response(status_code=NO_CONTENT)
 
@@ -270,13 +269,14 @@ def _key(request: Request) -> tuple[str, str]:
     return group, name
 
 
-def _check_pattern(pattern: str) -> None:
+def _pattern(text: str) -> Pattern:
     try:
-        re.compile(pattern)
-    except re.error as wrong:
-        raise unprocessable(f"topic_pattern is not a regular expression: {wrong}") from None
-    if "\0" in pattern:
-        raise unprocessable("topic_pattern must not contain the character NUL")
+        found = compiled(text)
+        # No name is longer; what can be told of this one can be told of all.
+        found.is_all_of("x" * MAX_TOPIC_NAME)
+    except BadPattern as wrong:
+        raise unprocessable(f"topic_pattern cannot be used: {wrong}") from None
+    return found
 
 
 def _query_number(request: Request, name: str) -> int:

@@ -14,10 +14,10 @@ model, which people write without thinking, comes to refuse a new property: `tru
 
 from __future__ import annotations
 
-import re
 from typing import Any, Protocol
 
 from pessoa.schema_registry.compatibility.json_facets import Node
+from pessoa.serde.patterns import BadPattern, compiled
 
 
 class Judge(Protocol):
@@ -40,12 +40,6 @@ _MODELS = {
     "closed": ("ADDED_TO_CLOSED", "REMOVED_FROM_CLOSED"),
     "partially open": ("ADDED_NOT_COVERED_BY_PARTIALLY_OPEN", "REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN"),
 }
-
-_CHOICES = re.compile(r"[*+?{|]")
-_REPEATED_GROUP = re.compile(r"\)[*+?{]")
-# Matching takes up to the length of the name to the power of the choices.
-_MAX_CHOICES = 3
-_MAX_NAME = 100
 
 
 def _lone(judge: Judge, word: str, old: Node, new: Node, path: str, *, is_added: bool) -> None:
@@ -178,23 +172,13 @@ def _undeclared(node: Node, name: str) -> Node:
     patterns = node.tree.get("patternProperties") or {}
     for pattern, tree in patterns.items():
         try:
-            if is_quick(pattern) and len(name) <= _MAX_NAME and re.search(pattern, name):
+            if compiled(pattern).is_in(name):
                 return node.child(tree)
-        except re.error:
-            continue  # a pattern of another dialect than Python's covers nothing that we know of
+        except BadPattern:
+            continue  # a pattern that cannot be matched covers nothing that we know of
     rest = _allowed(node, "additionalProperties")
     # Patterns that do not match: the JVM registry counts such an object as closed to the name.
     return node.child(False) if patterns and rest.tree is True else rest
-
-
-def is_quick(pattern: str) -> bool:
-    """Whether Python's matcher, which tries every way there is, gets to an end in time whatever the text.
-
-    It takes exponential time when something that repeats is repeated, or when many choices follow each other. A pattern
-    that might covers nothing that we know of: the finding is then stricter than it need be.
-    """
-    plain = re.sub(r"\\.", "x", pattern, flags=re.DOTALL)
-    return len(_CHOICES.findall(plain)) <= _MAX_CHOICES and not _REPEATED_GROUP.search(plain)
 
 
 def _has_default(node: Node) -> bool:

@@ -1,0 +1,112 @@
+"""Regular expressions that strangers wrote: matched in bounded time and memory, whatever they and the text are.
+
+Python's `re` tries every way there is, and `(a+)+$` keeps it busy for ever. So expressions are matched by RE2, in time
+that grows with the length of the text times the size of the expression (`work` says how much that is), and with a bound
+on memory. RE2 knows nothing of looking ahead or behind and of references back to groups, which JSON Schema's dialect
+and Java's have. Such an expression goes to `re` after all, if it has so few choices that trying them all soon ends:
+
+    n characters, k repetitions, a alternatives     at most 2^a · n^(k+1) / (k+1)! steps, if no group is repeated
+
+Whatever is neither is refused with a sentence. `\\uXXXX`, JSON Schema's spelling of a character, is RE2's `\\x{XXXX}`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from math import factorial
+from typing import Any
+
+# Longer ones are programs, not expressions.
+MAX_PATTERN = 4096
+# Characters times instructions of RE2: a second at the very worst.
+MAX_WORK = 100_000_000
+# For Python's matcher, whose steps take longer: a tenth of a second.
+_MAX_STEPS = 5_000_000
+# What one expression may keep: RE2's program, and the machine that it builds while it matches.
+_MEMORY_BYTES = 2 * 1024 * 1024
+_REMEMBERED = 64
+
+_ESCAPED_CHARACTER = re.compile(r"(?<!\\)((?:\\\\)*)\\u([0-9a-fA-F]{4})")
+_GROUP_SIGNS = re.compile(r"\(\?(?:<?[=!]|:|P?<\w+>)")
+_REPETITION = re.compile(r"[*+{]")
+_ALTERNATIVE = re.compile(r"[?|]")
+_REPEATED_GROUP = re.compile(r"\)[*+?{]")
+
+
+class BadPattern(Exception):
+    """An expression that cannot be matched here; the sentence says why."""
+
+
+class Pattern:
+    """A compiled expression; see `compiled`."""
+
+    def __init__(self, text: str) -> None:
+        """Raises BadPattern."""
+        if len(text) > MAX_PATTERN:
+            raise BadPattern(f"the expression has {len(text)} characters, of which {MAX_PATTERN} are possible")
+        self.text = text
+        self._linear, trouble = _by_re2(text)
+        self._size: int = 1 if self._linear is None else self._linear.programsize
+        self._trying = None if self._linear is not None else _by_trying(text, trouble)
+
+    def __repr__(self) -> str:
+        return f"<Pattern {self.text!r} by {'RE2' if self._linear is not None else 'trying'}>"
+
+    def work(self, text: str) -> int:
+        """How much it can cost to match this text, in steps of some nanoseconds."""
+        return len(text) * self._size
+
+    def is_in(self, text: str) -> bool:
+        """Whether some part of the text matches; BadPattern if it would take too long to tell."""
+        return self._matcher(text).search(text) is not None
+
+    def is_all_of(self, text: str) -> bool:
+        """Whether the text as a whole matches."""
+        return self._matcher(text).fullmatch(text) is not None
+
+    def _matcher(self, text: str) -> Any:
+        if self._linear is not None:
+            if self.work(text) > MAX_WORK:
+                raise BadPattern(f"a text of {len(text)} characters is too long for the expression {self.text!r}")
+            return self._linear
+        assert self._trying is not None
+        matcher, repetition_count, alternative_count = self._trying
+        power = repetition_count + 1
+        if len(text) ** power / factorial(power) * 2**alternative_count > _MAX_STEPS:
+            raise BadPattern(f"to match {len(text)} characters with {self.text!r} could take too long")
+        return matcher
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def compiled(text: str) -> Pattern:
+    return Pattern(text)
+
+
+def _by_re2(text: str) -> tuple[Any, str]:
+    """RE2's program, or why there is none."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.max_mem = _MEMORY_BYTES
+    try:
+        # Not re2.compile, which remembers by itself.
+        return re2._Regexp(_ESCAPED_CHARACTER.sub(r"\1\\x{\2}", text), options), ""
+    except re2.error as wrong:
+        return None, wrong.args[0].decode(errors="replace") if wrong.args else "unknown"
+    except UnicodeEncodeError:
+        raise BadPattern("half of a character stands in the expression") from None
+
+
+def _by_trying(text: str, trouble: str) -> tuple[re.Pattern[str], int, int]:
+    """Python's program, and how many repetitions and alternatives are in it."""
+    try:
+        found = re.compile(text)
+    except (re.error, OverflowError, RecursionError):
+        raise BadPattern(f"{text!r} is no regular expression: {trouble}") from None
+    plain = _GROUP_SIGNS.sub("(", re.sub(r"\\.", "x", text, flags=re.DOTALL))
+    if _REPEATED_GROUP.search(plain):
+        raise BadPattern(f"{text!r} cannot be matched in bounded time: {trouble}")
+    return found, len(_REPETITION.findall(plain)), len(_ALTERNATIVE.findall(plain))
