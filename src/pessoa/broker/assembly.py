@@ -52,14 +52,17 @@ a cluster of three, each in a terminal of its own (N is 1, 2 and 3):
 
 def main(argv: list[str]) -> int:
     from pessoa.broker.registration import RegistrationRefused
+    from pessoa.quorum.metadata_log import CorruptMetadataLog
+    from pessoa.quorum.state_file import CorruptQuorumState
 
+    damaged = (CorruptProperties, CorruptQuorumState, CorruptMetadataLog, DiskError)
     options = _parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     keep_freed_memory()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_run_until_stopped(_load(options), options.cluster_id))
-    except (ConfigProblem, WrongDirectory, CorruptProperties, DiskError, RegistrationRefused) as problem:
+    except (ConfigProblem, WrongDirectory, RegistrationRefused, *damaged) as problem:
         log.error("%s", problem)  # noqa: TRY400
         return 1
     except OSError as problem:

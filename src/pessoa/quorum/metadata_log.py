@@ -23,6 +23,7 @@ from pessoa.log.partition_log import ReadUpTo
 from pessoa.log.properties import PARTITION_METADATA_FILE, render_partition_metadata
 from pessoa.log.segment import LOG_SUFFIX
 from pessoa.quorum.batches import VersionedRecord, encode_batch
+from pessoa.quorum.durable_mark import DurableMark
 from pessoa.quorum.snapshot_file import (
     PART_SUFFIX,
     SnapshotReader,
@@ -34,6 +35,7 @@ from pessoa.raft.messages import OffsetAndEpoch
 from pessoa.raft.voters import VoterHistory, VoterSet, voters_of
 from pessoa.records.batch import RecordBatch, batches
 from pessoa.records.control import QuorumMessage, build_quorum_batch, control_records
+from pessoa.records.errors import InvalidBatch
 from pessoa.wire.stored.control import KRaftVersionRecord, VotersRecord
 
 if TYPE_CHECKING:
@@ -48,6 +50,10 @@ METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = Uuid.of(1)
 METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
 _READ_BYTES = 1 << 20
+
+
+class CorruptMetadataLog(Exception):
+    """Something that was written down for good is gone or changed, and nobody else can be asked for it."""
 
 
 class MetadataLog:
@@ -70,6 +76,7 @@ class MetadataLog:
             segment_bytes=settings.metadata_log_segment_bytes,
             segment_ms=settings.metadata_log_segment_ms,
         )
+        self.mark = DurableMark(disk, directory)
         # The log is read whole in any case, so checking it on the way costs little more.
         start = self._start_offset(names)
         self.partition: PartitionLog = load_partition(
@@ -80,6 +87,10 @@ class MetadataLog:
             log.warning("%s ends at %s; it goes on after the snapshot %s", directory, self.log_end_offset, latest)
             self.partition.restart_at(latest.offset, now_ms)
         self.partition.flush()
+        # Less is there than was once synced: see `durable_mark`.
+        self.has_forgotten = self.log_end_offset < self.mark.offset
+        if self.has_forgotten:
+            log.warning("%s ends at %s, and had been synced up to %s", directory, self.log_end_offset, self.mark.offset)
         self._learn_voters()
 
     def __repr__(self) -> str:
@@ -95,13 +106,28 @@ class MetadataLog:
     def _learn_voters(self) -> None:
         latest, start = self.latest_snapshot, self.log_start_offset
         if latest is not None:
-            reader = self.read_snapshot(latest)
+            reader = self._read_stored_snapshot(latest)
             self.history.restart(latest.offset, reader.voters, reader.kraft_version)
             start = latest.offset
         for segment in self.partition.segments:
             for _, batch in segment.batches():
                 if batch.base_offset >= start:
                     self._learn(batch)
+
+    def _read_stored_snapshot(self, snapshot: OffsetAndEpoch) -> SnapshotReader:
+        """It had its name, so it was whole."""
+        try:
+            reader = self.read_snapshot(snapshot)
+        except InvalidBatch as damage:
+            problem = str(damage)
+        else:
+            if reader.is_complete:
+                return reader
+            problem = "its end is missing"
+        raise CorruptMetadataLog(
+            f"{self.directory}/{snapshot_name(snapshot)} is damaged: {problem}. Restore it from a copy; or give the "
+            "node an empty directory, so that it gets the metadata from the other controllers"
+        )
 
     def _learn(self, batch: RecordBatch) -> None:
         if not batch.is_control:
@@ -176,6 +202,7 @@ class MetadataLog:
                 self._learn(batch)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
+        self.mark.lower_to(offset)
         self.partition.truncate_to(offset, now_ms)
         self.history.truncate_to(offset)
 
@@ -211,6 +238,7 @@ class MetadataLog:
         """A snapshot that came from the leader takes the place of everything."""
         reader = self.read_snapshot(snapshot)
         self.snapshot_taken(snapshot)
+        self.mark.lower_to(snapshot.offset)
         self.partition.restart_at(snapshot.offset, now_ms)
         self.partition.flush()
         self._remove_snapshots([one for one in self.snapshots if one < snapshot])

@@ -34,6 +34,7 @@ from pessoa.log.files import DiskError
 from pessoa.log.flushing import Flusher
 from pessoa.quorum.batches import CommittedBatch, VersionedRecord, decode_batch
 from pessoa.quorum.metadata_log import METADATA_DIRECTORY, MetadataLog
+from pessoa.quorum.remembering import memory_of
 from pessoa.quorum.settings import DEFAULT_SETTINGS, LeaderAndEpoch, QuorumSettings, Send
 from pessoa.quorum.state_file import (
     QUORUM_STATE_FILE,
@@ -43,6 +44,7 @@ from pessoa.quorum.state_file import (
     write_quorum_state,
 )
 from pessoa.raft.machine import Raft
+from pessoa.raft.memory import Memory
 from pessoa.raft.messages import NO_NODE, ElectionState, ReplicaKey, Request
 from pessoa.raft.roles import NEVER, Follower, Leader, Resigned
 from pessoa.raft.voters import KRAFT_VERSION_STATIC, Address, VoterSet
@@ -201,9 +203,10 @@ class RaftQuorum:
     # Starting and stopping.
 
     async def start(self) -> None:
-        """Open the log and take one's place. DiskError and CorruptQuorumState pass."""
+        """Open the log and take one's place. DiskError, CorruptQuorumState and CorruptMetadataLog pass."""
         now_ms = self._clock.monotonic_ms()
         self._log = MetadataLog(self.disk, self._directory, self.settings, self._static_voters, self._clock.now_ms())
+        stored = read_quorum_state(self.disk, f"{self._directory}/{QUORUM_STATE_FILE}")
         self._raft = Raft(
             self._key,
             self.log.history.voters,
@@ -212,8 +215,8 @@ class RaftQuorum:
             self._random_below,
             tuple(self._bootstrap),
             can_vote=self._is_controller,
+            memory=memory_of(self.log, self._key, has_state=stored is not None),
         )
-        stored = read_quorum_state(self.disk, f"{self._directory}/{QUORUM_STATE_FILE}")
         self._load_latest_snapshot()
         self._raft.start(now_ms, None if stored is None else _election(stored))
         self._obey()
@@ -250,6 +253,8 @@ class RaftQuorum:
         self._stop()
         await self._finish_flushing()
         if self._log is not None and self._failure is None:
+            if self._is_controller and self._raft is not None and self._raft.memory is Memory.WHOLE:
+                self._log.mark.settle(self._log.durable_end_offset)
             self._log.close()
 
     def abandon(self) -> None:
@@ -350,12 +355,17 @@ class RaftQuorum:
                 if not self._is_closed:
                     self.raft.flushed(self._clock.monotonic_ms())
                     self._obey()
+                    self._mark_durable()
         except BaseException as error:
             self.fail(error)
             if not isinstance(error, DiskError):
                 raise
         finally:
             self._flushing = None
+
+    def _mark_durable(self) -> None:
+        if self._is_controller and self._failure is None and self.raft.memory is Memory.WHOLE:
+            self.log.mark.follow(self.log.durable_end_offset, self._clock.monotonic_ms())
 
     # Requests of other members.
 

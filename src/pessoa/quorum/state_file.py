@@ -25,6 +25,12 @@ STATIC_VOTERS = 0
 VOTERS_IN_LOG = 1
 
 
+_WHAT_TO_DO = (
+    "Without it this controller could vote twice in one epoch. Restore it from a copy; or give the node an empty "
+    "directory, so that it gets the metadata from the other controllers"
+)
+
+
 class CorruptQuorumState(Exception):
     """The file is there and cannot be read. To go on without it could mean to vote twice in one epoch."""
 
@@ -49,7 +55,7 @@ def parse_quorum_state(data: bytes, file_name: str = QUORUM_STATE_FILE) -> tuple
         fields = json.loads(data)
         version = int(fields["data_version"])
         if version not in QuorumStateData.versions:
-            raise CorruptQuorumState(f"{file_name}: the version is {version}, and only 0 and 1 are known")
+            raise CorruptQuorumState(f"{file_name} is of a newer Kafka: version {version}, where 0 and 1 are known")
         voters = [Voter(voter_id=int(voter["voterId"])) for voter in fields.get("currentVoters") or ()]
         state = QuorumStateData(
             cluster_id=str(fields.get("clusterId", "")),
@@ -61,8 +67,12 @@ def parse_quorum_state(data: bytes, file_name: str = QUORUM_STATE_FILE) -> tuple
             current_voters=voters,
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptQuorumState(f"{file_name}: {data[:200]!r} is not the state of a quorum ({error!r})") from error
+        raise CorruptQuorumState(f"{file_name} is damaged: {_shown(data)} says nothing. {_WHAT_TO_DO}") from error
     return state, version
+
+
+def _shown(data: bytes) -> str:
+    return repr(data[:60]) if data else "an empty file"
 
 
 def read_quorum_state(disk: Disk, path: str) -> QuorumStateData | None:

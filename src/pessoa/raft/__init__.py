@@ -15,6 +15,7 @@ The rules that everything rests on:
 - A leader counts a record of an earlier epoch as committed only together with one of its own.
 - A member asks whether it would be elected before it begins an epoch (pre-vote); so one that was away, and heard
   nothing of a leader that is well, disturbs nobody when it comes back.
+- A member that may have forgotten something does not vote until it has it again (`memory`).
 - A leader that a majority has not fetched from for a while resigns; so one that is cut off stops answering for the
   cluster.
 """

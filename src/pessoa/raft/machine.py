@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pessoa.raft.memory import Memory
 from pessoa.raft.messages import (
     NO_NODE,
     BeginEpoch,
@@ -73,6 +74,7 @@ class Raft:
         bootstrap: tuple[int, ...] = (),
         *,
         can_vote: bool = True,
+        memory: Memory = Memory.WHOLE,
     ) -> None:
         """`bootstrap` are whom to ask for the leader where no voters are known. A member that only ever observes, the
         broker on a node without a controller, says so with `can_vote`."""
@@ -86,6 +88,7 @@ class Raft:
         self._random_below = random_below
         self._bootstrap = bootstrap
         self._can_vote = can_vote
+        self.memory = memory
         self._ready = Ready()
         # A snapshot is being fetched: the log is on hold.
         self._awaits_snapshot = False
@@ -113,6 +116,10 @@ class Raft:
     @property
     def is_voter(self) -> bool:
         return self.voters.has(self.own)
+
+    @property
+    def _may_stand(self) -> bool:
+        return self.is_voter and self.memory is not Memory.DAMAGED
 
     @property
     def deadline_ms(self) -> int:
@@ -184,6 +191,7 @@ class Raft:
         """The log has been cut, or what was fetched has been written."""
         if isinstance(self.role, Follower):
             self._advance(min(self.role.leader_high_watermark, self._log.log_end_offset))
+            self._maybe_recollect()
             self._fetch_when_durable(now_ms, self.role.fetching)
         self._send_due(now_ms)
 
@@ -193,6 +201,7 @@ class Raft:
             case Leader(progress, _):
                 self._advance(progress.committed(self.voters, self._log.durable_end_offset))
             case Follower(_, fetching) if fetching.in_flight is None and fetching.due_ms == NEVER:
+                self._maybe_recollect()
                 self._fetch_when_durable(now_ms, fetching)
         self._send_due(now_ms)
 
@@ -207,9 +216,9 @@ class Raft:
                 for node_id in [one for one in requests.due_ms if one not in voters.by_id]:
                     requests.done(node_id)
                 self._advance(progress.committed(voters, self._log.durable_end_offset))
-            case Prospective() | Candidate() if not self.is_voter:
+            case Prospective() | Candidate() if not self._may_stand:
                 self._detach(now_ms, self.epoch)
-            case Unattached(election_ms, _) if (election_ms == NEVER) == self.is_voter:
+            case Unattached(election_ms, _) if (election_ms == NEVER) == self._may_stand:
                 self._detach(now_ms, self.epoch)
 
     def snapshot_loaded(self, now_ms: int) -> None:
@@ -248,7 +257,7 @@ class Raft:
         if granted and not request.pre_vote:
             if self.election.voted is None:
                 self._move(self.election._replace(voted=request.candidate))
-            if isinstance(self.role, Unattached) and self.is_voter:
+            if isinstance(self.role, Unattached) and self._may_stand:
                 self.role.election_ms = now_ms + self._election_wait_ms()
         return VoteReply(ErrorCode.NONE, self.epoch, self.leader_id, granted)
 
@@ -268,7 +277,7 @@ class Raft:
         if error is not ErrorCode.NONE:
             return EpochReply(error, self.epoch, self.leader_id)
         self._learn(now_ms, request.epoch, request.leader_id)
-        if isinstance(self.role, Follower) and self.is_voter and request.leader_id == self.leader_id:
+        if isinstance(self.role, Follower) and self._may_stand and request.leader_id == self.leader_id:
             position = next(
                 (index for index, key in enumerate(request.successors) if key.matches(self.own)),
                 len(request.successors),
@@ -419,6 +428,7 @@ class Raft:
             role.leader_high_watermark = reply.high_watermark
             # The rest of it when the records are in the log, see `appended`.
             self._advance(min(reply.high_watermark, self._log.log_end_offset))
+            self._maybe_recollect()
 
     def _truncation_for(self, diverging: OffsetAndEpoch) -> int:
         """The leader's log up to `diverging` and no further may be the same as this one."""
@@ -460,7 +470,7 @@ class Raft:
         else:
             self._move(self.election._replace(leader_id=NO_NODE))
         self._awaits_snapshot = False
-        if self.is_voter:
+        if self._may_stand:
             wait_ms = self._election_wait_ms() if wait_ms is None else wait_ms
             self.role = Unattached(now_ms + wait_ms)
         else:
@@ -478,7 +488,7 @@ class Raft:
 
     def _prospect(self, now_ms: int) -> None:
         """Would a majority elect this member?"""
-        assert self.is_voter, f"{self!r} is no voter"
+        assert self._may_stand, f"{self!r} is no voter, or must not be one"
         self._awaits_snapshot = False
         role = self.role = Prospective(now_ms + self._election_wait_ms(), Repeated(now_ms, *self._others()))
         role.granted.add(self.own.id)
@@ -532,13 +542,13 @@ class Raft:
         self.role = Resigned(now_ms + self._election_wait_ms(), Repeated(now_ms, *self._others()), successors)
 
     def _miss_leader(self, now_ms: int) -> None:
-        if self.is_voter:
+        if self._may_stand:
             self._prospect(now_ms)
         else:
             self._detach(now_ms, self.epoch)
 
     def _doubt_leader(self, now_ms: int, role: Follower) -> None:
-        if not role.is_patient and self.is_voter:
+        if not role.is_patient and self._may_stand:
             role.silence_ms = min(role.silence_ms, now_ms + self._small_wait_ms())
         role.trusts_leader = False
 
@@ -600,6 +610,8 @@ class Raft:
     def _may_vote_for(self, request: Vote) -> bool:
         """Whether nothing but its log could speak against the candidate."""
         role = self.role
+        if self.memory is Memory.DAMAGED or (self.memory is Memory.NEW and request.log_end_offset > 0):
+            return False
         if request.pre_vote:
             return not isinstance(role, Leader) and not (isinstance(role, Follower) and role.trusts_leader)
         if self.election.voted is not None:
@@ -608,6 +620,15 @@ class Raft:
 
     def _reaches(self, last_epoch: int, log_end_offset: int) -> bool:
         return (last_epoch, log_end_offset) >= (self._log.last_epoch, self._log.log_end_offset)
+
+    def _maybe_recollect(self) -> None:
+        """A leader that has committed something of its own epoch knows of all that was ever committed. Whoever has that
+        on its disk has all that it can have promised to keep."""
+        if self.memory is Memory.WHOLE or not isinstance(self.role, Follower):
+            return
+        committed = self.role.leader_high_watermark
+        if self._log.end_of_epoch(self.epoch - 1).offset < committed <= self._log.durable_end_offset:
+            self.memory = Memory.WHOLE
 
     def _advance(self, offset: int) -> None:
         if offset > self.high_watermark:

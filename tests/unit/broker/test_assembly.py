@@ -157,6 +157,20 @@ def test_a_taken_port_gives_one_sentence_and_exit_code_1(
     assert "Traceback" not in second.stderr
 
 
+def test_metadata_that_is_damaged_gives_one_sentence_and_exit_code_1(tmp_path: Path) -> None:
+    metadata = tmp_path / "broker" / "__cluster_metadata-0"
+    metadata.mkdir(parents=True)
+    (metadata.parent / "meta.properties").write_text(
+        "version=1\ncluster.id=c\nnode.id=1\ndirectory.id=" + "B" * 21 + "A"
+    )
+    for damage, sentence in ((b"{", "could vote twice"), (b"", "an empty file says nothing")):
+        (metadata / "quorum-state").write_bytes(damage)
+        run = subprocess.run(command(tmp_path / "broker", 0), capture_output=True, text=True, timeout=TIMEOUT_S)
+        assert run.returncode == 1
+        assert sentence in run.stderr
+        assert "Traceback" not in run.stderr
+
+
 def test_a_directory_that_another_broker_is_at_work_in_is_left_alone(
     broker: tuple[subprocess.Popen[str], int], tmp_path: Path
 ) -> None:

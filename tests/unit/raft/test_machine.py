@@ -6,6 +6,7 @@ import pytest
 
 from pessoa.base.ids import Uuid
 from pessoa.raft.machine import Raft
+from pessoa.raft.memory import Memory
 from pessoa.raft.messages import (
     NO_NODE,
     BeginEpoch,
@@ -42,6 +43,14 @@ def machine(
     raft = Raft(ME, voters, log if log is not None else log_of(), TIMEOUTS, lambda _: 0, bootstrap=(2,))
     raft.start(0, stored)
     return raft, raft.take_ready()
+
+
+def remembering(memory: Memory, log: ListLog | None = None) -> Raft:
+    """Member 1 of three, which has reason to doubt its disk."""
+    raft = Raft(ME, VoterSet.of(1, 2, 3), log if log is not None else log_of(), TIMEOUTS, lambda _: 0, memory=memory)
+    raft.start(0, None)
+    raft.take_ready()
+    return raft
 
 
 def prospective(log: ListLog | None = None, stored: ElectionState | None = None) -> tuple[Raft, Ready]:
@@ -462,3 +471,44 @@ def test_a_state_older_than_the_log_says_nothing_more_in_that_epoch() -> None:
     raft, ready = machine(log_of(1, 6), ElectionState(3, NO_NODE, SECOND))
     assert raft.epoch == 6
     assert ready.persist == ElectionState(6)
+
+
+# ---- A disk that forgets ----
+
+
+@pytest.mark.parametrize("pre_vote", [True, False])
+def test_a_voter_without_any_memory_votes_for_those_alone_who_have_none_either(pre_vote: bool) -> None:
+    raft = remembering(Memory.NEW)
+    assert not raft.vote(1, Vote(1, SECOND, 1, 5, pre_vote, ME)).granted
+    assert raft.vote(2, Vote(1, THIRD, 0, 0, pre_vote, ME)).granted
+
+
+def test_a_voter_with_a_damaged_log_neither_votes_nor_stands() -> None:
+    raft = remembering(Memory.DAMAGED, log_of(1))
+    assert not raft.vote(1, Vote(2, SECOND, 1, 5, False, ME)).granted
+    raft.tick(100_000)
+    assert isinstance(raft.role, Unattached)
+    assert raft.role.election_ms == NEVER
+    # It asks around instead.
+    assert {type(request) for _, request in raft.take_ready().sends} == {Fetch}
+
+
+def test_a_voter_remembers_when_it_has_all_that_a_leader_has_committed() -> None:
+    log = log_of(1, 1)
+    raft = remembering(Memory.DAMAGED, log)
+    raft.begin_epoch(1, BeginEpoch(3, 2, ME))
+
+    def fetched(end: int, high_watermark: int) -> None:
+        (request,) = [one for _, one in raft.take_ready().sends if isinstance(one, Fetch)]
+        log.entries += [(3, None)] * (end - len(log.entries))
+        log.durable_end_offset = len(log.entries)
+        raft.replied(2, 2, request, FetchReply(OK, 3, 2, high_watermark))
+        raft.appended(2)
+
+    # First, the leader has not committed anything of its own epoch: what it knows to be committed may not be all. Then
+    # there is more than this member has.
+    for end, high_watermark, memory in ((2, 2, Memory.DAMAGED), (3, 5, Memory.DAMAGED), (5, 5, Memory.WHOLE)):
+        fetched(end, high_watermark)
+        assert raft.memory is memory
+    raft.tick(100_000)
+    assert isinstance(raft.role, Prospective)
