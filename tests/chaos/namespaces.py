@@ -118,6 +118,9 @@ class Network:
         for one in (self._hub, *self._houses.values()):
             one.close()
 
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._numbers)
+
     def host(self, number: int) -> str:
         return f"10.77.0.{number}"
 
