@@ -29,8 +29,7 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
     """
     marked = getattr(pluginmanager.rewrite_hook, "_must_rewrite", None)
     if isinstance(marked, set):
-        # What is marked is the package, or the part of it that has the plugin: that depends on the kind of installation.
-        marked -= {name for name in marked if name.split(".")[0] == "pessoa"}
+        marked.discard("pessoa")
 
 
 @pytest.fixture(scope="session")

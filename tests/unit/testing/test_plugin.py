@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib.machinery import SourceFileLoader
 
 
-def test_pytest_takes_our_modules_as_they_are() -> None:
+def test_pytest_takes_as_they_are_the_modules_that_brokers_import() -> None:
     """A module that pytest rewrites is parsed, and brokers import theirs in several threads at once."""
     import pessoa.broker.lifecycle
-    import pessoa.testing.cluster
+    import pessoa.coordinator.group_coordinator
 
-    for module in (pessoa.broker.lifecycle, pessoa.testing.cluster):
+    for module in (pessoa.broker.lifecycle, pessoa.coordinator.group_coordinator):
         assert type(module.__loader__) is SourceFileLoader
