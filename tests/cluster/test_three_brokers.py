@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from pessoa.testing import Cluster
-from tests.cluster.conftest import QUIET, check_nothing_lost, create_topic, producing, read_all, until
+from tests.cluster.conftest import QUIET, TIMEOUT_S, check_nothing_lost, create_topic, producing, read_all, until
 
 
 @pytest.fixture
@@ -39,6 +39,20 @@ def test_what_is_acknowledged_survives_the_death_of_its_leader(cluster: Cluster)
         cluster.wait_until_in_sync()
         producer.wait_for(50)
     check_nothing_lost(producer, read_all(cluster, "t", 1))
+
+
+def test_a_broker_that_died_a_moment_ago_is_led_by_others_and_still_known_to_clients() -> None:
+    """librdkafka drops what it was about to ask again if the broker that it had asked is named no more."""
+    with Cluster(3, {"broker.session.timeout.ms": "120000"}) as cluster:
+        create_topic(cluster, "t")
+        dead = cluster.leader_of("t", 0)
+        cluster.kill(dead)
+        until(lambda: cluster.leader_of("t", 0) != dead, "another leader")
+        for broker_id in cluster.running:
+            servers = {"bootstrap.servers": cluster[broker_id].bootstrap_servers}
+            metadata = AdminClient({**servers, **QUIET}).list_topics("t", timeout=TIMEOUT_S)
+            assert sorted(metadata.brokers) == [1, 2, 3]
+            assert metadata.topics["t"].partitions[0].leader in cluster.running
 
 
 def test_what_is_acknowledged_survives_the_death_of_the_controller(cluster: Cluster) -> None:

@@ -27,6 +27,7 @@ from pessoa.broker.dispatch import CONTROLLER_TABLE, Dispatcher
 from pessoa.broker.fetch_sessions import FetchSessions
 from pessoa.broker.forwarding import ControllerEntrance
 from pessoa.broker.held_listener import HeldListener
+from pessoa.broker.listed_brokers import ListedBrokers
 from pessoa.broker.metadata_progress import MetadataProgress
 from pessoa.broker.peers import Peers
 from pessoa.broker.quorum_member import QuorumTransport, make_quorum
@@ -279,6 +280,7 @@ class Broker:
             ),
             controller=self._entrance,
             random_below=partial(below, self._entropy),
+            listed_brokers=ListedBrokers(config.node_id, config.broker_session_timeout_ms, clock.monotonic_ms()),
             progress=self._progress,
             quorum=self._quorum,
             flusher=self._flusher,
@@ -374,6 +376,7 @@ class Broker:
     def _on_metadata(self, delta: MetadataDelta) -> None:
         image = delta.new
         self.services.image = image
+        self.services.listed_brokers.follow(delta.cluster, self._clock.monotonic_ms())
         self.services.replicas.apply(image, delta.changed_topics, delta.deleted_topics, self._clock.now_ms())
         topics = [name for kind, name in delta.changed_configs if kind == ConfigResource.TOPIC]
         if any(kind == ConfigResource.BROKER for kind, _ in delta.changed_configs):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pessoa.broker.context import RequestContext
     from pessoa.broker.dispatch import Row
     from pessoa.broker.fetch_sessions import FetchSessions
+    from pessoa.broker.listed_brokers import ListedBrokers
     from pessoa.metadata.image import MetadataImage
     from pessoa.replication.replicas import Replicas
 
@@ -58,6 +59,7 @@ class BrokerServices:
     # The entrance to the controller, wherever it is.
     controller: Any
     random_below: Callable[[int], int]
+    listed_brokers: ListedBrokers
     progress: MetadataProgress = field(default_factory=MetadataProgress)
     groups: Any = None
     transactions: Any = None
@@ -75,6 +77,15 @@ class BrokerServices:
 
     def live_nodes(self, listener: str) -> list[Node]:
         return [node for node in self.nodes(listener) if not node.is_fenced]
+
+    def listed_nodes(self, listener: str) -> list[Node]:
+        """Those that clients hear of: also who fell silent a moment ago."""
+        now_ms = self.clock.monotonic_ms()
+        return [
+            node
+            for node in self.nodes(listener)
+            if self.listed_brokers.is_listed(node.id, is_fenced=node.is_fenced, now_ms=now_ms)
+        ]
 
     @property
     def controller_id(self) -> int:

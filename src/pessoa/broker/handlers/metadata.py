@@ -113,7 +113,7 @@ def _response(
         throttle_time_ms=0,
         brokers=[
             MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in broker.live_nodes(context.listener)
+            for node in broker.listed_nodes(context.listener)
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.controller_id,

@@ -1,0 +1,40 @@
+"""Which brokers clients hear of: those that serve, and those that fell silent a moment ago.
+
+A broker that dies is fenced half a second later, and others lead at once. Apache Kafka would not notice before the end
+of its session, and until then would go on to name it in Metadata. Clients count on that, for a broker that dies often
+is back within seconds: librdkafka tears down what it has for a broker that an answer no longer names, and with it
+requests that wait to be sent again; some of those are never asked anew, so that a consumer that was about to join waits
+until its next regular look at the metadata, five minutes later.
+
+So a broker that was fenced stays listed for a session. Nobody is sent to it: it leads nothing and coordinates nothing.
+One that said goodbye (a controlled shutdown) is left out at once, as in Kafka. A broker that starts lists itself from
+its first answer on, since whoever asks it has its address already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pessoa.metadata.cluster import ClusterDelta
+
+
+class ListedBrokers:
+    def __init__(self, node_id: int, session_timeout_ms: int, now_ms: int) -> None:
+        self._session_timeout_ms = session_timeout_ms
+        # Fenced brokers that are listed all the same → until when, on the monotonic clock.
+        self._until_ms: dict[int, int] = {node_id: now_ms + session_timeout_ms}
+
+    def __repr__(self) -> str:
+        return f"<ListedBrokers: {sorted(self._until_ms)} also while fenced>"
+
+    def follow(self, delta: ClusterDelta, now_ms: int) -> None:
+        for broker_id, broker in delta.changed_brokers.items():
+            before = delta.image.brokers.get(broker_id)
+            if broker is None:
+                self._until_ms.pop(broker_id, None)
+            elif broker.fenced and before is not None and not before.fenced and not before.in_controlled_shutdown:
+                self._until_ms[broker_id] = now_ms + self._session_timeout_ms
+
+    def is_listed(self, broker_id: int, *, is_fenced: bool, now_ms: int) -> bool:
+        return not is_fenced or now_ms < self._until_ms.get(broker_id, now_ms)
