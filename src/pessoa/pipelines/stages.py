@@ -17,9 +17,26 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from pessoa.pipelines.plan import Aggregate, Join, Node, Speed, every
+from pessoa.pipelines.plan import (
+    Aggregate,
+    Apply,
+    Filter,
+    FlatMap,
+    Format,
+    Function,
+    Join,
+    Node,
+    PythonSink,
+    PythonSource,
+    Rekey,
+    Sink,
+    Source,
+    Speed,
+    every,
+)
 
 OutputMode: TypeAlias = Literal["append", "update"]
+REGISTRY_FORMATS = ("avro", "protobuf")
 
 
 def has_state(node: Node) -> bool:
@@ -27,9 +44,47 @@ def has_state(node: Node) -> bool:
     return isinstance(node, Aggregate | Join)
 
 
+def why_not_real_time(plan: Node) -> str | None:
+    """What keeps a plan from running record by record; None if nothing does."""
+    topics = set()
+    for node in every(plan):
+        if has_state(node):
+            return "it keeps state"
+        if isinstance(node, PythonSource | PythonSink):
+            return "Python reads or writes its records"
+        if any(isinstance(each, Function) for each in functions(node)):
+            return "Spark gathers records before it hands them to Python functions"
+        for format_ in formats(node):
+            if format_.kind in REGISTRY_FORMATS:
+                return f"{format_.kind} is read and written in Python"
+        if isinstance(node, Source):
+            if node.topic in topics:
+                return f"it reads {node.topic} twice"
+            topics.add(node.topic)
+    return None
+
+
+def functions(node: Node) -> list[object]:
+    match node:
+        case Apply():
+            return [node.function]
+        case Filter():
+            return [node.condition]
+        case FlatMap():
+            return [node.each]
+        case Rekey():
+            return [node.function]
+        case _:
+            return []
+
+
+def formats(node: Node) -> tuple[Format, ...]:
+    return (node.key, node.value) if isinstance(node, Source | Sink) else ()
+
+
 def speed(plan: Node) -> Speed:
     """The fastest way that the plan can run."""
-    return "micro-batch" if any(has_state(node) for node in every(plan)) else "real-time"
+    return "micro-batch" if why_not_real_time(plan) else "real-time"
 
 
 def output_mode(plan: Node) -> OutputMode:

@@ -1,0 +1,459 @@
+"""The plan as a Spark DataFrame: of a stream, or of rows in memory, which is how pipelines are tested.
+
+    compile(plan, spark, kafka=…)              DataFrame with what Spark's Kafka sink takes: topic, key, value, headers
+    compile(plan, spark, kafka=…, rows={…})    the same from DataFrames that stand in for topics
+
+Each node becomes a few DataFrame operations on the flow below it. A flow has the columns that `shapes.py` says, and
+
+    rowtime, rowdeleted       always
+    rowtopic … rowheaders     up to the first aggregate or join
+    rowraw, rowerror          where dead letters are wanted: the record as it came, and what is wrong with it
+
+Bad records. `skip` filters them out where they are found, `stop` fails the query with a sentence that names the record.
+`dead-letter` lets them travel on beside the good ones, untouched by any step, to be written to their own topic at the
+end: one query, one pass, and real-time mode stays possible. State must not see them: before an aggregate or a join they
+are set apart, and join the output at the end through a second reading of the source.
+
+A refusal of Spark comes back as PlanRefused in the plan's words (`refusals.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pessoa.pipelines.formats import decoder, encoder, is_native, sql_name, sql_text
+from pessoa.pipelines.plan import (
+    NOTHING,
+    Aggregate,
+    Apply,
+    Errors,
+    Filter,
+    FlatMap,
+    Format,
+    Function,
+    Join,
+    KafkaSettings,
+    Node,
+    PlanRefused,
+    Project,
+    PythonSink,
+    PythonSource,
+    Rekey,
+    Sink,
+    Source,
+    Union,
+    every,
+)
+from pessoa.pipelines.python_functions import ERROR, RESULT, Wrapped, arrow_function, find_function, ship
+from pessoa.pipelines.shapes import KEY, ORIGIN, ROWDELETED, ROWTIME, VALUE, WINDOW_COLUMNS, Shape, shape
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+RAW = "rowraw"
+BAD = "rowerror"
+# Kafka's names for the headers of a dead letter (KIP-1034).
+LETTER_HEADERS = {
+    "__streams.errors.exception": "'pessoa.BadRecord'",
+    "__streams.errors.message": f"{BAD}.message",
+    "__streams.errors.topic": f"{RAW}.topic",
+    "__streams.errors.partition": f"CAST({RAW}.partition AS STRING)",
+    "__streams.errors.offset": f"CAST({RAW}.offset AS STRING)",
+}
+HEADERS_TYPE = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
+RECORD_COLUMNS = ("topic", "partition", "offset", "key", "value", "timestamp", "headers")
+
+
+class Flow(NamedTuple):
+    frame: DataFrame
+    shape: Shape
+    # Whether bad rows travel along, in RAW and BAD.
+    carries_bad: bool = False
+    # Records for dead-letter topics that were set apart.
+    letters: tuple[DataFrame, ...] = ()
+
+    @property
+    def carried(self) -> list[str]:
+        """The columns that go along whatever happens to key and value."""
+        origin = ORIGIN if self.shape.has_origin else ()
+        return [ROWTIME, ROWDELETED, *origin, *((RAW, BAD) if self.carries_bad else ())]
+
+
+def compile(  # noqa: A001
+    plan: Node,
+    spark: SparkSession,
+    *,
+    kafka: KafkaSettings,
+    functions: Mapping[str, Any] | None = None,
+    rows: Mapping[str, DataFrame] | None = None,
+) -> DataFrame:
+    """What a plan that ends in a Sink writes: topic, key, value, headers, timestamp. Any other plan gives its rows."""
+    from pessoa.pipelines.refusals import in_the_plans_words
+
+    compiler = Compiler(plan, spark, kafka, functions or {}, rows)
+    with in_the_plans_words(plan, compiler):
+        frame = compiler.flow(plan).frame
+        # Spark Connect looks at a plan only when it is asked something.
+        frame.schema  # noqa: B018
+    return frame
+
+
+class Compiler:
+    def __init__(
+        self, plan: Node, spark: SparkSession, kafka: KafkaSettings, functions: Mapping[str, Any],
+        rows: Mapping[str, DataFrame] | None,
+    ) -> None:  # fmt: skip
+        self.spark = spark
+        self.kafka = kafka
+        self._functions = functions
+        self._rows = rows
+        self._wants_letters = any(
+            getattr(node, "errors", Errors()).then == "dead-letter"
+            for node in every(plan)
+            if not isinstance(node, Sink)
+        )
+
+    def flow(self, node: Node) -> Flow:
+        match node:
+            case Source():
+                return self._source(node)
+            case Project():
+                return self._project(node)
+            case Apply():
+                return self._apply(node)
+            case Filter():
+                return self._filter(node)
+            case FlatMap():
+                return self._flat_map(node)
+            case Rekey():
+                return self._rekey(node)
+            case Aggregate():
+                from pessoa.pipelines.stateful import aggregate
+
+                return aggregate(node, self._only_good(self.flow(node.input)))
+            case Join():
+                from pessoa.pipelines.stateful import join
+
+                return join(node, self._only_good(self.flow(node.left)), self._only_good(self.flow(node.right)))
+            case Union():
+                return self._union(node)
+            case Sink():
+                return self._sink(node)
+            case PythonSource() | PythonSink():
+                raise PlanRefused("Python sources and sinks are run by the engine, not compiled")
+
+    # Sources and sinks
+
+    def _source(self, node: Source) -> Flow:
+        from pyspark.sql import functions as F
+
+        made = shape(node)
+        records = self._records(node)
+        decoded = {}
+        for name, format_, plain_name in (("__key", node.key, KEY), ("__value", node.value, VALUE)):
+            data = name.removeprefix("__")
+            if is_native(format_):
+                decoded[name] = decoder(format_, data, name, plain_name)
+            else:
+                from pessoa.pipelines.registry_formats import decode_column
+
+                records = records.withColumn(name, decode_column(format_, data, self.kafka))
+        for name, (struct, _) in decoded.items():
+            records = records.withColumn(name, F.expr(struct))
+        key_error = decoded["__key"].error if "__key" in decoded else f"__key.{ERROR}"
+        value_error = decoded["__value"].error if "__value" in decoded else f"__value.{ERROR}"
+        fields = [
+            F.expr(f"{name}.{sql_name(column)}" if name in decoded else f"{name}.{RESULT}.{sql_name(column)}").alias(
+                column
+            )
+            for name, columns in (("__key", made.keys), ("__value", made.values))
+            for column in columns
+        ]
+        error = f"coalesce(concat('its key ', {key_error}), concat('its value ', {value_error}))"
+        deleted = "value IS NULL"
+        if node.value.kind == "json":
+            deleted = "(value IS NULL OR trim(CAST(value AS STRING)) = 'null')"
+        frame = records.select(
+            *fields,
+            F.col("timestamp").alias(ROWTIME),
+            F.expr(deleted).alias(ROWDELETED),
+            *(F.col(name.removeprefix("row")).alias(name) for name in ORIGIN),
+            *([F.struct(*RECORD_COLUMNS).alias(RAW)] if self._wants_letters else []),
+            F.expr(error).alias("__error"),
+        )
+        if node.timestamp:
+            time = f"coalesce(__error, IF(({node.timestamp}) IS NULL AND NOT {ROWDELETED}, 'has no event time', NULL))"
+            frame = frame.withColumn("__error", F.expr(time)).withColumn(
+                ROWTIME, F.expr(f"IF({ROWDELETED}, {ROWTIME}, CAST(({node.timestamp}) AS TIMESTAMP))")
+            )
+        flow = Flow(frame, made)
+        return self._sorted_out(flow, "__error", node.errors)
+
+    def _records(self, node: Source) -> DataFrame:
+        if self._rows is not None:
+            if node.topic not in self._rows:
+                raise PlanRefused(f"there are no records for the source {node.topic}")
+            return self._rows[node.topic]
+        reader = self.spark.readStream.format("kafka")
+        for name, value in self.kafka.options.items():
+            reader = reader.option(f"kafka.{name}", value)
+        reader = (
+            reader.option("kafka.bootstrap.servers", self.kafka.bootstrap_servers)
+            # What a transaction has not committed may never have happened.
+            .option("kafka.isolation.level", "read_committed")
+            .option("subscribe", node.topic)
+            .option("startingOffsets", node.start)
+            .option("includeHeaders", "true")
+        )
+        for name, value in node.options.items():
+            reader = reader.option(name, value)
+        return reader.load()
+
+    def _sink(self, node: Sink) -> Flow:
+        from pyspark.sql import functions as F
+
+        flow = self.flow(node.input)
+        made = flow.shape
+        keys = tuple(name for name in made.keys if name not in WINDOW_COLUMNS)
+        key = self._encoded(node.key, keys, flow, f"{node.topic}-key", "the key")
+        if made.window is not None and node.windowed_key and node.key.kind != NOTHING:
+            times = ("window_end", "window_start") if made.window.kind == "session" else ("window_start",)
+            parts = ", ".join(f"unhex(lpad(hex(unix_millis({name})), 16, '0'))" for name in times)
+            key = F.concat(key, F.expr(f"concat({parts})"))
+        value = self._encoded(node.value, made.values + node.also, flow, f"{node.topic}-value", "the value")
+        value = F.when(F.expr(f"NOT {ROWDELETED}"), value)
+        columns: dict[str, Column] = {
+            "topic": F.lit(node.topic),
+            "key": key,
+            "value": value,
+            "headers": F.col("rowheaders") if made.has_origin else F.lit(None).cast(HEADERS_TYPE),
+            "timestamp": F.col(ROWTIME),
+        }
+        frame = flow.frame.select(*(column.alias(name) for name, column in columns.items()))
+        if flow.carries_bad:
+            frame = flow.frame.select(
+                *(
+                    F.when(F.expr(f"{BAD} IS NULL"), column).otherwise(_letter(name)).alias(name)
+                    for name, column in columns.items()
+                )
+            )
+        for letters in flow.letters:
+            frame = frame.unionByName(letters)
+        return Flow(frame, made)
+
+    def _encoded(self, format_: Format, columns: tuple[str, ...], flow: Flow, subject: str, what: str) -> Column:
+        from pyspark.sql import functions as F
+
+        if is_native(format_):
+            return F.expr(encoder(format_, columns, what))
+        from pessoa.pipelines.registry_formats import encode_column
+
+        return encode_column(format_, columns, flow.frame, subject, self.kafka)
+
+    # Steps without state
+
+    def _project(self, node: Project) -> Flow:
+        from pyspark.sql import functions as F
+
+        below = self.flow(node.input)
+        made = shape(node)
+        expressions = {column.name: column.expression for column in node.columns}
+        frame = below.frame.select(
+            *(F.col(sql_name(name)) for name in made.keys),
+            *(F.expr(expressions.get(name, sql_name(name))).alias(name) for name in made.values),
+            *below.carried,
+        )
+        return below._replace(frame=frame, shape=made)
+
+    def _apply(self, node: Apply) -> Flow:
+        from pyspark.sql import functions as F
+
+        below = self.flow(node.input)
+        made = shape(node)
+        frame = below.frame.withColumn("__made", self._called(node.function, below))
+        is_struct = node.function.returns.strip().upper().startswith("STRUCT")
+        frame = frame.select(
+            *(F.col(sql_name(name)) for name in made.keys),
+            *(
+                F.expr(f"__made.{RESULT}.{sql_name(name)}" if is_struct else f"__made.{RESULT}").alias(name)
+                for name in made.values
+            ),
+            *below.carried,
+            F.expr(f"__made.{ERROR}").alias("__error"),
+        )
+        return self._sorted_out(below._replace(frame=frame, shape=made), "__error", node.errors)
+
+    def _filter(self, node: Filter) -> Flow:
+        from pyspark.sql import functions as F
+
+        below = self.flow(node.input)
+        condition = f"({node.condition})"
+        if isinstance(node.condition, Function):
+            frame = below.frame.withColumn("__made", self._called(node.condition, below))
+            frame = frame.withColumn("__error", F.expr(f"__made.{ERROR}"))
+            below = self._sorted_out(below._replace(frame=frame), "__error", node.errors)
+            condition = f"__made.{RESULT}"
+        if below.shape.is_table:
+            deleted = F.expr(f"{ROWDELETED} OR NOT coalesce({condition}, false)")
+            return below._replace(frame=below.frame.withColumn(ROWDELETED, deleted).drop("__made"))
+        if below.carries_bad:
+            condition = f"({BAD} IS NOT NULL OR {condition})"
+        return below._replace(frame=below.frame.filter(F.expr(condition)).drop("__made"))
+
+    def _flat_map(self, node: FlatMap) -> Flow:
+        from pyspark.sql import functions as F
+
+        below = self.flow(node.input)
+        made = shape(node)
+        if isinstance(node.each, Function):
+            frame = below.frame.withColumn("__made", self._called(node.each, below))
+            frame = frame.withColumn("__error", F.expr(f"__made.{ERROR}")).withColumn(
+                "__array", F.expr(f"__made.{RESULT}")
+            )
+            below = self._sorted_out(below._replace(frame=frame), "__error", node.errors)
+        else:
+            below = below._replace(frame=below.frame.withColumn("__array", F.expr(node.each)))
+        if below.carries_bad:
+            frame = below.frame.filter(f"{BAD} IS NOT NULL OR size(__array) > 0")
+        else:
+            frame = below.frame.filter("size(__array) > 0")
+        frame = frame.withColumn("__each", F.explode_outer("__array"))
+        with_key = isinstance(node.each, Function) and node.each.with_key
+        element = f"__each.{VALUE}" if with_key else "__each"
+        is_plain = made.values == (node.name,) and not node.columns and not _is_struct_array(node.each, with_key)
+        frame = frame.select(
+            *(F.expr(f"__each.{KEY}" if with_key else sql_name(name)).alias(name) for name in made.keys),
+            *(F.expr(element if is_plain else f"{element}.{sql_name(name)}").alias(name) for name in made.values),
+            *below.carried,
+        )
+        return below._replace(frame=frame, shape=made)
+
+    def _rekey(self, node: Rekey) -> Flow:
+        from pyspark.sql import functions as F
+
+        below = self.flow(node.input)
+        made = shape(node)
+        if node.function is not None:
+            frame = below.frame.withColumn("__made", self._called(node.function, below))
+            frame = frame.withColumn("__error", F.expr(f"__made.{ERROR}"))
+            below = self._sorted_out(below._replace(frame=frame), "__error", node.errors)
+            keys = {KEY: f"__made.{RESULT}"}
+        else:
+            keys = {column.name: column.expression for column in node.columns}
+        frame = below.frame.select(
+            *(F.expr(expression).alias(name) for name, expression in keys.items()),
+            *(F.col(sql_name(name)) for name in made.values),
+            *below.carried,
+        )
+        return below._replace(frame=frame, shape=made)
+
+    def _union(self, node: Union) -> Flow:
+        flows = [self.flow(each) for each in node.inputs]
+        made = shape(node)
+        has_origin = all(flow.shape.has_origin for flow in flows)
+        frame: DataFrame | None = None
+        for flow in flows:
+            part = flow.frame if has_origin else flow.frame.drop(*ORIGIN)
+            frame = part if frame is None else frame.unionByName(part, allowMissingColumns=True)
+        assert frame is not None
+        return Flow(
+            frame,
+            made if has_origin else Shape(made.keys, made.values, has_origin=False),
+            any(flow.carries_bad for flow in flows),
+            tuple(letters for flow in flows for letters in flow.letters),
+        )
+
+    # Functions and bad records
+
+    def _called(self, function: Function, below: Flow) -> Column:
+        """The column of (result, error) of a Python function; null in, null out."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.pandas.types import to_arrow_type
+        from pyspark.sql.types import DataType
+
+        called = find_function(function.name, self._functions)
+        takes = find_function(function.takes, self._functions) if function.takes else None
+        for shipped in (called, takes):
+            ship(shipped)
+        keys = list(below.shape.keys) if function.with_key else []
+        is_plain = below.shape.values == (VALUE,)
+        result = to_arrow_type(DataType.fromDDL(function.returns))
+        wrapped = Wrapped(called, function, result, keys, is_plain, takes)
+        udf = arrow_function(wrapped, f"{RESULT} {function.returns}, {ERROR} STRING")
+        there = f"NOT {ROWDELETED}" + (f" AND {BAD} IS NULL" if below.carries_bad else "")
+        return udf(F.when(F.expr(there), F.struct(*(F.col(sql_name(name)) for name in [*keys, *below.shape.values]))))
+
+    def _sorted_out(self, flow: Flow, error: str, errors: Errors) -> Flow:
+        """A flow whose bad rows, those with something in the column `error`, went the way that was asked for."""
+        from pyspark.sql import functions as F
+
+        frame = flow.frame
+        has_raw = flow.shape.has_origin and self._wants_letters
+        if errors.then == "stop":
+            where = (
+                f"concat(rowtopic, '-', rowpartition, '@', rowoffset, ': ', {error})"
+                if flow.shape.has_origin
+                else error
+            )
+            sentence = f"concat('a bad record stopped the pipeline: ', {where})"
+            frame = frame.filter(f"IF({error} IS NULL, true, CAST(raise_error({sentence}) AS BOOLEAN))")
+        elif errors.then == "skip":
+            frame = frame.filter(f"{error} IS NULL")
+        else:
+            if not has_raw:
+                frame = frame.withColumn(RAW, _made_up_record(flow))
+            bad = f"IF({error} IS NULL, NULL, named_struct('message', {error}, 'topic', {sql_text(errors.topic)}))"
+            frame = frame.withColumn(BAD, F.expr(f"coalesce({BAD}, {bad})" if flow.carries_bad else bad))
+            return flow._replace(frame=frame.drop(error), carries_bad=True)
+        frame = frame.drop(error)
+        if has_raw and not flow.carries_bad:
+            # Somebody further up sends dead letters, and will want the record.
+            no_error = "CAST(NULL AS STRUCT<message: STRING, topic: STRING>)"
+            return flow._replace(frame=frame.withColumn(BAD, F.expr(no_error)), carries_bad=True)
+        return flow._replace(frame=frame)
+
+    def _only_good(self, flow: Flow) -> Flow:
+        """The flow without its bad rows, which become dead letters of their own."""
+        if not flow.carries_bad:
+            return flow
+        bad = flow.frame.filter(f"{BAD} IS NOT NULL")
+        letters = bad.select(*(_letter(name).alias(name) for name in ("topic", "key", "value", "headers", "timestamp")))
+        good = flow.frame.filter(f"{BAD} IS NULL").drop(RAW, BAD)
+        return Flow(good, flow.shape, False, (*flow.letters, letters))
+
+
+def _is_struct_array(each: str | Function, with_key: bool) -> bool:
+    if isinstance(each, str):
+        return False
+    returns = each.returns.replace(" ", "").upper()
+    return ",VALUE:STRUCT<" in returns if with_key else returns.startswith("ARRAY<STRUCT<")
+
+
+def _letter(column: str) -> Column:
+    """A column of the record that a bad row becomes."""
+    from pyspark.sql import functions as F
+
+    if column == "topic":
+        return F.expr(f"{BAD}.topic")
+    if column == "headers":
+        added = ", ".join(
+            f"named_struct('key', {sql_text(name)}, 'value', CAST({value} AS BINARY))"
+            for name, value in LETTER_HEADERS.items()
+        )
+        return F.expr(f"concat(coalesce({RAW}.headers, CAST(array() AS {HEADERS_TYPE})), array({added}))")
+    return F.expr(f"{RAW}.{column}")
+
+
+def _made_up_record(flow: Flow) -> Column:
+    """For a row that is no record any more, behind an aggregate or join: its columns as JSON."""
+    from pyspark.sql import functions as F
+
+    def as_json(columns: tuple[str, ...]) -> str:
+        return f"CAST(to_json(struct({', '.join(map(sql_name, columns))})) AS BINARY)" if columns else "NULL"
+
+    return F.expr(
+        "named_struct('topic', CAST(NULL AS STRING), 'partition', CAST(NULL AS INT), 'offset', CAST(NULL AS BIGINT), "
+        f"'key', {as_json(flow.shape.keys)}, 'value', {as_json(flow.shape.values)}, 'timestamp', {ROWTIME}, "
+        f"'headers', CAST(NULL AS {HEADERS_TYPE}))"
+    )

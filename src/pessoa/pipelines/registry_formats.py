@@ -1,0 +1,296 @@
+"""Avro and Protobuf with the schema registry: read and written in Python, by Spark's workers.
+
+A record says by its id which schema wrote it, and the next record may say another, so each id is looked up once and its
+codec kept. Avro data is seen through one reader's schema, that of the format, whatever version wrote it: old records
+get defaults, new fields are left out. Protobuf needs no such thing: it is read by the message that wrote it, and the
+format's columns are picked by name.
+
+`resolved(plan)` looks up the schemas that a plan only mentions. After that the plan stands by itself: a schema that
+gets a new version does not change a pipeline that runs.
+
+Writing registers the schema first (that of the format, or one made of the columns) and puts its id before every value.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pessoa.pipelines.avro_columns import avro_columns, avro_schema, is_record
+from pessoa.pipelines.formats import sql_name
+from pessoa.pipelines.plan import Format, KafkaSettings, Node, PlanRefused, Sink, Source
+from pessoa.pipelines.python_functions import ERROR, RESULT, arrow_function, fitted, said
+from pessoa.pipelines.registry_client import RegistryClient, RegistryFailed, Schema
+from pessoa.pipelines.shapes import KEY, VALUE
+from pessoa.pipelines.stages import REGISTRY_FORMATS
+from pessoa.serde.framing import decode_message_indexes, encode_message_indexes, frame, unframe
+from pessoa.serde.problems import DataProblem, SchemaProblem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+
+def resolved(plan: Node, kafka: KafkaSettings) -> Node:
+    """The plan with the columns of every source's schema in it."""
+    if isinstance(plan, Source):
+        return msgspec.structs.replace(
+            plan,
+            key=_looked_up(plan.key, f"{plan.topic}-key", KEY, kafka),
+            value=_looked_up(plan.value, f"{plan.topic}-value", VALUE, kafka),
+        )
+    changes: dict[str, Any] = {}
+    for name in ("input", "left", "right"):
+        if hasattr(plan, name):
+            changes[name] = resolved(getattr(plan, name), kafka)
+    if hasattr(plan, "inputs"):
+        changes["inputs"] = tuple(resolved(each, kafka) for each in plan.inputs)
+    return msgspec.structs.replace(plan, **changes) if changes else plan
+
+
+def _looked_up(format_: Format, subject: str, plain_name: str, kafka: KafkaSettings) -> Format:
+    if format_.kind not in REGISTRY_FORMATS or format_.columns:
+        return format_
+    text, references = format_.schema, {}
+    if not text:
+        try:
+            found = _client(kafka, format_).latest(format_.subject or subject)
+        except RegistryFailed as failed:
+            raise PlanRefused(f"the schema of {format_.subject or subject} is not to be had: {failed}") from None
+        text, references = found.text, found.references
+    try:
+        if format_.kind == "avro":
+            tree = avro_whole(text, references)
+            return msgspec.structs.replace(format_, columns=avro_columns(tree, plain_name), schema=json.dumps(tree))
+        from pessoa.pipelines.protobuf_columns import message_columns
+
+        file = _linked(text, references)
+        return msgspec.structs.replace(
+            format_, columns=message_columns(_message(file, format_.message)[1]), schema=text
+        )
+    except SchemaProblem as wrong:
+        raise PlanRefused(f"the schema for {subject} is wrong: {wrong}") from None
+
+
+def avro_whole(text: str, references: dict[str, str]) -> Any:
+    """A schema as parsed JSON, with what it refers to written out."""
+    from pessoa.serde.avro.parsing import parse_avro
+    from pessoa.serde.avro.printing import avro_tree
+    from pessoa.serde.avro.schema import NamedType
+
+    known: dict[str, NamedType] = {}
+    for each in references.values():
+        known.update(parse_avro(each, known)[1])
+    return avro_tree(parse_avro(text, known)[0], resolve=True)
+
+
+def _linked(text: str, references: dict[str, str]) -> Any:
+    from pessoa.serde.protobuf.linking import link, read_proto
+
+    return link(read_proto(text), {name: read_proto(each, name) for name, each in references.items()})
+
+
+def _message(file: Any, name: str) -> tuple[tuple[int, ...], Any]:
+    """Where in its file a message stands, and the message: the first one, or that of the full name."""
+    messages = list(file.descriptor.message_types_by_name.values())
+    if not name:
+        return (0,), messages[0]
+    for index, descriptor in enumerate(messages):
+        if descriptor.full_name == name:
+            return (index,), descriptor
+    raise PlanRefused(f"the schema has no message {name}; there are {', '.join(each.full_name for each in messages)}")
+
+
+def _client(kafka: KafkaSettings, format_: Format) -> RegistryClient:
+    if not kafka.schema_registry_url:
+        raise PlanRefused(f"the format {format_.kind} needs the address of a schema registry")
+    return RegistryClient(kafka.schema_registry_url)
+
+
+def decode_column(format_: Format, data: str, kafka: KafkaSettings) -> Column:
+    """A struct of (result, error), the result with the columns of the format."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import to_arrow_type
+    from pyspark.sql.types import DataType
+
+    columns = to_arrow_type(DataType.fromDDL(f"STRUCT<{format_.columns}>"))
+    decoder = Decoder(format_, columns, _client(kafka, format_))
+    return arrow_function(decoder, f"{RESULT} STRUCT<{format_.columns}>, {ERROR} STRING")(F.col(data))
+
+
+class Decoder:
+    """Bytes to rows, called by Spark's workers with Arrow arrays."""
+
+    def __init__(self, format_: Format, columns: pa.DataType, client: RegistryClient) -> None:
+        self._format = format_
+        self._columns = columns
+        self._client = client
+        self._readers: dict[int, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Codecs hold what cannot be pickled; a worker makes its own.
+        return {**self.__dict__, "_readers": {}}
+
+    def __call__(self, values: pa.Array) -> pa.Array:
+        import pyarrow as pa
+
+        results: list[Any] = []
+        errors: list[str | None] = []
+        for data in values.to_pylist():
+            result, error = None, None
+            if data is not None:
+                try:
+                    result = fitted(self._decoded(data), self._columns)
+                except DataProblem as wrong:
+                    error = f"is not {self._format.kind}: {wrong}"
+            results.append(result)
+            errors.append(error)
+        arrays = [pa.array(results, self._columns), pa.array(errors, pa.string())]
+        return pa.StructArray.from_arrays(arrays, names=[RESULT, ERROR])
+
+    def _decoded(self, data: bytes) -> dict[str, Any]:
+        schema, payload = unframe(data)
+        if not isinstance(schema, int):
+            raise DataProblem("its schema is named by a guid")
+        if schema not in self._readers:
+            self._readers[schema] = self._reader(schema)
+        row: dict[str, Any] = self._readers[schema](payload)
+        return row
+
+    def _reader(self, schema_id: int) -> Any:
+        try:
+            written = self._client.by_id(schema_id)
+        except RegistryFailed as failed:
+            if "40403" in str(failed):
+                raise DataProblem(f"the registry has no schema with the id {schema_id}") from None
+            raise
+        if written.kind != self._format.kind.upper():
+            raise DataProblem(f"it was written with a schema of type {written.kind}")
+        return self._avro_reader(written) if self._format.kind == "avro" else self._protobuf_reader(written)
+
+    def _avro_reader(self, written: Schema) -> Any:
+        from pessoa.serde.avro.codec import AvroCodec
+        from pessoa.serde.avro.parsing import parse_avro
+
+        writer = AvroCodec(parse_avro(json.dumps(avro_whole(written.text, written.references)))[0])
+        ours = AvroCodec(parse_avro(self._format.schema)[0])
+        if is_record(json.loads(self._format.schema)):
+            return lambda payload: writer.decode(payload, ours)
+        name = self._columns.field(0).name
+        return lambda payload: {name: writer.decode(payload, ours)}
+
+    def _protobuf_reader(self, written: Schema) -> Any:
+        from google.protobuf.message import DecodeError
+        from google.protobuf.message_factory import GetMessageClass
+
+        from pessoa.pipelines.protobuf_columns import as_dict
+
+        file = _linked(written.text, written.references)
+        tops = list(file.descriptor.message_types_by_name.values())
+        names = {field.name for field in self._columns}
+
+        def read(payload: bytes) -> dict[str, Any]:
+            indexes, data = decode_message_indexes(payload)
+            messages, descriptor = tops, tops[0]
+            for index in indexes:
+                if index >= len(messages):
+                    raise DataProblem(f"the schema has no message at {list(indexes)}")
+                descriptor = messages[index]
+                messages = descriptor.nested_types
+            try:
+                row = as_dict(GetMessageClass(descriptor).FromString(data))
+            except DecodeError as wrong:
+                raise DataProblem(str(wrong)) from None
+            return {name: value for name, value in row.items() if name in names}
+
+        return read
+
+
+def encode_column(
+    format_: Format, columns: tuple[str, ...], frame_: DataFrame, subject: str, kafka: KafkaSettings
+) -> Column:
+    """The bytes of these columns, magic byte and id first."""
+    from pyspark.sql import functions as F
+
+    if not columns:
+        raise PlanRefused(f"there are no columns to write to {subject}")
+    spark_schema = frame_.select(*map(sql_name, columns)).schema.jsonValue()
+    name = _record_name(subject)
+    if format_.kind == "avro":
+        text = format_.schema or json.dumps(avro_schema(spark_schema, name))
+    else:
+        from pessoa.pipelines.protobuf_columns import proto_text
+
+        text = format_.schema or proto_text(spark_schema, name)
+    try:
+        schema_id = _client(kafka, format_).register(format_.subject or subject, format_.kind.upper(), text)
+    except RegistryFailed as failed:
+        raise PlanRefused(f"the schema for {subject} cannot be registered: {failed}") from None
+    encoder = Encoder(format_, text, schema_id)
+    return arrow_function(encoder, "BINARY")(F.struct(*(F.col(sql_name(column)) for column in columns)))
+
+
+def _record_name(subject: str) -> str:
+    words = "".join(letter if letter.isalnum() and letter.isascii() else " " for letter in subject).title().split()
+    name = "".join(words)
+    return name if name[:1].isalpha() else f"Record{name}"
+
+
+class Encoder:
+    def __init__(self, format_: Format, text: str, schema_id: int) -> None:
+        self._format = format_
+        self._text = text
+        self._schema_id = schema_id
+        self._write: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_write": None}
+
+    def __call__(self, rows: pa.Array) -> pa.Array:
+        import pyarrow as pa
+
+        if self._write is None:
+            self._write = self._avro_writer() if self._format.kind == "avro" else self._protobuf_writer()
+        return pa.array(
+            [None if row is None else frame(self._schema_id, self._write(row)) for row in rows.to_pylist()],
+            pa.binary(),
+        )
+
+    def _avro_writer(self) -> Any:
+        from pessoa.serde.avro.codec import AvroCodec
+        from pessoa.serde.avro.parsing import parse_avro
+
+        codec = AvroCodec(parse_avro(self._text)[0])
+        if is_record(json.loads(self._text)):
+            return codec.encode
+        return lambda row: codec.encode(next(iter(row.values())))
+
+    def _protobuf_writer(self) -> Any:
+        from google.protobuf.message_factory import GetMessageClass
+
+        from pessoa.pipelines.protobuf_columns import fill
+
+        indexes, descriptor = _message(_linked(self._text, {}), self._format.message)
+        make, prefix = GetMessageClass(descriptor), encode_message_indexes(indexes)
+
+        def write(row: dict[str, Any]) -> bytes:
+            try:
+                data: bytes = fill(make(), row).SerializeToString()
+            except (TypeError, ValueError) as wrong:
+                raise DataProblem(f"the row does not fit its message: {said(wrong)}") from None
+            return prefix + data
+
+        return write
+
+
+def has_registry_formats(plan: Node) -> bool:
+    from pessoa.pipelines.plan import every
+
+    return any(
+        format_.kind in REGISTRY_FORMATS
+        for node in every(plan)
+        if isinstance(node, Source | Sink)
+        for format_ in (node.key, node.value)
+    )
