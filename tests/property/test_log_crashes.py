@@ -258,7 +258,8 @@ def in_doubt(chapter: Chapter, loses_power: bool) -> LogModel:
 def opened(disk: SimulatedDisk) -> PartitionLog:
     directory = LogDirectory(disk, ROOT)
     directory.open(lambda _: CONFIG, NOW_MS)
-    log = directory.partitions[KEY]
+    # A loss of power may take a log that was never flushed; the broker then creates it anew.
+    log = directory.partitions.get(KEY) or directory.create(*KEY, Uuid.of(1000), CONFIG, NOW_MS)
     log.producers.verification_enabled = False
     return log
 

@@ -127,10 +127,21 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def create(self) -> None:
         key = ("orders", len(self.partitions))
-        log = self.directory.create(*key, Uuid.of(1000 + key[1]), self.config, self.now_ms)
-        log.producers.verification_enabled = False
+        log = self.created(key)
         is_log_append_time = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         self.partitions[key] = Partition(log, LogModel(is_log_append_time=is_log_append_time))
+
+    def created(self, key: TopicPartition) -> PartitionLog:
+        log = self.directory.create(*key, Uuid.of(1000 + key[1]), self.config, self.now_ms)
+        log.producers.verification_enabled = False
+        return log
+
+    @rule()
+    def settle_newborn(self) -> None:
+        newborn, self.directory.newborn = self.directory.newborn, []
+        self.directory.sync_births(newborn)
+        for one in newborn:
+            one.sync_birth = None
 
     def pick(self, number: int) -> Partition:
         partitions = list(self.partitions.values())
@@ -558,9 +569,10 @@ class LogMachine(RuleBasedStateMachine):
     def open_directory(self) -> None:
         self.directory = LogDirectory(self.disk, ROOT)
         self.directory.open(lambda _: self.config, self.now_ms)
-        assert self.directory.partitions.keys() == self.partitions.keys()
+        assert self.directory.partitions.keys() <= self.partitions.keys()
         for key, partition in self.partitions.items():
-            partition.log = self.directory.partitions[key]
+            # A loss of power may take a log that was never flushed; the broker then creates it anew.
+            partition.log = self.directory.partitions.get(key) or self.created(key)
             partition.log.producers.verification_enabled = False
             partition.flush = None
 

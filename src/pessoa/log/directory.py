@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import closing
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,7 +40,7 @@ from pessoa.log.checkpoints import (
     parse_offsets,
     render_offsets,
 )
-from pessoa.log.files import DiskError
+from pessoa.log.files import DiskError, create_file, replace_file
 from pessoa.log.loading import load_partition
 from pessoa.log.properties import (
     META_PROPERTIES_FILE,
@@ -53,7 +54,7 @@ from pessoa.log.properties import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pessoa.base.ids import Uuid
     from pessoa.log.config import LogConfig
@@ -94,6 +95,8 @@ class LogDirectory:
         self.offline: DiskError | None = None
         # Told once, with the error, when the directory goes offline.
         self.on_offline: Callable[[DiskError], None] = lambda _: None
+        # Created partitions, for the upkeep to make durable.
+        self.newborn: list[PartitionLog] = []
         # Deleted partitions, for the upkeep to remove when their time has come.
         self.unwanted: list[str] = []
         self.was_clean = False
@@ -199,17 +202,35 @@ class LogDirectory:
         assert key not in self.partitions, f"{topic}-{partition} is in {self.path}"
         name = f"{topic}-{partition}"
         try:
-            self._disk.make_directory(self._in(name))
+            self._disk.make_directory(self._in(name), durable=False)
+            # Nothing of it can be trusted if it was there and unknown.
+            is_new = not self._disk.list(self._in(name))
             metadata = render_partition_metadata(topic_id).encode()
-            self._disk.write_file(self._in(f"{name}/{PARTITION_METADATA_FILE}"), metadata)
-            # Nothing of it can be trusted if it was there and unknown: a scan costs nothing where there is nothing.
-            created = load_partition(self._disk, self._in(name), config, now_ms, was_clean=False)
+            write = create_file if is_new else replace_file
+            write(self._disk, self._in(f"{name}/{PARTITION_METADATA_FILE}"), metadata)
+            created = load_partition(self._disk, self._in(name), config, now_ms, was_clean=is_new, is_new=is_new)
         except DiskError as error:
             self.fail(error)
             raise DirectoryOffline(self.path) from error
         self.topic_ids[key] = topic_id
+        created.sync_birth = partial(self.sync_births, (created,))
+        self.newborn.append(created)
         self._keep(key, created)
         return created
+
+    def sync_births(self, newborn: Sequence[PartitionLog]) -> None:
+        """Let logs that were created survive a loss of power; for a worker thread. `create` leaves that out, because a
+        topic of many partitions would stop the broker for seconds."""
+        for one in newborn:
+            try:
+                with closing(self._disk.open(f"{one.directory}/{PARTITION_METADATA_FILE}", pooled=False)) as file:
+                    file.sync()
+                self._disk.sync_directory(one.directory)
+            except DiskError as error:
+                # A partition that is deleted meanwhile has another name, and nobody needs it on the disk.
+                if not (error.is_missing and one.is_released):
+                    raise
+        self._disk.sync_directory(self.path)
 
     def remove(self, topic: str, partition: int, unique: Uuid) -> None:
         """Make a partition unreachable at once; its bytes go with the upkeep. `unique` keeps the names apart."""

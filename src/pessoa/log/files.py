@@ -155,8 +155,8 @@ class Disk(Protocol):
     def list(self, path: str) -> Names:
         """The names in a directory, sorted."""
 
-    def make_directory(self, path: str) -> None:
-        """Make a directory and those above it, durably. It may be there already."""
+    def make_directory(self, path: str, *, durable: bool = True) -> None:
+        """Make a directory and those above it. It may be there already. Not `durable`: its name needs a sync."""
 
     def remove(self, path: str, *, missing_ok: bool = False) -> None:
         """Remove a file."""
@@ -216,6 +216,15 @@ def replace_file(disk: Disk, path: str, data: Bytes, *, durable: bool = True) ->
         disk.sync_directory(parent_directory(path))
 
 
+def create_file(disk: Disk, path: str, data: Bytes) -> None:
+    """Write a file that is not there. Nothing is durable: a crash leaves it whole, torn or not at all."""
+    file = disk.open(path, create=True, pooled=False)
+    try:
+        file.append(data)
+    finally:
+        file.close()
+
+
 @contextmanager
 def disk_errors(action: str, path: str) -> Iterator[None]:
     """What the system refuses becomes a `DiskError`. Too dear for reads and appends, which do it by hand."""
@@ -272,7 +281,7 @@ class OsDisk:
         with disk_errors("list", path):
             return sorted(os.listdir(path))
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, durable: bool = True) -> None:
         parent = parent_directory(path)
         with disk_errors("make the directory", path):
             if os.path.isdir(path):
@@ -280,7 +289,8 @@ class OsDisk:
             if parent != path:
                 self.make_directory(parent)
             os.mkdir(path)
-        self.sync_directory(parent)
+        if durable:
+            self.sync_directory(parent)
 
     def remove(self, path: str, *, missing_ok: bool = False) -> None:
         with disk_errors("remove", path):

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from pessoa.log.checkpoints import CorruptCheckpoint
 from pessoa.log.config import NEVER
+from pessoa.log.files import create_file
 from pessoa.log.index import MAX_RELATIVE_OFFSET
 from pessoa.log.leader_epochs import LEADER_EPOCH_FILE, UNDEFINED_EPOCH, LeaderEpochs
 from pessoa.log.partition_log import PRODUCER_EXPIRATION_MS, PartitionLog
@@ -65,6 +66,7 @@ def load_partition(
     now_ms: int,
     *,
     was_clean: bool,
+    is_new: bool = False,
     recovery_point: int | None = 0,
     log_start_offset: int = 0,
     high_watermark: int = 0,
@@ -74,8 +76,10 @@ def load_partition(
     """Open the log in `directory`, or begin one there. The four offsets are what the directory's checkpoints say.
 
     A recovery point of None is not known: everything is checked, nothing is taken for lost, and all of it is synced.
+    A log that `is_new`, in an empty directory, need not survive a loss of power before its first flush.
     """
     loader = _Loader(disk, directory, config, now_ms, producer_expiration_ms)
+    loader.is_new = is_new
     if recovery_point is not None:
         loader.gaps_up_to = max(recovery_point, cleaned_to)
         return loader.load(was_clean, recovery_point, log_start_offset, high_watermark)
@@ -97,6 +101,7 @@ class _Loader:
         # Compaction leaves gaps between segments, up to where it has come; ours stays below the recovery point. A gap
         # beyond both means a loss.
         self.gaps_up_to = NEVER
+        self.is_new = False
         # The segment that recovery began with, if there was any.
         self.recovered_from: int | None = None
 
@@ -238,8 +243,9 @@ class _Loader:
 
     def _new_segment(self, offset: int) -> Segment:
         segment = Segment(self.disk, self.directory, offset, self.config, self.now_ms, create=True)
-        # A log whose first segment a power loss can take away would begin wherever the next one does.
-        self.disk.sync_directory(self.directory)
+        if not self.is_new:
+            # A log whose first segment a power loss can take away would begin wherever the next one does.
+            self.disk.sync_directory(self.directory)
         return segment
 
     # 3. Recovery.
@@ -335,8 +341,11 @@ class _Loader:
             return None
 
     def _write_epochs(self, *, durable: bool) -> None:
-        path = f"{self.directory}/{LEADER_EPOCH_FILE}"
-        self.disk.write_file(path, self.epochs.render().encode(), durable=durable)
+        path, data = f"{self.directory}/{LEADER_EPOCH_FILE}", self.epochs.render().encode()
+        if self.is_new:
+            create_file(self.disk, path, data)
+        else:
+            self.disk.write_file(path, data, durable=durable)
 
     def _learn_epochs(self, segments: Iterable[Segment]) -> None:
         latest = UNDEFINED_EPOCH

@@ -143,6 +143,8 @@ class PartitionLog:
         self.on_rolled: Callable[[PartitionLog], None] = lambda _: None
         # Called with segments that nobody can reach any more, so that their files go after `file.delete.delay.ms`.
         self.on_segments_dropped: Callable[[Sequence[Segment]], None] = _remove_at_once
+        # Makes it durable that there is such a log at all; None once it is.
+        self.sync_birth: Callable[[], None] | None = None
         # The partition was deleted, and its files are let go.
         self.is_released = False
         self._disk = disk
@@ -339,6 +341,10 @@ class PartitionLog:
             # Within one file a cut and what follows it are lost together. With the next file, a loss of power could put
             # what is new there behind what was old here.
             self._sync_truncation()
+        if self.sync_birth is not None:
+            # Or a loss of power could take the first segment and leave the second.
+            self.sync_birth()
+            self.sync_birth = None
         last.finish()
         self.snapshots.take(start, self.producers)
         segment = Segment(self._disk, self.directory, start, self.config, now_ms, create=True)
@@ -557,7 +563,7 @@ class PartitionLog:
         if self.is_released or (self.recovery_point >= self.log_end_offset and not has_changed):
             return None
         active = self.segments[-1]
-        steps: list[Callable[[], None]] = []
+        steps: list[Callable[[], None]] = [] if self.sync_birth is None else [self.sync_birth]
         known = self._segment_number(self._synced_base_offset)
         # Retention may take the batches from which a lost snapshot could be made again.
         steps += [
@@ -578,6 +584,8 @@ class PartitionLog:
 
     def finish_flush(self, flush: Flush) -> None:
         """It was run. If the log was truncated meanwhile, what is there now is not what was synced."""
+        if self.sync_birth in flush.steps:
+            self.sync_birth = None
         if flush.truncations == self._truncations:
             self._is_truncation_unsynced = False
             self.recovery_point = max(self.recovery_point, flush.offset)

@@ -257,7 +257,7 @@ class SimulatedDisk:
             self.attend("list", path)
             return sorted(self.platter.directory(path).entries)
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, durable: bool = True) -> None:
         with disk_errors("make the directory", path):
             found = self.platter.find(path)
             if found is not None:
@@ -268,7 +268,8 @@ class SimulatedDisk:
             self.make_directory(parent)
             self.attend("make_directory", path)
             self.platter.create(path, Directory())
-        self.sync_directory(parent)
+        if durable:
+            self.sync_directory(parent)
 
     def remove(self, path: str, *, missing_ok: bool = False) -> None:
         with disk_errors("remove", path):

@@ -6,6 +6,7 @@
     flush                     log.flush.scheduler.interval.ms                  syncs logs whose flush.ms has passed
     checkpoints               log.flush.offset.checkpoint.interval.ms  1 min   writes what recovery will need
     removal                   1 s                                              removes files after file.delete.delay.ms
+    newborn                   creation                                         syncs what a new log consists of
 
 Whatever waits for the disk runs in a worker thread; only the decisions, and the few renames that make them true, run
 on the event loop. A `DiskError` takes its directory offline, and the jobs go on with the others.
@@ -71,6 +72,8 @@ class Upkeep:
         # Since when a job has seen that a log with `flush.ms` waits for a sync.
         self._unflushed_since_ms: dict[PartitionLog, int] = {}
         self._background: set[asyncio.Task[None]] = set()
+        # Whether somebody is about to look for logs that were created.
+        self._is_settling = False
 
     def __repr__(self) -> str:
         return f"<Upkeep of {len(self._directories)} directories, {len(self._dropped)} segments to remove>"
@@ -79,6 +82,9 @@ class Upkeep:
         """Take over what a log leaves behind: full segments to sync, dropped ones to remove."""
         partition_log.on_segments_dropped = partial(self._remember_dropped, directory, partition_log)
         partition_log.on_rolled = partial(self._flush_soon, directory)
+        if directory.newborn and not self._is_settling:
+            self._is_settling = True
+            self._start(self._settle_newborn())
 
     async def run(self) -> None:
         settings = self._settings
@@ -177,9 +183,26 @@ class Upkeep:
         self._dropped.extend((due_ms, directory, segment) for segment in segments)
 
     def _flush_soon(self, directory: LogDirectory, partition_log: PartitionLog) -> None:
-        task = asyncio.get_running_loop().create_task(self._flush(directory, partition_log))
+        self._start(self._flush(directory, partition_log))
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+    async def _settle_newborn(self) -> None:
+        self._is_settling = False
+        for directory in self._directories:
+            newborn, directory.newborn = directory.newborn, []
+            if not newborn or directory.offline is not None:
+                continue
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, directory.sync_births, newborn)
+            except DiskError as error:
+                directory.fail(error)
+                continue
+            for one in newborn:
+                one.sync_birth = None
 
     async def _flush(self, directory: LogDirectory, partition_log: PartitionLog) -> None:
         try:
