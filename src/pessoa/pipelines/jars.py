@@ -1,0 +1,228 @@
+"""The jars that Spark lacks to read and write Kafka: pinned, checked, fetched once.
+
+PySpark's wheel brings Spark itself; its Kafka source and sink are four more jars. `fetch()` gets those that the cache
+lacks. A jar gets its final name by a rename, after its SHA-256 was right, so what stands in the cache under that name
+is whole: later starts trust the name and need no network. A file lock lets one process download while others wait.
+
+    PESSOA_CACHE   where caches live (~/.cache/pessoa); the jars are in its folder `jars`
+    PESSOA_MAVEN   the root of a Maven repository to download from
+
+Without PESSOA_MAVEN they come through Maven, if `mvn` is there (it knows its user's mirrors), or else through Ivy,
+which stands among Spark's own jars: both know where the world keeps its jars.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import http.client
+import os
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pessoa.pipelines.java import NoJava, find_java
+
+DOWNLOAD_TIMEOUT_S = 30
+TOOL_TIMEOUT_S = 300
+CHUNK_BYTES = 1 << 16
+MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
+
+
+class JarsUnavailable(Exception):
+    """A jar is neither in the cache nor to be had; the sentence says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+    @property
+    def path_in_repository(self) -> str:
+        return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
+
+
+# The token provider of 4.2.0 was never published; 4.0.0 has the same classes, and this set was seen to work.
+KAFKA_JARS = (
+    Jar(
+        "org.apache.spark",
+        "spark-sql-kafka-0-10_2.13",
+        "4.2.0",
+        "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
+    ),
+    Jar(
+        "org.apache.spark",
+        "spark-token-provider-kafka-0-10_2.13",
+        "4.0.0",
+        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
+    ),
+    Jar(
+        "org.apache.kafka",
+        "kafka-clients",
+        "3.9.2",
+        "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8",
+    ),
+    Jar(
+        "org.apache.commons",
+        "commons-pool2",
+        "2.13.1",
+        "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
+    ),
+)
+
+# Told after each jar that has come: how many of how many, and its bytes.
+Progress = Callable[[int, int, int], None]
+Getter = Callable[[Sequence[Jar], Path], None]
+
+
+def cache_directory() -> Path:
+    configured = os.environ.get("PESSOA_CACHE")
+    return Path(configured) if configured else Path.home() / ".cache" / "pessoa"
+
+
+def spark_jars() -> Path:
+    """The folder of the jars in PySpark's wheel."""
+    import importlib.util
+
+    # Found without importing it: pyspark takes a second.
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise JarsUnavailable("Pipelines run on Spark, and PySpark is not installed. Run: pip install 'pessoa[spark]'")
+    return Path(spec.origin).parent / "jars"
+
+
+def fetch(jars: Sequence[Jar] = KAFKA_JARS, progress: Progress = lambda *_: None) -> list[Path]:
+    """The jars' paths in the cache, after getting those that are missing. Raises JarsUnavailable."""
+    directory = cache_directory() / "jars"
+    paths = [directory / jar.file_name for jar in jars]
+    if all(path.exists() for path in paths):
+        return paths
+    directory.mkdir(parents=True, exist_ok=True)
+    with _one_process_at_a_time(directory / ".lock"):
+        # Asked again under the lock: another process may have downloaded them while this one waited.
+        missing = [jar for jar, path in zip(jars, paths, strict=True) if not path.exists()]
+        if missing:
+            _get_all(missing, directory, progress)
+    return paths
+
+
+@contextmanager
+def _one_process_at_a_time(lock_path: Path) -> Iterator[None]:
+    with lock_path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _get_all(missing: Sequence[Jar], directory: Path, progress: Progress) -> None:
+    complaints = []
+    for name, get in _getters():
+        with TemporaryDirectory(dir=directory) as folder:
+            try:
+                # One by one, so that there is progress to tell of and what has come stays.
+                for count, jar in enumerate(missing, 1):
+                    if (directory / jar.file_name).exists():
+                        continue
+                    get([jar], Path(folder))
+                    size = _keep(jar, Path(folder) / jar.file_name, directory)
+                    progress(count, len(missing), size)
+            except _Failed as failure:
+                complaints.append(f"{name}: {failure}")
+            else:
+                return
+    names = ", ".join(jar.file_name for jar in missing)
+    raise JarsUnavailable(
+        f"Spark needs {names} to speak to Kafka, and could not download them ({'; '.join(complaints)}). Connect to the"
+        f" network once, name a Maven repository with PESSOA_MAVEN, or copy the files to {directory}."
+    )
+
+
+class _Failed(Exception):
+    """One way of getting jars did not work."""
+
+
+def _keep(jar: Jar, found: Path, directory: Path) -> int:
+    digest = hashlib.sha256(found.read_bytes()).hexdigest()
+    if digest != jar.sha256:
+        raise _Failed(f"{jar.file_name} has the SHA-256 {digest}, which is not the pinned {jar.sha256}")
+    size = found.stat().st_size
+    found.rename(directory / jar.file_name)
+    return size
+
+
+def _getters() -> list[tuple[str, Getter]]:
+    root = os.environ.get("PESSOA_MAVEN")
+    if root:
+        return [(root, lambda jars, folder: _download(jars, folder, root.rstrip("/")))]
+    found: list[tuple[str, Getter]] = []
+    if shutil.which("mvn"):
+        found.append(("Maven", _with_maven))
+    return [*found, ("Ivy", _with_ivy)]
+
+
+def _download(jars: Sequence[Jar], folder: Path, root: str) -> None:
+    for jar in jars:
+        url = f"{root}/{jar.path_in_repository}"
+        try:
+            # The root is the user's own setting: file:// is as welcome as https://.
+            with (
+                urllib.request.urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as response,  # noqa: S310
+                (folder / jar.file_name).open("wb") as file,
+            ):
+                while chunk := response.read(CHUNK_BYTES):
+                    file.write(chunk)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise _Failed(f"{url}: {error}") from error
+
+
+def _with_maven(jars: Sequence[Jar], folder: Path) -> None:
+    for jar in jars:
+        coordinate = f"{jar.group}:{jar.artifact}:{jar.version}"
+        _run(["mvn", "-q", "-B", MAVEN_COPY, f"-Dartifact={coordinate}", f"-DoutputDirectory={folder}"], folder, jar)
+
+
+def _with_ivy(jars: Sequence[Jar], folder: Path) -> None:
+    try:
+        java = find_java()
+    except NoJava as missing:
+        raise _Failed(str(missing)) from None
+    ivy = next(spark_jars().glob("ivy-*.jar"), None)
+    if ivy is None:
+        raise _Failed("Spark's jars have no Ivy among them")
+    wanted = "".join(
+        f'<dependency org="{jar.group}" name="{jar.artifact}" rev="{jar.version}" transitive="false"'
+        ' conf="default->master"/>'
+        for jar in jars
+    )
+    module = folder / "ivy.xml"
+    module.write_text(
+        '<ivy-module version="2.0"><info organisation="pessoa" module="jars"/>'
+        f"<dependencies>{wanted}</dependencies></ivy-module>",
+        encoding="utf-8",
+    )
+    words = ["-ivy", str(module), "-cache", str(folder / "ivy"), "-types", "jar", "-warn"]
+    pattern = f"{folder}/[artifact]-[revision].[ext]"
+    command = [str(java.executable), "-cp", str(ivy), "org.apache.ivy.Main", *words, "-retrieve", pattern]
+    for jar in jars:
+        _run(command, folder, jar)
+
+
+def _run(command: list[str], folder: Path, jar: Jar) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, cwd=folder, check=False)
+    except (OSError, subprocess.TimeoutExpired) as failure:
+        raise _Failed(str(failure)) from failure
+    if done.returncode or not (folder / jar.file_name).exists():
+        said = (done.stdout + done.stderr).strip().splitlines()
+        raise _Failed(said[-1] if said else f"{jar.file_name} did not come")

@@ -1,0 +1,227 @@
+"""Spark as a child process: a Spark Connect server that lives exactly as long as the one who started it.
+
+    SparkServer.start(home)  ──►  guardian ──► java … SparkConnectServer        log: <home>/spark.log
+    server.session()         ──►  a session over gRPC on the loopback, behind a token
+
+The server is started with `java` itself, not with spark-submit: that wants a module which small runtimes lack. The port
+is the system's to choose, and is read from the server's log. Whoever can reach the port could run code as our user,
+so the server demands a token that only this process and its children know.
+
+`local[*]` uses all cores of this machine. For a Spark cluster, `spark.master` names it, or the pipelines are pointed at
+a server that somebody else runs (`spark.remote`), and then there is nothing to start here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pessoa.pipelines.jars import JarsUnavailable, Progress, fetch, spark_jars
+from pessoa.pipelines.java import find_java, options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOST = "127.0.0.1"
+MAIN_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+START_TIMEOUT_S = 180.0
+STOP_TIMEOUT_S = 20.0
+POLL_INTERVAL_S = 0.05
+LOG_LINES_SHOWN = 15
+_TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105
+_STARTED = re.compile(rb"Spark Connect server started at: \S*?:(\d+)\s")
+
+# Warnings, and the one line that names the port.
+_LOGGING = f"""\
+rootLogger.level = warn
+rootLogger.appenderRef.stdout.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+logger.server.name = {MAIN_CLASS}
+logger.server.level = info
+"""
+
+# What differs from Spark's defaults, and why.
+SETTINGS: Mapping[str, str] = {
+    "spark.app.name": "pessoa",
+    "spark.ui.enabled": "false",
+    "spark.driver.host": HOST,
+    "spark.driver.bindAddress": HOST,
+    "spark.connect.grpc.binding.address": HOST,
+    "spark.connect.grpc.binding.port": "0",
+    # An engine that nobody asks for a while is not gone.
+    "spark.connect.session.manager.defaultSessionTimeout": "24h",
+    # State of any size, on disk, and with changelogs: a batch writes what it has changed and not a snapshot.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # 200 tasks a batch is for a hundred machines.
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+}
+
+
+class SparkUnavailable(Exception):
+    """Spark did not start, or is gone; the sentence says what it said last."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    master: str = "local[*]"
+    memory: str = "1g"
+    settings: Mapping[str, str] | None = None
+    java_options: Sequence[str] = ()
+
+
+_DEFAULT_OPTIONS = SparkOptions()
+
+
+class SparkServer:
+    def __init__(self, process: subprocess.Popen[bytes], port: int, token: str, log_path: Path, ready_s: float) -> None:
+        self.port = port
+        self.log_path = log_path
+        self.ready_after_s = ready_s
+        self._process = process
+        self._token = token
+        self._stopping = threading.Lock()
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else "gone"
+        return f"<SparkServer on {HOST}:{self.port}, process {self._process.pid}: {state}>"
+
+    @classmethod
+    def start(
+        cls, home: Path, chosen: SparkOptions = _DEFAULT_OPTIONS, progress: Progress = lambda *_: None
+    ) -> SparkServer:
+        """Start and wait until sessions are served. Raises NoJava, JarsUnavailable or SparkUnavailable."""
+        home.mkdir(parents=True, exist_ok=True)
+        token = secrets.token_urlsafe(24)
+        command = command_line(home, chosen, progress)
+        log_path = home / "spark.log"
+        began_s = time.monotonic()
+        with log_path.open("ab") as log:
+            position = log.tell()
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_environment(token),
+                cwd=home,
+                start_new_session=True,
+            )
+        port = _wait_for_port(process, log_path, position, began_s + START_TIMEOUT_S)
+        return cls(process, port, token, log_path, time.monotonic() - began_s)
+
+    @property
+    def pid(self) -> int:
+        """Of the guardian, which leads the group of everything that belongs to the server."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def session(self) -> SparkSession:
+        """A new session; each has its own temporary views and settings."""
+        # The client sends a token without TLS only to a host of this name.
+        return session_at(f"sc://localhost:{self.port}/;token={self._token}")
+
+    def stop(self) -> None:
+        """Ask the server to end, and see that it does."""
+        with self._stopping:
+            if self.is_running:
+                self._process.terminate()
+                try:
+                    self._process.wait(STOP_TIMEOUT_S)
+                except subprocess.TimeoutExpired:
+                    self.kill()
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+
+    def kill(self) -> None:
+        """End everything at once, as the kernel would for want of memory."""
+        if self.is_running:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+def session_at(address: str) -> SparkSession:
+    """A session with the Spark Connect server at `sc://host:port`. Raises SparkUnavailable."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as missing:
+        raise JarsUnavailable(
+            f"Pipelines run on Spark, and PySpark is not installed ({missing}). Run: pip install 'pessoa[spark]'"
+        ) from None
+    builder: Any = SparkSession.builder
+    try:
+        session: SparkSession = builder.remote(address).create()
+        # The server is first spoken to by the first question.
+        _ = session.version
+    except Exception as refused:
+        raise SparkUnavailable(f"Spark does not answer at {address.partition('/;')[0]}: {refused}") from refused
+    return session
+
+
+def command_line(home: Path, chosen: SparkOptions, progress: Progress) -> list[str]:
+    java = find_java()
+    jars = fetch(progress=progress)
+    logging = home / "log4j2.properties"
+    logging.write_text(_LOGGING, encoding="utf-8")
+    settings = {
+        **SETTINGS,
+        "spark.master": chosen.master,
+        "spark.local.dir": str(home / "scratch"),
+        "spark.sql.warehouse.dir": str(home / "warehouse"),
+        "spark.pyspark.python": sys.executable,
+        **(chosen.settings or {}),
+    }
+    if not chosen.master.startswith("local"):
+        # Executors fetch these from the driver; in the driver itself they stand on the class path.
+        settings.setdefault("spark.jars", ",".join(str(jar) for jar in jars))
+    class_path = os.pathsep.join([str(spark_jars() / "*"), *map(str, jars)])
+    return [
+        *(sys.executable, "-S", "-E", str(Path(__file__).with_name("guardian.py"))),
+        *(str(java.executable), f"-Xmx{chosen.memory}", *options(), *chosen.java_options),
+        f"-Dlog4j2.configurationFile={logging.as_uri()}",
+        f"-Dderby.system.home={home}",
+        *(f"-D{key}={value}" for key, value in settings.items()),
+        *("-cp", class_path, MAIN_CLASS),
+    ]
+
+
+def _environment(token: str) -> dict[str, str]:
+    # PYSPARK_PYTHON is for the workers that Spark starts: they must find pessoa, so they are this Python.
+    return {**os.environ, _TOKEN: token, "PYSPARK_PYTHON": sys.executable}
+
+
+def _wait_for_port(process: subprocess.Popen[bytes], log_path: Path, position: int, deadline_s: float) -> int:
+    while True:
+        is_over = process.poll() is not None
+        with log_path.open("rb") as log:
+            log.seek(position)
+            said = log.read()
+        if match := _STARTED.search(said):
+            return int(match[1])
+        if is_over or time.monotonic() > deadline_s:
+            if not is_over:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            last = "\n".join(said.decode(errors="replace").splitlines()[-LOG_LINES_SHOWN:])
+            raise SparkUnavailable(f"Spark did not start; its log, {log_path}, ends with:\n{last}")
+        time.sleep(POLL_INTERVAL_S)
