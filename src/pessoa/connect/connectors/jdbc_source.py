@@ -1,0 +1,429 @@
+"""JdbcSource: rows of tables, or of a query, as records; again and again.
+
+    bulk                     everything, at every poll
+    incrementing             rows whose id is larger than the largest one seen
+    timestamp                rows whose time is later than the latest one seen, up to now
+    timestamp+incrementing   rows that are later, or as late with a larger id: sees updates, misses nothing
+
+A table's offset is what was seen last: `{"incrementing": 7, "timestamp": 1700000000000, "timestamp_nanos": 0}` for
+the part `{"protocol": "1", "table": "public.orders"}`, or `{"query": "query"}`. Rows come in the order of these
+columns. A topic is named after the table, behind `topic.prefix`.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+from pessoa.base.config_values import at_least, one_of, split_list
+from pessoa.connect.connector import Offsets, RetriableFailure, SourceConnector
+from pessoa.connect.connectors.databases import Column, Database, DatabaseFailure, connect
+from pessoa.connect.connectors.jdbc_keys import connection_keys
+from pessoa.connect.data import (
+    BOOLEAN as BOOLEAN_SCHEMA,
+)
+from pessoa.connect.data import (
+    BYTES,
+    DATE_SCHEMA,
+    EPOCH,
+    FLOAT32,
+    FLOAT64,
+    INT16,
+    INT32,
+    INT64,
+    TIME_SCHEMA,
+    TIMESTAMP_SCHEMA,
+    DataFailure,
+    Field,
+    Record,
+    Schema,
+    Type,
+    decimal_schema,
+)
+from pessoa.connect.data import (
+    STRING as STRING_SCHEMA,
+)
+from pessoa.connect.definition import BOOLEAN, HIGH, INT, LIST, LONG, LOW, MEDIUM, REQUIRED, STRING, Table, key
+
+MODES = ("bulk", "timestamp", "incrementing", "timestamp+incrementing")
+MAPPINGS = ("none", "precision_only", "best_fit", "best_fit_eager_double")
+_TYPES = {
+    "smallint": INT16, "integer": INT32, "int": INT32, "bigint": INT64, "real": FLOAT32, "double precision": FLOAT64,
+    "float": FLOAT64, "double": FLOAT64, "boolean": BOOLEAN_SCHEMA, "bytea": BYTES, "blob": BYTES, "date": DATE_SCHEMA,
+    "time without time zone": TIME_SCHEMA, "time": TIME_SCHEMA, "timestamp without time zone": TIMESTAMP_SCHEMA,
+    "timestamp with time zone": TIMESTAMP_SCHEMA, "timestamp": TIMESTAMP_SCHEMA, "datetime": TIMESTAMP_SCHEMA,
+}  # fmt: skip
+_EPOCH_TEXT = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class JdbcSourceConnector(SourceConnector):
+    NAMES = ("io.confluent.connect.jdbc.JdbcSourceConnector",)
+    CONFIG = Table(
+        connection_keys(),
+        key("mode", STRING, REQUIRED, one_of(*MODES), HIGH, "How new rows are found.", group="Mode", width="MEDIUM",
+            display="Table Loading Mode", dependents=("incrementing.column.name", "timestamp.column.name"),
+            recommended=MODES),
+        key("incrementing.column.name", STRING, "", MEDIUM, "The column that counts up; found by itself if empty.",
+            group="Mode"),
+        key("timestamp.column.name", LIST, (), MEDIUM, "The columns with the time of the last change; the first that "
+            "is not null counts.", group="Mode"),
+        key("timestamp.initial", LONG, None, LOW, "Where to begin, in milliseconds since 1970; -1 for now.",
+            group="Mode"),
+        key("validate.non.null", BOOLEAN, True, LOW, "Whether the columns above must be NOT NULL.", group="Mode"),
+        key("query", STRING, "", MEDIUM, "A query instead of tables.", group="Mode", width="SHORT"),
+        key("query.suffix", STRING, "", LOW, "What is put behind every query.", group="Mode"),
+        key("table.whitelist", LIST, (), MEDIUM, "The tables to read; all if empty.", group="Database"),
+        key("table.blacklist", LIST, (), MEDIUM, "The tables not to read.", group="Database"),
+        key("schema.pattern", STRING, None, HIGH, "The schema of the tables.", group="Database"),
+        key("table.types", LIST, ("TABLE",), LOW, "What counts as a table: TABLE, VIEW.", group="Connector"),
+        key("numeric.mapping", STRING, None, one_of(*MAPPINGS), LOW, "How NUMERIC columns are mapped.",
+            group="Database"),
+        key("topic.prefix", STRING, REQUIRED, HIGH, "What stands before the table's name in the topic's; the whole "
+            "name for a query.", group="Connector"),
+        key("poll.interval.ms", INT, 5000, at_least(0), HIGH, "How long to wait between two looks.", group="Connector"),
+        key("batch.max.rows", INT, 1000, at_least(1), LOW, "The most rows of one look at once.", group="Connector"),
+        key("table.poll.interval.ms", LONG, 60000, at_least(0), LOW, "How often new tables are looked for.",
+            group="Connector"),
+        key("timestamp.delay.interval.ms", LONG, 0, at_least(0), HIGH,
+            "How old a row must be, so that transactions that "
+            "began earlier are done.", group="Connector"),
+        key("db.timezone", STRING, "UTC", MEDIUM, "The zone of times without one; UTC.", group="Connector"),
+    )  # fmt: skip
+
+    @classmethod
+    def adapted(cls, settings: Mapping[str, str]) -> Mapping[str, str]:
+        new = {"table.include.list": "table.whitelist", "table.exclude.list": "table.blacklist"}
+        return {new.get(name, name): text for name, text in settings.items()}
+
+    @classmethod
+    def check(cls, settings: Mapping[str, str]) -> Mapping[str, str]:
+        mode, query = settings.get("mode", ""), settings.get("query", "")
+        if query and (settings.get("table.whitelist") or settings.get("table.blacklist")):
+            return {"query": "query cannot be combined with table.whitelist or table.blacklist"}
+        if settings.get("table.whitelist") and settings.get("table.blacklist"):
+            return {"table.whitelist": "table.whitelist and table.blacklist cannot be combined"}
+        if "timestamp" in mode and not settings.get("timestamp.column.name"):
+            return {"timestamp.column.name": f"mode={mode} needs timestamp.column.name"}
+        if query and "incrementing" in mode and not settings.get("incrementing.column.name"):
+            return {"incrementing.column.name": "a query needs incrementing.column.name"}
+        return {}
+
+    @classmethod
+    def tasks(cls, settings: Mapping[str, str], max_tasks: int) -> Sequence[Mapping[str, str]]:
+        """Tables that are named are dealt out; all tables of a database are one task's, which sees new ones come."""
+        tables = split_list(cls.adapted(settings).get("table.whitelist", ""))
+        count = min(max_tasks, len(tables))
+        if count < 2:
+            return [settings]
+        shares = [tables[index::count] for index in range(count)]
+        others = {name: text for name, text in settings.items() if name != "table.include.list"}
+        return [{**others, "table.whitelist": ",".join(share)} for share in shares]
+
+    def start(self, config: dict[str, Any], offsets: Offsets) -> None:
+        self._config = config
+        self._offsets = offsets
+        self._database: Database | None = None
+        self._inputs: list[_Input] = []
+        self._look_for_tables_at = 0.0
+
+    def poll(self) -> list[Record]:
+        now = clock.monotonic()
+        try:
+            if self._database is None:
+                self._database = self._connected()
+            if now >= self._look_for_tables_at:
+                self._find_inputs(self._database)
+                self._look_for_tables_at = now + self._config["table.poll.interval.ms"] / 1000
+            for each in self._inputs:
+                if now >= each.due_at:
+                    records = list(self._records(self._database, each))
+                    if len(records) < self._config["batch.max.rows"]:
+                        each.due_at = clock.monotonic() + self._config["poll.interval.ms"] / 1000
+                        each.bulk_offset = 0
+                    if records:
+                        return records
+        except (RetriableFailure, ConnectionError):
+            # A connection that broke is made again at the next poll; `_connected` decides when it is hopeless.
+            self._disconnect()
+        return []
+
+    def stop(self) -> None:
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._database is not None:
+            self._database.close()
+        self._database = None
+
+    def _connected(self) -> Database:
+        config = self._config
+        for attempt in range(config["connection.attempts"] or 1):
+            try:
+                return connect(config["connection.url"], config["connection.user"], config["connection.password"])
+            except RetriableFailure as failure:
+                last = failure
+                if attempt + 1 < config["connection.attempts"]:
+                    clock.sleep(config["connection.backoff.ms"] / 1000)
+        raise DatabaseFailure(f"the database cannot be reached: {last}")
+
+    # What is read.
+
+    def _find_inputs(self, database: Database) -> None:
+        config = self._config
+        known = {each.name for each in self._inputs}
+        if config["query"]:
+            names = ["query"]
+        else:
+            names = list(config["table.whitelist"]) or database.tables(config["table.types"], config["schema.pattern"])
+            names = [name for name in names if name not in config["table.blacklist"]]
+        for name in names:
+            if name not in known:
+                self._inputs.append(self._input(database, name))
+
+    def _input(self, database: Database, name: str) -> _Input:
+        config = self._config
+        is_query = bool(config["query"])
+        columns = [] if is_query else database.columns(name)
+        if not is_query and not columns:
+            raise DatabaseFailure(f"there is no table {name}")
+        mode: str = config["mode"]
+        incrementing = config["incrementing.column.name"] or None
+        if "incrementing" in mode and incrementing is None:
+            counting = [column.name for column in columns if column.counts_up]
+            if len(counting) != 1:
+                raise DatabaseFailure(f"{name} has no single column that counts up: set incrementing.column.name")
+            incrementing = counting[0]
+        times = list(config["timestamp.column.name"]) if "timestamp" in mode else []
+        used = ([incrementing] if "incrementing" in mode else []) + times
+        by_name = {column.name.lower(): column for column in columns}
+        for each in used:
+            column = by_name.get(str(each).lower())
+            if columns and column is None:
+                raise DatabaseFailure(f"{name} has no column {each}")
+            if config["validate.non.null"] and column is not None and column.is_nullable and len(times) < 2:
+                raise DatabaseFailure(f"{name}.{each} may be null, so rows could be missed: make it NOT NULL, or set "
+                                      "validate.non.null=false")  # fmt: skip
+        partition = {"query": "query"} if is_query else {"protocol": "1", "table": name}
+        offset = dict(self._offsets.of(partition))
+        made = _Input(
+            name,
+            config["topic.prefix"] if is_query else config["topic.prefix"] + name.rpartition(".")[2],
+            partition,
+            columns,
+            incrementing if "incrementing" in mode else None,
+            times,
+            offset,
+        )
+        if times and "timestamp" not in offset and config["timestamp.initial"] is not None:
+            initial = config["timestamp.initial"]
+            begin = database.now() if initial < 0 else EPOCH + timedelta(milliseconds=initial)
+            made.offset |= _time_offset(begin)
+        return made
+
+    # Reading.
+
+    def _records(self, database: Database, each: _Input) -> Iterator[Record]:
+        sql, values = self._statement(database, each)
+        rows = self._whole_moments(database, each, list(database.rows(sql, values)))
+        if not rows:
+            database.rollback()
+            return
+        names = [column.name for column in each.columns] or database.columns_of(sql)
+        if each.schema is None:
+            each.schema = self._schema(each, names, rows)
+        for row in rows:
+            value = {one.name: _value(one.schema, cell) for one, cell in zip(each.schema.fields, row, strict=True)}
+            each.advance(names, row)
+            yield Record(
+                each.topic,
+                value_schema=each.schema,
+                value=value,
+                source_partition=each.partition,
+                source_offset=dict(each.offset),
+            )
+        database.rollback()
+
+    def _whole_moments(self, database: Database, each: _Input, rows: list[Sequence[Any]]) -> list[Sequence[Any]]:
+        """By time alone, a page may not end between two rows of one moment: the second would never be seen."""
+        if not each.times or each.incrementing is not None or len(rows) < self._config["batch.max.rows"]:
+            return rows
+        names = [column.name.lower() for column in each.columns]
+        index = names.index(each.times[0].lower()) if names else None
+        if index is None:
+            return rows
+        last = rows[-1][index]
+        before = [row for row in rows if row[index] != last]
+        if before:
+            return before
+        columns = ", ".join(database.quote(column.name) for column in each.columns)
+        name = database.quote(each.times[0])
+        sql = f"SELECT {columns} FROM {database.quote(each.name)} WHERE {name} = {database.placeholder}"  # noqa: S608
+        return list(database.rows(sql, [last]))
+
+    def _statement(self, database: Database, each: _Input) -> tuple[str, list[Any]]:
+        config = self._config
+        if config["query"]:
+            sql = config["query"]
+        else:
+            names = ", ".join(database.quote(column.name) for column in each.columns)
+            sql = f"SELECT {names} FROM {database.quote(each.name)}"  # noqa: S608
+        where, order, values = _condition(database, each, config["timestamp.delay.interval.ms"])
+        limit = config["batch.max.rows"]
+        suffix = f" {config['query.suffix']}" if config["query.suffix"] else ""
+        if not where:
+            # Bulk: page by page, so that a table of any size goes through.
+            return f"{sql}{suffix} LIMIT {limit} OFFSET {each.bulk_offset}", values
+        return f"{sql} WHERE {where} ORDER BY {order}{suffix} LIMIT {limit}", values
+
+    def _schema(self, each: _Input, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Schema:
+        if each.columns:
+            fields = [Field(one.name, self._column_schema(one)) for one in each.columns]
+        else:
+            fields = [Field(name, _guessed([row[index] for row in rows])) for index, name in enumerate(names)]
+        return Schema(
+            Type.STRUCT, name=None if not each.columns else each.name.rpartition(".")[2], fields=tuple(fields)
+        )
+
+    def _column_schema(self, column: Column) -> Schema:
+        kind = column.type.partition("(")[0].strip()
+        if kind in ("numeric", "decimal"):
+            schema = self._numeric(column)
+        elif (
+            kind == "integer" and column.precision is None and self._config["connection.url"].startswith("jdbc:sqlite")
+        ):
+            schema = INT64
+        else:
+            schema = _TYPES.get(kind, STRING_SCHEMA)
+        return schema.as_optional if column.is_nullable else schema
+
+    def _numeric(self, column: Column) -> Schema:
+        mapping = self._config["numeric.mapping"] or "none"
+        scale, precision = column.scale or 0, column.precision
+        if mapping == "none" or precision is None:
+            return decimal_schema(scale, precision)
+        if scale == 0 and precision < 19:
+            return INT16 if precision < 5 else INT32 if precision < 10 else INT64
+        if scale > 0 and (mapping == "best_fit_eager_double" or (mapping == "best_fit" and precision < 16)):
+            return FLOAT64
+        return decimal_schema(scale, precision)
+
+
+@dataclass(slots=True)
+class _Input:
+    """A table, or the query, and how far it was read."""
+
+    name: str
+    topic: str
+    partition: dict[str, Any]
+    columns: list[Column]
+    incrementing: str | None
+    times: list[str]
+    offset: dict[str, Any] = field(default_factory=dict)
+    schema: Schema | None = None
+    due_at: float = 0.0
+    # Of bulk alone: how much of this look has been given.
+    bulk_offset: int = 0
+
+    def advance(self, names: Sequence[str], row: Sequence[Any]) -> None:
+        cells = {name.lower(): cell for name, cell in zip(names, row, strict=True)}
+        if self.incrementing is not None:
+            self.offset["incrementing"] = int(cells[self.incrementing.lower()])
+        moments = [cells[name.lower()] for name in self.times if cells[name.lower()] is not None]
+        if moments:
+            self.offset |= _time_offset(_moment(moments[0]))
+        self.bulk_offset += 1
+
+
+def _condition(database: Database, each: _Input, delay_ms: int) -> tuple[str, str, list[Any]]:
+    mark, quote = database.placeholder, database.quote
+    number = quote(each.incrementing) if each.incrementing else ""
+    times = [quote(name) for name in each.times]
+    moment = f"COALESCE({', '.join(times)})" if len(times) > 1 else "".join(times)
+    seen_number = each.offset.get("incrementing", -1)
+    if not times:
+        return (f"{number} > {mark}", f"{number} ASC", [seen_number]) if number else ("", "", [])
+    until = database.to_database(TIMESTAMP_SCHEMA, database.now() - timedelta(milliseconds=delay_ms))
+    seen = database.to_database(TIMESTAMP_SCHEMA, _seen_time(each.offset))
+    if not number:
+        return f"{moment} > {mark} AND {moment} < {mark}", f"{moment} ASC", [seen, until]
+    return (
+        f"{moment} < {mark} AND (({moment} = {mark} AND {number} > {mark}) OR {moment} > {mark})",
+        f"{moment}, {number} ASC",
+        [until, seen, seen_number, seen],
+    )
+
+
+def _time_offset(moment: datetime) -> dict[str, int]:
+    since = moment - EPOCH
+    millis = since // timedelta(milliseconds=1)
+    nanos = (since - timedelta(milliseconds=millis)) // timedelta(microseconds=1) * 1000 + millis % 1000 * 1_000_000
+    return {"timestamp": millis, "timestamp_nanos": nanos}
+
+
+def _seen_time(offset: Mapping[str, Any]) -> datetime:
+    if "timestamp" not in offset:
+        return _EPOCH_TEXT
+    seconds, nanos = offset["timestamp"] // 1000, offset.get("timestamp_nanos", offset["timestamp"] % 1000 * 1_000_000)
+    return EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
+
+
+def _moment(value: Any) -> datetime:
+    match value:
+        case datetime():
+            return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+        case date():
+            return datetime(value.year, value.month, value.day, tzinfo=UTC)
+        case int():
+            return EPOCH + timedelta(milliseconds=value)
+        case str():
+            moment = datetime.fromisoformat(value)
+            return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    raise DataFailure(f"{value!r} is no time")
+
+
+def _value(schema: Schema, cell: Any) -> Any:
+    """What the driver gives, as Connect has it."""
+    if cell is None:
+        return None
+    if schema.name == TIMESTAMP_SCHEMA.name:
+        return _moment(cell)
+    if schema.name == DATE_SCHEMA.name:
+        return cell if isinstance(cell, date) else date.fromisoformat(str(cell))
+    if schema.name == TIME_SCHEMA.name:
+        return cell if isinstance(cell, time) else time.fromisoformat(str(cell))
+    match schema.type:
+        case Type.BYTES:
+            return (
+                cell
+                if isinstance(cell, Decimal | bytes)
+                else bytes(cell)
+                if schema.name is None
+                else Decimal(str(cell))
+            )
+        case Type.STRING:
+            return cell if isinstance(cell, str) else str(cell)
+        case Type.FLOAT32 | Type.FLOAT64:
+            return float(cell)
+        case Type.BOOLEAN:
+            return bool(cell)
+    return int(cell)
+
+
+def _guessed(cells: Sequence[Any]) -> Schema:
+    """A query's columns have no declared types; the first value that is there speaks for its column."""
+    kinds: list[tuple[type, Schema]] = [
+        (bool, BOOLEAN_SCHEMA), (int, INT64), (float, FLOAT64), (str, STRING_SCHEMA), (bytes, BYTES),
+        (datetime, TIMESTAMP_SCHEMA), (date, DATE_SCHEMA), (time, TIME_SCHEMA),
+    ]  # fmt: skip
+    for cell in cells:
+        if isinstance(cell, Decimal):
+            exponent = cell.as_tuple().exponent
+            return decimal_schema(-exponent if isinstance(exponent, int) else 0).as_optional
+        for kind, schema in kinds:
+            if isinstance(cell, kind):
+                return schema.as_optional
+    return STRING_SCHEMA.as_optional

@@ -1,0 +1,37 @@
+"""What a converter is: bytes of a topic ⇄ a value of Connect with its schema.
+
+A converter is made for the key or the value of a connector's records, from the settings below `key.converter.` or
+`value.converter.`. Converters of headers have the header's name besides, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pessoa.connect.data import Schema
+from pessoa.connect.definition import Table
+
+
+class Converter:
+    CONFIG: ClassVar[Table] = Table()
+    IS_FOR_HEADERS: ClassVar[bool] = True
+
+    def __init__(self, settings: Mapping[str, str], *, is_key: bool = False) -> None:
+        self.is_key = is_key
+        self.settings = settings
+        self.configure(self.CONFIG.parse(settings))
+
+    def configure(self, config: dict[str, Any]) -> None:
+        """Take what is needed from typed settings."""
+
+    def to_bytes(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+        """DataFailure if the value cannot be written."""
+        raise NotImplementedError
+
+    def from_bytes(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
+        """Schema and value; DataFailure if the bytes are none of this converter's."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,120 @@
+"""Config providers: values that stand outside of a configuration, and so neither in a topic nor in an answer.
+
+    ${file:/run/secrets/db.properties:password}    a key of a properties file
+    ${directory:/run/secrets:password}             a file of a folder, as a whole
+    ${env:DB_PASSWORD}                             a variable of the worker's environment
+
+The worker names them: `config.providers=file,env`, `config.providers.file.class=…FileConfigProvider`,
+`config.providers.file.param.allowed.paths=/run/secrets`. A reference to a provider that nobody named stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pessoa.base.config_values import split_list
+
+REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
+Lookup = Callable[[str, str], str | None]
+
+
+class ProviderFailed(Exception):
+    """A reference that leads nowhere; the sentence says to where."""
+
+
+class Providers:
+    def __init__(self, worker: Mapping[str, str]) -> None:
+        self._lookups: dict[str, Lookup] = {}
+        for name in split_list(worker.get("config.providers", "")):
+            prefix = f"config.providers.{name}."
+            kind = worker.get(f"{prefix}class", "").rpartition(".")[2]
+            if kind not in _KINDS:
+                raise ProviderFailed(f"{prefix}class={worker.get(f'{prefix}class')}: there are {', '.join(_KINDS)}")
+            parameters = {
+                key.removeprefix(f"{prefix}param."): text
+                for key, text in worker.items()
+                if key.startswith(f"{prefix}param.")
+            }
+            self._lookups[name] = _KINDS[kind](parameters)
+
+    def resolve(self, settings: Mapping[str, str]) -> dict[str, str]:
+        return {key: self._resolved(text) for key, text in settings.items()}
+
+    def _resolved(self, text: str) -> str:
+        return REFERENCE.sub(self._value, text) if "${" in text else text
+
+    def _value(self, match: re.Match[str]) -> str:
+        name, path, key = match[1], match[2] or "", match[3]
+        lookup = self._lookups.get(name)
+        if lookup is None:
+            return match[0]
+        found = lookup(path, key)
+        # Kafka leaves a reference to a missing key alone, and whoever gets it fails in a way that is hard to
+        # understand.
+        if found is None:
+            raise ProviderFailed(f"{match[0]}: there is no such value")
+        return found
+
+
+def _allowed(path: str, parameters: Mapping[str, str]) -> Path | None:
+    wanted = Path(path).resolve()
+    allowed = split_list(parameters.get("allowed.paths", ""))
+    if allowed and not any(wanted.is_relative_to(Path(each).resolve()) for each in allowed):
+        return None
+    return wanted
+
+
+def _file(parameters: Mapping[str, str]) -> Lookup:
+    def look(path: str, key: str) -> str | None:
+        wanted = _allowed(path, parameters)
+        if wanted is None or not wanted.is_file():
+            return None
+        return parse_properties(wanted.read_text(encoding="utf-8")).get(key)
+
+    return look
+
+
+def _directory(parameters: Mapping[str, str]) -> Lookup:
+    def look(path: str, key: str) -> str | None:
+        folder = _allowed(path, parameters)
+        if folder is None or "/" in key or not (folder / key).is_file():
+            return None
+        return (folder / key).read_text(encoding="utf-8")
+
+    return look
+
+
+def _environment(parameters: Mapping[str, str]) -> Lookup:
+    pattern = parameters.get("allowlist.pattern")
+
+    def look(_: str, key: str) -> str | None:
+        if pattern and not re.fullmatch(pattern, key):
+            return None
+        return os.environ.get(key)
+
+    return look
+
+
+_KINDS: dict[str, Callable[[Mapping[str, str]], Lookup]] = {
+    "FileConfigProvider": _file,
+    "DirectoryConfigProvider": _directory,
+    "EnvVarConfigProvider": _environment,
+}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """A properties file: `key=value` or `key: value` lines, # comments, a backslash goes on in the next line."""
+    found = {}
+    joined = re.sub(r"\\\r?\n[ \t]*", "", text)
+    for line in joined.splitlines():
+        line = line.strip()
+        if line and line[0] not in "#!":
+            match = re.match(r"((?:\\.|[^=:\s])*)\s*[=:\s]\s*(.*)", line)
+            if match:
+                found[re.sub(r"\\(.)", r"\1", match[1])] = match[2]
+            else:
+                found[line] = ""
+    return found

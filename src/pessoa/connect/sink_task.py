@@ -1,0 +1,160 @@
+"""A sink connector inside its query: rows of a topic converted, transformed, put; what cannot be is put aside.
+
+    KafkaRow ──converters──► Record ──transforms──► Record ──► put
+        └── what fails, and is tolerated ──► the dead-letter topic
+
+A batch is done when `put` has returned for all of its partitions and the dead letters are written. After a crash the
+same batch comes again, row by row the same.
+
+A process that runs Python for Spark is used for many batches, so what a connector has opened (a connection to a
+database) is kept there and not opened for every batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from pessoa.connect.chain import Chain
+from pessoa.connect.clients import Outbox, TopicMaker, client_settings
+from pessoa.connect.connector import RetriableFailure, SinkConnector
+from pessoa.connect.data import Record
+from pessoa.connect.failures import Mishap, Skipped, TaskFailed, Tolerance, error_headers
+from pessoa.connect.plugins import Plugins
+from pessoa.connect.providers import Providers
+from pessoa.connect.record_forms import Forms
+from pessoa.connect.topic_tracking import TopicTracker
+
+if TYPE_CHECKING:
+    from pessoa.pipelines.python_sink import KafkaRow
+    from pessoa.pipelines.tasks import Task
+
+log = logging.getLogger("pessoa.connect")
+
+# Of rows that are in memory at once: enough for one statement, or one request.
+CHUNK = 5000
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 30.0
+
+# The sinks that are open in this process, by connector and start.
+_OPEN: dict[str, OpenSink] = {}
+
+
+class SinkTask:
+    """A `SinkWriter`. `start_id` tells one start of a connector from the one before."""
+
+    def __init__(self, connector: str, settings: Mapping[str, str], worker: Mapping[str, str], start_id: str) -> None:
+        self.connector = connector
+        self._settings = dict(settings)
+        self._worker = dict(worker)
+        self._start_id = start_id
+
+    def __repr__(self) -> str:
+        return f"<SinkTask {self.connector}, start {self._start_id}>"
+
+    def open(self, task: Task) -> None:
+        for name, other in list(_OPEN.items()):
+            if other.connector == self.connector and name != self._name:
+                del _OPEN[name]
+                other.close()
+        if self._name not in _OPEN:
+            _OPEN[self._name] = OpenSink(self.connector, self._settings, self._worker)
+
+    @property
+    def _name(self) -> str:
+        return f"{self.connector}/{self._start_id}"
+
+    def put(self, rows: Iterable[KafkaRow], batch_id: int) -> None:
+        sink = _OPEN[self._name]
+        try:
+            sink.put(rows)
+        except BaseException:
+            # Whatever state it is in, the next attempt begins with a new one.
+            del _OPEN[self._name]
+            sink.close()
+            raise
+
+    def close(self) -> None:
+        """What is open stays open for the next batch."""
+
+
+class OpenSink:
+    def __init__(self, connector: str, settings: Mapping[str, str], worker: Mapping[str, str]) -> None:
+        self.connector = connector
+        self._settings = settings = Providers(worker).resolve(settings)
+        self._worker = worker
+        plugins = Plugins(worker.get("plugin.path", ""))
+        kind = plugins.connector(settings["connector.class"])
+        assert issubclass(kind, SinkConnector)
+        self._tolerance = Tolerance(settings)
+        self._forms = Forms(settings, worker, plugins, self._tolerance)
+        self._chain = Chain(settings, plugins)
+        self._tracker = TopicTracker(worker, connector, 0)
+        self._letters = settings.get("errors.deadletterqueue.topic.name", "")
+        self._outbox: Outbox | None = None
+        self._sink = kind()
+        self._class = kind.class_name()
+        self._sink.report = self.report
+        self._sink.start(kind.CONFIG.parse(kind.adapted(settings)))
+
+    def put(self, rows: Iterable[KafkaRow]) -> None:
+        remaining = iter(rows)
+        while chunk := list(islice(remaining, CHUNK)):
+            records = [record for row in chunk for record in self._records_of(row)]
+            if records:
+                self._deliver(records)
+        if self._outbox is not None:
+            self._outbox.flush()
+
+    def _records_of(self, row: KafkaRow) -> list[Record]:
+        self._tracker.saw(row.topic)
+        try:
+            record = self._forms.from_row(row)
+            changed = self._tolerance.run("TRANSFORMATION", "transforms", lambda: self._chain.apply(record))
+        except Skipped as skipped:
+            self._put_aside(row, skipped.mishap)
+            return []
+        return [] if changed is None else [changed]
+
+    def _deliver(self, records: list[Record]) -> None:
+        pause = FIRST_PAUSE_S
+        while True:
+            try:
+                self._sink.put(records)
+            except RetriableFailure as failure:
+                log.warning("%s: tried again in %.1f s: %s", self.connector, pause, failure)
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+            else:
+                return
+
+    def report(self, record: Record, error: Exception) -> None:
+        """A sink's word that this one record cannot be delivered: put aside, or the end of the task."""
+        if not self._tolerance.is_tolerant:
+            raise TaskFailed(f"{self._class} could not deliver a record: {error}") from error
+        self._put_aside(record.origin, Mishap("TASK_PUT", self._class, error))
+
+    def _put_aside(self, row: Any, mishap: Mishap) -> None:
+        self._tolerance.report(self.connector, mishap, row)
+        if not self._letters or row is None:
+            return
+        if self._outbox is None:
+            self._open_letters()
+        assert self._outbox is not None
+        headers: list[tuple[str, bytes | None]] = list(row.headers)
+        if self._settings.get("errors.deadletterqueue.context.headers.enable", "false").lower() == "true":
+            headers += error_headers(mishap, connector=self.connector, task=0, row=row)
+        self._outbox.send(self._letters, row.key, row.value, headers=headers)
+
+    def _open_letters(self) -> None:
+        replicas = int(self._settings.get("errors.deadletterqueue.topic.replication.factor", "3"))
+        maker = TopicMaker(client_settings(self._worker, "admin", self._settings))
+        maker.ensure(self._letters, partitions=1, replicas=replicas)
+        self._outbox = Outbox(client_settings(self._worker, "producer", self._settings))
+
+    def close(self) -> None:
+        self._chain.close()
+        self._sink.stop()

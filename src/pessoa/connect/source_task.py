@@ -1,0 +1,154 @@
+"""A source connector inside its query: polled, transformed, converted; its offsets are the query's.
+
+The query's offset is how far the source has come in each of its parts:
+
+    {"parts": {"{\\"filename\\":\\"/var/log/x\\"}": {"position": 6}}, "count": 1}
+
+It also counts records, so that a source which knows no offsets (a whole table, again and again) moves on. Whoever
+reads is started when it is first asked, with that offset. It is started anew if it is asked for another place than
+where it is, which happens after a crash. Configurations are resolved here, so a secret stands in no plan and in no
+topic.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any
+
+from pessoa.connect.chain import Chain
+from pessoa.connect.connector import Offset, Offsets, SourceConnector
+from pessoa.connect.data import Record
+from pessoa.connect.failures import Skipped, Tolerance
+from pessoa.connect.plugins import Plugins
+from pessoa.connect.providers import Providers
+from pessoa.connect.record_forms import Forms
+from pessoa.connect.topic_tracking import TopicCreation, TopicTracker
+from pessoa.pipelines.python_source import SourceRow
+
+log = logging.getLogger("pessoa.connect")
+
+# A batch ends with whatever comes first.
+BATCH_RECORDS = 20_000
+BATCH_S = 1.0
+# How long an idle source is left alone before it is asked again.
+IDLE_S = 0.1
+# A source that is read again after a crash, and has less than it had, is asked this often before it is believed.
+PATIENCE = 20
+
+Place = dict[str, Any]
+
+
+def place_of(parts: Mapping[str, Offset], count: int = 0) -> Place:
+    return {"parts": {name: dict(offset) for name, offset in parts.items()}, "count": count}
+
+
+class SourceTask:
+    """A `SourceReader` for one task of a source connector."""
+
+    def __init__(
+        self, connector: str, task: int, settings: Mapping[str, str], worker: Mapping[str, str], start: Place
+    ) -> None:
+        self.connector = connector
+        self.task = task
+        self._settings = dict(settings)
+        self._worker = dict(worker)
+        self._start = start
+        self._source: SourceConnector | None = None
+        self._at: Place | None = None
+
+    def __repr__(self) -> str:
+        return f"<SourceTask {self.connector}-{self.task} at {self._at}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("connector", "task", "_settings", "_worker", "_start")
+        return {name: self.__dict__[name] for name in kept} | {"_source": None, "_at": None}
+
+    # The reader.
+
+    def initial_offset(self) -> Place:
+        return self._start
+
+    def read(self, offset: Place) -> tuple[Iterable[SourceRow], Place]:
+        if self._source is None or self._at != offset:
+            self._open(offset)
+        parts: dict[str, Offset] = dict(offset["parts"])
+        rows: list[SourceRow] = []
+        count = offset["count"] + self._fill(parts, rows)
+        self._at = place_of(parts, count)
+        return rows, self._at
+
+    def read_between(self, start: Place, end: Place) -> Iterable[SourceRow]:
+        """Read anew from the start as many records as there were, or until the source has nothing more."""
+        self._open(start)
+        rows: list[SourceRow] = []
+        left, patience = end["count"] - start["count"], PATIENCE
+        while left > 0 and patience:
+            polled = list(islice(self._polled(), left))
+            left -= len(polled)
+            for record in polled:
+                rows += self._rows_of(record)
+            if not polled:
+                patience -= 1
+                time.sleep(IDLE_S)
+        # Whatever was polled beyond the end is asked for again, with the next offset.
+        self._at = None
+        return rows
+
+    def commit(self, offset: Place) -> None:
+        """The worker writes offsets down when it sees that a batch is done."""
+
+    # Polling.
+
+    def _fill(self, parts: dict[str, Offset], rows: list[SourceRow]) -> int:
+        """One batch; the number of records that were polled for it."""
+        deadline = time.monotonic() + BATCH_S
+        count = 0
+        while count < BATCH_RECORDS and time.monotonic() < deadline:
+            polled = 0
+            for record in self._polled():
+                polled += 1
+                if record.source_partition is not None and record.source_offset is not None:
+                    parts[Offsets.name(record.source_partition)] = dict(record.source_offset)
+                rows += self._rows_of(record)
+            count += polled
+            if not polled:
+                break
+        if not count:
+            time.sleep(IDLE_S)
+        return count
+
+    def _polled(self) -> Iterable[Record]:
+        assert self._source is not None
+        return self._source.poll() or ()
+
+    def _rows_of(self, record: Record) -> list[SourceRow]:
+        try:
+            changed = self._tolerance.run("TRANSFORMATION", "transforms", lambda: self._chain.apply(record))
+            if changed is None:
+                return []
+            key, value, headers = self._forms.to_bytes(changed)
+        except Skipped as skipped:
+            self._tolerance.report(self.connector, skipped.mishap, record)
+            return []
+        if self._tracker.saw(changed.topic):
+            self._creation.before(changed.topic)
+        return [SourceRow(changed.topic, changed.partition, key, value, headers, changed.timestamp)]
+
+    def _open(self, offset: Place) -> None:
+        if self._source is not None:
+            self._source.stop()
+        settings = Providers(self._worker).resolve(self._settings)
+        plugins = Plugins(self._worker.get("plugin.path", ""))
+        kind = plugins.connector(settings["connector.class"])
+        assert issubclass(kind, SourceConnector)
+        self._chain = Chain(settings, plugins)
+        self._tolerance = Tolerance(settings)
+        self._forms = Forms(settings, self._worker, plugins, self._tolerance)
+        self._tracker = TopicTracker(self._worker, self.connector, self.task)
+        self._creation = TopicCreation(self._worker, settings)
+        self._source = kind()
+        self._source.start(kind.CONFIG.parse(kind.adapted(settings)), Offsets(offset["parts"]))
+        self._at = offset

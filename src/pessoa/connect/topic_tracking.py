@@ -1,0 +1,93 @@
+"""Which topics a connector has used: a record in the status topic for each, written where the topic is first seen.
+
+status-topic-<topic>:connector-<connector>  →  {"topic": {"name", "connector", "task", "discoverTimestamp"}}
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+from pessoa.connect.clients import Outbox, TopicMaker, client_settings
+from pessoa.connect.java_regex import JavaPattern
+
+
+def topic_status_key(topic: str, connector: str) -> str:
+    return f"status-topic-{topic}:connector-{connector}"
+
+
+class TopicTracker:
+    def __init__(self, worker: Mapping[str, str], connector: str, task: int) -> None:
+        self._worker = worker
+        self._connector = connector
+        self._task = task
+        self._seen: set[str] = set()
+        self._outbox: Outbox | None = None
+        self._is_on = worker.get("topic.tracking.enable", "true").lower() == "true"
+
+    def saw(self, topic: str) -> bool:
+        """Whether this is the first time."""
+        if topic in self._seen:
+            return False
+        self._seen.add(topic)
+        if self._is_on:
+            if self._outbox is None:
+                self._outbox = Outbox(client_settings(self._worker, "producer"))
+            facts = {
+                "name": topic,
+                "connector": self._connector,
+                "task": self._task,
+                "discoverTimestamp": int(time.time() * 1000),
+            }
+            key = topic_status_key(topic, self._connector).encode()
+            self._outbox.send(self._worker["status.storage.topic"], key, json.dumps({"topic": facts}).encode())
+            self._outbox.flush()
+        return True
+
+
+class TopicCreation:
+    """New topics of a source, as `topic.creation.*` wants them (KIP-158).
+
+    `topic.creation.default.partitions` and `.replication.factor` switch it on. A group of
+    `topic.creation.groups` has an include list of regular expressions and settings that the default fills up.
+    """
+
+    def __init__(self, worker: Mapping[str, str], settings: Mapping[str, str]) -> None:
+        self._is_on = (
+            worker.get("topic.creation.enable", "true").lower() == "true"
+            and "topic.creation.default.partitions" in settings
+            and "topic.creation.default.replication.factor" in settings
+        )
+        self._settings = settings
+        self._worker = worker
+        self._maker: TopicMaker | None = None
+
+    def before(self, topic: str) -> None:
+        """Make the topic if it is to be made, and is not there."""
+        if not self._is_on:
+            return
+        facts = self._facts(topic)
+        partitions = int(facts.pop("partitions"))
+        replicas = int(facts.pop("replication.factor"))
+        if self._maker is None:
+            self._maker = TopicMaker(client_settings(self._worker, "admin", self._settings))
+        self._maker.ensure(topic, partitions=partitions, replicas=replicas, config=facts)
+
+    def _facts(self, topic: str) -> dict[str, str]:
+        facts = self._below("default")
+        for group in filter(None, self._settings.get("topic.creation.groups", "").split(",")):
+            own = self._below(group.strip())
+            included = _any_matches(own.pop("include", ""), topic)
+            if included and not _any_matches(own.pop("exclude", ""), topic):
+                facts |= own
+                break
+        return facts
+
+    def _below(self, group: str) -> dict[str, str]:
+        prefix = f"topic.creation.{group}."
+        return {name.removeprefix(prefix): text for name, text in self._settings.items() if name.startswith(prefix)}
+
+
+def _any_matches(patterns: str, topic: str) -> bool:
+    return any(JavaPattern(each.strip()).compiled.fullmatch(topic) for each in patterns.split(",") if each.strip())

@@ -1,0 +1,67 @@
+"""Transforms of where a record goes: to another topic, or nowhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pessoa.base.config_values import Value
+from pessoa.connect.data import DataFailure, Record, from_millis
+from pessoa.connect.definition import HIGH, REQUIRED, STRING, Settings, Table, key
+from pessoa.connect.java_dates import JavaDateFormat
+from pessoa.connect.java_regex import JavaPattern, pattern_complaint
+from pessoa.connect.transforms.transform import Transform
+
+
+def _is_pattern(value: Value, _: Settings) -> str | None:
+    return pattern_complaint(value)
+
+
+class RegexRouter(Transform):
+    CONFIG = Table(
+        key("regex", STRING, REQUIRED, _is_pattern, HIGH, "Regular expression to use for matching."),
+        key("replacement", STRING, REQUIRED, HIGH, "Replacement string."),
+    )
+
+    def configure(self, config: dict[str, Any]) -> None:
+        self._pattern = JavaPattern(config["regex"])
+        self._replacement: str = config["replacement"]
+
+    def apply(self, record: Record) -> Record:
+        topic = self._pattern.replace_whole(record.topic, self._replacement)
+        return record if topic is None else record.but(topic=topic)
+
+
+class TimestampRouter(Transform):
+    CONFIG = Table(
+        key(
+            "topic.format",
+            STRING,
+            "${topic}-${timestamp}",
+            HIGH,
+            "Format string which can contain <code>${topic}</code> and <code>${timestamp}</code> as placeholders.",
+        ),
+        key(
+            "timestamp.format",
+            STRING,
+            "yyyyMMdd",
+            HIGH,
+            "Format string for the timestamp, as in SimpleDateFormat, in UTC.",
+        ),
+    )
+
+    def configure(self, config: dict[str, Any]) -> None:
+        self._topic: str = config["topic.format"]
+        self._format = JavaDateFormat(config["timestamp.format"])
+
+    def apply(self, record: Record) -> Record:
+        if record.timestamp is None:
+            raise DataFailure(f"Timestamp missing on record: {record.topic}")
+        moment = self._format.format(from_millis(record.timestamp))
+        return record.but(topic=self._topic.replace("${topic}", record.topic).replace("${timestamp}", moment))
+
+
+class Filter(Transform):
+    """Drops whatever it is asked about; a predicate says what that is."""
+
+    def apply(self, record: Record) -> None:
+        return None
