@@ -93,7 +93,7 @@ clients: setup  ## write docs/CLIENTS.md: which client was seen to do what
 	@$(BIN)/python -m tests.conformance.features
 
 lock: $(UV_VENV)/bin/uv  ## pin every dependency anew, into requirements.lock
-	@$(UV_VENV)/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \
+	@$(UV_VENV)/bin/uv pip compile pyproject.toml --extra dev --extra spark --extra s3 --universal --python-version 3.11 --upgrade \
 	    --generate-hashes --no-emit-index-url --quiet \
 	    --custom-compile-command "make lock" --output-file requirements.lock
 
