@@ -38,6 +38,8 @@ START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 20.0
 POLL_INTERVAL_S = 0.05
 LOG_LINES_SHOWN = 15
+RETRIES = 4
+LONGEST_BACKOFF_MS = 1000
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105
 _STARTED = re.compile(rb"Spark Connect server started at: \S*?:(\d+)\s")
 
@@ -136,10 +138,15 @@ class SparkServer:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def address(self) -> str:
+        """For clients: it holds the token."""
+        # The client sends a token without TLS only to a host of this name.
+        return f"sc://localhost:{self.port}/;token={self._token}"
+
     def session(self) -> SparkSession:
         """A new session; each has its own temporary views and settings."""
-        # The client sends a token without TLS only to a host of this name.
-        return session_at(f"sc://localhost:{self.port}/;token={self._token}")
+        return session_at(self.address)
 
     def stop(self) -> None:
         """Ask the server to end, and see that it does."""
@@ -171,11 +178,19 @@ def session_at(address: str) -> SparkSession:
     builder: Any = SparkSession.builder
     try:
         session: SparkSession = builder.remote(address).create()
+        _be_impatient(session)
         # The server is first spoken to by the first question.
         _ = session.version
     except Exception as refused:
         raise SparkUnavailable(f"Spark does not answer at {address.partition('/;')[0]}: {refused}") from refused
     return session
+
+
+def _be_impatient(session: Any) -> None:
+    """A client of Spark asks for ten minutes before it believes that a server is gone; its owner knows sooner."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=LONGEST_BACKOFF_MS)])
 
 
 def command_line(home: Path, chosen: SparkOptions, progress: Progress) -> list[str]:

@@ -1,0 +1,415 @@
+"""The engine: owns the queries, keeps them running, and remembers which should.
+
+    with Engine("localhost:9092", home=Path("pipelines")) as engine:
+        engine.start(QuerySpec("copy", start_function="flows.py:copy", topic="out", delivery="exactly-once"))
+        engine.query("copy").status()
+
+Spark is started when the first query is. A thread looks after everything about twice a second:
+
+    Spark is gone            start it again, and all its queries
+    a query has ended        start it again after a pause that doubles; give up when it has made no progress for
+                             `max_restarts` attempts in a row, with the reason in its status
+    a query has progressed   keep the numbers, commit its offsets to its group
+
+What should run stands in a compacted topic (state_topic.py), where each query is stands in its checkpoint under
+`<home>/queries/<id>`. So the engine, Spark or a broker may be killed at any moment: an engine that starts with the same
+home goes on. Two engines in one home would run every query twice; the second one is refused.
+
+Locks: `_mutex` is held by whoever changes a query or speaks to Spark. Looking at a status takes no lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from pessoa.pipelines.failures import plain
+from pessoa.pipelines.group_offsets import GroupOffsets
+from pessoa.pipelines.jars import JarsUnavailable
+from pessoa.pipelines.java import NoJava
+from pessoa.pipelines.launching import client_settings, launch, speed_of
+from pessoa.pipelines.plan import KafkaSettings, PlanRefused
+from pessoa.pipelines.progress import Progress, read_progress
+from pessoa.pipelines.queries import QuerySpec, QueryStatus, SpecRefused, State, Target, from_value, to_value
+from pessoa.pipelines.spark_server import SparkOptions, SparkServer, SparkUnavailable
+from pessoa.pipelines.state_topic import STATE_TOPIC, StateTopic, ensure_topic
+from pessoa.pipelines.topic_writer import MARKER_TOPIC, MOST_SLOTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOK_INTERVAL_S = 0.5
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 60.0
+# Only the engine's owner can mend these, so nothing is tried again.
+REFUSALS = (PlanRefused, SpecRefused, NoJava, JarsUnavailable)
+
+log = logging.getLogger(__name__)
+
+
+class EngineRefused(Exception):
+    """The engine cannot do what it was asked; the sentence says why."""
+
+
+class Query:
+    """One query of an engine. Its fields are the engine's to change."""
+
+    def __init__(self, spec: QuerySpec, target: Target) -> None:
+        self.spec = spec
+        self.target: Target = target
+        self.state: State = "STARTING" if target == "RUNNING" else target
+        self.error = ""
+        self.progress = Progress()
+        # All restarts, and those in a row without a batch between them.
+        self.restarts = 0
+        self.attempts = 0
+        self.next_start_s = 0.0
+        # Spark's query, while there is one.
+        self.running: Any = None
+        self.first_batch_id = -1
+
+    def __repr__(self) -> str:
+        return f"<Query {self.spec.id} {self.state}, batch {self.progress.batch_id}>"
+
+    def status(self) -> QueryStatus:
+        return QueryStatus(
+            self.spec.id, self.state, self.spec.delivery, speed_of(self.spec), self.restarts, self.error,
+            self.spec.group, self.progress,
+        )  # fmt: skip
+
+
+class Engine:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        home: Path,
+        spark_remote: str | None = None,
+        spark: SparkOptions | None = None,
+        kafka_options: Mapping[str, str] | None = None,
+        schema_registry_url: str = "",
+        state_topic: str | None = STATE_TOPIC,
+        checkpoints: str | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`checkpoints` is where a Spark cluster keeps them: a path or URI that driver and executors can reach."""
+        self.home = home
+        self.kafka = KafkaSettings(bootstrap_servers, dict(kafka_options or {}), schema_registry_url)
+        self._spark_remote = spark_remote
+        self._spark_options = spark or SparkOptions()
+        self._checkpoints = checkpoints
+        self._say = say
+        self._mutex = threading.RLock()
+        self._closing = threading.Event()
+        self._server: SparkServer | None = None
+        self._session: SparkSession | None = None
+        self._spark_attempts = 0
+        self._next_spark_start_s = 0.0
+        self._has_marker_topic = False
+        self._home_lock = _lock(home)
+        self._settings = client_settings(self.kafka)
+        self._groups = GroupOffsets(self._settings)
+        self._state = StateTopic(self._settings, state_topic) if state_topic is not None else None
+        self._queries: dict[str, Query] = {}
+        self._recall()
+        self._monitor = threading.Thread(target=self._watch, name="pessoa-engine", daemon=True)
+        self._monitor.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Engine in {self.home} with {len(self._queries)} queries on {self._server or self._spark_remote}>"
+
+    # What one asks of it.
+
+    def start(self, spec: QuerySpec) -> Query:
+        """Run a query, and keep it running. Raises what only its author can mend: PlanRefused, SpecRefused, …"""
+        with self._mutex:
+            if spec.id in self._queries:
+                raise EngineRefused(f"there is a query {spec.id} already: delete it, or choose another name")
+            if self._state is not None:
+                to_value(spec)
+            query = Query(spec, "RUNNING")
+            self._launch(query, raises=True)
+            self._queries[spec.id] = query
+            self._remember(query)
+            return query
+
+    def pause(self, query_id: str) -> None:
+        self._rest(query_id, "PAUSED")
+
+    def stop(self, query_id: str) -> None:
+        self._rest(query_id, "STOPPED")
+
+    def resume(self, query_id: str) -> None:
+        with self._mutex:
+            query = self.query(query_id)
+            if query.target == "RUNNING" and query.state != "FAILED":
+                return
+            query.target, query.state, query.error = "RUNNING", "STARTING", ""
+            query.attempts, query.next_start_s = 0, 0.0
+            self._remember(query)
+            self._look_after(query)
+
+    def restart(self, query_id: str) -> None:
+        with self._mutex:
+            query = self.query(query_id)
+            self._end(query)
+            query.state, query.target = "STOPPED", "STOPPED"
+            query.restarts += 1
+            self.resume(query_id)
+
+    def delete(self, query_id: str) -> None:
+        """Stop a query and forget it, with its checkpoint and its groups."""
+        with self._mutex:
+            query = self.query(query_id)
+            self._end(query)
+            del self._queries[query_id]
+            if self._state is not None:
+                self._state.put(query_id, None)
+            shutil.rmtree(self._folder(query_id), ignore_errors=True)
+            self._groups.forget(query.spec.group)
+            self._groups.delete([f"pessoa-{query_id}-batches-"], [query.spec.group])
+
+    def queries(self) -> list[QueryStatus]:
+        return [query.status() for query in list(self._queries.values())]
+
+    def query(self, query_id: str) -> Query:
+        try:
+            return self._queries[query_id]
+        except KeyError:
+            raise EngineRefused(f"there is no query {query_id}") from None
+
+    def session(self) -> SparkSession:
+        """The session that the queries run in; starts Spark if need be."""
+        with self._mutex:
+            return self._spark()
+
+    @property
+    def spark_server(self) -> SparkServer | None:
+        return self._server
+
+    def close(self) -> None:
+        """Stop everything; what was running will go on when an engine starts in this home again."""
+        self._closing.set()
+        with self._mutex:
+            for query in self._queries.values():
+                self._end(query)
+            self._drop_spark()
+        self._monitor.join()
+        self._home_lock.close()
+
+    # Looking after it.
+
+    def _watch(self) -> None:
+        while not self._closing.wait(LOOK_INTERVAL_S):
+            with self._mutex:
+                if not self._closing.is_set():
+                    self.look()
+
+    def look(self) -> None:
+        """One round: notice what has ended, start what should run."""
+        if self._server is not None and not self._server.is_running:
+            self._lose_spark("Spark has ended; its log is " + str(self._server.log_path))
+        for query in list(self._queries.values()):
+            if query.target == "RUNNING" and query.state != "FAILED":
+                self._look_after(query)
+
+    def _look_after(self, query: Query) -> None:
+        if query.running is None:
+            if time.monotonic() >= query.next_start_s:
+                self._launch(query)
+            return
+        try:
+            is_active = query.running.isActive
+            report = query.running.lastProgress
+            failure = None if is_active else query.running.exception()
+        except Exception as lost:  # noqa: BLE001
+            # Whatever Spark's client raises, it means that nobody answers for the query.
+            self._lose_spark(f"Spark does not answer: {plain(str(lost))}")
+            return
+        if report is not None:
+            self._progressed(query, read_progress(report))
+        if not is_active:
+            self._failed(query, plain(str(failure)) if failure is not None else "Spark ended the query")
+
+    def _progressed(self, query: Query, progress: Progress) -> None:
+        query.progress = progress
+        query.state = "RUNNING"
+        if query.first_batch_id < 0:
+            query.first_batch_id = progress.batch_id
+        elif progress.batch_id > query.first_batch_id:
+            # A batch was finished since the start: what failed before is over.
+            query.attempts = 0
+        self._groups.commit(query.spec.group, progress.offsets)
+
+    def _launch(self, query: Query, *, raises: bool = False) -> None:
+        query.state = "STARTING" if not query.error else "RESTARTING"
+        try:
+            spark = self._spark()
+            if query.spec.delivery == "exactly-once":
+                self._make_marker_topic()
+            folder = self._folder(query.spec.id)
+            slots = _kept_slots(folder, query.spec.slots)
+            query.running = launch(query.spec, spark, self.kafka, self._checkpoint(query.spec.id), slots)
+            query.first_batch_id = -1
+            query.state = "RUNNING"
+        except REFUSALS as refused:
+            if raises:
+                raise
+            query.state, query.error = "FAILED", str(refused)
+        except SparkUnavailable as missing:
+            if raises:
+                raise
+            self._failed(query, str(missing))
+        except Exception as failure:
+            # Spark refuses in many ways; the user's own function may raise anything.
+            if raises:
+                raise
+            self._failed(query, plain(str(failure)))
+
+    def _failed(self, query: Query, reason: str) -> None:
+        self._end(query)
+        query.error = reason
+        query.attempts += 1
+        if query.attempts > query.spec.max_restarts:
+            query.state = "FAILED"
+            log.error("query %s failed and is given up: %s", query.spec.id, reason)
+            return
+        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (query.attempts - 1))
+        query.state = "RESTARTING"
+        query.restarts += 1
+        query.next_start_s = time.monotonic() + pause_s
+        log.warning("query %s failed and starts again in %.0f s: %s", query.spec.id, pause_s, reason)
+
+    def _lose_spark(self, reason: str) -> None:
+        log.warning("%s", reason)
+        self._drop_spark()
+        for query in self._queries.values():
+            if query.running is not None:
+                # No fault of the query's: it starts again at once, and it does not count.
+                query.running = None
+                query.state, query.error = "RESTARTING", reason
+                query.restarts += 1
+                query.next_start_s = 0.0
+
+    # Spark.
+
+    def _spark(self) -> SparkSession:
+        if self._session is not None:
+            return self._session
+        if time.monotonic() < self._next_spark_start_s:
+            raise SparkUnavailable("Spark did not start, and is tried again soon")
+        try:
+            self._session = self._connect()
+        except SparkUnavailable:
+            self._spark_attempts += 1
+            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (self._spark_attempts - 1))
+            self._next_spark_start_s = time.monotonic() + pause_s
+            raise
+        self._spark_attempts = 0
+        return self._session
+
+    def _connect(self) -> SparkSession:
+        if self._spark_remote is not None:
+            from pessoa.pipelines.remote_sessions import connect_remote
+
+            return connect_remote(self._spark_remote, self.home)
+        if self._server is None or not self._server.is_running:
+            self._server = SparkServer.start(self.home / "spark", self._spark_options, self._say_progress)
+            self._say(f"Spark is ready after {self._server.ready_after_s:.1f} s ({self._spark_options.master})")
+        return self._server.session()
+
+    def _say_progress(self, count: int, total: int, size: int) -> None:
+        self._say(f"Fetching Spark's jars for Kafka: {count} of {total} ({size / 1e6:.1f} MB)")
+
+    def _drop_spark(self) -> None:
+        session, self._session = self._session, None
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop()
+        elif session is not None:
+            close: Any = session.stop
+            try:
+                close()
+            except Exception as silent:  # noqa: BLE001
+                log.info("the session with Spark could not be closed: %s", silent)
+
+    def _end(self, query: Query) -> None:
+        running, query.running = query.running, None
+        if running is None or self._session is None:
+            return
+        if self._server is not None and not self._server.is_running:
+            return
+        try:
+            running.stop()
+        except Exception as silent:  # noqa: BLE001
+            # A Spark that does not answer is noticed by the next round.
+            log.info("query %s could not be stopped: %s", query.spec.id, silent)
+
+    # Remembering.
+
+    def _rest(self, query_id: str, target: Target) -> None:
+        with self._mutex:
+            query = self.query(query_id)
+            self._end(query)
+            query.target = query.state = target
+            self._remember(query)
+
+    def _remember(self, query: Query) -> None:
+        if self._state is not None:
+            self._state.put(query.spec.id, {"spec": to_value(query.spec), "target": query.target})
+
+    def _recall(self) -> None:
+        for query_id, value in (self._state.load() if self._state is not None else {}).items():
+            try:
+                self._queries[query_id] = Query(from_value(query_id, value["spec"]), value["target"])
+            except (KeyError, TypeError, PlanRefused, SpecRefused) as damaged:
+                log.error("query %s cannot be read from the state topic: %s", query_id, damaged)  # noqa: TRY400
+
+    def _make_marker_topic(self) -> None:
+        if not self._has_marker_topic:
+            ensure_topic(self._settings, MARKER_TOPIC, MOST_SLOTS, {})
+            self._has_marker_topic = True
+
+    def _folder(self, query_id: str) -> Path:
+        return self.home / "queries" / query_id
+
+    def _checkpoint(self, query_id: str) -> str:
+        if self._checkpoints is not None:
+            return f"{self._checkpoints.rstrip('/')}/{query_id}"
+        return (self._folder(query_id) / "checkpoint").absolute().as_uri()
+
+
+def _lock(home: Path) -> IO[str]:
+    """Held until the file is closed, or its process has ended."""
+    home.mkdir(parents=True, exist_ok=True)
+    file = (home / "engine.lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise EngineRefused(
+            f"another engine is at work in {home}: stop it first, or give this one a home of its own"
+        ) from None
+    return file
+
+
+def _kept_slots(folder: Path, wanted: int) -> int:
+    """The number of slots that the query began with: a repeated batch must be dealt as it was the first time."""
+    path = folder / "slots"
+    if path.exists():
+        return int(path.read_text(encoding="ascii"))
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(str(wanted), encoding="ascii")
+    return wanted

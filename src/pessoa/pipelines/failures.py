@@ -1,0 +1,47 @@
+"""What went wrong in Spark, in a few lines that a person can use. Pure.
+
+Spark's failures are Java stack traces with the Python traceback of a worker somewhere inside. What helps is the message
+at their root, and for a Python function where in the user's file it was raised.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Long enough for a traceback of the user's own.
+MOST_CHARACTERS = 2000
+_PYTHON = re.compile(
+    r"Traceback \(most recent call last\):\n((?:[ \t].*\n|\n)*)([\w.]+(?:Error|Exception|\w+)?:.*|[\w.]+)"
+)
+_JAVA_FRAME = re.compile(r"^\s+at [\w.$/<>]+\(.*\)$|^\s*\.\.\. \d+ more$", re.MULTILINE)
+_CAUSE = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+([\w$]+): (.*)$", re.MULTILINE)
+# Frames of Spark's own Python are not where the mistake is.
+_SPARKS_FILE = re.compile(r'File ".*(?:/pyspark/|pyspark\.zip|/pessoa/pipelines/)')
+
+
+def plain(text: str) -> str:
+    """The reason of a failure that Spark tells in `text`."""
+    tracebacks = list(_PYTHON.finditer(text))
+    if tracebacks:
+        last = tracebacks[-1]
+        where = _own_frames(last[1])
+        return (f"{last[2].strip()}\n{where}" if where else last[2].strip())[:MOST_CHARACTERS]
+    without_frames = _JAVA_FRAME.sub("", text)
+    causes = _CAUSE.findall(without_frames)
+    lines = [line.strip() for line in without_frames.splitlines() if line.strip()]
+    if causes:
+        name, message = causes[-1]
+        return f"{message} ({name})"[:MOST_CHARACTERS]
+    return " ".join(lines[:3])[:MOST_CHARACTERS]
+
+
+def _own_frames(frames: str) -> str:
+    lines = frames.splitlines()
+    kept: list[str] = []
+    is_own = False
+    for line in lines:
+        if line.lstrip().startswith('File "'):
+            is_own = not _SPARKS_FILE.search(line)
+        if is_own:
+            kept.append(line)
+    return "\n".join(kept)

@@ -1,0 +1,100 @@
+"""What the engine must remember, in a compacted topic: for each query its specification and the state it should be in.
+
+    key     the query's id
+    value   JSON: {"spec": {…}, "target": "RUNNING" | "PAUSED" | "STOPPED"}; null when the query was deleted
+
+An engine that starts reads the topic to its end and goes on with every query whose target is RUNNING. Where a query
+is in its input stands in its checkpoint, not here.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+STATE_TOPIC = "_pessoa_queries"
+ANSWER_TIMEOUT_S = 60.0
+REPLICATION_FACTOR = 3
+
+
+class StateUnavailable(Exception):
+    """The topic cannot be read or written; the sentence says why."""
+
+
+def ensure_topic(settings: Mapping[str, str], name: str, partitions: int, config: Mapping[str, str]) -> None:
+    """Create a topic unless it is there, on as many brokers as there are, three at most."""
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = AdminClient({**settings, "log_level": "3"})
+    try:
+        metadata = admin.list_topics(timeout=ANSWER_TIMEOUT_S)
+        if name in metadata.topics:
+            return
+        replicas = min(REPLICATION_FACTOR, len(metadata.brokers))
+        wanted = NewTopic(name, partitions, replicas, config=dict(config))
+        admin.create_topics([wanted], request_timeout=ANSWER_TIMEOUT_S)[name].result(ANSWER_TIMEOUT_S)
+    except KafkaException as failure:
+        error = failure.args[0]
+        if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise StateUnavailable(f"the topic {name} cannot be made: {error.str()}") from failure
+
+
+class StateTopic:
+    def __init__(self, settings: Mapping[str, str], name: str = STATE_TOPIC) -> None:
+        from confluent_kafka import Producer
+
+        self.name = name
+        self._settings = {**settings, "log_level": "3"}
+        ensure_topic(settings, name, 1, {"cleanup.policy": "compact"})
+        self._producer = Producer({**self._settings, "acks": "all", "enable.idempotence": "true"})
+
+    def load(self) -> dict[str, dict[str, Any]]:
+        """The last value of each query that was not deleted."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer({**self._settings, "group.id": "pessoa-engine", "enable.auto.commit": "false",
+                             "isolation.level": "read_committed"})  # fmt: skip
+        found: dict[str, dict[str, Any]] = {}
+        try:
+            _, end = consumer.get_watermark_offsets(TopicPartition(self.name, 0), timeout=ANSWER_TIMEOUT_S)
+            consumer.assign([TopicPartition(self.name, 0, 0)])
+            deadline = time.monotonic() + ANSWER_TIMEOUT_S
+            # Compaction may have taken the record before the end, so the position is asked and not the records.
+            while self._position(consumer) < end:
+                if time.monotonic() > deadline:
+                    raise StateUnavailable(f"the topic {self.name} could not be read to its end")
+                message = consumer.poll(0.2)
+                if message is None or message.error() is not None:
+                    continue
+                query_id, value = (message.key() or b"").decode(), message.value()
+                if value is None:
+                    found.pop(query_id, None)
+                else:
+                    found[query_id] = json.loads(value)
+        finally:
+            consumer.close()
+        return found
+
+    def _position(self, consumer: Any) -> int:
+        from confluent_kafka import TopicPartition
+
+        position: int = consumer.position([TopicPartition(self.name, 0)])[0].offset
+        return position
+
+    def put(self, query_id: str, value: Mapping[str, Any] | None) -> None:
+        """Remember, or forget, and return when it is written."""
+        failures: list[Any] = []
+        payload = None if value is None else json.dumps(value).encode()
+        self._producer.produce(
+            self.name,
+            payload,
+            query_id.encode(),
+            on_delivery=lambda error, _: failures.append(error) if error else None,
+        )
+        if self._producer.flush(ANSWER_TIMEOUT_S) or failures:
+            why = failures[0] if failures else "no broker answered"
+            raise StateUnavailable(f"the topic {self.name} cannot be written: {why}")

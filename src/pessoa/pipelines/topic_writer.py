@@ -1,0 +1,269 @@
+"""Rows into topics from the executors: exactly once, or with their timestamps, which Spark's own sink would drop.
+
+Exactly once. Spark repeats a batch that it has not seen the end of, with the same number and the same input, so the
+batch may be in the topic already, whole or in part. The rows of a batch are dealt into a fixed number of slots, by a
+hash of their key. Each slot is written by one task in one Kafka transaction, and within the same transaction the task
+commits, as the offset of a consumer group, how far the slot is:
+
+    init_transactions("pessoa-<query>-<slot>")    whoever wrote this slot before us is fenced
+    marker = committed offset of the slot         batches below it are in the topic
+    batch < marker                                nothing to do
+    otherwise                                     begin, offset := batch + 1, rows, commit
+
+Either the rows and the marker are both there or neither is, and only one task at a time can move a slot. Slots know
+nothing of each other: a batch that died half way is finished by the slots that had not committed. What this needs is
+that a row of a repeated batch falls into its slot again: the functions of a pipeline must be deterministic
+(docs/decisions/0009).
+
+Making a producer costs several round trips, so a worker process keeps the writers of its slots. Another process may
+have moved the slot since; the offset goes first into every transaction because the coordinator then refuses us before
+a row is taken, and a new writer can be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pessoa.pipelines.tasks import this_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# Its partitions stand for slots; no record is ever written to it.
+MARKER_TOPIC = "_pessoa_batches"
+MOST_SLOTS = 64
+DEFAULT_SLOTS = 4
+SLOT = "slot"
+# Long enough for a broker to die and come back.
+PATIENCE_S = 120.0
+TRANSACTION_TIMEOUT_MS = 300_000
+# What a writer takes; a frame may have fewer of them.
+COLUMNS = ("topic", "partition", "key", "value", "headers", "timestamp")
+# So many connections may a worker process hold open for slots that moved elsewhere.
+MOST_KEPT_WRITERS = 16
+_PRODUCER = {
+    # As Kafka's Java client does it: a key is in the same partition whoever wrote it.
+    "partitioner": "murmur2_random",
+    "acks": "all",
+    "enable.idempotence": "true",
+    "linger.ms": "5",
+    "batch.size": "1000000",
+    "log_level": "3",
+}
+
+Settings = Mapping[str, str]
+_kept: dict[tuple[str, str, int], SlotWriter] = {}
+
+
+def group_of_markers(query_id: str, checkpoint_id: str) -> str:
+    # Without its checkpoint a query counts its batches from 0 again, so markers belong to a checkpoint.
+    return f"pessoa-{query_id}-batches-{checkpoint_id}"
+
+
+def into_topics(
+    records: DataFrame, settings: Settings, query_id: str, slots: int, topic: str | None = None
+) -> DataFrame:
+    """The records with a transactional writer at their end; no row leaves it. `settings` are librdkafka's."""
+    assert 1 <= slots <= MOST_SLOTS, f"{slots} slots"
+    by = "coalesce(key, value)" if "key" in records.columns else "value"
+    dealt = _columns(records, topic).selectExpr("*", f"pmod(hash({by}), {slots}) AS {SLOT}")
+    # Spark deals by the same hash, so a task has one slot, and rows of one key keep their order.
+    dealt = dealt.repartition(slots, _expression(by))
+
+    def write(batches: Iterator[Any]) -> Iterator[Any]:
+        write_slots(batches, settings, query_id)
+        return iter(())
+
+    return dealt.mapInArrow(write, "nothing INT")
+
+
+def into_topics_at_least_once(records: DataFrame, settings: Settings, topic: str | None = None) -> DataFrame:
+    """The records with a plain writer at their end, which unlike Spark's keeps their timestamps."""
+
+    def write(batches: Iterator[Any]) -> Iterator[Any]:
+        from confluent_kafka import Producer
+
+        producer = Producer({**_PRODUCER, **settings})
+        failures: list[Any] = []
+        for batch in batches:
+            send(producer, batch, lambda error, _: failures.append(error) if error else None)
+        if producer.flush(PATIENCE_S) or failures:
+            raise RuntimeError(f"records could not be written: {failures[0] if failures else 'no broker answered'}")
+        return iter(())
+
+    return _columns(records, topic).mapInArrow(write, "nothing INT")
+
+
+def _columns(records: DataFrame, topic: str | None) -> DataFrame:
+    found = records.select(*(name for name in COLUMNS if name in records.columns))
+    # Strings are what people have; bytes are what Kafka takes.
+    casts = [f"CAST({name} AS BINARY) AS {name}" if name in ("key", "value") else name for name in found.columns]
+    if topic is not None:
+        casts = [name for name in casts if name != "topic"] + ["'" + topic.replace("'", "\\'") + "' AS topic"]
+    return found.selectExpr(*casts)
+
+
+def _expression(text: str) -> Any:
+    from pyspark.sql import functions
+
+    return functions.expr(text)
+
+
+# What runs in the tasks.
+
+
+def write_slots(batches: Iterator[Any], settings: Settings, query_id: str) -> None:
+    task = this_task()
+    # Slots that were written before have None: their rows are passed over.
+    open_slots: dict[int, SlotWriter | None] = {}
+    try:
+        for batch in batches:
+            for slot, rows in by_slot(batch):
+                if slot not in open_slots:
+                    open_slots[slot] = begin(settings, query_id, task.checkpoint_id, slot, task.batch_id)
+                writer = open_slots[slot]
+                if writer is not None:
+                    send(writer.producer, rows)
+        for writer in open_slots.values():
+            if writer is not None:
+                writer.commit(task.batch_id)
+    except BaseException:
+        for slot, writer in open_slots.items():
+            if writer is not None:
+                writer.give_up()
+                _kept.pop((query_id, task.checkpoint_id, slot), None)
+        raise
+
+
+def by_slot(batch: Any) -> list[tuple[int, Any]]:
+    column = batch.column(SLOT)
+    slots = sorted(column.unique().to_pylist())
+    if len(slots) == 1:
+        return [(slots[0], batch)]
+    import pyarrow.compute as compute
+
+    return [(slot, batch.filter(compute.equal(column, slot))) for slot in slots]
+
+
+def begin(settings: Settings, query_id: str, checkpoint_id: str, slot: int, batch_id: int) -> SlotWriter | None:
+    """A writer with an open transaction for the batch; None if the slot has it already."""
+    from confluent_kafka import KafkaException
+
+    name = (query_id, checkpoint_id, slot)
+    kept = _kept.get(name)
+    if kept is not None:
+        if batch_id < kept.marker:
+            # Nobody can have moved the marker back.
+            return None
+        try:
+            kept.begin(batch_id)
+        except KafkaException:
+            # Somebody else wrote the slot since, or the broker forgot us: begin anew.
+            kept.give_up()
+            del _kept[name]
+        else:
+            return kept
+    writer = SlotWriter(settings, query_id, checkpoint_id, slot)
+    if batch_id < writer.marker:
+        writer.give_up()
+        return None
+    writer.begin(batch_id)
+    while len(_kept) >= MOST_KEPT_WRITERS:
+        _kept.pop(next(iter(_kept)))
+    _kept[name] = writer
+    return writer
+
+
+class SlotWriter:
+    """The one producer that may write a slot, until the next one is made."""
+
+    def __init__(self, settings: Settings, query_id: str, checkpoint_id: str, slot: int) -> None:
+        from confluent_kafka import Consumer, Producer, TopicPartition
+
+        self.slot = slot
+        group = {"group.id": group_of_markers(query_id, checkpoint_id), "enable.auto.commit": "false", "log_level": "3"}
+        self._consumer = Consumer({**settings, **group})
+        transactional = {
+            "transactional.id": f"pessoa-{query_id}-{slot}",
+            "transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS),
+        }
+        self.producer = Producer({**_PRODUCER, **settings, **transactional})
+        retrying(lambda: self.producer.init_transactions(PATIENCE_S))
+        # Read after the fence, and only what is stable: nobody can change it any more.
+        place = TopicPartition(MARKER_TOPIC, slot)
+        found = retrying(lambda: self._consumer.committed([place], timeout=PATIENCE_S))[0]
+        # A slot without an offset has OFFSET_INVALID, which is negative.
+        self.marker = max(0, found.offset)
+
+    def __repr__(self) -> str:
+        return f"<SlotWriter {self.slot}: batches below {self.marker} are written>"
+
+    def begin(self, batch_id: int) -> None:
+        from confluent_kafka import TopicPartition
+
+        assert batch_id >= self.marker, f"batch {batch_id} is written: the marker is {self.marker}"
+        self.producer.begin_transaction()
+        marker = [TopicPartition(MARKER_TOPIC, self.slot, batch_id + 1)]
+        group = self._consumer.consumer_group_metadata()
+        retrying(lambda: self.producer.send_offsets_to_transaction(marker, group, PATIENCE_S))
+
+    def commit(self, batch_id: int) -> None:
+        retrying(lambda: self.producer.commit_transaction(PATIENCE_S))
+        self.marker = batch_id + 1
+
+    def give_up(self) -> None:
+        """Drop what is open. The next writer of the slot aborts it if nobody else does."""
+        from confluent_kafka import KafkaException
+
+        try:
+            self.producer.purge()
+            self.producer.abort_transaction(1.0)
+        except KafkaException:
+            # There is none open, or it is not ours any more.
+            return
+        finally:
+            self._consumer.close()
+
+
+def retrying(act: Callable[[], Any], attempts: int = 3) -> Any:
+    """librdkafka says which of its failures may be tried again as they are."""
+    from confluent_kafka import KafkaException
+
+    for attempt in range(1, attempts + 1):
+        try:
+            return act()
+        except KafkaException as failure:
+            if attempt == attempts or not failure.args[0].retriable():
+                raise
+    raise AssertionError("unreachable")
+
+
+def send(producer: Any, batch: Any, on_delivery: Callable[[Any, Any], object] | None = None) -> None:
+    names = batch.schema.names
+
+    def column(name: str) -> list[Any]:
+        found: list[Any] = batch.column(name).to_pylist() if name in names else [None] * batch.num_rows
+        return found
+
+    times = batch.column("timestamp").cast("int64").to_pylist() if "timestamp" in names else [None] * batch.num_rows
+    rows = zip(*map(column, ("topic", "partition", "key", "value", "headers")), times, strict=True)
+    produce, poll = producer.produce, producer.poll
+    for topic, partition, key, value, headers, time_us in rows:
+        more: dict[str, Any] = {}
+        if partition is not None:
+            more["partition"] = partition
+        if headers:
+            more["headers"] = [(header["key"], header["value"]) for header in headers]
+        if time_us is not None:
+            more["timestamp"] = time_us // 1000
+        if on_delivery is not None:
+            more["on_delivery"] = on_delivery
+        while True:
+            try:
+                produce(topic, value, key, **more)
+                break
+            except BufferError:
+                # The queue is full: wait until some of it has gone out.
+                poll(0.1)
+    poll(0)

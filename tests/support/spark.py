@@ -1,0 +1,66 @@
+"""A real Spark for tests: one server for the whole run, however many worker processes pytest has.
+
+    spark_address   sc://… of the server, for an engine to use as its `spark_remote`
+    spark           a session of it, for one module
+
+Starting Spark takes seconds of two cores, so the first process that needs it starts it and the others use it too. Each
+user holds a shared lock on a file; the one that started the server ends it when it gets that lock for itself.
+PESSOA_TEST_SPARK=sc://… uses a server that is there already.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pessoa.pipelines.spark_server import SparkOptions, SparkServer, session_at
+
+# Quick to start rather than fast at full speed: C1 only, one collector thread.
+SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+SMALL = SparkOptions(
+    master="local[2]",
+    memory="1g",
+    settings={"spark.sql.shuffle.partitions": "2"},
+    java_options=SMALL_JVM,
+)
+
+
+def _shared_folder(factory: pytest.TempPathFactory) -> Path:
+    own = factory.getbasetemp()
+    # Workers of xdist have a folder each within that of the run.
+    return own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own
+
+
+@pytest.fixture(scope="session")
+def spark_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if given := os.environ.get("PESSOA_TEST_SPARK"):
+        yield given
+        return
+    folder = _shared_folder(tmp_path_factory)
+    address = folder / "spark.address"
+    server = None
+    with (folder / "spark.users").open("w") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        with (folder / "spark.start").open("w") as starting:
+            fcntl.flock(starting, fcntl.LOCK_EX)
+            if not address.exists():
+                server = SparkServer.start(folder / "spark", SMALL)
+                address.write_text(server.address, encoding="ascii")
+        yield address.read_text(encoding="ascii")
+        if server is not None:
+            fcntl.flock(users, fcntl.LOCK_EX)
+            server.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(spark_address: str) -> Iterator[Any]:
+    session: Any = session_at(spark_address)
+    yield session
+    for query in session.streams.active:
+        query.stop()
+    session.stop()
