@@ -23,6 +23,7 @@ from pessoa.client.errors import KafkaFailure
 if TYPE_CHECKING:
     from pessoa.cli.options import Given
     from pessoa.client.cluster import Cluster
+    from pessoa.client.configs import Entry as ConfigEntry
 
 _ACTIONS = ("alter", "delete", "describe", "list")
 
@@ -54,10 +55,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _main(words: Sequence[str]) -> int:
     if not words:
         raise UsageError(f"This tool helps to {OPTIONS.purpose[0].lower()}{OPTIONS.purpose[1:]}")
-    try:
-        given = line.begin(OPTIONS, words)
-    except UsageError as error:
-        raise UsageError(str(error), with_help=False) from None
+    given = line.begin(OPTIONS, words)
     _check(given)
     try:
         with connect(given) as cluster:
@@ -112,15 +110,18 @@ def _describe(cluster: Cluster, name: str | None) -> None:
         return
     for one in [name] if name is not None else known:
         print(f"Client metrics configs for {one} are:")
-        for key, value in _own(cluster, one).items():
-            print(f"  {key}={value}")
+        for entry in sorted(_entries(cluster, one), key=lambda entry: entry.name):
+            print(f"  {entry.name}={entry.value or ''}")
 
 
-def _own(cluster: Cluster, name: str) -> dict[str, str | None]:
+def _own(cluster: Cluster, name: str) -> list[str]:
+    entries = _entries(cluster, name)
+    return sorted(entry.name for entry in entries if entry.source is Source.DYNAMIC_CLIENT_METRICS_CONFIG)
+
+
+def _entries(cluster: Cluster, name: str) -> list[ConfigEntry]:
     resource = ResourceType.CLIENT_METRICS, name
-    entries = describe_configs(cluster, [resource])[resource]
-    own = {entry.name: entry.value for entry in entries if entry.source is Source.DYNAMIC_CLIENT_METRICS_CONFIG}
-    return dict(sorted(own.items()))
+    return describe_configs(cluster, [resource])[resource]
 
 
 def _new_name() -> str:

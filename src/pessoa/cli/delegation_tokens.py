@@ -25,6 +25,12 @@ _REQUIRED = {
     "expire": ("hmac", "expiry-time-period"),
     "describe": (),
 }
+_REFUSED = {
+    "create": ("hmac", "renew-time-period", "expiry-time-period"),
+    "renew": ("renewer-principal", "max-life-time-period", "expiry-time-period", "owner-principal"),
+    "expire": ("renewer-principal", "max-life-time-period", "renew-time-period", "owner-principal"),
+    "describe": ("hmac", "renew-time-period", "max-life-time-period", "expiry-time-period"),
+}
 
 
 class _Token(NamedTuple):
@@ -66,11 +72,16 @@ def main(words: Sequence[str] | None = None) -> int:
 def _main(words: Sequence[str]) -> int:
     if not words:
         raise UsageError(f"This tool helps to {OPTIONS.purpose[0].lower()}{OPTIONS.purpose[1:]}")
-    given = line.begin(OPTIONS, words)
+    try:
+        given = line.begin(OPTIONS, words)
+    except UsageError as error:
+        # An unknown option gets no help from this tool.
+        raise UsageError(str(error), with_help=False) from None
     chosen = [name for name in _ACTIONS if given.has(name)]
     if len(chosen) != 1:
         raise UsageError("Command must include exactly one action: --create, --renew, --expire or --describe")
     line.require(given, "bootstrap-server", "command-config", *_REQUIRED[chosen[0]])
+    line.refuse(given, chosen[0], *_REFUSED[chosen[0]])
     try:
         with connect(given) as cluster:
             {"create": _create, "renew": _renew, "expire": _expire, "describe": _describe}[chosen[0]](cluster, given)

@@ -47,7 +47,7 @@ def _main(words: Sequence[str]) -> int:
     topics = {name for name in given.value("topic-list").split(",") if name}
     with connect(given) as cluster:
         known = [node.node_id for node in cluster.nodes()]
-        wanted = [int(part) for part in (given.maybe("broker-list") or "").split(",") if part] or known
+        wanted = [_broker_id(part) for part in (given.maybe("broker-list") or "").split(",") if part] or known
         if unknown := [str(broker) for broker in wanted if broker not in known]:
             warn(f"ERROR: The given brokers do not exist from --broker-list: {','.join(unknown)}. Current existent "
                  f"brokers: {','.join(map(str, known))}")  # fmt: skip
@@ -57,6 +57,12 @@ def _main(words: Sequence[str]) -> int:
     print(f"Received log directory information from brokers {','.join(map(str, wanted))}")
     print(json.dumps({"brokers": brokers, "version": 1}, separators=(",", ":"), ensure_ascii=False))
     return 0
+
+
+def _broker_id(text: str) -> int:
+    if not text.removeprefix("-").isdecimal():
+        raise UsageError(f'For input string: "{text}"', with_help=False)
+    return int(text)
 
 
 def _directories(cluster: Cluster, broker: int, topics: set[str]) -> list[dict[str, Any]]:
