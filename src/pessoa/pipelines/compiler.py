@@ -215,9 +215,9 @@ class Compiler:
 
         flow = self.flow(node.input)
         made = flow.shape
-        keys = tuple(name for name in made.keys if name not in WINDOW_COLUMNS)
+        keys = tuple(name for name in made.keys if node.whole_key or name not in WINDOW_COLUMNS)
         key = self._encoded(node.key, keys, flow, f"{node.topic}-key", "the key")
-        if made.window is not None and node.windowed_key and node.key.kind != NOTHING:
+        if made.window is not None and node.windowed_key and not node.whole_key and node.key.kind != NOTHING:
             times = ("window_end", "window_start") if made.window.kind == "session" else ("window_start",)
             parts = ", ".join(f"unhex(lpad(hex(unix_millis({name})), 16, '0'))" for name in times)
             key = F.concat(key, F.expr(f"concat({parts})"))

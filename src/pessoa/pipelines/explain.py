@@ -34,7 +34,7 @@ from pessoa.pipelines.plan import (
     Window,
     inputs,
 )
-from pessoa.pipelines.shapes import shape
+from pessoa.pipelines.shapes import ColumnsUnknown, shape
 from pessoa.pipelines.stages import has_state, why_not_real_time
 
 _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1000), ("millisecond", 1))
@@ -93,6 +93,8 @@ def duration(milliseconds: int) -> str:
 def _tree(node: Node, first: str, rest: str) -> list[str]:
     try:
         columns = "" if isinstance(node, Sink | PythonSink) else f" · {shape(node)}"
+    except ColumnsUnknown:
+        columns = " · columns as they will be found" if isinstance(node, Source) else ""
     except PlanRefused as wrong:
         columns = f" · {wrong}"
     state = " · keeps state" if has_state(node) else ""

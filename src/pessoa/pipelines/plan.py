@@ -124,6 +124,8 @@ class Source(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     # An expression for the event time, of type timestamp; the record's own if empty.
     timestamp: str = ""
     start: Start = "earliest"
+    # The windows of a windowed table whose key has its window's columns: what a Sink with `whole_key` wrote.
+    window: Window | None = None
     errors: Errors = Errors()
     # Options of Spark's Kafka source, such as maxOffsetsPerTrigger.
     options: Mapping[str, str] = {}
@@ -215,6 +217,8 @@ class Sink(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     also: tuple[str, ...] = ()
     # The key of a windowed table is followed by its window, as Kafka's TimeWindowedSerializer writes it.
     windowed_key: bool = True
+    # The key has the window's columns among its own instead: for topics between two queries.
+    whole_key: bool = False
 
 
 class PythonSource(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):

@@ -45,6 +45,10 @@ WINDOW_COLUMNS = ("window_start", "window_end")
 RESERVED = (ROWTIME, ROWDELETED, *ORIGIN)
 
 
+class ColumnsUnknown(PlanRefused):
+    """A schema has still to be looked up, or learnt."""
+
+
 class Shape(msgspec.Struct, frozen=True):
     keys: tuple[str, ...]
     values: tuple[str, ...]
@@ -73,7 +77,7 @@ def format_columns(format_: Format, plain_name: str) -> tuple[str, ...]:
         known = ", ".join((*STRUCTURED, *PRIMITIVES, NOTHING))
         raise PlanRefused(f"there is no format {format_.kind!r}: there are {known}")
     if not format_.columns:
-        raise PlanRefused(f"the format {format_.kind} needs a schema here")
+        raise ColumnsUnknown(f"the format {format_.kind} needs a schema here")
     return tuple(column.name for column in read_columns(format_.columns))
 
 
@@ -115,12 +119,12 @@ def _source(node: Source) -> Shape:
     try:
         keys, values = format_columns(node.key, KEY), format_columns(node.value, VALUE)
     except PlanRefused as wrong:
-        raise PlanRefused(f"the source {node.topic}: {wrong}") from None
+        raise type(wrong)(f"the source {node.topic}: {wrong}") from None
     if node.is_table and not keys:
         raise PlanRefused(f"the table {node.topic} needs a key: give its format")
     if node.errors.then == "dead-letter" and not node.errors.topic:
         raise PlanRefused(f"the source {node.topic} sends bad records to a dead-letter topic, and none is named")
-    return _checked(Shape(keys, values, node.is_table), f"the source {node.topic}")
+    return _checked(Shape(keys, values, node.is_table, node.window), f"the source {node.topic}")
 
 
 def _project(node: Project) -> Shape:

@@ -15,25 +15,35 @@ Pure.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, TypeAlias
 
+import msgspec
+
+from pessoa.pipelines.columns import write_columns
 from pessoa.pipelines.plan import (
     Aggregate,
     Apply,
+    Column,
+    Errors,
     Filter,
     FlatMap,
     Format,
     Function,
     Join,
     Node,
+    Project,
     PythonSink,
     PythonSource,
     Rekey,
     Sink,
     Source,
     Speed,
+    Union,
     every,
+    inputs,
 )
+from pessoa.pipelines.shapes import ROWTIME, shape
 
 OutputMode: TypeAlias = Literal["append", "update"]
 REGISTRY_FORMATS = ("avro", "protobuf")
@@ -99,3 +109,75 @@ def _mode(node: Node) -> OutputMode:
         )
     assert isinstance(node, Join)
     return "append" if node.within is not None else "update"
+
+
+class Stage(NamedTuple):
+    """One query. `topic` is the one that it writes, of ours if another stage reads it."""
+
+    plan: Node
+    topic: str
+    is_internal: bool
+
+
+# The event time in a topic between two stages.
+_TIME = "__rowtime"
+
+
+def stages(plan: Sink, name: str, types: Callable[[Node], Mapping[str, str]]) -> list[Stage]:
+    """The queries that a plan needs, sources first. `types` gives the columns of a node and their types in Spark."""
+    found: list[Stage] = []
+    last = _cut(plan, name, types, found)
+    return [*found, Stage(last, plan.topic, is_internal=False)]
+
+
+def is_cut(plan: Node) -> bool:
+    """Whether a plan needs more than one query."""
+    return any(_too_much(node) for node in every(plan))
+
+
+def _too_much(node: Node) -> bool:
+    """State above state, or state side by side."""
+    below = sum(any(has_state(each) for each in every(child)) for child in inputs(node))
+    return below > 0 if has_state(node) else below > 1
+
+
+def _cut(node: Node, name: str, types: Callable[[Node], Mapping[str, str]], found: list[Stage]) -> Node:
+    children = []
+    for child in inputs(node):
+        whole = _cut(child, name, types, found)
+        if _too_much(node) and any(has_state(each) for each in every(whole)):
+            whole = _through_a_topic(whole, f"{name}-{len(found) + 1}-repartition", types, found)
+        children.append(whole)
+    return with_inputs(node, tuple(children))
+
+
+def _through_a_topic(node: Node, topic: str, types: Callable[[Node], Mapping[str, str]], found: list[Stage]) -> Node:
+    made, known = shape(node), types(node)
+    written = Project(node, (Column(_TIME, ROWTIME),), keep=True)
+    found.append(Stage(Sink(written, topic, key=Format("json"), whole_key=True), topic, is_internal=True))
+    keys = write_columns((column, known[column]) for column in made.keys)
+    values = write_columns([(column, known[column]) for column in made.values] + [(_TIME, "TIMESTAMP")])
+    source = Source(
+        topic,
+        key=Format("json", keys),
+        value=Format("json", values),
+        is_table=made.is_table,
+        timestamp=_TIME,
+        window=made.window,
+        # What one of our own queries wrote can be read; if not, nothing after it would be right.
+        errors=Errors("stop"),
+    )
+    return Project(source, tuple(Column(column, f"`{column}`") for column in made.values))
+
+
+def with_inputs(node: Node, children: tuple[Node, ...]) -> Node:
+    """The node on other inputs."""
+    match node:
+        case Source() | PythonSource():
+            return node
+        case Join():
+            return msgspec.structs.replace(node, left=children[0], right=children[1])
+        case Union():
+            return msgspec.structs.replace(node, inputs=children)
+        case _:
+            return msgspec.structs.replace(node, input=children[0])

@@ -1,0 +1,273 @@
+"""An app: a name, a cluster, and the pipelines that were described with it.
+
+    app = App("vendas-app", bootstrap_servers="localhost:9092")
+    app.stream("vendas", value=Venda).filter("valor > 10").group_by_key().count().to("totais")
+    app.run()
+
+Every `to` is the end of one pipeline, and each pipeline becomes one query of the engine, or several where Spark needs
+a topic in between (`pipelines.stages`). The queries are named after the app and the topic they write, so an app that
+starts again goes on where it stopped.
+
+`explain()` and `test(…)` need no cluster; `test` needs Spark, which is Java.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+
+import msgspec
+
+from pessoa.pipelines.explain import explain
+from pessoa.pipelines.plan import (
+    NOTHING,
+    PRIMITIVES,
+    STRING,
+    Errors,
+    Format,
+    Join,
+    KafkaSettings,
+    Node,
+    OnError,
+    PlanRefused,
+    Rekey,
+    Sink,
+    Source,
+    Speed,
+    Start,
+    Union,
+    inputs,
+)
+from pessoa.pipelines.shapes import VALUE, WINDOW_COLUMNS, ColumnsUnknown, shape
+from pessoa.pipelines.stages import is_cut, with_inputs
+from pessoa.streams.flows import Stream, Table
+from pessoa.streams.functions import Functions
+from pessoa.streams.learning import learn_columns
+from pessoa.streams.serdes import Row, Serde, serde, string
+from pessoa.streams.trial import Record
+
+if TYPE_CHECKING:
+    from pessoa.streams.running import Running
+
+K = TypeVar("K")
+V = TypeVar("V")
+Schema = str | Mapping[str, Any]
+
+
+class App:
+    """`on_error` says what becomes of records that cannot be read or whose function fails: "stop", "skip", or
+    "dead-letter", which puts them into `dead_letter_topic`, <id>-dead-letters if none is given.
+
+    `config` has Kafka's client settings (security.protocol, sasl.jaas.config, …), `spark` the address of a Spark
+    Connect server, sc://host:port, where the one that is started on this machine will not do.
+    """
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002
+        bootstrap_servers: str = "localhost:9092",
+        *,
+        schema_registry: str = "",
+        on_error: OnError = "stop",
+        dead_letter_topic: str = "",
+        delivery: str = "at-least-once",
+        speed: Speed | None = None,
+        spark: str | None = None,
+        home: str | Path | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        self.id = id
+        self.kafka = KafkaSettings(bootstrap_servers, dict(config or {}), schema_registry)
+        letters = dead_letter_topic or f"{id}-dead-letters"
+        self.errors = Errors(on_error, letters if on_error == "dead-letter" else "")
+        self.delivery = delivery
+        self.speed = speed
+        self.spark = spark
+        self.home = Path(home) if home is not None else None
+        self.functions = Functions()
+        self._sinks: list[Sink] = []
+
+    def __repr__(self) -> str:
+        return f"<App {self.id} on {self.kafka.bootstrap_servers}, {len(self._sinks)} pipelines>"
+
+    @overload
+    def stream(
+        self,
+        topic: str,
+        *,
+        value: type[V] | Serde[V],
+        timestamp: str = "",
+        start: Start = "earliest",
+    ) -> Stream[str, V]: ...
+    @overload
+    def stream(
+        self,
+        topic: str,
+        *,
+        value: Schema | None = None,
+        timestamp: str = "",
+        start: Start = "earliest",
+    ) -> Stream[str, Row]: ...
+    @overload
+    def stream(
+        self,
+        topic: str,
+        *,
+        key: Serde[K],
+        value: type[V] | Serde[V],
+        timestamp: str = "",
+        start: Start = "earliest",
+    ) -> Stream[K, V]: ...
+    @overload
+    def stream(
+        self,
+        topic: str,
+        *,
+        key: Serde[K],
+        value: Schema | None = None,
+        timestamp: str = "",
+        start: Start = "earliest",
+    ) -> Stream[K, Row]: ...
+    def stream(
+        self, topic: str, *, key: Any = string, value: Any = None, timestamp: str = "", start: Start = "earliest"
+    ) -> Stream[Any, Any]:
+        """The records of a topic. `value` is a dataclass, columns or a serde; without one the columns are those of the
+        schema registry, or are learnt from the topic's first records. `timestamp` is an expression for the event time;
+        the record's own if there is none."""
+        made = serde(value)
+        source = Source(topic, serde(key).format, made.format, False, timestamp, start, errors=self.errors)
+        return Stream(self, source, made.type)
+
+    @overload
+    def table(self, topic: str, *, value: type[V] | Serde[V], timestamp: str = "") -> Table[str, V]: ...
+    @overload
+    def table(self, topic: str, *, value: Schema | None = None, timestamp: str = "") -> Table[str, Row]: ...
+    @overload
+    def table(self, topic: str, *, key: Serde[K], value: type[V] | Serde[V], timestamp: str = "") -> Table[K, V]: ...
+    @overload
+    def table(
+        self, topic: str, *, key: Serde[K], value: Schema | None = None, timestamp: str = ""
+    ) -> Table[K, Row]: ...
+    def table(self, topic: str, *, key: Any = string, value: Any = None, timestamp: str = "") -> Table[Any, Any]:
+        """The topic as a table: the latest value of each key; a record without a value deletes."""
+        made = serde(value)
+        source = Source(topic, serde(key).format, made.format, True, timestamp, errors=self.errors)
+        return Table(self, source, made.type)
+
+    def add_sink(self, node: Node, topic: str, key: Any, value: Any, *, windows: bool = True) -> None:
+        """What `to` does."""
+        if any(sink.topic == topic for sink in self._sinks):
+            raise PlanRefused(f"two pipelines write to {topic}: unite them, or write to two topics")
+        key_format = serde(key).format if key is not None else _key_format(node)
+        self._sinks.append(Sink(node, topic, key_format, _sink_format(value), also=WINDOW_COLUMNS if windows else ()))
+
+    @property
+    def plans(self) -> list[Sink]:
+        """The pipelines as they were described; columns that must be looked up are still missing."""
+        return list(self._sinks)
+
+    def explain(self) -> str:
+        """What the app will do, in words. Runs nothing."""
+        if not self._sinks:
+            return f"{self.id} has no pipelines: end one with .to(topic)"
+        texts = []
+        for sink in self._sinks:
+            with contextlib.suppress(ColumnsUnknown):
+                sink = cast("Sink", finished(sink))
+            lines = explain(sink)
+            if is_cut(sink):
+                lines += "\nand in several queries, with topics in between: it keeps state after state"
+            texts.append(f"{self.id}-{sink.topic}\n{lines}")
+        return "\n\n".join(texts)
+
+    def start(self) -> Running:
+        """Start all pipelines and return. `with app.start() as running:` stops them at the end of the block."""
+        from pessoa.streams.running import Running
+
+        if not self._sinks:
+            raise PlanRefused(f"{self.id} has no pipelines: end one with .to(topic)")
+        return Running(self)
+
+    def run(self) -> None:
+        """Start all pipelines, say what runs, and wait until Ctrl-C."""
+        with self.start() as running:
+            print(running.report())
+            running.wait()
+
+    def test(self, topics: Mapping[str, Sequence[Any]], *, spark: Any = None) -> dict[str, list[Record]]:
+        """What the pipelines make of these records, by topic: see trial.py. `spark` is a session to use instead of a
+        Spark that is started for this."""
+        from pessoa.pipelines import in_memory
+        from pessoa.pipelines.registry_formats import resolved
+        from pessoa.streams import trial
+
+        given = {topic: [trial.as_record(each) for each in records] for topic, records in topics.items()}
+        samples = {
+            topic: [trial.to_bytes(Format("json"), record.value) for record in records]
+            for topic, records in given.items()
+        }
+        whole = [resolved(self.learnt(sink, samples), self.kafka) for sink in self._sinks]
+        sinks = [sink for plan in whole if isinstance(sink := trial.without_registry(finished(plan)), Sink)]
+        records = trial.encoded(given, trial.sources_of(sinks))
+        for topic in trial.sources_of(sinks):
+            records.setdefault(topic, [])
+        found: dict[str, list[Record]] = {}
+        session = spark if spark is not None else in_memory.session()
+        for sink in trial.in_order(sinks):
+            found.setdefault(sink.topic, [])
+            for record in in_memory.run(sink, session, records, self.functions.by_name):
+                is_letter = record.topic != sink.topic
+                made = trial.decoded(record, None if is_letter else sink, None if is_letter else shape(sink))
+                found.setdefault(record.topic, []).append(made)
+                if record.topic in records:
+                    records[record.topic].append(record)
+        return found
+
+    def learnt(self, plan: Node, samples: Mapping[str, Sequence[bytes | None]]) -> Node:
+        """The plan with the columns of undescribed JSON, as far as there are records of its topic."""
+        whole = with_inputs(plan, tuple(self.learnt(each, samples) for each in inputs(plan)))
+        if not isinstance(whole, Source) or whole.value.kind != "json" or whole.value.columns:
+            return whole
+        columns = learn_columns(samples.get(whole.topic, ()))
+        if not columns:
+            raise PlanRefused(
+                f"the columns of {whole.topic} are not known: no record of it is a JSON object. Say what it holds: "
+                f'stream("{whole.topic}", value=…), a dataclass, columns such as "valor DOUBLE", or string'
+            )
+        return msgspec.structs.replace(whole, value=Format("json", columns))
+
+
+def finished(plan: Node) -> Node:
+    """The sink with the format of its value, now that the columns are known, and the window's columns if it has any."""
+    if not isinstance(plan, Sink):
+        return plan
+    made = shape(plan)
+    value = plan.value
+    if value.kind == NOTHING:
+        value = STRING if made.values == (VALUE,) and made.window is None else Format("json")
+    also = plan.also if made.window is not None and value.kind not in PRIMITIVES else ()
+    return msgspec.structs.replace(plan, value=value, also=also)
+
+
+def _sink_format(value: Any) -> Format:
+    """NOTHING stands for: as it fits."""
+    if value is None:
+        return Format(NOTHING)
+    return msgspec.structs.replace(serde(value).format, columns="")
+
+
+def _key_format(node: Node) -> Format:
+    """Keys are written as they were read, until they change."""
+    match node:
+        case Source():
+            return msgspec.structs.replace(node.key, columns="")
+        case Rekey():
+            return STRING if len(node.columns) < 2 else Format("json")
+        case Join():
+            return _key_format(node.left)
+        case Union():
+            return _key_format(node.inputs[0])
+        case _:
+            return _key_format(inputs(node)[0])

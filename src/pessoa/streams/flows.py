@@ -1,0 +1,307 @@
+"""Streams and tables as a user chains them. Each call adds a node to the plan, nothing runs.
+
+    Stream[K, V]    every row is a fact       Table[K, V]    a row replaces the one before it with its key
+    Grouped[K, V]   a stream on its way to an aggregate, by key
+
+Steps take Spark SQL expressions over the columns of key and value, or Python functions of the value. Expressions are
+quicker, and keep a pipeline without state in real-time mode; functions can do everything else, and are checked by mypy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from pessoa.pipelines.explain import explain
+from pessoa.pipelines.plan import (
+    Aggregate,
+    Apply,
+    Column,
+    Filter,
+    FlatMap,
+    How,
+    Join,
+    Node,
+    PlanRefused,
+    Project,
+    Rekey,
+    Union,
+    Window,
+    Within,
+)
+from pessoa.pipelines.shapes import KEY, VALUE, shape
+from pessoa.streams.serdes import Row, Serde
+from pessoa.streams.windows import DAY_MS, Duration, milliseconds
+
+if TYPE_CHECKING:
+    from pessoa.streams.app import App
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+_AS = re.compile(r"(?s)(.+)\s+AS\s+(`[^`]+`|\w+)\s*\Z", re.IGNORECASE)
+_NAME = re.compile(r"(`[^`]+`|\w+)\Z")
+
+
+def columns(expressions: Iterable[str], named: dict[str, str]) -> tuple[Column, ...]:
+    """ "valor", "valor * 2 AS dobro" and dobro="valor * 2" as columns."""
+    found = []
+    for expression in expressions:
+        if match := _AS.match(expression.strip()):
+            found.append(Column(match[2].strip("`"), match[1].strip()))
+        elif _NAME.match(expression.strip()):
+            found.append(Column(expression.strip().strip("`"), expression.strip()))
+        else:
+            raise PlanRefused(f"the expression {expression} needs a name: {expression} AS …")
+    return (*found, *(Column(name, expression) for name, expression in named.items()))
+
+
+class _Flow(Generic[K, V]):
+    """What streams and tables have in common."""
+
+    def __init__(self, app: App, node: Node, value_type: type | None = None) -> None:
+        self._app = app
+        self.node = node
+        # The dataclass that functions get the value as.
+        self._type = value_type
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._app.id}:\n{explain(self.node)}>"
+
+    def explain(self) -> str:
+        return explain(self.node)
+
+    def to(
+        self,
+        topic: str,
+        *,
+        key: Serde[Any] | str | None = None,
+        value: Serde[Any] | str | None = None,
+        windows: bool = True,
+    ) -> None:
+        """Write to a topic. Keys keep their format where they can; values are JSON unless something else is said.
+        `windows`: the value of a windowed table says its window_start and window_end too."""
+        self._app.add_sink(self.node, topic, key, value, windows=windows)
+
+    def _applied(self, function: Callable[..., Any], returns: Any) -> tuple[Node, type | None]:
+        made = self._app.functions.plan(function, takes=self._type, returns=returns)
+        node = Apply(self.node, made, self._app.errors)
+        return node, _as_type(returns if returns is not None else _return_hint(function))
+
+    def _condition(self, condition: str | Callable[..., Any]) -> Node:
+        if isinstance(condition, str):
+            return Filter(self.node, condition)
+        made = self._app.functions.plan(condition, takes=self._type, returns="BOOLEAN")
+        return Filter(self.node, made, self._app.errors)
+
+
+class Stream(_Flow[K, V]):
+    def filter(self, condition: str | Callable[[V], bool] | Callable[[Any], Any]) -> Stream[K, V]:
+        """Only the rows for which the condition holds."""
+        return Stream(self._app, self._condition(condition), self._type)
+
+    def select(self, *expressions: str, **named: str) -> Stream[K, Row]:
+        """The value becomes these columns: select("produto", "valor * 2 AS dobro", triplo="valor * 3")."""
+        return Stream(self._app, Project(self.node, columns(expressions, named)))
+
+    def with_columns(self, **named: str) -> Stream[K, Row]:
+        """The value gets these columns in addition, or anew."""
+        return Stream(self._app, Project(self.node, columns((), named), keep=True))
+
+    @overload
+    def map_values(self, function: str, *, returns: None = None) -> Stream[K, Any]: ...
+    @overload
+    def map_values(self, function: Callable[[Any], Any], *, returns: type[V2]) -> Stream[K, V2]: ...
+    @overload
+    def map_values(self, function: Callable[[Any], Any], *, returns: str | dict[str, Any]) -> Stream[K, Any]: ...
+    @overload
+    def map_values(self, function: Callable[[V], V2]) -> Stream[K, V2]: ...
+    def map_values(self, function: Any, *, returns: Any = None) -> Stream[K, Any]:
+        """The value becomes what the function makes of it; an expression gives a plain value."""
+        if isinstance(function, str):
+            return Stream(self._app, Project(self.node, (Column(VALUE, function),)))
+        node, made = self._applied(function, returns)
+        return Stream(self._app, node, made)
+
+    @overload
+    def flat_map_values(self, function: str, *, returns: None = None) -> Stream[K, Any]: ...
+    @overload
+    def flat_map_values(self, function: Callable[[Any], Any], *, returns: type[V2]) -> Stream[K, V2]: ...
+    @overload
+    def flat_map_values(self, function: Callable[[V], Iterable[V2]]) -> Stream[K, V2]: ...
+    def flat_map_values(self, function: Any, *, returns: Any = None) -> Stream[K, Any]:
+        """A row for each value that the function gives, or for each element of the array that the expression is."""
+        if isinstance(function, str):
+            return Stream(self._app, FlatMap(self.node, function))
+        made = self._app.functions.plan(function, takes=self._type, returns=returns, many=True)
+        element = returns if returns is not None else _element_hint(function)
+        return Stream(self._app, FlatMap(self.node, made, errors=self._app.errors), _as_type(element))
+
+    def flat_map(self, function: Callable[[K, V], Iterable[tuple[K2, V2]]]) -> Stream[K2, V2]:
+        """A row for each pair of key and value that the function gives."""
+        made = self._app.functions.plan(function, takes=self._type, returns=None, with_key=True, many=True)
+        pair = getattr(_element_hint(function), "__args__", (None, None))
+        return Stream(self._app, FlatMap(self.node, made, errors=self._app.errors), _as_type(pair[1]))
+
+    @overload
+    def select_key(self, key: str) -> Stream[Any, V]: ...
+    @overload
+    def select_key(self, key: Callable[[V], K2], *, returns: type[K2] | None = None) -> Stream[K2, V]: ...
+    def select_key(self, key: Any, *, returns: Any = None) -> Stream[Any, V]:
+        """The key becomes an expression, or what a function makes of the value. The value stays as it is."""
+        if isinstance(key, str):
+            return Stream(self._app, Rekey(self.node, (Column(KEY, key),)), self._type)
+        made = self._app.functions.plan(key, takes=self._type, returns=returns)
+        return Stream(self._app, Rekey(self.node, (), made, self._app.errors), self._type)
+
+    def group_by_key(self) -> Grouped[K, V]:
+        return Grouped(self._app, self.node)
+
+    def group_by(self, *expressions: str, **named: str) -> Grouped[Any, V]:
+        """By columns, which become the key: group_by("cidade"), group_by(mes="month(rowtime)")."""
+        return Grouped(self._app, Rekey(self.node, columns(expressions, named)))
+
+    def union(self, *others: Stream[K, V]) -> Stream[K, V]:
+        """The rows of all of them; they have the same columns."""
+        return Stream(self._app, Union((self.node, *(other.node for other in others))), self._type)
+
+    def join(
+        self,
+        other: Stream[K, Any] | Table[K, Any],
+        *,
+        within: Duration | tuple[Duration, Duration] | None = None,
+        grace: Duration | None = None,
+        prefix: str = "",
+        how: How = "inner",
+    ) -> Stream[K, Row]:
+        """Rows with equal keys. With a stream, `within` says how far apart they may be, (before, after) if that
+        differs; with a table, it is the table's row at that moment. `prefix` goes before the other side's columns."""
+        node = Join(self.node, other.node, how, _within(within, grace, how), right_prefix=prefix)
+        return Stream(self._app, node)
+
+    def left_join(
+        self,
+        other: Stream[K, Any] | Table[K, Any],
+        *,
+        within: Duration | tuple[Duration, Duration] | None = None,
+        grace: Duration | None = None,
+        prefix: str = "",
+    ) -> Stream[K, Row]:
+        """As join, and rows of this side that find nothing come out too, with nulls."""
+        return self.join(other, within=within, grace=grace, prefix=prefix, how="left")
+
+    def outer_join(
+        self,
+        other: Stream[K, Any],
+        *,
+        within: Duration | tuple[Duration, Duration],
+        grace: Duration | None = None,
+        prefix: str = "",
+    ) -> Stream[K, Row]:
+        return self.join(other, within=within, grace=grace, prefix=prefix, how="outer")
+
+
+class Table(_Flow[K, V]):
+    def filter(self, condition: str | Callable[[V], bool] | Callable[[Any], Any]) -> Table[K, V]:
+        """A row that does not pass is deleted."""
+        return Table(self._app, self._condition(condition), self._type)
+
+    def select(self, *expressions: str, **named: str) -> Table[K, Row]:
+        return Table(self._app, Project(self.node, columns(expressions, named)))
+
+    def with_columns(self, **named: str) -> Table[K, Row]:
+        return Table(self._app, Project(self.node, columns((), named), keep=True))
+
+    @overload
+    def map_values(self, function: str, *, returns: None = None) -> Table[K, Any]: ...
+    @overload
+    def map_values(self, function: Callable[[Any], Any], *, returns: type[V2]) -> Table[K, V2]: ...
+    @overload
+    def map_values(self, function: Callable[[V], V2]) -> Table[K, V2]: ...
+    def map_values(self, function: Any, *, returns: Any = None) -> Table[K, Any]:
+        if isinstance(function, str):
+            return Table(self._app, Project(self.node, (Column(VALUE, function),)))
+        node, made = self._applied(function, returns)
+        return Table(self._app, node, made)
+
+    def join(self, other: Table[K, Any], *, prefix: str = "", how: How = "inner") -> Table[K, Row]:
+        """The table of keys that both have; `how` "left" and "outer" keep those that one side has."""
+        return Table(self._app, Join(self.node, other.node, how, right_prefix=prefix))
+
+    def left_join(self, other: Table[K, Any], *, prefix: str = "") -> Table[K, Row]:
+        return self.join(other, prefix=prefix, how="left")
+
+    def outer_join(self, other: Table[K, Any], *, prefix: str = "") -> Table[K, Row]:
+        return self.join(other, prefix=prefix, how="outer")
+
+    def to_stream(self) -> Stream[K, V]:
+        """Its changes, each a fact."""
+        keys = tuple(Column(name, f"`{name}`") for name in shape(self.node).keys)
+        return Stream(self._app, Rekey(self.node, keys), self._type)
+
+
+class Grouped(Generic[K, V]):
+    def __init__(self, app: App, node: Node, window: Window | None = None) -> None:
+        self._app = app
+        self._node = node
+        self._window = window
+
+    def __repr__(self) -> str:
+        return f"<Grouped of {self._app.id}, {self._window or 'no windows'}>"
+
+    def window(self, window: Window) -> Grouped[K, V]:
+        """Each window of time by itself: tumbling(…), hopping(…), session(…)."""
+        return Grouped(self._app, self._node, window)
+
+    def aggregate(self, *expressions: str, **named: str) -> Table[K, Row]:
+        """SQL aggregates by name: aggregate(total="sum(valor)", maior="max(valor)")."""
+        return Table(self._app, Aggregate(self._node, columns(expressions, named), self._window))
+
+    def count(self, name: str = "count") -> Table[K, Row]:
+        return self.aggregate(**{name: "count(*)"})
+
+    def sum(self, expression: str, name: str = "sum") -> Table[K, Row]:
+        return self.aggregate(**{name: f"sum({expression})"})
+
+    def min(self, expression: str, name: str = "min") -> Table[K, Row]:
+        return self.aggregate(**{name: f"min({expression})"})
+
+    def max(self, expression: str, name: str = "max") -> Table[K, Row]:
+        return self.aggregate(**{name: f"max({expression})"})
+
+    def average(self, expression: str, name: str = "average") -> Table[K, Row]:
+        return self.aggregate(**{name: f"avg({expression})"})
+
+    def latest(self, expression: str, name: str = "latest") -> Table[K, Row]:
+        """That of the row with the latest time."""
+        return self.aggregate(**{name: f"max_by({expression}, rowtime)"})
+
+
+def _within(within: Duration | tuple[Duration, Duration] | None, grace: Duration | None, how: How) -> Within | None:
+    if within is None:
+        return None
+    before, after = within if isinstance(within, tuple) else (within, within)
+    if grace is None and how != "inner":
+        raise PlanRefused(f"a {how} join of streams needs a grace: how long to wait before a row is alone")
+    return Within(milliseconds(before), milliseconds(after), DAY_MS if grace is None else milliseconds(grace))
+
+
+def _return_hint(function: Callable[..., Any]) -> Any:
+    import typing
+
+    return typing.get_type_hints(function).get("return") if hasattr(function, "__annotations__") else None
+
+
+def _element_hint(function: Callable[..., Any]) -> Any:
+    import typing
+
+    arguments = typing.get_args(_return_hint(function))
+    return arguments[0] if arguments else None
+
+
+def _as_type(hint: Any) -> type | None:
+    import dataclasses
+
+    return hint if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None

@@ -1,0 +1,88 @@
+"""The columns of JSON records that nobody described: seen in some of them.
+
+Enough for a first look at a topic, and for short examples. A field has the widest type that was seen, BIGINT or DOUBLE
+for numbers and STRING for what does not agree; one that was always null is a STRING. A pipeline that is to last should
+be told its schema, since a field that the sample lacks does not exist for it.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pessoa.pipelines.columns import struct_of, write_columns
+
+# What the type of a field is when two records disagree.
+_WIDER = {frozenset(("BIGINT", "DOUBLE")): "DOUBLE"}
+UNKNOWN = "VOID"
+
+
+def learn_columns(samples: Iterable[bytes | None]) -> str:
+    """The columns in Spark's notation; empty if no sample is a JSON object."""
+    found: dict[str, Any] = {}
+    for sample in samples:
+        try:
+            value = None if sample is None else json.loads(sample)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            _merge(found, value)
+    return _columns(found)
+
+
+def _merge(found: dict[str, Any], value: dict[str, Any]) -> None:
+    for name, each in value.items():
+        found[name] = _wider(found.get(name, UNKNOWN), _kind(each))
+
+
+def _kind(value: Any) -> Any:
+    """A type: text, a dict of fields for an object, a list of one type for an array."""
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "BOOLEAN"
+    if isinstance(value, int):
+        return "BIGINT"
+    if isinstance(value, float):
+        return "DOUBLE"
+    if isinstance(value, str):
+        return "STRING"
+    if isinstance(value, dict):
+        fields: dict[str, Any] = {}
+        _merge(fields, value)
+        return fields
+    element: Any = UNKNOWN
+    for each in value:
+        element = _wider(element, _kind(each))
+    return [element]
+
+
+def _wider(one: Any, other: Any) -> Any:
+    if one in (UNKNOWN, other):
+        return other
+    if other == UNKNOWN:
+        return one
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {name: _wider(one.get(name, UNKNOWN), other.get(name, UNKNOWN)) for name in {**one, **other}}
+    if isinstance(one, list) and isinstance(other, list):
+        return [_wider(one[0], other[0])]
+    if isinstance(one, str) and isinstance(other, str):
+        return _WIDER.get(frozenset((one, other)), "STRING")
+    return "STRING"
+
+
+def _columns(fields: dict[str, Any]) -> str:
+    return write_columns((name, _text(kind)) for name, kind in fields.items())
+
+
+def _text(kind: Any) -> str:
+    if kind == UNKNOWN or kind == {}:
+        return "STRING"
+    if isinstance(kind, dict):
+        return struct_of(_columns(kind))
+    if isinstance(kind, list):
+        return f"ARRAY<{_text(kind[0])}>"
+    return str(kind)

@@ -1,0 +1,222 @@
+"""An app while it runs: its queries in an engine of its own.
+
+Before anything starts, the app is made whole: columns that nobody described are learnt or looked up, topics that it
+writes are created if they are missing, and one that it reads must be there. Then each pipeline is cut into queries and
+started; a refusal stops all of it.
+
+The engine keeps its checkpoints under $PESSOA_HOME/streams/<app> (~/.pessoa without it), unless the app names a home.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from pessoa.pipelines.engine import Engine
+from pessoa.pipelines.launching import client_settings
+from pessoa.pipelines.plan import Node, PlanRefused, Sink, Source, every
+from pessoa.pipelines.queries import Delivery, QuerySpec, QueryStatus
+from pessoa.pipelines.registry_formats import resolved
+from pessoa.pipelines.stages import Stage, is_cut, stages, why_not_real_time
+from pessoa.streams.app import App, finished
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+# How many records are looked at to learn the columns of a topic, and how long one waits for them.
+SAMPLE_COUNT = 200
+SAMPLE_TIMEOUT_S = 10.0
+ADMIN_TIMEOUT_S = 20.0
+LOOK_INTERVAL_S = 0.5
+
+
+class PipelineFailed(Exception):
+    """A query gave up; the sentence is its own."""
+
+
+def home_of(app: App) -> Path:
+    if app.home is not None:
+        return app.home
+    return Path(os.environ.get("PESSOA_HOME") or "~/.pessoa").expanduser() / "streams" / app.id
+
+
+def forget(app: App) -> None:
+    """Delete what the app's queries remember: they will start anew, at the beginning of their topics."""
+    shutil.rmtree(home_of(app), ignore_errors=True)
+
+
+class Running:
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._stopped = threading.Event()
+        self._settings = client_settings(app.kafka)
+        sinks = self._whole()
+        self._engine = Engine(
+            app.kafka.bootstrap_servers,
+            home=home_of(app),
+            spark_remote=app.spark,
+            kafka_options=app.kafka.options,
+            schema_registry_url=app.kafka.schema_registry_url,
+            # The app is what remembers: its functions exist in this process only.
+            state_topic=None,
+        )
+        self._stages: dict[str, Stage] = {}
+        try:
+            for sink in sinks:
+                self._start(sink)
+        except BaseException:
+            self._engine.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<Running {self._app.id}: {', '.join(f'{each.id} {each.state}' for each in self.status())}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def engine(self) -> Engine:
+        return self._engine
+
+    def status(self) -> list[QueryStatus]:
+        return self._engine.queries()
+
+    def report(self) -> str:
+        """What runs, and how fast it can."""
+        lines = []
+        for query in self.status():
+            stage = self._stages[query.id]
+            reason = why_not_real_time(stage.plan) if query.speed != "real-time" else None
+            lines.append(f"{query.id} → {stage.topic}: {query.speed}{f', as {reason}' if reason else ''}")
+        return "\n".join(lines)
+
+    def wait(self) -> None:
+        """Until `stop` is called or Ctrl-C is pressed. Raises PipelineFailed if a query gives up."""
+        try:
+            while not self._stopped.wait(LOOK_INTERVAL_S):
+                self.check()
+        except KeyboardInterrupt:
+            self.stop()
+
+    def check(self) -> None:
+        """Raises PipelineFailed if a query has given up."""
+        for query in self.status():
+            if query.state == "FAILED":
+                raise PipelineFailed(f"{query.id} gave up: {query.error}")
+
+    def stop(self) -> None:
+        """Stop all queries. The app goes on from here when it is started again."""
+        if not self._stopped.is_set():
+            self._stopped.set()
+            self._engine.close()
+
+    # Before the start
+
+    def _whole(self) -> list[Sink]:
+        app = self._app
+        admin = self._admin()
+        existing = _topics(admin)
+        written = {sink.topic for sink in app.plans}
+        read = {node.topic for plan in app.plans for node in every(plan) if isinstance(node, Source)}
+        if missing := sorted(read - written - existing):
+            raise PlanRefused(
+                f"the topic {missing[0]} does not exist: create it with kafka-topics --create --topic {missing[0]}"
+            )
+        letters = {app.errors.topic} if app.errors.topic else set()
+        _create(admin, (written | letters) - existing)
+        sinks = []
+        for sink in app.plans:
+            samples = {
+                node.topic: self._samples(node.topic)
+                for node in every(sink)
+                if isinstance(node, Source) and node.value.kind == "json" and not node.value.columns
+            }
+            sinks.append(finished(resolved(app.learnt(sink, samples), app.kafka)))
+        return [cast("Sink", sink) for sink in sinks]
+
+    def _admin(self) -> AdminClient:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({**self._settings})
+
+    def _samples(self, topic: str) -> list[bytes | None]:
+        """The first records of each partition."""
+        from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+        consumer = Consumer(
+            {**self._settings, "group.id": f"{self._app.id}-learning", "enable.auto.commit": False,
+             "enable.partition.eof": True}
+        )  # fmt: skip
+        try:
+            partitions = consumer.list_topics(topic, ADMIN_TIMEOUT_S).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+            found: list[bytes | None] = []
+            at_end: set[int | None] = set()
+            while len(found) < SAMPLE_COUNT and len(at_end) < len(partitions):
+                record = consumer.poll(SAMPLE_TIMEOUT_S)
+                if record is None:
+                    break
+                if record.error() is not None:
+                    at_end.add(record.partition())
+                else:
+                    found.append(record.value())
+            return found
+        finally:
+            consumer.close()
+
+    # Queries
+
+    def _start(self, sink: Sink) -> None:
+        name = f"{self._app.id}-{sink.topic}"
+        parts = [Stage(sink, sink.topic, is_internal=False)]
+        if is_cut(sink):
+            parts = stages(sink, name, self._types)
+            _create(self._admin(), {part.topic for part in parts if part.is_internal})
+        for number, part in enumerate(parts, start=1):
+            query_id = name if not part.is_internal else f"{name}-{number}"
+            self._stages[query_id] = part
+            self._engine.start(
+                QuerySpec(
+                    query_id,
+                    plan=part.plan,
+                    functions=self._app.functions.by_name,
+                    delivery=cast("Delivery", self._app.delivery),
+                    speed=self._app.speed if not why_not_real_time(part.plan) else None,
+                )
+            )
+
+    def _types(self, node: Node) -> Mapping[str, str]:
+        from pessoa.pipelines.compiler import Compiler
+        from pessoa.pipelines.refusals import in_the_plans_words
+
+        compiler = Compiler(node, self._engine.session(), self._app.kafka, self._app.functions.by_name, None)
+        with in_the_plans_words(node, compiler):
+            schema: Any = compiler.flow(node).frame.schema
+        return {field.name: field.dataType.simpleString() for field in schema}
+
+
+def _topics(admin: AdminClient) -> set[str]:
+    return set(admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics)
+
+
+def _create(admin: AdminClient, topics: set[str]) -> None:
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.cimpl import NewTopic
+
+    if not topics:
+        return
+    # -1: as many partitions and replicas as the cluster gives a new topic.
+    wanted = [NewTopic(topic, num_partitions=-1, replication_factor=-1) for topic in sorted(topics)]
+    for topic, created in admin.create_topics(wanted, operation_timeout=ADMIN_TIMEOUT_S).items():
+        try:
+            created.result()
+        except KafkaException as refused:
+            if refused.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise PlanRefused(f"the topic {topic} cannot be created: {refused.args[0].str()}") from None
