@@ -23,7 +23,7 @@ FLUSH_S = 60.0
 
 def client_settings(
     worker: Mapping[str, str], kind: str, connector: Mapping[str, str] | None = None
-) -> dict[str, str | int]:
+) -> dict[str, str | int | float | bool]:
     """For a producer, consumer or admin, in librdkafka's words."""
     shared = {name: text for name, text in worker.items() if name.startswith(_SHARED)}
     own = {name.removeprefix(f"{kind}."): text for name, text in worker.items() if name.startswith(f"{kind}.")}

@@ -28,6 +28,7 @@ LIST = ConfigType.LIST
 CLASS = ConfigType.CLASS
 PASSWORD = ConfigType.PASSWORD
 HIGH, MEDIUM, LOW = "HIGH", "MEDIUM", "LOW"
+_RANKS = {HIGH: 0, MEDIUM: 1, LOW: 2}
 
 # What a password looks like to whoever asks.
 HIDDEN = "[hidden]"
@@ -188,14 +189,20 @@ class Table:
     def groups(self) -> list[str]:
         return list(dict.fromkeys(each.group for each in self if each.group is not None))
 
-    def with_prefix(self, prefix: str, group: str | None = None) -> list[Key]:
+    def with_prefix(self, prefix: str, group: str, first_order: int = 1) -> list[Key]:
         """The same keys below a prefix, as transforms and converters have them within a connector."""
-        rows = []
-        for order, each in enumerate(self, start=1):
-            dependents = tuple(prefix + name for name in each.dependents)
-            inside = group if group is not None else each.group
-            rows.append(replace(each, name=prefix + each.name, group=inside, order=order, dependents=dependents))
-        return rows
+        ordered = sorted(self, key=lambda each: (not each.is_required, _RANKS[each.importance], each.name))
+        return [
+            replace(
+                each,
+                name=prefix + each.name,
+                group=group,
+                order=order,
+                display_name=each.display_name or each.name,
+                dependents=tuple(prefix + name for name in each.dependents),
+            )
+            for order, each in enumerate(ordered, start=first_order)
+        ]
 
     def parse(self, settings: Mapping[str, str]) -> dict[str, Any]:
         """Typed values for every key; the first thing that is wrong is raised."""

@@ -12,19 +12,24 @@ topic.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Iterable, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from pessoa.connect.chain import Chain
+from pessoa.connect.clients import Outbox, client_settings
 from pessoa.connect.connector import Offset, Offsets, SourceConnector
 from pessoa.connect.data import Record
 from pessoa.connect.failures import Skipped, Tolerance
 from pessoa.connect.plugins import Plugins
 from pessoa.connect.providers import Providers
 from pessoa.connect.record_forms import Forms
+from pessoa.connect.state import offset_key
 from pessoa.connect.topic_tracking import TopicCreation, TopicTracker
 from pessoa.pipelines.python_source import SourceRow
 
@@ -45,6 +50,24 @@ def place_of(parts: Mapping[str, Offset], count: int = 0) -> Place:
     return {"parts": {name: dict(offset) for name, offset in parts.items()}, "count": count}
 
 
+def _place_path(worker: Mapping[str, str], connector: str, task: int) -> Path:
+    return Path(worker["pessoa.home"]) / "places" / f"{quote(connector, safe='')}-{task}.json"
+
+
+def write_place(worker: Mapping[str, str], connector: str, task: int, place: Place) -> None:
+    """For a worker without topics, which reads it here: whole or not at all."""
+    path = _place_path(worker, connector, task)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(place), encoding="utf-8")
+    partial.rename(path)
+
+
+def read_place(worker: Mapping[str, str], connector: str, task: int) -> Place | None:
+    path = _place_path(worker, connector, task)
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
 class SourceTask:
     """A `SourceReader` for one task of a source connector."""
 
@@ -58,13 +81,16 @@ class SourceTask:
         self._start = start
         self._source: SourceConnector | None = None
         self._at: Place | None = None
+        self._noted: dict[str, Offset] = dict(start["parts"])
+        self._outbox: Outbox | None = None
 
     def __repr__(self) -> str:
         return f"<SourceTask {self.connector}-{self.task} at {self._at}>"
 
     def __getstate__(self) -> dict[str, Any]:
         kept = ("connector", "task", "_settings", "_worker", "_start")
-        return {name: self.__dict__[name] for name in kept} | {"_source": None, "_at": None}
+        made = {"_source": None, "_at": None, "_noted": dict(self._start["parts"]), "_outbox": None}
+        return {name: self.__dict__[name] for name in kept} | made
 
     # The reader.
 
@@ -72,6 +98,8 @@ class SourceTask:
         return self._start
 
     def read(self, offset: Place) -> tuple[Iterable[SourceRow], Place]:
+        # Spark asks for what comes next when what came before has been written.
+        self._note(offset)
         if self._source is None or self._at != offset:
             self._open(offset)
         parts: dict[str, Offset] = dict(offset["parts"])
@@ -98,7 +126,24 @@ class SourceTask:
         return rows
 
     def commit(self, offset: Place) -> None:
-        """The worker writes offsets down when it sees that a batch is done."""
+        self._note(offset)
+
+    def _note(self, offset: Place) -> None:
+        """Write down how far the source has come, where the worker finds it."""
+        changed = {name: one for name, one in offset["parts"].items() if self._noted.get(name) != one}
+        if not changed:
+            return
+        topic = self._worker.get("offset.storage.topic")
+        if topic is None:
+            write_place(self._worker, self.connector, self.task, offset)
+        else:
+            if self._outbox is None:
+                self._outbox = Outbox(client_settings(self._worker, "producer"))
+            for name, one in changed.items():
+                key = offset_key(self.connector, json.loads(name))
+                self._outbox.send(topic, key.encode(), json.dumps(one, separators=(",", ":")).encode())
+            self._outbox.flush()
+        self._noted |= changed
 
     # Polling.
 

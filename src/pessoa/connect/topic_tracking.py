@@ -24,7 +24,8 @@ class TopicTracker:
         self._task = task
         self._seen: set[str] = set()
         self._outbox: Outbox | None = None
-        self._is_on = worker.get("topic.tracking.enable", "true").lower() == "true"
+        tracks = worker.get("topic.tracking.enable", "true").lower() == "true"
+        self._is_on = tracks and "status.storage.topic" in worker
 
     def saw(self, topic: str) -> bool:
         """Whether this is the first time."""

@@ -121,8 +121,10 @@ def _plugin_reports(
                 display="predicate"),
         ]  # fmt: skip
     table = Table(own)
-    reports = Table(rows).validate(texts) + Table(table.with_prefix(prefix, group)).validate(texts)
+    reports = Table(rows).validate(texts) + Table(table.with_prefix(prefix, group, 2)).validate(texts)
     by_name = {report.key.name: report for report in reports}
+    if name is not None and not complaint:
+        by_name[f"{prefix}type"].value = next(full for full in names if full == name or full.endswith(f".{name}"))
     if complaint:
         by_name[f"{prefix}type"].errors.append(f"Invalid value {name} for configuration {prefix}type: {complaint}")
     elif name is not None and not any(report.errors for report in reports):

@@ -1,0 +1,109 @@
+"""`pessoa connect`, also `connect-distributed` and `connect-standalone`: one Connect worker in the foreground.
+
+    pessoa connect --bootstrap-server localhost:9092
+    connect-distributed etc/connect-distributed.properties
+    connect-standalone worker.properties connector1.properties connector2.json …
+
+A distributed worker keeps everything in Kafka's internal topics. A standalone one keeps its connectors in memory, and
+runs those whose files it is given.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+
+@click.command(help="Run a Connect worker in the foreground.", context_settings=CONTEXT)
+@click.argument("properties", required=False, type=PATH)
+@click.option("--bootstrap-server", help="Where Kafka is: host:port,…")
+@click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; 0 lets the system choose.")
+@click.option("--host", help="The address to listen on, and by which other workers reach this one.")
+@click.option("--schema-registry", help="The schema registry for converters that need one and name none.")
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; may be repeated.")
+@click.pass_context
+def connect(
+    ctx: click.Context,
+    properties: Path | None,
+    bootstrap_server: str | None,
+    port: int | None,
+    host: str | None,
+    schema_registry: str | None,
+    overrides: tuple[str, ...],
+) -> None:
+    settings = _read(properties) if properties else {}
+    for each in overrides:
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise click.UsageError(f"--override {each}: write KEY=VALUE")
+        settings[key.strip()] = value.strip()
+    if bootstrap_server is not None:
+        settings["bootstrap.servers"] = bootstrap_server
+    if schema_registry is not None:
+        for side in ("key", "value"):
+            settings.setdefault(f"{side}.converter.schema.registry.url", schema_registry)
+    if port is not None or host is not None:
+        settings["listeners"] = f"http://{host or '0.0.0.0'}:{8083 if port is None else port}"  # noqa: S104
+    ctx.exit(_run(settings))
+
+
+@click.command(help="Run a Connect worker by itself, with these connectors.", context_settings=CONTEXT)
+@click.argument("properties", type=PATH)
+@click.argument("connectors", nargs=-1, type=PATH)
+@click.pass_context
+def standalone(ctx: click.Context, properties: Path, connectors: tuple[Path, ...]) -> None:
+    found = {}
+    for path in connectors:
+        settings = _read_connector(path)
+        if "name" not in settings:
+            raise click.ClickException(f"{path} names no connector: write name=…")
+        found[settings["name"]] = settings
+    ctx.exit(_run(_read(properties), found))
+
+
+def _run(settings: dict[str, str], connectors: dict[str, dict[str, str]] | None = None) -> int:
+    import logging
+
+    from pessoa.connect.worker_config import BadConfig, make_config
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    for noisy in ("httpx", "py4j", "pyspark"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        config = make_config(settings, is_standalone=connectors is not None)
+    except BadConfig as wrong:
+        raise click.ClickException(str(wrong)) from None
+    from pessoa.connect.service import run
+
+    return run(config, click.echo, connectors)
+
+
+def _read(path: Path) -> dict[str, str]:
+    from pessoa.connect.providers import parse_properties
+
+    return parse_properties(path.read_text(encoding="utf-8"))
+
+
+def _read_connector(path: Path) -> dict[str, str]:
+    """A properties file, or JSON as the REST interface takes it."""
+    if path.suffix != ".json":
+        return _read(path)
+    import json
+
+    content = json.loads(path.read_text(encoding="utf-8"))
+    settings = content.get("config", content)
+    if "name" in content:
+        settings.setdefault("name", content["name"])
+    return {str(key): str(value) for key, value in settings.items()}
+
+
+def distributed_main() -> None:
+    connect(prog_name="connect-distributed")
+
+
+def standalone_main() -> None:
+    standalone(prog_name="connect-standalone")
