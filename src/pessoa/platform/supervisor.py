@@ -26,10 +26,8 @@ A second Ctrl-C while stopping moves the deadline to now.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -37,6 +35,7 @@ from itertools import groupby
 from pathlib import Path
 
 from pessoa.platform.child import Child
+from pessoa.platform.ports import PortTaken, Reservation
 from pessoa.platform.report import rows_of, seconds, table_for_here
 from pessoa.platform.run_file import Run, RunningService, write_run
 from pessoa.platform.services import Service
@@ -66,26 +65,6 @@ class Patience:
 
 class StartFailure(Exception):
     """The platform cannot start; the text is what the user is told."""
-
-
-def require_free_ports(services: Iterable[Service]) -> None:
-    for service in services:
-        for port in (service.port, *service.more_ports):
-            _require_free_port(service, port)
-
-
-def _require_free_port(service: Service, port: int) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers do: a port in TIME_WAIT is free, one with a listener is not.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((service.host, port))
-        except OSError as failure:
-            if failure.errno == errno.EADDRINUSE:
-                why = f"port {port} is already taken by another program; stop that program first"
-            else:
-                why = f"port {port} cannot be used ({failure.strerror})"
-            raise StartFailure(f"Cannot start {service.name}: {why}.") from None
 
 
 def _tiers(children: Iterable[Child]) -> list[list[Child]]:
@@ -133,7 +112,15 @@ class Supervisor:
 
     async def run(self) -> int:
         try:
-            require_free_ports(child.service for child in self.children)
+            ports = Reservation.of(child.service for child in self.children)
+        except PortTaken as taken:
+            self._tell(str(taken))
+            return 1
+        with ports:
+            return await self._live()
+
+    async def _live(self) -> int:
+        try:
             await self._start_all()
             if not self._stop.is_set():
                 self._phase = "ready"

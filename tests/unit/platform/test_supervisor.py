@@ -12,14 +12,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from pessoa.platform.child import Child
 from pessoa.platform.services import Service, accepts_connections
-from pessoa.platform.supervisor import Patience, StartFailure, Supervisor, require_free_ports
+from pessoa.platform.supervisor import Patience, Supervisor
 
 PATIENCE = Patience(ready_s=20, stop_s=20, first_restart_s=0.01, longest_restart_s=0.02)
 
@@ -49,23 +48,6 @@ while True:
 STUBBORN = LISTEN.replace("    sys.exit(0)\n", "")
 FAILING = "import sys; print('the disk is on fire', flush=True); sys.exit(5)"
 SILENT = "import time; time.sleep(600)"
-
-_ports = count()
-
-
-@pytest.fixture
-def free_port(worker_id: str) -> Callable[[], int]:
-    """Ports below the ephemeral range and apart for each worker, so that no two tests meet on one."""
-    first = 21_000 + 500 * int(worker_id.removeprefix("gw") if worker_id != "master" else 9)
-
-    def next_free() -> int:
-        while True:
-            port = first + next(_ports)
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)):
-                    return port
-
-    return next_free
 
 
 class Stage:
@@ -202,29 +184,6 @@ def test_a_taken_port_gives_one_sentence_and_exit_code_1_and_starts_nothing(
         f"Cannot start two: port {taken} is already taken by another program; stop that program first."
     ]
     assert not stage.diary.exists()
-
-
-def test_a_port_that_a_stopped_server_has_just_left_is_free(free_port: Callable[[], int]) -> None:
-    port = free_port()
-    with socket.create_server(("127.0.0.1", port)) as server, socket.create_connection(("127.0.0.1", port)):
-        # The server's end closes first, so its side of the connection goes to TIME_WAIT.
-        server.accept()[0].close()
-    require_free_ports([Service("one", ("true",), port)])
-
-
-def test_the_other_ports_of_a_service_must_be_free_too(free_port: Callable[[], int]) -> None:
-    port, taken = free_port(), free_port()
-    with (
-        socket.create_server(("127.0.0.1", taken)),
-        pytest.raises(StartFailure, match=f"Cannot start one: port {taken} is already taken"),
-    ):
-        require_free_ports([Service("one", ("true",), port, more_ports=(taken,))])
-
-
-def test_a_port_we_may_not_have_is_a_start_failure() -> None:
-    with pytest.raises(StartFailure, match=r"Cannot start one: port 9092 cannot be used \(.+\)\.$"):
-        # 192.0.2.0/24 is reserved for documentation: no machine has an address in it.
-        require_free_ports([Service("one", ("true",), 9092, host="192.0.2.1")])
 
 
 def test_a_service_that_dies_at_the_start_is_reported_with_its_log_and_the_others_are_stopped(
