@@ -17,14 +17,20 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from pessoa.base.ids import Uuid
+from pessoa.raft.memory import Memory
+from pessoa.raft.messages import ReplicaKey
+from pessoa.raft.voters import Address, Voter, VoterSet
 from tests.simulation.admin import Admin
+from tests.simulation.copier import Copier
 from tests.simulation.groups import GroupMember
 from tests.simulation.history import History, TopicPartition, Violation
 from tests.simulation.loop import Process, TooManySteps, current_process, new_loop
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import Fabric
-from tests.simulation.node import Node, comes_from_disk, node_settings
+from tests.simulation.node import CONTROLLER_PORT, Node, comes_from_disk, dynamic_node_settings, node_settings
 from tests.simulation.producers import IdempotentProducer, TransactionalProducer
+from tests.simulation.quorum_operator import Operator
 from tests.simulation.readers import READ_COMMITTED, READ_UNCOMMITTED, Reader
 from tests.simulation.watch import Watch
 
@@ -36,6 +42,8 @@ if TYPE_CHECKING:
     from tests.simulation.plan import Plan
 
 TOPIC = "t"
+# Where copiers write.
+COPIES = "copies"
 CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
 # Nobody needs more, except in circles.
 _MAX_STEPS = 400_000
@@ -64,18 +72,12 @@ class Cluster:
         self.fabric = Fabric(self.loop, Random(self.rng.random()))
         self.history = History()
         self.watch = Watch()
-        voters = list(range(1, plan.voters + 1))
-        self.nodes = [
-            Node(
-                self.loop,
-                self.fabric,
-                node_id,
-                node_settings(node_id, voters, plan.settings()),
-                self.rng.getrandbits(32),
-                CLUSTER_ID,
-            )
-            for node_id in range(1, plan.nodes + 1)
-        ]
+        self.nodes = self._make_nodes()
+        self.brokers = [node for node in self.nodes if node.is_broker]
+        self.controllers = [node for node in self.nodes if node.is_controller]
+        self.directories: dict[int, Uuid] = {}
+        if plan.is_dynamic:
+            self._format()
         self.partitions = [TopicPartition(TOPIC, index) for index in range(plan.partitions)]
         self.clients: list[Client] = []
         self.client_hosts: list[str] = []
@@ -87,6 +89,43 @@ class Cluster:
         for node in self.nodes:
             node.on_start = partial(self._started, node)
             node.on_bug = partial(self._mistaken, node)
+
+    def _make_nodes(self) -> list[Node]:
+        plan = self.plan
+        first = 101 if plan.is_split else 1
+        voters = list(range(first, first + plan.voters))
+        roles = dict.fromkeys(range(1, plan.nodes + 1), "broker")
+        # Where voters come and go, every node could be one.
+        controllers = voters if plan.is_split or not plan.is_dynamic else list(roles)
+        roles |= dict.fromkeys(controllers, "controller" if plan.is_split else "broker,controller")
+        settings = dynamic_node_settings if plan.is_dynamic else node_settings
+        named = controllers if plan.is_dynamic else voters
+        return [
+            Node(
+                self.loop,
+                self.fabric,
+                node_id,
+                settings(node_id, role, named, plan.settings()),
+                self.rng.getrandbits(32),
+                CLUSTER_ID,
+            )
+            for node_id, role in roles.items()
+        ]
+
+    def _format(self) -> None:
+        """The first voters know of each other, and the other nodes whom to ask."""
+        self.directories = {node.id: Uuid.of(1_000_000 + node.id) for node in self.nodes}
+        first = [node for node in self.nodes if node.is_controller][: self.plan.voters]
+        voters = VoterSet(
+            Voter(ReplicaKey(node.id, self.directories[node.id]), {"CONTROLLER": Address(node.host, CONTROLLER_PORT)})
+            for node in first
+        )
+        for node in self.nodes:
+            node.format(voters if node in first else None, self.directories[node.id])
+
+    def kinds_of(self, node: Node) -> list[list[Node]]:
+        """Of which a majority is needed, or the replicas of all."""
+        return [kind for kind in (self.brokers, self.controllers) if node in kind]
 
     def note(self, text: str) -> None:
         if self.loop.trace is not None:
@@ -129,6 +168,12 @@ class Cluster:
             self._as(admin, admin.create_topic(TOPIC, self.plan.partitions, self.plan.replication_factor)),
             "the topic was not created",
         )
+        if self.plan.copiers:
+            await self._within(
+                _WHOLE_WITHIN_S,
+                self._as(admin, admin.create_topic(COPIES, self.plan.partitions, self.plan.replication_factor)),
+                "the topic of the copies was not created",
+            )
         self._start_clients(admin)
         nemesis = Nemesis(self, Random(self.rng.random()))
         await nemesis.run(self.plan.seconds)
@@ -162,13 +207,26 @@ class Cluster:
             member.topic, member.partition_count = TOPIC, plan.partitions
             self._run_client(member)
         if plan.admin:
-            admin.partitions, admin.broker_ids = self.partitions, [node.id for node in self.nodes]
+            admin.partitions, admin.broker_ids = self.partitions, [node.id for node in self.brokers]
             self._run_client(admin)
+        for number in range(plan.copiers):
+            self._run_client(self._copier(f"c{number}"))
+        if plan.is_dynamic:
+            operator: Operator = self.client(Operator, "operator")
+            operator.controllers = {node.id: self.directories[node.id] for node in self.controllers}
+            self._run_client(operator)
+
+    def _copier(self, name: str) -> Copier:
+        copier: Copier = self.client(Copier, name)
+        copier.partitions, copier.target = self.partitions, COPIES
+        copier.transactional_id = "copier"
+        copier.adds_by_producing = self.plan.copier_adds_by_producing
+        return copier
 
     def client(self, kind: type[Any], name: str) -> Any:
         process = self.loop.new_process(name)
         client = kind(
-            name, self.fabric, process, [node.host for node in self.nodes], self.history, Random(self.rng.random())
+            name, self.fabric, process, [node.host for node in self.brokers], self.history, Random(self.rng.random())
         )
         self.clients.append(client)
         self.client_hosts.append(name)
@@ -230,17 +288,20 @@ class Cluster:
 
     def quorum_leader(self) -> Node | None:
         """Who believes to lead in the newest epoch."""
-        for node in self.nodes:
-            services = getattr(node.broker, "services", None)
-            if node.is_up and services is not None:
-                quorum = services.quorum
-                if quorum.leader_id == node.id and quorum.epoch == self.watch.quorum_epoch:
-                    return node
+        for node in self.controllers:
+            quorum = node.quorum
+            if quorum is None or not node.is_up:
+                continue
+            if quorum.leader_id == node.id and quorum.epoch == self.watch.quorum_epoch:
+                return node
         return None
 
     def is_whole(self) -> bool:
-        """Every node is up and knows it, every partition is led and has all replicas in sync."""
-        for node in self.nodes:
+        """Every node is up and knows it, every partition is led and has all replicas in sync, every voter votes."""
+        for node in self.controllers:
+            if not node.is_up or node.quorum is None or node.quorum.raft.memory is Memory.DAMAGED:
+                return False
+        for node in self.brokers:
             services = getattr(node.broker, "services", None)
             if not node.is_up or services is None:
                 return False
@@ -253,7 +314,7 @@ class Cluster:
                         replica = services.replicas.by_id.get(topic.id, {}).get(index)
                         if replica is None or replica.is_leader != (wanted.leader == node.id):
                             return False
-            if len([one for one in image.cluster.brokers.values() if not one.fenced]) != len(self.nodes):
+            if len([one for one in image.cluster.brokers.values() if not one.fenced]) != len(self.brokers):
                 return False
         return True
 
@@ -270,7 +331,7 @@ class Cluster:
         for node in self.nodes:
             services = getattr(node.broker, "services", None)
             if services is None:
-                lines.append(f"{node!r}: nothing there")
+                lines.append(f"{node!r}: {node.quorum!r}")
                 continue
             lines.append(f"{node!r}: {services.quorum!r} {services.image!r}")
             lines += [f"    {replica!r}" for replica in services.replicas.all()]
@@ -283,6 +344,15 @@ class Cluster:
         await self._until_no_transaction_hangs()
         committed = await self._read(READ_COMMITTED)
         self.history.check_complete(uncommitted, committed)
+        if self.plan.copiers:
+            copier = self._copier("last")
+            offsets: dict[TopicPartition, int] = {}
+
+            async def ask() -> None:
+                offsets.update(await copier.committed_offsets())
+
+            await self._within(_DONE_WITHIN_S, self._as(copier, ask()), "nobody knows what the copiers have committed")
+            self.history.check_copies(committed, offsets)
         self._compare_replicas()
 
     async def _read(self, isolation: int) -> dict[TopicPartition, dict[int, bytes]]:
@@ -293,6 +363,9 @@ class Cluster:
         async def read() -> None:
             for partition in self.partitions:
                 found[partition] = await reader.read_all(partition)
+                if self.plan.copiers:
+                    copies = TopicPartition(COPIES, partition.number)
+                    found[copies] = await reader.read_all(copies)
 
         await self._within(_DONE_WITHIN_S, self._as(reader, read()), "not everything could be read")
         return found
@@ -305,7 +378,7 @@ class Cluster:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     def _led(self) -> Iterator[tuple[Node, PartitionLog]]:
-        for node in self.nodes:
+        for node in self.brokers:
             assert node.broker is not None
             for replica in node.broker.services.replicas.all():
                 if replica.is_leader:
@@ -314,7 +387,7 @@ class Cluster:
     def _compare_replicas(self) -> None:
         """Below the high watermark all replicas have the same bytes."""
         contents: dict[tuple[str, int], tuple[Node, list[bytes]]] = {}
-        for node in self.nodes:
+        for node in self.brokers:
             assert node.broker is not None
             for replica in node.broker.services.replicas.all():
                 batches = _committed_batches(replica.log)

@@ -69,6 +69,8 @@ class History:
         # (group, generation, partition) → member
         self._owners: dict[tuple[str, int, TopicPartition], str] = {}
         self.latest_offsets: dict[tuple[TopicPartition, int], int] = {}
+        # What a copier wrote → where it had read that
+        self.copies: dict[bytes, tuple[TopicPartition, int]] = {}
         self.acknowledged = 0
 
     def __repr__(self) -> str:
@@ -168,6 +170,27 @@ class History:
         self._check_what_was_seen(uncommitted, self.seen, "was read")
         self._check_what_was_seen(committed, self.seen_committed, "was read as committed")
         self._check_order(uncommitted)
+
+    def check_copies(
+        self, committed: dict[TopicPartition, dict[int, bytes]], offsets: dict[TopicPartition, int]
+    ) -> None:
+        """`offsets` are how far the copiers have committed to have read each source: up to there, every committed
+        record has one visible copy, and behind it none has any."""
+        copied: dict[TopicPartition, dict[int, bytes]] = {source: {} for source in offsets}
+        for records in committed.values():
+            for value in records.values():
+                if value in self.copies:
+                    source, offset = self.copies[value]
+                    first = copied[source].setdefault(offset, value)
+                    if first != value:
+                        raise Violation(f"copied twice: {source}@{offset} is {first!r} and {value!r}")
+        for source, end in offsets.items():
+            due = {offset for offset in committed.get(source, {}) if offset < end}
+            missing, early = due - copied[source].keys(), copied[source].keys() - due
+            if missing:
+                raise Violation(f"the offset {end} of {source} is committed, and {min(missing)} was not copied")
+            if early:
+                raise Violation(f"{source}@{min(early)} was copied, and the committed offset is {end}")
 
     def _check_writes(self, present: set[bytes], visible: set[bytes]) -> None:
         for write in self.writes.values():

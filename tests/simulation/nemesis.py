@@ -38,6 +38,7 @@ class Nemesis:
         # A machine has lost what others still have; nobody else may die, until all have everything again.
         self._is_amnesia_about = False
         self._is_anybody_lonely = False
+        self._is_rot_about = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._faults: dict[str, Callable[[], Awaitable[None]]] = {
             "kill": self._kill,
@@ -55,6 +56,7 @@ class Nemesis:
             "slow disk": self._slow_disk,
             "disk error": self._disk_error,
             "disk full": self._disk_full,
+            "rot": self._rot,
         }
 
     async def run(self, seconds: float) -> None:
@@ -106,13 +108,18 @@ class Nemesis:
         )
 
     def _victim(self) -> Node | None:
-        """A node that nothing has been done to, if one more may be hurt."""
-        nodes = self._cluster.nodes
-        most = len(nodes) if self._plan.is_harsh or len(nodes) < 3 else (len(nodes) - 1) // 2
-        if len(self._hurt) >= most or self._is_amnesia_about:
+        """A node that nothing has been done to, if one more may be hurt: of the brokers and of the controllers each
+        less than half, where a majority is to stay."""
+        if self._is_amnesia_about:
             return None
-        free = [node for node in nodes if node.id not in self._hurt and node.is_up]
+        free = [node for node in self._cluster.nodes if node.id not in self._hurt and node.is_up]
+        if not self._plan.is_harsh:
+            free = [node for node in free if all(self._may_lose_one(kind) for kind in self._cluster.kinds_of(node))]
         return self._rng.choice(free) if free else None
+
+    def _may_lose_one(self, kind: list[Node]) -> bool:
+        hurt = sum(node.id in self._hurt for node in kind)
+        return hurt < (len(kind) if len(kind) < 3 else (len(kind) - 1) // 2)
 
     # On one node.
 
@@ -226,6 +233,24 @@ class Nemesis:
         room = self._rng.randrange(600)
         await self._spoil(lambda node: node.disk.fill(room))
 
+    async def _rot(self) -> None:
+        """One controller at a time, and only while the others have everything that it is about to lose."""
+        cluster = self._cluster
+        controllers = [node for node in cluster.nodes if node.is_controller]
+        if self._is_rot_about or self._plan.voters < 3 or not cluster.is_whole():
+            return
+        self._is_rot_about = True
+        node = self._rng.choice(controllers)
+        if node.id not in self._hurt:
+            self._hurt.add(node.id)
+            node.kill()
+            has_rotten = node.rot()
+            cluster.note(f"nemesis: the metadata log of {node.host} {'has rotten' if has_rotten else 'is too new'}")
+            await asyncio.sleep(self._rng.random())
+            self._back(node)
+            await cluster.wait_until_whole()
+        self._is_rot_about = False
+
     async def _spoil(self, strike: Callable[[Node], None]) -> None:
         node = self._victim()
         if node is None:
@@ -274,7 +299,7 @@ class Nemesis:
         """Cut off a voter that does not lead. When it comes back, the quorum has not even noticed (KIP-996)."""
         cluster = self._cluster
         leader = cluster.quorum_leader()
-        followers = [node for node in cluster.nodes if node.is_voter and node is not leader]
+        followers = [node for node in cluster.nodes if node.is_controller and node is not leader]
         if leader is None or not followers or self._is_anybody_lonely:
             return
         self._is_anybody_lonely = True
@@ -288,7 +313,7 @@ class Nemesis:
         await asyncio.sleep(2.0)
         self._is_anybody_lonely = False
         # Anything else that goes on may be a reason to elect.
-        is_all = self._plan.faults == ("lonely",) and self._plan.voters > 2
+        is_all = self._plan.faults == ("lonely",) and self._plan.voters > 2 and not self._plan.is_dynamic
         if is_all and cluster.watch.quorum_epoch != epoch:
             raise Violation(
                 f"{lonely} was away, and the quorum is in epoch {cluster.watch.quorum_epoch} now; it was in {epoch}, "

@@ -20,18 +20,25 @@ from pessoa.broker.config import BrokerConfig
 from pessoa.broker.lifecycle import Broker
 from pessoa.log.files import DiskError
 from pessoa.log.simulated_disk import Crashed, Fault, SimulatedDisk
-from pessoa.quorum.raft_quorum import QuorumFailed
+from pessoa.quorum.durable_mark import DurableMark
+from pessoa.quorum.formatting import format_metadata
+from pessoa.quorum.metadata_log import METADATA_DIRECTORY
+from pessoa.quorum.raft_quorum import QuorumFailed, RaftQuorum
 from tests.simulation.network import HostNetwork
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from pessoa.base.ids import Uuid
+    from pessoa.raft.voters import VoterSet
     from tests.simulation.loop import Process, SimulatedLoop
     from tests.simulation.network import Fabric
 
 # The simulation begins on 14 November 2023.
 EPOCH_MS = 1_700_000_000_000
 DATA = "/data"
+# A position that is behind the header of the first batch, and within it.
+_WITHIN_A_BATCH = 64
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
 
@@ -109,8 +116,32 @@ class Node:
         return epoch
 
     @property
-    def is_voter(self) -> bool:
+    def is_controller(self) -> bool:
         return "controller" in self.settings["process.roles"]
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.settings["process.roles"]
+
+    @property
+    def quorum(self) -> RaftQuorum | None:
+        """That of this life, once it has opened its log."""
+        quorum = self.broker._quorum if self.broker is not None else None
+        return quorum if quorum is not None and quorum._raft is not None else None
+
+    def format(self, voters: VoterSet | None, directory_id: Uuid) -> None:
+        """As `kafka-storage format` does it: with the first voters, or to join them."""
+        format_metadata(self.disk, [DATA], DATA, self.id, lambda: directory_id, EPOCH_MS, self._cluster_id, voters)
+
+    def rot(self) -> bool:
+        """A bit of the metadata log turns over, in what was synced long ago. Whether there is such a thing."""
+        directory = f"{DATA}/{METADATA_DIRECTORY}"
+        logs = [name for name in self.disk.list(directory) if name.endswith(".log")]
+        path = f"{directory}/{logs[0]}"
+        if DurableMark(self.disk, directory).offset == 0 or self.disk.size(path) <= _WITHIN_A_BATCH:
+            return False
+        self.disk.flip_bit(path, _WITHIN_A_BATCH)
+        return True
 
     @property
     def is_up(self) -> bool:
@@ -205,18 +236,28 @@ def comes_from_disk(error: BaseException | None) -> bool:
     return False
 
 
-def node_settings(node_id: int, voters: list[int], settings: Mapping[str, str]) -> dict[str, str]:
-    """A node that is broker and controller, or broker alone where it is no voter."""
-    is_voter = node_id in voters
-    listeners = [f"PLAINTEXT://n{node_id}:{BROKER_PORT}"]
-    if is_voter:
-        listeners.append(f"CONTROLLER://n{node_id}:{CONTROLLER_PORT}")
+def node_settings(node_id: int, roles: str, voters: Sequence[int], settings: Mapping[str, str]) -> dict[str, str]:
+    """Of a node in a quorum whose voters the configuration names."""
+    quorum = ",".join(f"{voter}@n{voter}:{CONTROLLER_PORT}" for voter in voters)
+    return _settings(node_id, roles, settings) | {"controller.quorum.voters": quorum}
+
+
+def dynamic_node_settings(
+    node_id: int, roles: str, controllers: Sequence[int], settings: Mapping[str, str]
+) -> dict[str, str]:
+    """Of a node in a quorum whose voters stand in the log."""
+    servers = ",".join(f"n{controller}:{CONTROLLER_PORT}" for controller in controllers)
+    return _settings(node_id, roles, settings) | {"controller.quorum.bootstrap.servers": servers}
+
+
+def _settings(node_id: int, roles: str, settings: Mapping[str, str]) -> dict[str, str]:
+    ports = {"broker": ("PLAINTEXT", BROKER_PORT), "controller": ("CONTROLLER", CONTROLLER_PORT)}
+    listeners = [f"{ports[role][0]}://n{node_id}:{ports[role][1]}" for role in roles.split(",")]
     return {
-        "process.roles": "broker,controller" if is_voter else "broker",
+        "process.roles": roles,
         "node.id": str(node_id),
         "listeners": ",".join(listeners),
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": ",".join(f"{voter}@n{voter}:{CONTROLLER_PORT}" for voter in voters),
         "log.dirs": DATA,
         **settings,
     }

@@ -13,6 +13,12 @@ FAULTS = (
     "kill", "power", "election", "pause", "stop", "cut", "one-way", "lonely", "late", "reset", "hold", "clock",
     "slow disk", "disk error", "disk full",
 )  # fmt: skip
+# A snapshot of the metadata every few records, nothing kept that it has, and many pieces to fetch it in.
+_OFTEN = {
+    "metadata.log.max.record.bytes.between.snapshots": "400",
+    "metadata.max.retention.bytes": "0",
+    "controller.quorum.fetch.snapshot.max.bytes": "200",
+}
 # One seed in so many is left in peace: what fails there fails without any fault.
 _PEACEFUL = 12
 
@@ -39,6 +45,13 @@ class Plan:
     admin: bool
     # All transactional producers have one transactional id, and fence each other.
     has_zombies: bool
+    # Controllers are nodes of their own, beside the brokers.
+    is_split: bool = False
+    # The voters stand in the log, and an operator changes them.
+    is_dynamic: bool = False
+    # Of the metadata, so often and kept so short that whoever was away has to fetch one.
+    has_snapshots: bool = False
+    copiers: int = 0
 
     @classmethod
     def of(cls, seed: int, most_nodes: int = 5) -> Plan:
@@ -49,6 +62,12 @@ class Plan:
         count = 0 if rng.randrange(_PEACEFUL) == 0 else rng.choice((1, 1, 2, 2, 3, 4))
         faults = tuple(sorted(rng.sample(FAULTS, count)))
         transactional = rng.choice((0, 0, 1, 2))
+        # Chosen apart, so that all that is chosen above stays what it is for every seed.
+        more = Random(seed ^ 0xADD)
+        if more.random() < 0.1 and nodes > 2:
+            faults = tuple(sorted((*faults, "rot")))
+        is_split, is_dynamic = more.random() < 0.12, more.random() < 0.25
+        has_snapshots, copiers = more.random() < 0.25, more.choice((0, 0, 0, 0, 0, 0, 1, 2))
         return cls(
             seed=seed,
             nodes=nodes,
@@ -59,7 +78,8 @@ class Plan:
             is_synced=rng.random() < 0.25,
             is_harsh=rng.random() < 0.3,
             faults=faults,
-            seconds=rng.choice((3.0, 5.0, 5.0, 10.0)),
+            # More nodes and clients do as much in less time.
+            seconds=min(rng.choice((3.0, 5.0, 5.0, 10.0)), 4.0 if is_split or copiers else 10.0),
             idempotent_producers=rng.choice((1, 2)) if transactional == 0 else rng.choice((0, 1)),
             # The snapshot of a broker that stops in order remembers one batch of a producer, as Kafka's does; so only
             # one can be known again after it.
@@ -70,12 +90,21 @@ class Plan:
             group_members=rng.choice((0, 0, 0, 1, 2, 3)),
             admin=rng.random() < 0.3,
             has_zombies=rng.random() < 0.3,
+            is_split=is_split,
+            is_dynamic=is_dynamic,
+            has_snapshots=has_snapshots,
+            copiers=copiers,
         )
 
     @property
     def may_lose_power(self) -> bool:
         """Whether what was acknowledged outlives a machine that forgets what it did not sync."""
         return self.is_synced or self.min_insync_replicas > 1
+
+    @property
+    def copier_adds_by_producing(self) -> bool:
+        """Before KIP-890 a commit of offsets that is late may come to the next transaction, and nobody can tell."""
+        return self.adds_by_producing or not set(self.faults) <= {"kill", "stop", "power", "clock"}
 
     def settings(self) -> dict[str, str]:
         """Timeouts are short, so that a short run sees sessions end and replicas fall behind."""
@@ -106,4 +135,5 @@ class Plan:
             # Indexes with something in them, though the logs are short.
             "log.index.interval.bytes": "256",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+            **(_OFTEN if self.has_snapshots else {}),
         }

@@ -189,7 +189,7 @@ class IdempotentProducer(Producer):
             self.history.acknowledge(write, offset + index if offset >= 0 else -1)
 
 
-class _Doubt(Exception):
+class Doubt(Exception):
     """Nobody knows what holds: ask for a new epoch."""
 
 
@@ -209,7 +209,7 @@ class TransactionalProducer(Producer):
                 while not self.is_stopping:
                     await self._transact()
                     await self.rest(self.pause_s)
-            except _Doubt:
+            except Doubt:
                 continue
 
     async def _transact(self) -> None:
@@ -224,7 +224,7 @@ class TransactionalProducer(Producer):
                     await self._add(partition)
                 for _ in range(self.rng.randint(1, 2)):
                     await self._write(partition, transaction)
-        except _Doubt:
+        except Doubt:
             # No commit was asked for and none will be, so it cannot become visible.
             transaction.outcome = Outcome.FAILED
             raise
@@ -253,8 +253,14 @@ class TransactionalProducer(Producer):
             await self._tolerate(error, "adding a partition")
 
     async def _write(self, partition: TopicPartition, transaction: Transaction) -> None:
+        await self._write_batch(
+            partition, [self.new_write(partition, transaction) for _ in range(self.rng.randint(1, 2))]
+        )
+
+    async def _write_batch(self, partition: TopicPartition, writes: list[Write]) -> None:
+        """Until it is acknowledged, or the transaction cannot go on."""
         sequence = self._sequences.get(partition, 0)
-        batch = Batch([self.new_write(partition, transaction) for _ in range(self.rng.randint(1, 2))], sequence)
+        batch = Batch(writes, sequence)
         self._sequences[partition] = sequence + len(batch.writes)
         version = _PRODUCE_V2 if self.adds_by_producing else _PRODUCE_V1
         while True:
@@ -270,10 +276,10 @@ class TransactionalProducer(Producer):
         """Wait where it can be tried again. Everything else ends the transaction."""
         self.trace("%s: %s", what, error.name)
         if error in _FENCED or error in _ABORTABLE or self.is_stopping:
-            raise _Doubt
+            raise Doubt
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self.adds_by_producing:
             # A batch from before, late on its way, stands in line to be verified (KIP-890); an abort clears it away.
-            raise _Doubt
+            raise Doubt
         if error not in TRANSIENT:
             raise Violation(f"{self.name} meets {error.name} when {what}")
         self._look_elsewhere()
@@ -316,7 +322,7 @@ class TransactionalProducer(Producer):
                 continue
             if commits and not is_unknown:
                 transaction.outcome = Outcome.FAILED
-            raise _Doubt
+            raise Doubt
         transaction.outcome = Outcome.OK if commits else Outcome.FAILED
         self.trace("%s %s", transaction.name, "committed" if commits else "aborted")
         if response.producer_id >= 0 and self.adds_by_producing:

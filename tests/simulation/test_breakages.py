@@ -45,6 +45,10 @@ def plan_for(name: str, seed: int) -> Plan:
         transactional_producers=0,
         group_members=0,
         admin=False,
+        is_split=False,
+        is_dynamic=False,
+        has_snapshots=False,
+        copiers=0,
     )
 
 

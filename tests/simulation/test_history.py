@@ -112,3 +112,40 @@ def test_a_partition_has_one_owner_in_a_generation(history: History) -> None:
     history.own("g", 2, [T0], "b")
     with pytest.raises(Violation, match="belongs to a and to b"):
         history.own("g", 1, [T0], "b")
+
+
+def copied(*sources: int) -> History:
+    """A source with four committed records, of which those were copied, each by a write of its own."""
+    history = History()
+    for number, offset in enumerate(sources):
+        value = b"c:%d" % number
+        history.begin_write(value, TopicPartition("copies", 0), "c")
+        history.copies[value] = (T0, offset)
+    return history
+
+
+@pytest.mark.parametrize(
+    ("sources", "end", "complaint"),
+    [
+        ((0, 1, 3), 4, None),
+        ((0, 1), 3, None),
+        ((), 0, None),
+        ((0, 3), 4, "1 was not copied"),
+        ((0, 1, 3), 2, "3 was copied, and the committed offset is 2"),
+        ((0, 1, 1), 3, "copied twice"),
+    ],
+)
+def test_every_record_up_to_the_committed_offset_has_one_copy(
+    sources: tuple[int, ...], end: int, complaint: str | None
+) -> None:
+    history = copied(*sources)
+    # There is a marker at 2.
+    committed = {
+        T0: {0: b"p:0", 1: b"p:1", 3: b"p:3"},
+        TopicPartition("copies", 0): {number: b"c:%d" % number for number in range(len(sources))},
+    }
+    if complaint is None:
+        history.check_copies(committed, {T0: end})
+    else:
+        with pytest.raises(Violation, match=complaint):
+            history.check_copies(committed, {T0: end})

@@ -61,10 +61,12 @@ class Watch:
         return max(self._epochs.values(), default=-1)
 
     def look(self, node: Node) -> None:
+        quorum = node.quorum
+        if quorum is not None:
+            self._look_at_quorum(node, quorum)
         services = getattr(node.broker, "services", None)
         if services is None:
             return
-        self._look_at_quorum(node, services.quorum)
         if services.image is not self._images.get(node.id):
             self._images[node.id] = services.image
             self._look_at_image(services.image)

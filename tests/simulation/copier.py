@@ -1,0 +1,170 @@
+"""A copier: reads committed records, writes them elsewhere, and commits how far it has read, in one transaction.
+
+    OffsetFetch ─▶ fetch ─▶ produce the copies ─▶ TxnOffsetCommit ─▶ EndTxn ─▶ fetch …
+         ▲                                                            │ anything in doubt
+         └──────────────── a new epoch, which fences the rest ◀───────┘
+
+What must hold in the end is what "exactly once" means: every committed record of the source, up to the offset that the
+group has committed, has one visible copy, and nothing else has any. Several copiers may share a transactional id: then
+they fence each other all the time, and it must hold all the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pessoa.net.channel import ChannelFailed
+from pessoa.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from pessoa.wire.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from pessoa.wire.api.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from pessoa.wire.errors import ErrorCode
+from tests.simulation.client import GROUP, TRANSACTION, TRANSIENT
+from tests.simulation.history import Outcome, TopicPartition, Violation
+from tests.simulation.producers import Doubt, TransactionalProducer
+from tests.simulation.readers import READ_COMMITTED, Reader, Seen, visible_records
+
+if TYPE_CHECKING:
+    from tests.simulation.history import Transaction, Write
+
+GROUP_ID = "copiers"
+_MOST_AT_ONCE = 4
+# The last version whose clients add the group to the transaction themselves, and the first where committing does it.
+_COMMIT_V1, _COMMIT_V2 = 4, 5
+_ADD_VERSION = 3
+
+
+class Copier(TransactionalProducer, Reader):
+    """`partitions` are those that it reads; what it writes goes to the same numbers of `target`."""
+
+    isolation = READ_COMMITTED
+    target = ""
+    pause_s = 0.4
+
+    async def run(self) -> None:
+        while not self.is_stopping:
+            await self.wait_for_producer_id(self.timeout_ms)
+            self._sequences = {}
+            try:
+                self._positions = await self.committed_offsets()
+                while not self.is_stopping:
+                    await self._copy(self.rng.choice(self.partitions))
+                    await self.rest(self.pause_s)
+            except Doubt:
+                continue
+
+    async def committed_offsets(self) -> dict[TopicPartition, int]:
+        """What the group has committed, when no transaction can change it any more."""
+        topic = self.partitions[0].topic
+        wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=[one.number for one in self.partitions])
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=GROUP_ID, topics=[wanted])], require_stable=True
+        )
+        while True:
+            try:
+                response = await self.ask_coordinator(GROUP, GROUP_ID, request, OffsetFetchResponse, 8)
+            except ChannelFailed:
+                self._look_elsewhere()
+                await self.back_off()
+                continue
+            group = response.groups[0]
+            found = [one for topic in group.topics for one in topic.partitions]
+            errors = {ErrorCode.of(code) for code in (group.error_code, *(one.error_code for one in found))}
+            if errors <= {ErrorCode.NONE}:
+                return {TopicPartition(topic, one.partition_index): max(one.committed_offset, 0) for one in found}
+            if not errors <= TRANSIENT | {ErrorCode.NONE}:
+                raise Violation(f"{self.name} asks for its offsets: {sorted(one.name for one in errors)}")
+            self._look_elsewhere()
+            await self.back_off()
+
+    async def _copy(self, source: TopicPartition) -> None:
+        start = self._positions[source]
+        data = await self.fetch(source, start)
+        if data is None:
+            return
+        records, following = visible_records(data, start, READ_COMMITTED)
+        if records[_MOST_AT_ONCE:]:
+            records, following = records[:_MOST_AT_ONCE], records[_MOST_AT_ONCE].offset
+        if not records:
+            # Nothing but markers and what was aborted.
+            self._positions[source] = following
+            return
+        transaction = self.history.begin_transaction(
+            f"{self.name}/{self.producer_epoch}/{len(self.history.transactions)}"
+        )
+        commits = self.rng.random() < 0.8
+        target = TopicPartition(self.target, source.number)
+        try:
+            if not self.adds_by_producing:
+                await self._add(target)
+            await self._write_batch(target, [self._copy_of(one, source, target, transaction) for one in records])
+            await self._commit_offset(source, following)
+        except Doubt:
+            transaction.outcome = Outcome.FAILED
+            raise
+        await self._end(transaction, commits)
+        if commits:
+            self._positions[source] = following
+
+    def _copy_of(self, one: Seen, source: TopicPartition, target: TopicPartition, transaction: Transaction) -> Write:
+        write = self.new_write(target, transaction)
+        self.history.copies[write.value] = (source, one.offset)
+        return write
+
+    async def _commit_offset(self, source: TopicPartition, offset: int) -> None:
+        if not self.adds_by_producing:
+            await self._add_group()
+        partition = TxnOffsetCommitRequestPartition(
+            partition_index=source.number, committed_offset=offset, committed_metadata=None
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id or "",
+            group_id=GROUP_ID,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=source.topic, partitions=[partition])],
+        )
+        version = _COMMIT_V2 if self.adds_by_producing else _COMMIT_V1
+        while True:
+            try:
+                response = await self.ask_coordinator(GROUP, GROUP_ID, request, TxnOffsetCommitResponse, version)
+            except ChannelFailed:
+                await self._tolerate(ErrorCode.NETWORK_EXCEPTION, "committing an offset")
+                continue
+            error = ErrorCode.of(response.topics[0].partitions[0].error_code)
+            if error is ErrorCode.NONE:
+                return
+            await self._tolerate(error, "committing an offset")
+
+    async def _add_group(self) -> None:
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id or "",
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            group_id=GROUP_ID,
+        )
+        while True:
+            try:
+                response = await self.ask_coordinator(
+                    TRANSACTION, self.transactional_id or "", request, AddOffsetsToTxnResponse, _ADD_VERSION
+                )
+            except ChannelFailed:
+                await self._tolerate(ErrorCode.NETWORK_EXCEPTION, "adding the group")
+                continue
+            error = ErrorCode.of(response.error_code)
+            if error is ErrorCode.NONE:
+                return
+            await self._tolerate(error, "adding the group")
+
+    def _look_elsewhere(self) -> None:
+        super()._look_elsewhere()
+        self.forget_coordinator(GROUP, GROUP_ID)
