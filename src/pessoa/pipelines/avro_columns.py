@@ -15,12 +15,12 @@ Pure.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from pessoa.pipelines.columns import write_columns
 from pessoa.pipelines.plan import PlanRefused
+from pessoa.serde.avro.schema import Array, AvroType, EnumType, Fixed, Map, Primitive, Record, Union
 
 _PRIMITIVES = {
     "null": "VOID",
@@ -58,59 +58,45 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-def avro_columns(schema: Any, plain_name: str) -> str:
-    """The columns of a schema (as parsed JSON, references inlined). One that is no record is one column."""
-    seen: dict[str, Any] = {}
-    if is_record(schema):
-        return write_columns(_fields(schema, seen, ()))
-    return write_columns([(plain_name, _type(schema, seen, ()))])
+def avro_columns(schema: AvroType, plain_name: str) -> str:
+    """The columns of a schema. One that is no record is one column."""
+    if isinstance(schema, Record):
+        return _fields(schema, ())
+    return write_columns([(plain_name, _type(schema, ()))])
 
 
-def is_record(schema: Any) -> bool:
-    return isinstance(schema, dict) and schema.get("type") == "record"
+def _fields(record: Record, within: tuple[str, ...]) -> str:
+    if record.name in within:
+        raise PlanRefused(f"the Avro record {record.name} contains itself, and no type of Spark does")
+    inside = (*within, record.name)
+    return write_columns((field.name, _type(field.type, inside)) for field in record.fields)
 
 
-def _fields(record: dict[str, Any], seen: dict[str, Any], within: tuple[str, ...]) -> list[tuple[str, str]]:
-    name = _full_name(record)
-    seen[name] = seen[record["name"]] = record
-    inside = (*within, name, record["name"])
-    return [(field["name"], _type(field["type"], seen, inside)) for field in record["fields"]]
-
-
-def _type(schema: Any, seen: dict[str, Any], within: tuple[str, ...]) -> str:
-    if isinstance(schema, str):
-        if schema in _PRIMITIVES:
-            return _PRIMITIVES[schema]
-        if schema in within:
-            raise PlanRefused(f"the Avro record {schema} contains itself, and no type of Spark does")
-        return _type(seen[schema], seen, within)
-    if isinstance(schema, list):
-        members = [each for each in schema if each != "null"]
+def _type(schema: AvroType, within: tuple[str, ...]) -> str:
+    if isinstance(schema, Union):
+        members = [each for each in schema.branches if each.kind != "null"]
         if len(members) != 1:
-            raise PlanRefused(f"the Avro union {json.dumps(schema)} is of several types, and a column has one")
-        return _type(members[0], seen, within)
-    logical = schema.get("logicalType")
+            kinds = ", ".join(each.kind for each in schema.branches)
+            raise PlanRefused(f"an Avro union of {kinds} is of several types, and a column has one")
+        return _type(members[0], within)
+    logical = schema.properties.get("logicalType")
     if logical == "decimal":
-        return f"DECIMAL({schema['precision']},{schema.get('scale', 0)})"
+        return f"DECIMAL({schema.properties['precision']},{schema.properties.get('scale', 0)})"
     if logical in _LOGICAL:
         return _LOGICAL[logical]
-    match schema["type"]:
-        case "record":
-            return "STRUCT<" + write_columns(_fields(schema, seen, within)) + ">"
-        case "array":
-            return f"ARRAY<{_type(schema['items'], seen, within)}>"
-        case "map":
-            return f"MAP<STRING, {_type(schema['values'], seen, within)}>"
-        case "enum" | "fixed":
-            seen[_full_name(schema)] = seen[schema["name"]] = schema
-            return "STRING" if schema["type"] == "enum" else "BINARY"
-        case other:
-            return _type(other, seen, within)
-
-
-def _full_name(named: dict[str, Any]) -> str:
-    name: str = named["name"]
-    return name if "." in name or not named.get("namespace") else f"{named['namespace']}.{name}"
+    match schema:
+        case Record():
+            return f"STRUCT<{_fields(schema, within)}>"
+        case Array():
+            return f"ARRAY<{_type(schema.items, within)}>"
+        case Map():
+            return f"MAP<STRING, {_type(schema.values, within)}>"
+        case EnumType():
+            return "STRING"
+        case Fixed():
+            return "BINARY"
+        case Primitive():
+            return _PRIMITIVES[schema.kind]
 
 
 def avro_schema(struct: dict[str, Any], name: str) -> dict[str, Any]:

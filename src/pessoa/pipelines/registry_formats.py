@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pessoa.pipelines.avro_columns import avro_columns, avro_schema, is_record
+from pessoa.pipelines.avro_columns import avro_columns, avro_schema
 from pessoa.pipelines.formats import sql_name
 from pessoa.pipelines.plan import Format, KafkaSettings, Node, PlanRefused, Sink, Source
 from pessoa.pipelines.python_functions import ERROR, RESULT, arrow_function, fitted, said
 from pessoa.pipelines.registry_client import RegistryClient, RegistryFailed, Schema
 from pessoa.pipelines.shapes import KEY, VALUE
 from pessoa.pipelines.stages import REGISTRY_FORMATS
+from pessoa.serde.avro.schema import AvroType, NamedType, Record
 from pessoa.serde.framing import decode_message_indexes, encode_message_indexes, frame, unframe
 from pessoa.serde.problems import DataProblem, SchemaProblem
 
@@ -62,8 +63,11 @@ def _looked_up(format_: Format, subject: str, plain_name: str, kafka: KafkaSetti
         text, references = found.text, found.references
     try:
         if format_.kind == "avro":
-            tree = avro_whole(text, references)
-            return msgspec.structs.replace(format_, columns=avro_columns(tree, plain_name), schema=json.dumps(tree))
+            from pessoa.serde.avro.printing import print_avro
+
+            whole = avro_whole(text, references)
+            written_out = print_avro(whole, resolve=True)
+            return msgspec.structs.replace(format_, columns=avro_columns(whole, plain_name), schema=written_out)
         from pessoa.pipelines.protobuf_columns import message_columns
 
         file = _linked(text, references)
@@ -74,16 +78,14 @@ def _looked_up(format_: Format, subject: str, plain_name: str, kafka: KafkaSetti
         raise PlanRefused(f"the schema for {subject} is wrong: {wrong}") from None
 
 
-def avro_whole(text: str, references: dict[str, str]) -> Any:
-    """A schema as parsed JSON, with what it refers to written out."""
+def avro_whole(text: str, references: dict[str, str]) -> AvroType:
+    """A schema with what it refers to."""
     from pessoa.serde.avro.parsing import parse_avro
-    from pessoa.serde.avro.printing import avro_tree
-    from pessoa.serde.avro.schema import NamedType
 
     known: dict[str, NamedType] = {}
     for each in references.values():
         known.update(parse_avro(each, known)[1])
-    return avro_tree(parse_avro(text, known)[0], resolve=True)
+    return parse_avro(text, known)[0]
 
 
 def _linked(text: str, references: dict[str, str]) -> Any:
@@ -172,11 +174,11 @@ class Decoder:
 
     def _avro_reader(self, written: Schema) -> Any:
         from pessoa.serde.avro.codec import AvroCodec
-        from pessoa.serde.avro.parsing import parse_avro
 
-        writer = AvroCodec(parse_avro(json.dumps(avro_whole(written.text, written.references)))[0])
-        ours = AvroCodec(parse_avro(self._format.schema)[0])
-        if is_record(json.loads(self._format.schema)):
+        writer = AvroCodec(avro_whole(written.text, written.references))
+        schema = avro_whole(self._format.schema, {})
+        ours = AvroCodec(schema)
+        if isinstance(schema, Record):
             return lambda payload: writer.decode(payload, ours)
         name = self._columns.field(0).name
         return lambda payload: {name: writer.decode(payload, ours)}
@@ -260,10 +262,10 @@ class Encoder:
 
     def _avro_writer(self) -> Any:
         from pessoa.serde.avro.codec import AvroCodec
-        from pessoa.serde.avro.parsing import parse_avro
 
-        codec = AvroCodec(parse_avro(self._text)[0])
-        if is_record(json.loads(self._text)):
+        schema = avro_whole(self._text, {})
+        codec = AvroCodec(schema)
+        if isinstance(schema, Record):
             return codec.encode
         return lambda row: codec.encode(next(iter(row.values())))
 

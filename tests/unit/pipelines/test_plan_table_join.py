@@ -1,0 +1,64 @@
+"""The rules of a join with a table, beside a second way to say them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pessoa.pipelines.plan import How
+from pessoa.pipelines.table_join import LEFT, RIGHT, Joined, Result, Row
+
+payloads = st.none() | st.sampled_from(["a", "b", "c"])
+rows = st.lists(st.builds(Row, st.sampled_from([LEFT, RIGHT]), st.integers(0, 5), st.integers(0, 9), payloads))
+
+
+def taken(how: How, left_is_table: bool, given_rows: list[Row]) -> list[Result]:
+    return list(Joined(how, left_is_table, None, None).take(given_rows))
+
+
+def test_a_row_of_the_stream_meets_the_table_as_it_was_then() -> None:
+    given_rows = [Row(LEFT, 1, 0, "v1"), Row(RIGHT, 2, 0, "ana"), Row(LEFT, 3, 1, "v2"), Row(RIGHT, 4, 1, None)]
+    assert taken("inner", False, [*given_rows, Row(LEFT, 5, 2, "v3")]) == [Result(3, False, "v2", "ana")]
+    assert taken("left", False, [*given_rows, Row(LEFT, 5, 2, "v3")]) == [
+        Result(1, False, "v1", None),
+        Result(3, False, "v2", "ana"),
+        Result(5, False, "v3", None),
+    ]
+
+
+def test_at_the_same_time_the_table_goes_first() -> None:
+    assert taken("inner", False, [Row(LEFT, 1, 0, "v"), Row(RIGHT, 1, 9, "ana")]) == [Result(1, False, "v", "ana")]
+
+
+def test_a_table_that_loses_a_side_deletes_the_result_of_an_inner_join_once() -> None:
+    given_rows = [Row(LEFT, 1, 0, "a"), Row(RIGHT, 2, 0, "b"), Row(RIGHT, 3, 1, None), Row(LEFT, 4, 1, None)]
+    assert taken("inner", True, given_rows) == [Result(2, False, "a", "b"), Result(3, True, None, None)]
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "outer"])
+@given(given_rows=rows)
+def test_the_changes_of_a_table_join_add_up_to_the_join_of_the_tables(how: How, given_rows: list[Row]) -> None:
+    joined = Joined(how, True, None, None)
+    latest: tuple[str | None, str | None] | None = None
+    for result in joined.take(given_rows):
+        latest = None if result.deleted else (result.left, result.right)
+    sides: dict[int, str | None] = {LEFT: None, RIGHT: None}
+    for row in sorted(given_rows, key=lambda row: (row.time, row.side, row.position)):
+        sides[row.side] = row.payload
+    left, right = sides[LEFT], sides[RIGHT]
+    is_there = {
+        "inner": left is not None and right is not None,
+        "left": left is not None,
+        "outer": left is not None or right is not None,
+    }[how]
+    assert latest == ((left, right) if is_there else None)
+
+
+@given(given_rows=rows, cut=st.integers(0, 20), left_is_table=st.booleans())
+def test_state_between_two_batches_loses_nothing(given_rows: list[Row], cut: int, left_is_table: bool) -> None:
+    ordered = sorted(given_rows, key=lambda row: (row.time, row.side, row.position))
+    first = Joined("left", left_is_table, None, None)
+    results = list(first.take(ordered[:cut]))
+    second = Joined("left", left_is_table, first.left, first.right)
+    assert results + list(second.take(ordered[cut:])) == taken("left", left_is_table, ordered)
