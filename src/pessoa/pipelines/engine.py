@@ -112,12 +112,16 @@ class Engine:
         self._spark_attempts = 0
         self._next_spark_start_s = 0.0
         self._has_marker_topic = False
-        self._home_lock = _lock(home)
         self._settings = client_settings(self.kafka)
         self._groups = GroupOffsets(self._settings)
-        self._state = StateTopic(self._settings, state_topic) if state_topic is not None else None
         self._queries: dict[str, Query] = {}
-        self._recall()
+        self._home_lock = _lock(home)
+        try:
+            self._state = StateTopic(self._settings, state_topic) if state_topic is not None else None
+            self._recall()
+        except BaseException:
+            self._home_lock.close()
+            raise
         self._monitor = threading.Thread(target=self._watch, name="pessoa-engine", daemon=True)
         self._monitor.start()
 
@@ -128,7 +132,9 @@ class Engine:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Engine in {self.home} with {len(self._queries)} queries on {self._server or self._spark_remote}>"
+        # An address may hold a token behind its slash.
+        where = self._server or (self._spark_remote or "no Spark").partition("/;")[0]
+        return f"<Engine in {self.home} with {len(self._queries)} queries on {where}>"
 
     # What one asks of it.
 

@@ -54,21 +54,29 @@ class StateTopic:
 
     def load(self) -> dict[str, dict[str, Any]]:
         """The last value of each query that was not deleted."""
-        from confluent_kafka import Consumer, TopicPartition
+        from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-        consumer = Consumer({**self._settings, "group.id": "pessoa-engine", "enable.auto.commit": "false",
-                             "isolation.level": "read_committed"})  # fmt: skip
+        consumer = Consumer(
+            {
+                **self._settings,
+                "group.id": "pessoa-engine",
+                "enable.auto.commit": "false",
+                "enable.partition.eof": "true",
+            }
+        )
         found: dict[str, dict[str, Any]] = {}
         try:
-            _, end = consumer.get_watermark_offsets(TopicPartition(self.name, 0), timeout=ANSWER_TIMEOUT_S)
             consumer.assign([TopicPartition(self.name, 0, 0)])
             deadline = time.monotonic() + ANSWER_TIMEOUT_S
-            # Compaction may have taken the record before the end, so the position is asked and not the records.
-            while self._position(consumer) < end:
+            while True:
                 if time.monotonic() > deadline:
                     raise StateUnavailable(f"the topic {self.name} could not be read to its end")
                 message = consumer.poll(0.2)
-                if message is None or message.error() is not None:
+                if message is None:
+                    continue
+                if (error := message.error()) is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        return found
                     continue
                 query_id, value = (message.key() or b"").decode(), message.value()
                 if value is None:
@@ -77,13 +85,6 @@ class StateTopic:
                     found[query_id] = json.loads(value)
         finally:
             consumer.close()
-        return found
-
-    def _position(self, consumer: Any) -> int:
-        from confluent_kafka import TopicPartition
-
-        position: int = consumer.position([TopicPartition(self.name, 0)])[0].offset
-        return position
 
     def put(self, query_id: str, value: Mapping[str, Any] | None) -> None:
         """Remember, or forget, and return when it is written."""

@@ -1,0 +1,90 @@
+"""The engine with a real Spark and a real broker: start, pause, resume, delete, what is remembered, what is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+
+from pessoa.pipelines.engine import Engine, EngineRefused
+from pessoa.pipelines.queries import QuerySpec, SpecRefused
+from pessoa.testing import Broker
+from tests.support.topics import eventually, fill, make_topic, read_all
+
+FLOWS = "tests.pipelines.flows"
+
+
+@pytest.fixture(scope="module")
+def servers(broker: Broker) -> str:
+    for topic in ("input", "output", "poisoned", "shouted"):
+        make_topic(broker.bootstrap_servers, topic)
+    fill(broker.bootstrap_servers, "input", ((b"k%d" % (number % 7), b"v%d" % number) for number in range(1200)))
+    return broker.bootstrap_servers
+
+
+@pytest.fixture
+def engine(servers: str, spark_address: str, tmp_path: Path) -> Iterator[Engine]:
+    with Engine(servers, home=tmp_path, spark_remote=spark_address, state_topic=None) as running:
+        yield running
+
+
+def values(servers: str, topic: str) -> list[str]:
+    return sorted(message.value().decode() for message in read_all(servers, topic))
+
+
+def test_a_query_goes_on_after_a_pause_and_after_its_engine_was_closed_and_writes_everything_once(
+    servers: str, spark_address: str, tmp_path: Path
+) -> None:
+    expected = sorted(f"v{number}" for number in range(1200))
+    with Engine(servers, home=tmp_path, spark_remote=spark_address, state_topic="queries-1") as engine:
+        engine.start(
+            QuerySpec("copy", start_function=f"{FLOWS}:copy", topic="output", delivery="exactly-once", slots=2)
+        )
+        eventually(lambda: values(servers, "output") == expected, about=engine.queries)
+        eventually(lambda: engine.query("copy").status().progress.lag == 0)
+        engine.pause("copy")
+        assert engine.query("copy").status().state == "PAUSED"
+        fill(servers, "input", [(b"late", b"late")])
+        engine.resume("copy")
+        eventually(lambda: values(servers, "output") == sorted([*expected, "late"]), about=engine.queries)
+    fill(servers, "input", [(b"later", b"later")])
+    with Engine(servers, home=tmp_path, spark_remote=spark_address, state_topic="queries-1") as engine:
+        assert [status.id for status in engine.queries()] == ["copy"]
+        eventually(lambda: values(servers, "output") == sorted([*expected, "late", "later"]), about=engine.queries)
+        # The group shows how far the query is, as it would a consumer.
+        admin = AdminClient({"bootstrap.servers": servers})
+
+        def committed() -> int:
+            request = [ConsumerGroupTopicPartitions("pessoa-copy")]
+            found = admin.list_consumer_group_offsets(request)["pessoa-copy"].result(30)
+            return sum(place.offset for place in found.topic_partitions)
+
+        eventually(lambda: committed() == 1202)
+        engine.delete("copy")
+        assert engine.queries() == []
+    with Engine(servers, home=tmp_path, spark_remote=spark_address, state_topic="queries-1") as engine:
+        assert engine.queries() == [], "a deleted query is forgotten"
+
+
+def test_a_query_that_keeps_failing_is_given_up_with_the_reason_in_the_words_of_the_function(
+    engine: Engine, servers: str
+) -> None:
+    fill(servers, "poisoned", [(b"k", b"fine"), (b"k", b"poison")])
+    engine.start(QuerySpec("bad", start_function=f"{FLOWS}:fails_on_poison", topic="shouted", max_restarts=1))
+    eventually(lambda: engine.query("bad").status().state == "FAILED")
+    status = engine.query("bad").status()
+    assert status.error.startswith("ValueError: this record is poison")
+    assert "flows.py" in status.error
+    assert status.restarts == 1
+
+
+def test_what_cannot_run_is_refused_with_a_sentence(engine: Engine) -> None:
+    with pytest.raises(SpecRefused, match=r"nowhere:nothing cannot be loaded: No module named 'nowhere'"):
+        engine.start(QuerySpec("a", start_function="nowhere:nothing"))
+    with pytest.raises(EngineRefused, match="there is no query b"):
+        engine.pause("b")
+    with pytest.raises(EngineRefused, match="another engine is at work in"):
+        Engine(engine.kafka.bootstrap_servers, home=engine.home, state_topic=None)
