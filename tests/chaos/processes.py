@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,7 +34,8 @@ from confluent_kafka.cimpl import NewTopic
 from tests.apache.broker import reserve_port
 
 BROKERS = (1, 2, 3)
-TIMEOUT_S = 60.0
+# For failures alone: what works is done in a fraction of it, but a machine may be busy with other tests.
+TIMEOUT_S = 120.0
 _POLL_S = 0.05
 # rdkafka writes to stderr what is done here on purpose. It also must not wait for a broker that is stopped.
 IMPATIENT = {
@@ -70,6 +71,7 @@ class Home:
     data: Path
     host: str = "127.0.0.1"
     command: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 class BrokerProcesses:
@@ -139,6 +141,7 @@ class BrokerProcesses:
             "controller.quorum.voters": voters,
             "log.dirs": str(home.data),
             **self._settings,
+            **home.settings,
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
         config = self._directory / f"{number}.properties"
