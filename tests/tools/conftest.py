@@ -30,12 +30,25 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n"
             f"log.dirs={folder / f'data-{prefix}'}\n"
         )
+        # Voters that stand in the log; each of these is formatted in another way.
+        for name in ("alone", "listed", "joining"):
+            (folder / f"{name}-{prefix}.properties").write_text(
+                "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=localhost:9093\n"
+                "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n"
+                f"log.dirs={folder / f'{name}-{prefix}'}\n"
+            )
+        (folder / f"broker-{prefix}.properties").write_text(
+            "process.roles=broker\nnode.id=2\ncontroller.quorum.bootstrap.servers=localhost:9093\n"
+            "controller.listener.names=CONTROLLER\nlisteners=PLAINTEXT://:9092\n"
+            f"log.dirs={folder / f'broker-{prefix}'}\n"
+        )
     plan("empty.json", partitions=[])
     plan("unknown-broker.json", partitions=[{"topic": "absent", "partition": 0, "replicas": [9]}])
     plan("unknown-topic.json", partitions=[{"topic": "absent", "partition": 0, "replicas": [1]}])
     (folder / "broken.json").write_text('{"partitions":')
     (folder / "empty-object.json").write_text("{}")
     (folder / "impatient.properties").write_text("default.api.timeout.ms=1000\nrequest.timeout.ms=500\n")
+    (folder / "payload.txt").write_text("one\ntwo\nthree\n")
     return folder
 
 

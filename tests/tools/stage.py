@@ -6,7 +6,7 @@ r"""One script of commands, run by Apache's tools and by ours, and the two trans
 `@B` is the cluster, `@C` its controller, `@D` a directory with files for the tools. Both tools work on one cluster, so
 their topics and groups must differ in name: a name with `Aa` in it gets `BB` in its place for our tool. The two have
 the same hash in Java, so whatever a HashMap does to the order of names it does to both. A script with the line
-`# unordered` is about tools that print sets.
+`# unordered` is about tools that print sets, one with `# measured` about tools that print what took how long.
 
 What cannot be equal is made so before the comparison: ids, times, ports and directories. Of standard error, stack
 traces, log lines and help texts are left out; that a help text was there is kept.
@@ -74,6 +74,7 @@ def _streams(stdin: str) -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
 def transcript(run: Runner, script: str, cluster: Cluster, prefix: str) -> list[Step]:
     steps = []
     is_unordered = "# unordered" in script
+    is_measured = "# measured" in script
     for line in script.strip().splitlines():
         line = line.strip()
         if not line or line.startswith("#"):
@@ -90,6 +91,8 @@ def transcript(run: Runner, script: str, cluster: Cluster, prefix: str) -> list[
             plain = plain._replace(
                 out="".join(f"{one}\n" for one in sorted(map(str.strip, plain.out.splitlines())) if one)
             )
+        if is_measured:
+            plain = plain._replace(out=_BETWEEN_MEASURED.sub("<n>", _MEASURED.sub("<n>", plain.out)))
         steps.append(Step(line, plain))
     return steps
 
@@ -116,18 +119,29 @@ _REPLACEMENTS = [
     (re.compile(r"(?<=<id>\t)\d+ *"), "<n>"),
     (re.compile(r"(?<=Aa-absent      \t1          \t)\d+ *"), "<n>"),
 ]
+# Fractions, percentiles, clocks, and how long something took. Counts of records are whole numbers and stay.
+_MEASURED = re.compile(
+    r"-?\d+\.\d+(E-?\d+)?|\d+(?= ms )|(?<= = )\d+|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}"
+    r"|(?<=, )\d+(?=, <n>, |, \d+\.\d+, )"
+)
+_BETWEEN_MEASURED = re.compile(r"(?<=<n>, )\d+(?=, <n>)")
+# An advertisement that the Java consumer logs.
+_ADVERTISEMENT = "The consumer rebalance protocol (KIP-848) is production-ready!"
 _TRACE = re.compile(r"\s+at |Caused by: |\s+\.\.\. \d+ more|\s+Suppressed: ")
 _LOG_OR_EXCEPTION = re.compile(
     r"(\[[\d :,-]+\] )?(ERROR|WARN) |(java|javax|org|joptsimple|kafka|com|net)\.[\w.$]+(Exception|Error)\b"
 )
 # Java's text for the records of the bootstrap file, which kafka-storage prints for its developers.
 _BOOTSTRAP = "Bootstrap metadata: "
+_HELP = re.compile(r"^usage: ", re.MULTILINE)
 _UNCAUGHT = re.compile(r'Exception in thread "main" [\w.$]+: ')
 
 
 def normalised(outcome: Outcome, cluster: Cluster, prefix: str) -> Outcome:
     other = OURS if prefix == THEIRS else THEIRS
-    lines = (line for line in outcome.out.splitlines() if other not in line and not line.startswith(_BOOTSTRAP))
+    said = _HELP.split(outcome.out, maxsplit=1)
+    text = outcome.out if len(said) == 1 else f"{said[0]}<help>\n"
+    lines = (line for line in text.splitlines() if other not in line and not line.startswith(_BOOTSTRAP))
     out = "".join(f"{line}\n" for line in lines if not _TRACE.match(line) and not _LOG_OR_EXCEPTION.match(line))
     # Where a stack trace was, a blank line is left over at the end.
     out = out.rstrip("\n") + "\n" * out.endswith("\n")
@@ -152,6 +166,8 @@ def _essence(err: str) -> str:
             lines.append("<help>")
             break
         line = _UNCAUGHT.sub("", line)
+        if line.startswith(_ADVERTISEMENT):
+            continue
         if line.strip() and not _TRACE.match(line) and (not _LOG_OR_EXCEPTION.match(line)):
             # Java's sets of options come out in another order every time.
             has_set = "[" in line or "Valid " in line

@@ -168,6 +168,7 @@ def _current(_: list[str]) -> None:
 
 
 def _destroy(_: list[str]) -> None:
+    services.require_own()
     _stop([])
     print(f"Deleting: {services.run_directory()}")
     services.remove_run_directory()
@@ -176,16 +177,16 @@ def _destroy(_: list[str]) -> None:
 def _log(words: list[str]) -> int:
     if not words:
         raise Mistake("Missing required service argument in 'confluent log'")
-    path = services.output_path(_known(words[0]))
-    if not path.exists():
+    paths = [str(path) for path in services.output_paths(_known(words[0]))]
+    if not paths:
         raise Mistake(f"{words[0]} has printed nothing: it was not started in {services.run_directory()}")
-    command = ["tail", *words[1:], str(path)] if words[1:] else [os.environ.get("PAGER", "less"), str(path)]
+    command = ["tail", *words[1:], *paths] if words[1:] else [os.environ.get("PAGER", "less"), *paths]
     return subprocess.run(command).returncode  # noqa: PLW1510
 
 
 def _top(words: list[str]) -> int:
     names = [_known(words[0])] if words else services.available()
-    numbers = [str(number) for name in names if (number := services.process_id(name)) is not None]
+    numbers = [str(number) for name in names for number in services.process_ids(name)]
     if not numbers:
         raise Mistake("No services are running")
     if Path("/proc").is_dir():

@@ -9,7 +9,7 @@ remembers:
                     data/
 
 The services that a Pessoa of this version has are those that `pessoa` has a subcommand for. There is no zookeeper: its
-work is done by the quorum inside kafka.
+work is done by the quorum inside kafka. While `pessoa up` runs, its services are meant (`confluent_platform.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from pessoa.cli import confluent_platform as platform
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
@@ -102,7 +104,9 @@ def available() -> list[str]:
 
 
 def run_directory() -> Path:
-    """The one that `confluent.current` names; made where there is none."""
+    """The one that `confluent.current` names; made where there is none. The home of `pessoa up` while that runs."""
+    if (home := platform.home()) is not None:
+        return home
     base = Path(os.environ.get("CONFLUENT_CURRENT") or tempfile.gettempdir())
     pointer = base / "confluent.current"
     with suppress(OSError):
@@ -115,6 +119,12 @@ def run_directory() -> Path:
     return made
 
 
+def require_own() -> None:
+    """Refuse to throw away what another command made."""
+    if (home := platform.home()) is not None:
+        raise Mistake(f"The services in {home} are those of `pessoa up`. Stop them with `pessoa down`, then delete it.")
+
+
 def remove_run_directory() -> Path:
     run = run_directory()
     shutil.rmtree(run)
@@ -124,6 +134,9 @@ def remove_run_directory() -> Path:
 
 def port(name: str) -> int:
     """Where a service listens, from its properties or by default."""
+    if (home := platform.home()) is not None:
+        found = platform.processes(home, name)
+        return int(found[0].address.rpartition(":")[2]) if found else SERVICES[name].port
     path = _file(name, "properties")
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -133,10 +146,18 @@ def port(name: str) -> int:
 
 
 def is_up(name: str) -> bool:
-    return process_id(name) is not None
+    home = platform.home()
+    return _process_id(name) is not None if home is None else platform.is_up(home, name)
 
 
-def process_id(name: str) -> int | None:
+def process_ids(name: str) -> list[int]:
+    if (home := platform.home()) is not None:
+        return [one.pid for one in platform.processes(home, name) if one.state == "ready"]
+    number = _process_id(name)
+    return [] if number is None else [number]
+
+
+def _process_id(name: str) -> int | None:
     try:
         number = int(_file(name, "pid").read_text())
         os.kill(number, 0)
@@ -154,12 +175,21 @@ def process_id(name: str) -> int | None:
     return number
 
 
-def output_path(name: str) -> Path:
-    return _file(name, "stdout")
+def output_paths(name: str) -> list[Path]:
+    """What its processes have printed, if anything."""
+    home = platform.home()
+    paths = [_file(name, "stdout")] if home is None else [Path(one.log) for one in platform.processes(home, name)]
+    return [path for path in paths if path.exists()]
 
 
 def start(name: str) -> None:
     """Start a service and wait until it listens."""
+    if (home := platform.home()) is not None:
+        if not platform.processes(home, name):
+            raise CannotStart(f"{name} is not one of the services of `pessoa up`; start it with them: pessoa up --help")
+        if not platform.start(home, name):
+            raise CannotStart(f"{name} was not up after {platform.TIMEOUT_S:.0f} s; see `pessoa logs`")
+        return
     service = SERVICES[name]
     properties = _file(name, "properties")
     properties.parent.mkdir(parents=True, exist_ok=True)
@@ -170,7 +200,8 @@ def start(name: str) -> None:
         properties.write_text(text, encoding="utf-8")
     option = ["--config"] if name == "kafka" else []
     command = [sys.executable, "-m", "pessoa", service.subcommand, *option, str(properties)]
-    with output_path(name).open("ab") as output:
+    printed = _file(name, "stdout")
+    with printed.open("ab") as output:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -179,9 +210,9 @@ def start(name: str) -> None:
     while not _listens(port(name)):
         if child.poll() is not None:
             _file(name, "pid").unlink(missing_ok=True)
-            raise CannotStart(f"{name} ended with {child.returncode} while it started; see {output_path(name)}")
+            raise CannotStart(f"{name} ended with {child.returncode} while it started; see {printed}")
         if time.monotonic() > deadline:
-            raise CannotStart(f"{name} was not up after {_START_TIMEOUT_S:.0f} s; see {output_path(name)}")
+            raise CannotStart(f"{name} was not up after {_START_TIMEOUT_S:.0f} s; see {printed}")
         time.sleep(_POLL_S)
     # The service outlives this command on purpose, so nobody is to wait for it.
     child.returncode = 0
@@ -189,7 +220,10 @@ def start(name: str) -> None:
 
 def stop(name: str) -> None:
     """Ask a service to end, and kill it if it has not after ten seconds."""
-    number = process_id(name)
+    if (home := platform.home()) is not None:
+        platform.stop(home, name)
+        return
+    number = _process_id(name)
     if number is not None:
         with suppress(OSError):
             os.kill(number, signal.SIGTERM)

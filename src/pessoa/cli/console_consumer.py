@@ -101,7 +101,9 @@ def check(given: Given) -> None:
             raise UsageError("Options from-beginning and offset cannot be specified together.")
     elif given.has("offset"):
         raise UsageError("The partition is required when offset is specified.")
+    given.maybe("topic")
     starting_offset(given)
+    given.check_numbers()
 
 
 def starting_offset(given: Given) -> int:
@@ -211,8 +213,12 @@ def _report(error: Any) -> None:
 
 def consumer_settings(given: Given) -> dict[str, Any]:
     from pessoa.cli.running import default_cluster
+    from pessoa.client.cluster import parse_addresses
     from pessoa.client.librdkafka import translated
 
+    servers = given.maybe("bootstrap-server") or default_cluster()
+    # librdkafka would take a word without a port for a host, and wait for it for ever.
+    parse_addresses(servers)
     own = renamed.file_properties(given, "command-config", "consumer.config", OPTION)
     from_file = own.get("group.id")
     own |= renamed.properties(given, "command-property", "consumer-property", OPTION)
@@ -233,7 +239,7 @@ def consumer_settings(given: Given) -> dict[str, Any]:
         )
     commits = "true" if groups else "false"
     return {
-        "bootstrap.servers": given.maybe("bootstrap-server") or default_cluster(),
+        "bootstrap.servers": servers,
         "client.id": "console-consumer",
         "enable.auto.commit": commits,
         # As the Java client: a topic that one subscribes to comes into being where the broker allows it.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pessoa.cli.line_reader import Line
 
+_LINE_READER = "org.apache.kafka.tools.LineMessageReader"
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _ACKS = ("all", "-1", "0", "1")
 # Properties of the producer and the flags that set them.
@@ -64,7 +65,9 @@ def make_options(tool: str = "kafka-console-producer") -> Options:
     options.text("max-memory-bytes", "memory for waiting records", metavar="bytes", default="33554432", kind=LONG)
     options.text("max-partition-memory-bytes", "means --batch-size", metavar="bytes", default="16384", kind=INTEGER)
     options.text("socket-buffer-size", "the send buffer of a socket", metavar="bytes", default="102400", kind=INTEGER)
-    options.text("line-reader", "the class that reads lines; there is one", metavar="reader_class")
+    options.text(
+        "line-reader", "the class that reads lines; there is one", metavar="reader_class", default=_LINE_READER
+    )
     options.text("reader-property", "a property of the line reader, repeatable", metavar="prop")
     options.text("reader-config", "a file of such properties", metavar="config file")
     options.text("property", "the old name of --reader-property", metavar="prop")
@@ -89,6 +92,11 @@ def _main(words: Sequence[str]) -> int:
     line.require(given, "topic")
     if not given.has("bootstrap-server"):
         raise UsageError("Error while validating the bootstrap address\n")
+    _check_addresses(given.value("bootstrap-server"))
+    given.check_numbers()
+    if given.value("line-reader").rpartition(".")[2] != _LINE_READER.rpartition(".")[2]:
+        warn(f"ERROR there is no line reader {given.value('line-reader')}; the one there is, is {_LINE_READER}")
+        return 1
     properties = renamed.properties(given, "reader-property", "property")
     if given.has("reader-config"):
         from pessoa.cli.running import read_properties
@@ -100,6 +108,16 @@ def _main(words: Sequence[str]) -> int:
     except BadLine as error:
         warn(f"org.apache.kafka.common.KafkaException: {error}")
         return 1
+
+
+def _check_addresses(text: str) -> None:
+    from pessoa.client.cluster import parse_addresses
+    from pessoa.client.errors import BadSettings
+
+    try:
+        parse_addresses(text)
+    except BadSettings:
+        raise UsageError("Please provide valid host:port like host1:9091,host2:9092\n ") from None
 
 
 def _show_purpose(options: Options) -> int:

@@ -102,6 +102,15 @@ class Given:
     def numbers(self, name: str) -> list[int]:
         return [self._as_number(name, text) for text in self.values(name)]
 
+    def check_numbers(self) -> None:
+        """Refuse what is no number, for tools that would find out only in the middle of their work."""
+        for name in self._values:
+            if self._options[name].kind in _BOUNDS:
+                try:
+                    self.numbers(name)
+                except UsageError as error:
+                    raise UsageError(str(error), with_help=False) from None
+
     def _as_number(self, name: str, text: str) -> int:
         lowest, highest = _BOUNDS[self._options[name].kind]
         digits = text[1:] if text[:1] in "+-" else text
@@ -236,7 +245,9 @@ def begin(options: Options, words: Sequence[str]) -> Given:
         raise UsageError(options.purpose)
     given = options.parse(words)
     if given.has("help"):
-        print(f"This tool helps to {options.purpose[0].lower()}{options.purpose[1:]}", file=sys.stderr)
+        begins = options.purpose.startswith("This tool ")
+        text = options.purpose if begins else f"This tool helps to {options.purpose[0].lower()}{options.purpose[1:]}"
+        print(text, file=sys.stderr)
         options.print_help(sys.stderr)
         raise SystemExit(1)
     if given.has("version"):

@@ -99,8 +99,12 @@ def _properties(chosen: argparse.Namespace) -> dict[str, str]:
             "At least one of --bootstrap-server, --command-property, --producer-props, --producer.config or "
             "--command-config must be specified."
         )
-    if chosen.record_size is not None and chosen.record_size <= 0:
-        make_parser().error("--record-size should be greater than zero.")
+    for name in ("num_records", "record_size", "transaction_duration_ms"):
+        number = getattr(chosen, name)
+        if number is not None and number <= 0:
+            make_parser().error(f"--{name.replace('_', '-')} should be greater than zero.")
+    if chosen.warmup_records >= chosen.num_records:
+        make_parser().error("--warmup-records must be fewer than --num-records.")
     return properties
 
 
@@ -129,14 +133,16 @@ def _payloads(chosen: argparse.Namespace) -> Callable[[int], bytes]:
         # One record for all: what is measured is the cluster, not the generator.
         record = bytes(chance.randrange(65, 91) for _ in range(chosen.record_size))
         return lambda _: record
+    print(f"Reading payloads from: {Path(chosen.payload_file).absolute()}")
     try:
         text = Path(chosen.payload_file).read_text(encoding="utf-8")
     except OSError as error:
-        raise Failed(f"File does not exist or empty file provided: {chosen.payload_file}") from error
+        raise Failed("File does not exist or empty file provided.") from error
     delimiter = chosen.payload_delimiter.encode().decode("unicode_escape")
     records = [part.encode() for part in text.split(delimiter) if part]
     if not records:
-        raise Failed(f"File does not exist or empty file provided: {chosen.payload_file}")
+        raise Failed("File does not exist or empty file provided.")
+    print(f"Number of records read: {len(records)}")
     return lambda _: chance.choice(records)
 
 

@@ -20,7 +20,8 @@ def values(given: Given, new: str, old: str, word: str = WARNING) -> list[str]:
     """The values of an option under either of its names."""
     if given.has(old):
         if given.has(new):
-            raise UsageError(f"Options --{new} and --{old} cannot be specified together.")
+            first, second = (new, old) if word == WARNING else (old, new)
+            raise UsageError(f"Options --{first} and --{second} cannot be specified together.")
         print(f"{word} --{old} is deprecated and will be removed in a future version. Use --{new} instead.")
         return given.values(old)
     return given.values(new)

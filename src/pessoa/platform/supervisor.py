@@ -21,6 +21,8 @@ The rows of a tier also stop together. An upper tier may use only a part of the 
 which hangs cannot take the brokers' time to close their logs.
 
 A second Ctrl-C while stopping moves the deadline to now.
+
+A service that the user has stopped by itself (`held.py`) stays down until it is released.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from pessoa.platform import held
 from pessoa.platform.child import Child
 from pessoa.platform.ports import PortTaken, Reservation
 from pessoa.platform.report import rows_of, seconds, table_for_here
@@ -90,6 +93,9 @@ class Supervisor:
         self._patience = patience or Patience()
         self._stop = asyncio.Event()
         self._stop_at_once = asyncio.Event()
+        self._held: frozenset[str] = frozenset()
+        self._held_changed = asyncio.Event()
+        self._being_held: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         state = "stopping" if self._stop.is_set() else "supervising"
@@ -101,6 +107,7 @@ class Supervisor:
         async def life() -> int:
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, self.request_stop)
+            asyncio.get_running_loop().add_signal_handler(held.CHANGED, self.look_who_is_held)
             return await self.run()
 
         return asyncio.run(life())
@@ -110,12 +117,25 @@ class Supervisor:
             self._stop_at_once.set()
         self._stop.set()
 
+    def look_who_is_held(self) -> None:
+        self._held = held.held(self.home)
+        for child in self.children:
+            if child.service.name in self._held and child.state == "ready":
+                deadline_s = asyncio.get_running_loop().time() + self._patience.stop_s
+                task = asyncio.ensure_future(self._stop_one(child, deadline_s))
+                self._being_held.add(task)
+                task.add_done_callback(self._being_held.discard)
+        # Whoever waits for a change gets a new event to wait for the next one with.
+        self._held_changed.set()
+        self._held_changed = asyncio.Event()
+
     async def run(self) -> int:
         try:
             ports = Reservation.of(child.service for child in self.children)
         except PortTaken as taken:
             self._tell(str(taken))
             return 1
+        held.forget(self.home)
         with ports:
             return await self._live()
 
@@ -172,6 +192,10 @@ class Supervisor:
         failure_count = 0
         while True:
             await child.wait_until_exited()
+            if name in self._held:
+                await self._until_released(child)
+                failure_count = 0
+                continue
             failure_count = 1 if child.uptime_s >= self._patience.settled_s else failure_count + 1
             pause_s = self._patience.restart_pause_s(failure_count)
             self._tell(
@@ -181,11 +205,22 @@ class Supervisor:
             self._is_now(child, "down")
             await asyncio.sleep(pause_s)
             child.restart_count += 1
-            await self._start(child)
-            if await child.wait_until_ready(self._patience.ready_s):
-                child.ready_after_s = child.uptime_s
-                self._is_now(child, "ready")
-                self._tell(f"{name} is back on {child.service.address} (pid {child.pid})")
+            await self._start_again(child)
+
+    async def _until_released(self, child: Child) -> None:
+        name = child.service.name
+        self._is_now(child, "stopped")
+        self._tell(f"{name} was stopped and stays so until it is started again")
+        while name in self._held:
+            await self._held_changed.wait()
+        await self._start_again(child)
+
+    async def _start_again(self, child: Child) -> None:
+        await self._start(child)
+        if await child.wait_until_ready(self._patience.ready_s):
+            child.ready_after_s = child.uptime_s
+            self._is_now(child, "ready")
+            self._tell(f"{child.service.name} is back on {child.service.address} (pid {child.pid})")
 
     async def _unless_stopped(self, work: asyncio.Future[list[None]]) -> None:
         """Wait for `work`, or for the request to stop; an error in `work` is raised here."""

@@ -6,6 +6,7 @@ Waiting is for conditions only: a line that the supervisor tells, or the end of 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from pessoa.platform import held
 from pessoa.platform.child import Child
 from pessoa.platform.services import Service, accepts_connections
 from pessoa.platform.supervisor import Patience, Supervisor
@@ -184,6 +186,30 @@ def test_a_taken_port_gives_one_sentence_and_exit_code_1_and_starts_nothing(
         f"Cannot start two: port {taken} is already taken by another program; stop that program first."
     ]
     assert not stage.diary.exists()
+
+
+def test_a_service_that_the_user_has_stopped_stays_down_until_it_is_released(
+    stage: Stage, free_port: Callable[[], int]
+) -> None:
+    supervisor = stage.supervisor(stage.service("one", free_port()), stage.service("two", free_port()))
+    tell_nobody = signal.signal(held.CHANGED, signal.SIG_IGN)
+
+    async def script() -> None:
+        await stage.wait_for("Ctrl-C stops everything")
+        held.hold(stage.home, ["two"], os.getpid())
+        supervisor.look_who_is_held()
+        await stage.wait_for("two was stopped and stays so until it is started again")
+        assert [child.state for child in supervisor.children] == ["ready", "stopped"]
+        held.release(stage.home, ["two"], os.getpid())
+        supervisor.look_who_is_held()
+        await stage.wait_for("two is back")
+        supervisor.request_stop()
+
+    try:
+        assert run_until(supervisor, script) == 0
+    finally:
+        signal.signal(held.CHANGED, tell_nobody)
+    assert stage.happened() == ["one starts", "two starts", "two stops", "two starts", "two stops", "one stops"]
 
 
 def test_a_service_that_dies_at_the_start_is_reported_with_its_log_and_the_others_are_stopped(
