@@ -59,7 +59,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     target = function if inspect.isroutine(function) else type(function).__call__
     try:
         return typing.get_type_hints(target)
-    except NameError as wrong:
+    except (NameError, TypeError) as wrong:
         raise PlanRefused(f"the annotations of {function!r} cannot be read: {wrong}") from None
 
 

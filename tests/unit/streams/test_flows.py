@@ -1,0 +1,238 @@
+"""What a chain of calls describes: the plan, its types for mypy, its refusals. Nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, assert_type
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from pessoa.pipelines.plan import (
+    Aggregate,
+    Column,
+    Filter,
+    Function,
+    Join,
+    Project,
+    Rekey,
+    Sink,
+    Source,
+    Window,
+    Within,
+    to_json,
+)
+from pessoa.streams import (
+    App,
+    PlanRefused,
+    Stream,
+    Table,
+    avro,
+    delimited,
+    hopping,
+    long,
+    nothing,
+    session,
+    string,
+    tumbling,
+)
+from pessoa.streams.learning import learn_columns
+from pessoa.streams.windows import milliseconds
+
+
+@dataclass
+class Sale:
+    produto: str
+    valor: float
+
+
+@dataclass
+class Double:
+    dobro: float
+
+
+def double(sale: Sale) -> Double:
+    return Double(sale.valor * 2)
+
+
+def words(sale: Sale) -> list[str]:
+    return sale.produto.split()
+
+
+def by_product(key: int, sale: Sale) -> Iterable[tuple[str, float]]:
+    yield sale.produto, sale.valor
+
+
+def chunk(frame: pd.DataFrame) -> pd.Series:
+    return frame["valor"] * 2
+
+
+def table(given: pa.Table) -> pa.Array:
+    return given.column("valor")
+
+
+def app() -> App:
+    return App("loja")
+
+
+def test_a_chain_is_a_plan() -> None:
+    loja = app()
+    sales = loja.stream("vendas", value=Sale)
+    sales.filter("valor > 10").group_by_key().window(tumbling("1 min")).count().to("totais")
+    (plan,) = loja.plans
+    assert plan.topic == "totais"
+    counted = plan.input
+    assert isinstance(counted, Aggregate)
+    assert counted.window == Window("tumbling", 60_000, grace_ms=86_400_000)
+    assert isinstance(counted.input, Filter)
+    assert isinstance(counted.input.input, Source)
+    assert counted.input.input.value.columns == "produto STRING, valor DOUBLE"
+
+
+def test_types_follow_the_chain() -> None:
+    loja = app()
+    sales = loja.stream("vendas", key=long, value=Sale)
+    assert_type(sales, Stream[int, Sale])
+    assert_type(sales.filter(lambda sale: sale.valor > 1), Stream[int, Sale])
+    assert_type(sales.map_values(double), Stream[int, Double])
+    assert_type(sales.flat_map_values(words), Stream[int, str])
+    assert_type(sales.flat_map(by_product), Stream[str, float])
+    assert_type(sales.select_key(lambda sale: sale.produto, returns=str), Stream[str, Sale])
+    assert_type(sales.select("produto"), Stream[int, dict[str, Any]])
+    assert_type(sales.group_by_key().count(), Table[int, dict[str, Any]])
+    assert_type(loja.stream("x", value="a INT"), Stream[str, dict[str, Any]])
+    assert_type(loja.stream("x", value=string), Stream[str, str])
+    assert_type(loja.table("t", value=Sale), Table[str, Sale])
+
+
+def test_functions_are_described_by_their_annotations() -> None:
+    loja = app()
+    sales = loja.stream("vendas", value=Sale)
+    described = Function(f"{__name__}:double", "STRUCT<dobro: DOUBLE>", takes=f"{__name__}:Sale")
+    assert sales.map_values(double).node.function == described  # type: ignore[union-attr]
+    assert sales.flat_map_values(words).node.each.returns == "ARRAY<STRING>"  # type: ignore[union-attr]
+    assert sales.flat_map(by_product).node.each.returns == (  # type: ignore[arg-type, union-attr]
+        "ARRAY<STRUCT<key: STRING, value: DOUBLE>>"
+    )
+    assert sales.map_values(chunk, returns=float).node.function.style == "pandas"  # type: ignore[union-attr]
+    assert sales.map_values(table, returns=float).node.function.style == "arrow"  # type: ignore[union-attr]
+    assert loja.functions.by_name[f"{__name__}:double"] is double
+
+
+def test_two_functions_of_one_name_stay_apart() -> None:
+    loja = app()
+    sales = loja.stream("vendas", value=Sale)
+    first = sales.map_values(lambda sale: sale.valor, returns=float).node
+    second = sales.map_values(lambda sale: sale.valor, returns=float).node
+    assert first.function.name != second.function.name  # type: ignore[union-attr]
+
+
+def test_a_function_whose_result_is_unknown_is_refused() -> None:
+    with pytest.raises(PlanRefused, match=r"what does .*lambda.* return"):
+        app().stream("vendas", value=Sale).map_values(lambda sale: sale.valor)
+
+
+def test_expressions_need_names() -> None:
+    sales = app().stream("vendas", value=Sale)
+    selected = sales.select("produto", "valor * 2 AS dobro", triplo="valor * 3").node
+    assert isinstance(selected, Project)
+    assert selected.columns == (
+        Column("produto", "produto"),
+        Column("dobro", "valor * 2"),
+        Column("triplo", "valor * 3"),
+    )
+    with pytest.raises(PlanRefused, match="needs a name"):
+        sales.select("valor * 2")
+
+
+def test_joins_say_how_near_and_how_long_they_wait() -> None:
+    loja = app()
+    sales, paid = loja.stream("vendas", value=Sale), loja.stream("pagos", value={"pago": float})
+    joined = sales.join(paid, within=("1 min", timedelta(seconds=5))).node
+    assert isinstance(joined, Join)
+    assert joined.within == Within(60_000, 5000, 86_400_000)
+    with pytest.raises(PlanRefused, match="a left join of streams needs a grace"):
+        sales.left_join(paid, within="1 min")
+
+
+def test_keys_are_written_as_they_were_read_until_they_change() -> None:
+    loja = app()
+    numbered = loja.stream("a", key=long, value=Sale)
+    numbered.filter("valor > 1").to("b")
+    numbered.select_key("produto").to("c")
+    numbered.group_by("produto", "valor").count().to("d")
+    loja.stream("e", key=nothing, value=avro()).to("f", value=delimited(delimiter=";"))
+    assert [plan.key.kind for plan in loja.plans] == ["long", "string", "json", "none"]
+    assert loja.plans[-1].value.delimiter == ";"
+    assert isinstance(loja.plans[2].input.input, Rekey)  # type: ignore[union-attr]
+
+
+def test_two_pipelines_to_one_topic_are_refused() -> None:
+    loja = app()
+    loja.stream("a").to("b")
+    with pytest.raises(PlanRefused, match="two pipelines write to b"):
+        loja.stream("c").to("b")
+
+
+def test_an_app_explains_itself_before_anything_is_known() -> None:
+    loja = App("loja", on_error="dead-letter")
+    assert "has no pipelines" in loja.explain()
+    loja.stream("vendas").filter("valor > 10").to("caras")
+    text = loja.explain()
+    assert text.startswith("loja-caras\nsink caras")
+    assert "bad records go to loja-dead-letters · columns as they will be found" in text
+    assert text.endswith("runs in real-time mode")
+
+
+def test_plans_of_an_app_go_through_json() -> None:
+    loja = app()
+    loja.stream("vendas", value=Sale).map_values(double).to("x")
+    assert b'"takes"' in to_json(loja.plans[0])
+    assert isinstance(loja.plans[0], Sink)
+
+
+@pytest.mark.parametrize(
+    ("duration", "expected"),
+    [
+        ("1 min", 60_000),
+        ("90 seconds", 90_000),
+        ("1h 30m", 5_400_000),
+        ("500ms", 500),
+        ("1.5 s", 1500),
+        ("2 DAYS", 172_800_000),
+        (250, 250),
+        (timedelta(minutes=1), 60_000),
+    ],
+)
+def test_times_are_read_as_people_write_them(duration: Any, expected: int) -> None:
+    assert milliseconds(duration) == expected
+
+
+@pytest.mark.parametrize("duration", ["", "1 fortnight", "soon", "5 min or so"])
+def test_what_is_no_time_is_refused(duration: str) -> None:
+    with pytest.raises(PlanRefused, match="is no time"):
+        milliseconds(duration)
+
+
+def test_windows() -> None:
+    assert hopping("5 min", every="1 min", grace=0) == Window("hopping", 300_000, 60_000)
+    assert session("30 s", grace="10 s") == Window("session", 30_000, grace_ms=10_000)
+    with pytest.raises(PlanRefused, match="needs a grace"):
+        tumbling("1 min", final=True)
+
+
+def test_columns_are_learnt_from_records() -> None:
+    samples = [
+        b'{"a": 1, "b": null, "c": {"x": true}, "d": [1], "e": "s"}',
+        None,
+        b"nonsense",
+        b"[1]",
+        b'{"a": 2.5, "b": null, "c": {"y": 1}, "d": [null, 2.5], "e": 3, "f": {}}',
+    ]
+    assert learn_columns(samples) == (
+        "a DOUBLE, b STRING, c STRUCT<x: BOOLEAN, y: BIGINT>, d ARRAY<DOUBLE>, e STRING, f STRING"
+    )
+    assert learn_columns([b"x"]) == ""
