@@ -18,7 +18,7 @@ PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
-@click.command(help="Run a Connect worker in the foreground.", context_settings=CONTEXT)
+@click.command(help="Run a Connect worker (port 8083).", context_settings=CONTEXT)
 @click.argument("properties", required=False, type=PATH)
 @click.option("--bootstrap-server", help="Where Kafka is: host:port,…")
 @click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; 0 lets the system choose.")

@@ -30,13 +30,16 @@ Examples:
 )
 @click.pass_context
 def up(ctx: click.Context, brokers: int | None, services: str | None, detach: bool, port_shift: int) -> None:
-    from pessoa.platform.plan import CannotPlan, choose
+    from pessoa.platform.plan import CannotPlan, choose, left_out
 
     wanted = None if services is None else [name.strip() for name in services.split(",") if name.strip()]
     try:
         chosen = choose([] if wanted == ["none"] else wanted)
     except CannotPlan as problem:
         raise click.UsageError(str(problem)) from None
+    if wanted is None:
+        for sentence in left_out():
+            click.echo(sentence)
     ctx.exit(_detach(brokers, chosen, port_shift) if detach else _supervise(brokers, chosen, port_shift))
 
 

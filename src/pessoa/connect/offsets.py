@@ -175,8 +175,10 @@ def _kafka_offset(offset: Mapping[str, Any]) -> int:
 def group_offsets(worker: Mapping[str, str], group: str) -> dict[tuple[str, int], int]:
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
+    # Held until it has answered: an admin client that nobody holds gives up what it was asked.
+    admin = _admin(worker)
     try:
-        (future,) = _admin(worker).list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+        (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
         found = future.result(_TIMEOUT_S)
     except KafkaException as failure:
         if failure.args[0].name() == "GROUP_ID_NOT_FOUND":
@@ -191,7 +193,8 @@ def set_group_offsets(worker: Mapping[str, str], group: str, offsets: Mapping[tu
     places = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
     if places:
         request = ConsumerGroupTopicPartitions(group, places)
-        (future,) = _admin(worker).alter_consumer_group_offsets([request]).values()
+        admin = _admin(worker)
+        (future,) = admin.alter_consumer_group_offsets([request]).values()
         done = future.result(_TIMEOUT_S)
         for place in done.topic_partitions:
             if place.error is not None:
@@ -201,8 +204,9 @@ def set_group_offsets(worker: Mapping[str, str], group: str, offsets: Mapping[tu
 def delete_group(worker: Mapping[str, str], group: str) -> None:
     from confluent_kafka import KafkaException
 
+    admin = _admin(worker)
     try:
-        (future,) = _admin(worker).delete_consumer_groups([group]).values()
+        (future,) = admin.delete_consumer_groups([group]).values()
         future.result(_TIMEOUT_S)
     except KafkaException as failure:
         if failure.args[0].name() != "GROUP_ID_NOT_FOUND":

@@ -209,7 +209,8 @@ def _starting_offsets(worker: Mapping[str, str], settings: Mapping[str, str], co
     known = group_offsets(worker, group_of(connector, settings))
     if not known:
         return "latest" if reset == "latest" else "earliest"
-    topics = AdminClient(dict(client_settings(worker, "admin"))).list_topics(timeout=_TIMEOUT_S).topics
+    admin = AdminClient(dict(client_settings(worker, "admin")))
+    topics = admin.list_topics(timeout=_TIMEOUT_S).topics
     compiled = JavaPattern(pattern).compiled
     otherwise = -1 if reset == "latest" else -2
     offsets = {

@@ -64,7 +64,7 @@ class TopicStore:
         self.lock = threading.RLock()
         self.changed: Callable[[], None] = _nothing
         self._replayed = threading.Condition(self.lock)
-        # The next offset of each partition that was replayed.
+        # The next offset to be replayed of each partition that was read to its end once.
         self._ends: dict[tuple[str, int], int] = {}
         self._kinds = {config[f"{kind}.storage.topic"]: kind for kind in KINDS}
         self._stop = threading.Event()
@@ -89,13 +89,15 @@ class TopicStore:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
+                # The end of a partition is how we know that everything was read.
+                "enable.partition.eof": True,
             }
         )
-        ends = self._assign(consumer)
+        places = self._assign(consumer)
         self._reader = threading.Thread(target=self._read, args=(consumer,), name="connect-state", daemon=True)
         self._reader.start()
-        for place, end in ends.items():
-            self._wait_until(place, end)
+        for place in places:
+            self._wait_until(place, 0)
 
     def stop(self) -> None:
         self._stop.set()
@@ -110,19 +112,14 @@ class TopicStore:
             replicas = int(self._config[f"{kind}.storage.replication.factor"])
             maker.ensure(topic, partitions=count, replicas=replicas, config={"cleanup.policy": "compact"})
 
-    def _assign(self, consumer: Any) -> dict[tuple[str, int], int]:
-        """Start reading everything; where each partition ends at this moment."""
+    def _assign(self, consumer: Any) -> list[tuple[str, int]]:
+        """Start reading everything from its beginning."""
         from confluent_kafka import TopicPartition
 
         known = consumer.list_topics(timeout=_TIMEOUT_S).topics
         places = [(topic, number) for topic in self._kinds for number in known[topic].partitions]
         consumer.assign([TopicPartition(topic, number, 0) for topic, number in places])
-        ends = {}
-        for topic, number in places:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=_TIMEOUT_S)
-            if high > low:
-                ends[topic, number] = high
-        return ends
+        return places
 
     def _read(self, consumer: Any) -> None:
         try:
@@ -131,8 +128,6 @@ class TopicStore:
                 if messages:
                     self._replay(messages)
                     self.changed()
-                # Markers of transactions hold no records, so the position tells more than the last record does.
-                self._note_positions(consumer)
         except Exception as failure:
             log.exception("the state could not be read any further")
             self._failure = failure
@@ -140,29 +135,27 @@ class TopicStore:
             consumer.close()
 
     def _replay(self, messages: list[Any]) -> None:
+        from confluent_kafka import KafkaError
+
         with self.lock:
             for message in messages:
-                if message.error() is not None:
-                    log.warning("reading the state: %s", message.error())
-                    continue
-                key, value = _decoded(message.key()), _decoded_json(message.value())
-                if key is not None:
-                    _replay(self.state, self._kinds[message.topic()], key, value)
-                self._ends[message.topic(), message.partition()] = message.offset() + 1
+                place, error = (message.topic(), message.partition()), message.error()
+                if error is None:
+                    key, value = _decoded(message.key()), _decoded_json(message.value())
+                    if key is not None:
+                        _replay(self.state, self._kinds[place[0]], key, value)
+                    if place in self._ends:
+                        self._ends[place] = message.offset() + 1
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    self._ends[place] = message.offset()
+                else:
+                    log.warning("reading the state: %s", error)
             self._replayed.notify_all()
-
-    def _note_positions(self, consumer: Any) -> None:
-        with self.lock:
-            for place in consumer.position(consumer.assignment()):
-                at = (place.topic, place.partition)
-                if place.offset > self._ends.get(at, 0):
-                    self._ends[at] = place.offset
-                    self._replayed.notify_all()
 
     def _wait_until(self, place: tuple[str, int], end: int) -> None:
         deadline = time.monotonic() + _TIMEOUT_S
         with self._replayed:
-            while self._ends.get(place, 0) < end:
+            while self._ends.get(place, -1) < end:
                 if self._failure is not None or time.monotonic() > deadline:
                     raise StoreFailed(f"{place[0]}-{place[1]} could not be read up to {end}: {self._failure}")
                 self._replayed.wait(1.0)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +46,9 @@ class Offering(NamedTuple):
     subcommand: str
     port: int
     options: Callable[[Addresses], Sequence[str]]
+    # The extra of the package that it needs, and a module by which we see that it is there.
+    extra: str = ""
+    module: str = ""
 
 
 # In the order in which they start. The names are those of the processes in Confluent's platform.
@@ -56,7 +60,14 @@ OFFERINGS = (
         8082,
         lambda known: ("--bootstrap-server", known.bootstrap_servers, "--schema-registry", known.schema_registry),
     ),
-    Offering("connect", "connect", 8083, lambda known: ("--bootstrap-server", known.bootstrap_servers)),
+    Offering(
+        "connect",
+        "connect",
+        8083,
+        lambda known: ("--bootstrap-server", known.bootstrap_servers, "--schema-registry", known.schema_registry),
+        extra="spark",
+        module="pyspark",
+    ),
     Offering("ksql-server", "ksql-server", 8088, lambda known: ("--bootstrap-server", known.bootstrap_servers)),
     Offering("control-center", "control-center", 9021, lambda known: ("--bootstrap-server", known.bootstrap_servers)),
 )
@@ -66,7 +77,24 @@ def installed() -> list[str]:
     """The services of this installation, in the order in which they start."""
     from pessoa.cli.main import SUBCOMMANDS
 
-    return [offering.name for offering in OFFERINGS if offering.subcommand in SUBCOMMANDS]
+    return [
+        offering.name for offering in OFFERINGS if offering.subcommand in SUBCOMMANDS and _has_what_it_needs(offering)
+    ]
+
+
+def left_out() -> list[str]:
+    """A sentence for each service that would be there with another extra of the package."""
+    from pessoa.cli.main import SUBCOMMANDS
+
+    return [
+        f"{offering.name} is left out, since it needs more: pip install 'pessoa[{offering.extra}]'."
+        for offering in OFFERINGS
+        if offering.subcommand in SUBCOMMANDS and not _has_what_it_needs(offering)
+    ]
+
+
+def _has_what_it_needs(offering: Offering) -> bool:
+    return not offering.module or find_spec(offering.module) is not None
 
 
 def choose(wanted: Iterable[str] | None) -> list[str]:
@@ -80,7 +108,8 @@ def choose(wanted: Iterable[str] | None) -> list[str]:
         if name not in (offering.name for offering in OFFERINGS):
             raise CannotPlan(f"There is no service called {name}; this installation has {', '.join(there)}.")
         if name not in there:
-            raise CannotPlan(f"This installation of Pessoa has no {name} in it; it has {', '.join(there)}.")
+            more = next((f" ({each})" for each in left_out() if each.startswith(f"{name} ")), "")
+            raise CannotPlan(f"This installation of Pessoa has no {name} in it; it has {', '.join(there)}.{more}")
     return [name for name in there if name in names]
 
 
