@@ -1,6 +1,6 @@
 """`make chaos MINUTES=30`: faults by chance, from a seed, for as long as it is told; then everything is checked.
 
-    python -m tests.chaos --minutes 30 --seed 7 [--only "kill all"]
+    python -m tests.chaos --minutes 30 --seed 7 [--only "kill all"] [--set broker.session.timeout.ms=9000]
 
 A run is a row of rounds. Every round is a cluster of three processes on empty directories, under load, that is hurt six
 times, healed and checked, so that a failure stands near its cause. Where the system allows it, three rounds of four
@@ -20,6 +20,8 @@ import time
 import traceback
 from pathlib import Path
 from typing import NamedTuple
+
+from confluent_kafka import KafkaException
 
 from tests.chaos.faults import FAULTS, Fault, play
 from tests.chaos.stage import Wanted, under_load
@@ -44,7 +46,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=sorted({*FAULTS, *SURROUNDINGS}), action="append")
+    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="a setting of all brokers")
     options = parser.parse_args(arguments)
+    settings = dict(one.split("=", 1) for one in options.set)
     available = available_machines()
     deadline = time.monotonic() + 60 * options.minutes
     pauses: dict[str, list[float]] = {}
@@ -53,8 +57,9 @@ def main(arguments: list[str]) -> int:
         folder = Path(tempfile.mkdtemp(prefix="pessoa-chaos-"))
         print(f"seed {seed}", flush=True)
         try:
-            play_round(folder, seed, choose_round(seed, available, options.only), pauses)
-        except (AssertionError, Violation) as problem:
+            chosen = choose_round(seed, available, options.only)
+            play_round(folder, seed, chosen._replace(settings=chosen.settings | settings), pauses)
+        except (AssertionError, KafkaException, Violation) as problem:
             failures += 1
             traceback.print_exc()
             print(f"  FAILED, data in {folder}; again with --seed {seed}: {problem}", flush=True)

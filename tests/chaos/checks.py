@@ -2,24 +2,31 @@
 
 `check_everything` reads both topics from their beginnings, as a reader of each kind, hands that to the history, and
 then compares the files of the brokers: the bytes of every partition are the same on all three. They may be cut into
-segments differently, so it is the concatenation that is compared.
+segments differently, so it is the concatenation that is compared. The offsets that were committed together with copies
+are read in the order in which they were written.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from struct import unpack_from
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as RdTopicPartition
 
 from tests.chaos.load import IN, OUT, PARTITIONS, Load, copied_values, place_of
-from tests.chaos.processes import IMPATIENT, TIMEOUT_S, BrokerProcesses, until
+from tests.chaos.processes import IMPATIENT, SETTINGS, TIMEOUT_S, BrokerProcesses, until
 from tests.simulation.history import TopicPartition
 
 Records = dict[TopicPartition, dict[int, bytes]]
 _METADATA = "__cluster_metadata-0"
+_OFFSETS = "__consumer_offsets"
+# The key of an offset begins with its version and the group.
+_OFFSET_OF_THE_COPIER = b"\x00\x01\x00\x06copier"
+_OFFSETS_PARTITIONS = int(SETTINGS["offsets.topic.num.partitions"])
 
 
 def check_everything(brokers: BrokerProcesses, load: Load) -> str:
@@ -28,13 +35,26 @@ def check_everything(brokers: BrokerProcesses, load: Load) -> str:
     committed = read_all(brokers, (IN, OUT), "read_committed")
     load.history.check_complete(uncommitted, committed)
     check_copies(committed)
+    commits = check_commits(brokers)
     sizes = check_replicas_are_equal(brokers)
-    return f"{load!r}; {len(sizes)} partitions with {sum(sizes.values())} bytes are equal on all replicas"
+    return (
+        f"{load!r}; {len(sizes)} partitions with {sum(sizes.values())} bytes are equal on all replicas; "
+        f"{commits} commits of the copier never go back"
+    )
 
 
 def read_all(
     brokers: BrokerProcesses, topics: tuple[str, ...], isolation: str, partitions: int = PARTITIONS
 ) -> Records:
+    found: Records = {TopicPartition(topic, number): {} for topic in topics for number in range(partitions)}
+    for message in read_messages(brokers, dict.fromkeys(topics, partitions), isolation):
+        number, offset, value = place_of(message)
+        found[TopicPartition(message.topic() or "", number)][offset] = value
+    return found
+
+
+def read_messages(brokers: BrokerProcesses, topics: Mapping[str, int], isolation: str) -> Iterator[Message]:
+    """From the beginnings to the ends; topic → how many partitions it has."""
     consumer = Consumer(
         {
             "bootstrap.servers": brokers.bootstrap_servers,
@@ -45,25 +65,22 @@ def read_all(
             **IMPATIENT,
         }
     )
-    found: Records = {TopicPartition(topic, number): {} for topic in topics for number in range(partitions)}
-    ended: set[TopicPartition] = set()
+    open_ends = {TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)}
     deadline = time.monotonic() + 2 * TIMEOUT_S
     try:
-        consumer.assign([RdTopicPartition(*one, 0) for one in found])
-        while len(ended) < len(found):
-            assert time.monotonic() < deadline, f"the ends of {found.keys() - ended} were not reached"
+        consumer.assign([RdTopicPartition(*one, 0) for one in open_ends])
+        while open_ends:
+            assert time.monotonic() < deadline, f"the ends of {open_ends} were not reached"
             for message in consumer.consume(1_000, 0.2):
                 topic, number, error = message.topic(), message.partition(), message.error()
                 assert topic is not None
                 assert number is not None
                 if error is None:
-                    _, offset, value = place_of(message)
-                    found[TopicPartition(topic, number)][offset] = value
+                    yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    ended.add(TopicPartition(topic, number))
+                    open_ends.discard(TopicPartition(topic, number))
     finally:
         consumer.close()
-    return found
 
 
 def check_copies(committed: Records) -> None:
@@ -73,6 +90,26 @@ def check_copies(committed: Records) -> None:
     missing, superfluous = originals - copies, copies - originals
     assert not missing, f"{missing.total()} of {originals.total()} were never copied: {list(missing)[:5]}"
     assert not superfluous, f"copied more than once, or out of nothing: {superfluous.most_common(5)}"
+
+
+def check_commits(brokers: BrokerProcesses) -> int:
+    """What the copier committed in its transactions never goes back, in the order of the log. How many commits.
+
+    Of the members this is not said: librdkafka may send a commit again after a later one has been answered.
+    """
+    count = 0
+    reached: dict[bytes, int] = {}
+    for message in read_messages(brokers, {_OFFSETS: _OFFSETS_PARTITIONS}, "read_committed"):
+        key, value = message.key(), message.value()
+        assert isinstance(key, bytes)
+        if not key.startswith(_OFFSET_OF_THE_COPIER) or not isinstance(value, bytes):
+            continue
+        [offset] = unpack_from(">q", value, 2)
+        assert offset >= reached.get(key, 0), f"{key!r} was committed up to {reached[key]}, and then up to {offset}"
+        reached[key] = offset
+        count += 1
+    assert count, "the copier has committed nothing"
+    return count
 
 
 def check_replicas_are_equal(brokers: BrokerProcesses) -> dict[str, int]:

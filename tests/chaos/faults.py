@@ -93,6 +93,16 @@ def _pause(choose: Callable[[Stage], int]) -> Fault:
     return pause
 
 
+def slow_down(stage: Stage) -> None:
+    """A follower that stands still four fifths of the time, in slices that nobody's session notices."""
+    victim = a_follower(stage)
+    for _ in range(100):
+        stage.brokers.pause(victim)
+        time.sleep(0.04)
+        stage.brokers.resume(victim)
+        time.sleep(0.01)
+
+
 def kill_all(stage: Stage) -> None:
     stage.brokers.kill(*stage.brokers)
     stage.brokers.start_all()
@@ -189,6 +199,7 @@ FAULTS: dict[str, Fault] = {
     "pause a leader": _pause(a_leader),
     "pause the controller": _pause(the_controller),
     "pause the coordinator": _pause(a_coordinator),
+    "slow down a follower": slow_down,
     "flip a bit": _damage(flip_a_bit),
     "tear the tail": _damage(tear_the_tail),
     "add garbage": _damage(add_garbage),

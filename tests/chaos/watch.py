@@ -112,12 +112,12 @@ class Watch:
                 strangers = set(found.isr_nodes) - set(found.replica_nodes)
                 if strangers:
                     raise Violation(f"{partition}: {strangers} are in sync, but no replicas, says {address}")
-                self._hear_of_leader(partition, found.leader_epoch, found.leader_id, address)
+                self.hear_of_leader(partition, found.leader_epoch, found.leader_id, address)
                 if found.leader_id in own:
                     led.append(partition)
         return led
 
-    def _hear_of_leader(self, partition: TopicPartition, epoch: int, leader: int, address: str) -> None:
+    def hear_of_leader(self, partition: TopicPartition, epoch: int, leader: int, address: str) -> None:
         # Who does not know where the leader is says -1.
         if leader < 0:
             return
@@ -140,7 +140,7 @@ class Watch:
         what, isolation, timestamp = question
         by_topic: dict[str, list[ListOffsetsPartition]] = {}
         with self._lock:
-            floors = {partition: self._ends.get((what, partition), 0) for partition in led}
+            floors = {partition: self.floor(what, partition) for partition in led}
             for partition in led:
                 asked = ListOffsetsPartition(
                     partition_index=partition.number,
@@ -159,15 +159,18 @@ class Watch:
             for found in topic.partitions:
                 if not found.error_code:
                     partition = TopicPartition(topic.name, found.partition_index)
-                    self._hear_of_end(what, partition, found.offset, floors[partition], address)
+                    self.hear_of_end(what, partition, found.offset, floors[partition], address)
 
-    def _hear_of_end(self, what: str, partition: TopicPartition, offset: int, floor: int, address: str) -> None:
+    def floor(self, what: str, partition: TopicPartition) -> int:
+        """What nobody may be told less of who asks from now on."""
+        return self._ends.get((what, partition), 0)
+
+    def hear_of_end(self, what: str, partition: TopicPartition, offset: int, floor: int, address: str) -> None:
         if offset < floor:
             raise Violation(f"the {what} of {partition} went back from {floor} to {offset}, says {address}")
         with self._lock:
             self.answers += 1
-            key = (what, partition)
-            self._ends[key] = max(offset, self._ends.get(key, 0))
+            self._ends[what, partition] = max(offset, self.floor(what, partition))
 
     # The reader of OUT.
 
