@@ -82,7 +82,7 @@ sim: setup  ## whole clusters from seeds: crashes, partitions, torn writes; noth
 
 # `make chaos MINUTES=60 SEED=7`, or ARGS='--only "kill all"'.
 MINUTES ?= 10
-chaos: setup  ## three broker processes under load: killed, stopped, damaged; then everything is read back
+chaos: setup  ## three broker processes under load: killed, cut off, damaged, without power; then all is read back
 	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 sim-log: export PESSOA_FUZZ_EXAMPLES ?= 5000

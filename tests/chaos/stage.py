@@ -7,8 +7,10 @@ us; `why_not` says in a sentence what is missing.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -61,8 +63,10 @@ def under_load(
 ) -> Iterator[Stage]:
     with ExitStack() as stack:
         network = stack.enter_context(Network()) if wanted.network else None
-        disks = stack.enter_context(Disks(directory)) if wanted.disks else None
         clocks = {one: JumpingClock(directory / f"clock-{one}") for one in BROKERS} if wanted.clocks else {}
+        disks = stack.enter_context(Disks(directory)) if wanted.disks else None
+        if disks is not None:
+            stack.push(partial(_keep_data, disks, directory))
         if network is not None:
             stack.enter_context(network.entered())
         homes = {
@@ -86,3 +90,11 @@ def under_load(
         watch.start()
         load.wait_for(20)
         yield Stage(brokers, load, watch, Random(seed), network, disks, clocks)
+
+
+def _keep_data(disks: Disks, directory: Path, kind: type[BaseException] | None, *_: object) -> None:
+    """What is on the disks goes away with them; after a failure, when all brokers are dead, it is wanted."""
+    for number in BROKERS:
+        data = disks.path(number) / "data"
+        if kind is not None and data.exists():
+            shutil.copytree(data, directory / f"data-{number}")
