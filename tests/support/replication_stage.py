@@ -133,6 +133,7 @@ class Node:
             image=MetadataImage.EMPTY,
             flusher=flusher,
             config=SimpleNamespace(inter_broker_listener_name=LISTENER, fetch_max_bytes=1 << 26, value=lambda _: None),
+            is_out_of_touch=lambda: False,
             fetch_sessions=FetchSessions(partial(positive_int32, entropy)),
             nodes=lambda _: [],
         )

@@ -241,6 +241,7 @@ class Broker:
             log.info("listening on %s://%s", endpoint.name, held.listener.address)
         registration = self._registration = self._make_registration()
         self._coordination.registration = registration
+        self.services.is_out_of_touch = registration.is_out_of_touch
         await registration.register()
         self._publisher.go_live()
         self.services.replicas.remove_strays(self.services.image)

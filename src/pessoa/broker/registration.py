@@ -8,8 +8,9 @@ A fenced broker leads nothing. The controller fences who is silent for `broker.s
 heartbeat also says which log directories have failed (KIP-858), and how far the broker has followed the metadata: the
 controller lets nobody in who has not read of its own registration.
 
-Heartbeats go to whichever node leads the quorum; while none does, they are tried again, and the broker serves on. A
-broker whose epoch is stale registers anew: its registration was replaced, and what it did under the old one does not
+Heartbeats go to whichever node leads the quorum; while none does, they are tried again, and the broker serves on. But
+one that was not heard for a whole session has to doubt what it knows (`is_out_of_touch`): others may lead what it led.
+A broker whose epoch is stale registers anew: its registration was replaced, and what it did under the old one does not
 count.
 """
 
@@ -88,6 +89,8 @@ class Registration:
         self._previous_broker_epoch = previous_broker_epoch
         self._hurry = asyncio.Event()
         self._has_left = False
+        # When the controller last answered a heartbeat, on the monotonic clock.
+        self._heard_ms: int | None = None
 
     def __repr__(self) -> str:
         return f"<Registration of broker {self._config.node_id} in epoch {self.broker_epoch}>"
@@ -122,6 +125,12 @@ class Registration:
             response = await self._beat()
             if response is not None and response.is_fenced:
                 log.warning("this broker is fenced; it asks to be let in again")
+
+    def is_out_of_touch(self) -> bool:
+        """Whether the controller must have given this broker up, if there is one."""
+        if self._heard_ms is None:
+            return False
+        return self._clock.monotonic_ms() - self._heard_ms > self._config.broker_session_timeout_ms
 
     def hurry(self) -> None:
         """Let the next heartbeat come at once: there is something to say, or somebody waits for us to have seen it."""
@@ -219,6 +228,7 @@ class Registration:
         version = BrokerHeartbeatRequest.versions.last
         response = await self._controller.ask(request, OwnRequest(version), timeout_ms)
         assert isinstance(response, BrokerHeartbeatResponse)
+        self._heard_ms = self._clock.monotonic_ms()
         return response
 
 

@@ -66,6 +66,8 @@ class BrokerServices:
     verifier: Any = None
     quorum: Any = None
     flusher: Any = None
+    # Whether the controller has not been heard of for so long that others may lead what this broker leads.
+    is_out_of_touch: Callable[[], bool] = lambda: False
     cluster_operations: int = CLUSTER_OPERATIONS
 
     def nodes(self, listener: str) -> Iterator[Node]:

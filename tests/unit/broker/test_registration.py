@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
-from pessoa.base.clock import SystemClock
+from pessoa.base.clock import ManualClock, SystemClock
 from pessoa.base.ids import Uuid
 from pessoa.broker.config import BrokerConfig
 from pessoa.broker.forwarding import ControllerUnavailable
@@ -159,6 +159,23 @@ def test_heartbeats_survive_a_cluster_without_a_controller_and_name_the_failed_d
         assert controller.heartbeats[0].offline_log_dirs == [DIRECTORY]
 
     run([ControllerUnavailable("no leader"), beat(is_fenced=True)], scenario, [DIRECTORY])
+
+
+def test_a_broker_is_out_of_touch_when_no_heartbeat_was_answered_for_a_whole_session() -> None:
+    async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
+        session_ms = registration._config.broker_session_timeout_ms
+        clock = registration._clock = ManualClock()
+        # It has never been in touch.
+        assert not registration.is_out_of_touch()
+        await registration.unfence()
+        clock.advance_ms(session_ms)
+        assert not registration.is_out_of_touch()
+        clock.advance_ms(1)
+        assert registration.is_out_of_touch()
+        await registration.unfence()
+        assert not registration.is_out_of_touch()
+
+    run([beat(), beat()], scenario)
 
 
 def test_a_broker_that_stops_waits_until_it_is_let_go_and_says_goodbye_once() -> None:

@@ -3,7 +3,8 @@
     v1   the kind of key        v4   several keys at once        v6   share partitions (KIP-932)
 
 It is the leader of the key's partition of the internal topic. The first question for a kind creates that topic, and the
-answer waits for it.
+answer waits for it. A broker that is cut off from the controller and cannot get its own writes replicated does not name
+itself: somebody else leads by then, and whoever believes this one would come back to it for ever.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ def _find(broker: BrokerServices, context: RequestContext, key_type: int, key: s
     topic = broker.image.topics.by_name.get(name)
     if topic is None:
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
-    leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
+    index = partition_for(key, len(topic.partitions))
+    leader = topic.partitions[index].leader
+    if leader == broker.node_id and broker.is_out_of_touch() and _is_stuck(broker, name, index):
+        return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
     for node in broker.live_nodes(context.listener):
         if node.id == leader:
             return Coordinator(
@@ -75,6 +79,11 @@ def _find(broker: BrokerServices, context: RequestContext, key_type: int, key: s
                 error_message=None,
             )
     return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+
+
+def _is_stuck(broker: BrokerServices, topic: str, index: int) -> bool:
+    partition = broker.replicas.get(topic, index)
+    return partition is not None and partition.log.high_watermark < partition.log.log_end_offset
 
 
 def _refused(key: str, error: ErrorCode, message: str | None) -> Coordinator:

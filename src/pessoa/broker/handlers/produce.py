@@ -10,7 +10,9 @@ acks 0 gets no answer at all: a producer that asked for none could not match it,
 connection is closed, which is the only way to tell. acks 1 is answered after the append, acks -1 when every in-sync
 replica has it: nothing is appended while fewer are in sync than `min.insync.replicas` (NOT_ENOUGH_REPLICAS), and if
 that comes about meanwhile the answer says so (NOT_ENOUGH_REPLICAS_AFTER_APPEND). Who is not done after `timeout_ms`
-hears REQUEST_TIMED_OUT, though the batch may still be replicated.
+hears REQUEST_TIMED_OUT, though the batch may still be replicated. A broker that is cut off from the controller says
+NOT_LEADER_OR_FOLLOWER instead, as it will when it hears of its successor: after a timeout librdkafka would come back
+here again and again, and not ask who leads.
 
 The batch is checked and stamped where the socket put it and goes from there into the page cache: see
 `PartitionLog.append_as_leader`.
@@ -134,11 +136,11 @@ async def _when_done(
     if unflushed:
         await _wait_until_durable(broker, unflushed, response)
     if unreplicated:
-        await _wait_until_replicated(unreplicated, timeout_ms)
+        await _wait_until_replicated(broker, unreplicated, timeout_ms)
     return response
 
 
-async def _wait_until_replicated(unreplicated: list[_Unreplicated], timeout_ms: int) -> None:
+async def _wait_until_replicated(broker: BrokerServices, unreplicated: list[_Unreplicated], timeout_ms: int) -> None:
     loop = asyncio.get_running_loop()
     waiter = CommitWaiter(loop.create_future(), len(unreplicated))
     for one in unreplicated:
@@ -151,7 +153,7 @@ async def _wait_until_replicated(unreplicated: list[_Unreplicated], timeout_ms: 
     for partition, end, answer in unreplicated:
         error = partition.commit_error(end)
         if error is None:
-            error = ErrorCode.REQUEST_TIMED_OUT
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER if broker.is_out_of_touch() else ErrorCode.REQUEST_TIMED_OUT
         if error is not ErrorCode.NONE and not answer.error_code:
             answer.error_code, answer.base_offset = error, -1
 

@@ -1,0 +1,132 @@
+"""A broker that clients reach and the other brokers do not: it sends its clients away.
+
+librdkafka asks for the leader anew after NOT_LEADER_OR_FOLLOWER and not after a timeout, and a client that is told that
+its coordinator is where it was will go there again. So a broker that has lost touch must not go on answering as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from pessoa.net.channel import Channel
+from pessoa.net.network import SystemNetwork
+from pessoa.records.builder import build_batch
+from pessoa.records.record import Record
+from pessoa.testing import Cluster
+from pessoa.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from pessoa.wire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from pessoa.wire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.schema import Message
+from tests.cluster.conftest import TIMEOUT_S, create_topic
+
+# How long a coordinator waits for its writes.
+SETTINGS = {"offsets.commit.timeout.ms": "500"}
+GROUP = "g"
+# The newest in which topics have names.
+BY_NAME = {ProduceRequest: 12, OffsetCommitRequest: 9, FindCoordinatorRequest: 3}
+
+
+class Client:
+    """Asks one broker, whatever it says."""
+
+    def __init__(self, cluster: Cluster, broker_id: int) -> None:
+        self.broker_id = broker_id
+        host, _, port = cluster[broker_id].bootstrap_servers.partition(":")
+        self.channel = Channel(SystemNetwork(), host, int(port), "tester")
+
+    async def ask(self, request: Message) -> Message:
+        return await self.channel.send(request, BY_NAME[type(request)], TIMEOUT_S * 1000)
+
+    async def produce(self) -> ErrorCode:
+        batch = memoryview(build_batch([Record(offset=0, timestamp=0, key=None, value=b"x", headers=())]))
+        data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])
+        answer = await self.ask(ProduceRequest(acks=-1, timeout_ms=500, topic_data=[data]))
+        assert isinstance(answer, ProduceResponse)
+        return ErrorCode.of(answer.responses[0].partition_responses[0].error_code)
+
+    async def coordinator_of(self, group: str) -> tuple[ErrorCode, int]:
+        answer = await self.ask(FindCoordinatorRequest(key=group, key_type=0))
+        assert isinstance(answer, FindCoordinatorResponse)
+        return ErrorCode.of(answer.error_code), answer.node_id
+
+    async def commit(self, group: str) -> ErrorCode:
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+        topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
+        answer = await self.ask(OffsetCommitRequest(group_id=group, member_id="", topics=[topic]))
+        assert isinstance(answer, OffsetCommitResponse)
+        return ErrorCode.of(answer.topics[0].partitions[0].error_code)
+
+
+async def until_it_says(ask: Callable[[], Awaitable[ErrorCode]], wanted: ErrorCode) -> set[ErrorCode]:
+    """What else was said before."""
+    before = set()
+    async with asyncio.timeout(TIMEOUT_S):
+        while (code := await ask()) is not wanted:
+            before.add(code)
+            await asyncio.sleep(0.02)
+    return before
+
+
+async def leader_that_leads(cluster: Cluster) -> Client:
+    """On a busy machine another may come to lead at any time, so it must have shown that it does."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while True:
+            client = Client(cluster, cluster.leader_of("t", 0))
+            if await client.produce() is ErrorCode.NONE:
+                return client
+            client.channel.close()
+
+
+async def coordinator_that_writes(cluster: Cluster) -> Client:
+    anybody = Client(cluster, 1)
+    async with asyncio.timeout(TIMEOUT_S):
+        while True:
+            code, broker_id = await anybody.coordinator_of(GROUP)
+            if code is ErrorCode.NONE:
+                client = Client(cluster, broker_id)
+                if await client.commit(GROUP) is ErrorCode.NONE:
+                    anybody.channel.close()
+                    return client
+                client.channel.close()
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3, SETTINGS) as running:
+        create_topic(running, "t")
+        yield running
+
+
+def test_a_leader_that_is_cut_off_tells_its_producers_that_others_may_lead(cluster: Cluster) -> None:
+    async def main() -> None:
+        client = await leader_that_leads(cluster)
+        cluster.isolate(client.broker_id)
+        before = await until_it_says(client.produce, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        assert before <= {ErrorCode.REQUEST_TIMED_OUT}
+        client.channel.close()
+
+    asyncio.run(main())
+
+
+def test_a_coordinator_that_is_cut_off_and_cannot_write_does_not_name_itself(cluster: Cluster) -> None:
+    async def main() -> None:
+        client = await coordinator_that_writes(cluster)
+        cluster.isolate(client.broker_id)
+        await until_it_says(lambda: client.commit(GROUP), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+        async def asked() -> ErrorCode:
+            return (await client.coordinator_of(GROUP))[0]
+
+        assert await until_it_says(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE) <= {ErrorCode.NONE}
+        client.channel.close()
+
+    asyncio.run(main())
