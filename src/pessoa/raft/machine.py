@@ -89,6 +89,8 @@ class Raft:
         self._bootstrap = bootstrap
         self._can_vote = can_vote
         self.memory = memory
+        # For whom a member without any memory has voted: they began together, so what that one has since is its own.
+        self._first_choice: ReplicaKey | None = None
         self._ready = Ready()
         # A snapshot is being fetched: the log is on hold.
         self._awaits_snapshot = False
@@ -257,6 +259,8 @@ class Raft:
         if granted and not request.pre_vote:
             if self.election.voted is None:
                 self._move(self.election._replace(voted=request.candidate))
+            if self.memory is Memory.NEW:
+                self._first_choice = request.candidate
             if isinstance(self.role, Unattached) and self._may_stand:
                 self.role.election_ms = now_ms + self._election_wait_ms()
         return VoteReply(ErrorCode.NONE, self.epoch, self.leader_id, granted)
@@ -610,7 +614,9 @@ class Raft:
     def _may_vote_for(self, request: Vote) -> bool:
         """Whether nothing but its log could speak against the candidate."""
         role = self.role
-        if self.memory is Memory.DAMAGED or (self.memory is Memory.NEW and request.log_end_offset > 0):
+        if self.memory is Memory.DAMAGED:
+            return False
+        if self.memory is Memory.NEW and request.log_end_offset > 0 and self._first_choice != request.candidate:
             return False
         if request.pre_vote:
             return not isinstance(role, Leader) and not (isinstance(role, Follower) and role.trusts_leader)
@@ -634,6 +640,9 @@ class Raft:
         if offset > self.high_watermark:
             assert offset <= self._log.log_end_offset, f"{self!r} cannot commit up to {offset}"
             self.high_watermark = offset
+            if isinstance(self.role, Leader):
+                # Of all that was ever committed, a leader has everything.
+                self.memory = Memory.WHOLE
 
     def _others(self) -> list[int]:
         return [node_id for node_id in self.voters.ids if node_id != self.own.id]

@@ -7,7 +7,8 @@ its vote to itself until a leader, elected without it, has given it everything t
     WHOLE       the disk has what was written to it
     NEW         there is nothing at all on it. Every voter of a new cluster is like that, and so is one whose disk was
                 replaced; where voters have no directory ids (kraft.version 0), nobody can tell them apart. It votes for
-                candidates that have nothing either, which is how a new cluster elects its first leader
+                candidates that have nothing either, which is how a new cluster elects its first leader, and later on
+                for the one that it has voted for
     DAMAGED     it has less than was once synced to it. It neither votes nor stands
 
 Kafka has no such states: there a voter whose disk was lost, or whose log was cut at a damaged place, votes as before.

@@ -483,6 +483,30 @@ def test_a_voter_without_any_memory_votes_for_those_alone_who_have_none_either(p
     assert raft.vote(2, Vote(1, THIRD, 0, 0, pre_vote, ME)).granted
 
 
+def test_a_voter_without_any_memory_goes_on_with_the_one_that_it_has_elected() -> None:
+    raft = remembering(Memory.NEW)
+    assert raft.vote(1, Vote(1, SECOND, 0, 0, False, ME)).granted
+    # It wrote its first record, died before anybody had that, and came back.
+    assert not raft.vote(2, Vote(2, THIRD, 1, 1, False, ME)).granted
+    assert raft.vote(3, Vote(3, SECOND, 1, 1, False, ME)).granted
+
+
+def test_a_leader_that_commits_has_all_the_memory_that_there_is() -> None:
+    log = log_of()
+    raft = remembering(Memory.NEW, log)
+    raft.tick(1)
+    for _ in ("would you", "do you"):
+        peer, request = raft.take_ready().sends[0]
+        raft.replied(2, peer, request, VoteReply(OK, raft.epoch, NO_NODE, True))
+    assert raft.is_leader
+    assert raft.memory is Memory.NEW
+    log.entries.append((1, None))
+    log.durable_end_offset = 1
+    raft.flushed(3)
+    raft.fetch(4, Fetch(1, SECOND, 1, 1, 0))
+    assert (raft.high_watermark, raft.memory) == (1, Memory.WHOLE)
+
+
 def test_a_voter_with_a_damaged_log_neither_votes_nor_stands() -> None:
     raft = remembering(Memory.DAMAGED, log_of(1))
     assert not raft.vote(1, Vote(2, SECOND, 1, 5, False, ME)).granted
