@@ -16,6 +16,8 @@ brings none) has the schema None, and its values are what JSON knows.
 from __future__ import annotations
 
 import base64
+import math
+import struct as binary
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
@@ -115,6 +117,20 @@ def decimal_schema(scale: int, precision: int | None = None) -> Schema:
     if precision is not None:
         parameters["connect.decimal.precision"] = str(precision)
     return Schema(Type.BYTES, name=DECIMAL, version=1, parameters=parameters)
+
+
+def as_single(number: float) -> float:
+    """A number of 32 bits, as the shortest decimal that means it: 1.1, and not 1.100000023841858."""
+    try:
+        data = binary.pack(">f", number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+    exact: float = binary.unpack(">f", data)[0]
+    for digits in range(6, 9):
+        short = float(f"{exact:.{digits}g}")
+        if binary.pack(">f", short) == data:
+            return short
+    return float(f"{exact:.9g}")
 
 
 # Logical values as the plain values beneath them, and back.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import struct as binary
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -29,8 +28,10 @@ from pessoa.connect.data import (
     TIMESTAMP_SCHEMA,
     Schema,
     Type,
+    as_single,
     decimal_schema,
     java_text,
+    to_millis,
 )
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
@@ -38,6 +39,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"\d\d:\d\d:\d\d\.\d{3}Z")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _FLOAT32_MAX = 3.4028234663852886e38
+_DAY_MS = 86_400_000
 
 
 def parse_text(text: str | None) -> tuple[Schema | None, Any]:
@@ -72,7 +74,7 @@ def _number(text: str) -> tuple[Schema, Any]:
                 return schema, whole
         return decimal_schema(0), Decimal(whole)
     if abs(number) <= _FLOAT32_MAX:
-        return FLOAT32, binary.unpack(">f", binary.pack(">f", float(number)))[0]
+        return FLOAT32, as_single(float(number))
     return FLOAT64, float(number)
 
 
@@ -134,7 +136,7 @@ def _embedded(schema: Schema | None, value: Any) -> str:
         case str():
             return json.dumps(value, ensure_ascii=False)
         case datetime():
-            return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03d}Z"
+            return moment_text(value)
         case date():
             return value.isoformat()
         case time():
@@ -147,6 +149,16 @@ def _embedded(schema: Schema | None, value: Any) -> str:
             pairs = (f"{_embedded(STRING, str(key))}:{_embedded(_of(schema, key), one)}" for key, one in value.items())
             return "{" + ",".join(pairs) + "}"
     return java_text(schema, value)
+
+
+def moment_text(moment: datetime) -> str:
+    """As short as Java makes it: a moment of the first day as a time, a midnight as a date."""
+    millis = to_millis(moment)
+    if millis < _DAY_MS:
+        return moment.astimezone(UTC).strftime("%H:%M:%S.") + f"{millis % 1000:03d}Z"
+    if millis % _DAY_MS == 0:
+        return moment.astimezone(UTC).strftime("%Y-%m-%d")
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{millis % 1000:03d}Z"
 
 
 def _of(schema: Schema | None, name: str) -> Schema | None:

@@ -31,6 +31,7 @@ from pessoa.connect.data import (
     Field,
     Schema,
     Type,
+    as_single,
     decimal_schema,
     infer_schema,
     to_plain,
@@ -288,6 +289,8 @@ def _read(schema: Schema, value: Any) -> Any:
             if isinstance(value, list):
                 return {each["key"]: _read(schema.values, each["value"]) for each in value}
             return {name: _read(schema.values, one) for name, one in value.items()}
+    if schema.type is Type.FLOAT32:
+        return as_single(value)
     if isinstance(value, datetime) and value.tzinfo is None:
         return value.replace(tzinfo=UTC)
     return value

@@ -28,7 +28,6 @@ from pessoa.connect.data import (
     Type,
     decimal_to_bytes,
     from_plain,
-    infer_schema,
     to_plain,
 )
 from pessoa.connect.definition import BOOLEAN, HIGH, INT, LOW, STRING, Table, key
@@ -137,8 +136,12 @@ class JsonConverter(Converter):
                 return [[self._schemaless(name), self._schemaless(one)] for name, one in value.items()]
             case list() | tuple():
                 return [self._schemaless(one) for one in value]
-            case Decimal() | datetime() | date() | time() | bytes():
-                return self.to_json(infer_schema(value), value)
+            case bytes():
+                return base64.b64encode(value).decode()
+            case Decimal() | datetime() | date() | time():
+                raise DataFailure(
+                    f"a {type(value).__name__} without a schema has no form in JSON; give it one, or cast it"
+                )
         return value
 
     # Reading.

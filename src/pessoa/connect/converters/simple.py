@@ -17,6 +17,7 @@ from pessoa.connect.data import (
     DataFailure,
     Schema,
     Type,
+    as_single,
     java_text,
 )
 from pessoa.connect.definition import HIGH, STRING, Table, key
@@ -73,9 +74,10 @@ class NumberConverter(Converter):
         if data is None:
             return self.SCHEMA, None
         try:
-            return self.SCHEMA, SERDES[self.KIND].decode(data)
+            value = SERDES[self.KIND].decode(data)
         except DataProblem as wrong:
             raise DataFailure(f"Failed to deserialize {self.KIND}: {wrong}") from None
+        return self.SCHEMA, as_single(value) if self.KIND == "float" else value
 
 
 class LongConverter(NumberConverter):

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import base64
 import math
-import struct as binary
 from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from pessoa.connect.data import LOGICAL, DataFailure, Field, Record, Schema, Type, java_text, to_plain
+from pessoa.connect.data import LOGICAL, DataFailure, Field, Record, Schema, Type, as_single, java_text, to_plain
 from pessoa.connect.definition import HIGH, LIST, REQUIRED, Settings, Table, key
 from pessoa.connect.transforms.fields import REPLACE_NULL
 from pessoa.connect.transforms.transform import Sided, with_default
@@ -85,14 +84,16 @@ class Cast(Sided):
         if value is None:
             return record
         fields = self.fields_of(schema, value)
+        if schema is None:
+            # A field that is named and not there comes into being, as null.
+            named = {name: cast(fields.get(name), kind) for name, kind in self._fields.items()}
+            return self.changed(record, None, {**fields, **named})
         updated = {}
-        for name, one in fields.items():
-            inner = schema.field(name) if schema is not None else None
-            if inner is not None:
-                one = with_default(inner, one, self._replace_null)
-            kind = self._fields.get(name)
-            updated[name] = one if kind is None else cast(one, kind, inner)
-        return self.changed(record, None if schema is None else self._updated(schema), updated)
+        for each in schema.fields:
+            one = with_default(each.schema, fields.get(each.name), self._replace_null)
+            kind = self._fields.get(each.name)
+            updated[each.name] = one if kind is None else cast(one, kind, each.schema)
+        return self.changed(record, self._updated(schema), updated)
 
     def _updated(self, schema: Schema) -> Schema:
         known = self._schemas.get(schema)
@@ -146,7 +147,8 @@ def _to_boolean(value: Any) -> bool:
     if isinstance(value, str):
         return value.lower() == "true"
     if isinstance(value, int | float | Decimal):
-        return value != 0
+        # As a long: what is left of half a yes is no.
+        return int(value) != 0
     raise TypeError
 
 
@@ -175,5 +177,4 @@ def _to_fraction(value: Any, *, is_single: bool) -> float:
     number = float(value)
     if not is_single:
         return number
-    single: float = binary.unpack(">f", binary.pack(">f", number))[0]
-    return single
+    return as_single(number)

@@ -167,14 +167,16 @@ class MaskField(Sided):
     )
 
     def configure(self, config: dict[str, Any]) -> None:
-        self._names: set[str] = set(config["fields"])
+        self._names: tuple[str, ...] = config["fields"]
         self._replacement: str | None = config["replacement"]
 
     def apply(self, record: Record) -> Record:
         schema, value = self.schema_of(record), self.value_of(record)
         fields = self.fields_of(schema, value)
-        masked = {name: self._masked(name, one) if name in self._names else one for name, one in fields.items()}
-        return self.changed(record, schema, masked)
+        # Without a schema, a field that is named and not there comes into being, as null.
+        named = [name for name in self._names if schema is None or name in fields]
+        masked = {name: self._masked(name, fields.get(name)) for name in named}
+        return self.changed(record, schema, {**fields, **masked})
 
     def _masked(self, name: str, value: Any) -> Any:
         if value is None:
