@@ -33,6 +33,8 @@ SUBCOMMANDS = {
     "schema-registry": Subcommand(
         "pessoa.cli.schema_registry", "schema_registry", "Run a schema registry in the foreground."
     ),
+    "pipelines": Subcommand("pessoa.cli.pipelines", "pipelines", "Run data pipelines on Spark."),
+    "connect": Subcommand("pessoa.cli.connect", "connect", "Run a Connect worker (port 8083)."),
     "partitions": Subcommand("pessoa.cli.partitions", "partitions", "Say how many partitions a throughput needs."),
     "shell": Subcommand("pessoa.cli.shell", "shell", "Type Kafka's commands with completion."),
     "version": Subcommand("pessoa.cli.version", "version", "Say which Pessoa, Python and machine this is."),

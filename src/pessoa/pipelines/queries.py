@@ -15,14 +15,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
 from pessoa.pipelines.plan import KafkaSettings, Node, from_json, to_json
 from pessoa.pipelines.progress import Progress
 from pessoa.pipelines.python_sink import SinkWriter
-from pessoa.pipelines.topic_writer import DEFAULT_SLOTS
+from pessoa.pipelines.topic_writer import DEFAULT_SLOTS, MOST_SLOTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,6 +81,11 @@ class QuerySpec:
             )
         if (self.plan is None) == (self.start_function is None):
             raise SpecRefused(f"the query {self.id} needs a plan or a start function, and not both")
+        for name, words in (("delivery", get_args(Delivery)), ("speed", (*get_args(Speed), None))):
+            if getattr(self, name) not in words:
+                raise SpecRefused(f"{name} is {' or '.join(word for word in words if word)}, not {getattr(self, name)}")
+        if not 1 <= self.slots <= MOST_SLOTS:
+            raise SpecRefused(f"a query has between 1 and {MOST_SLOTS} slots, not {self.slots}")
         if self.delivery == "exactly-once":
             if self.writer is not None:
                 raise SpecRefused(f"the query {self.id} writes with Python, and only topics are written exactly once")

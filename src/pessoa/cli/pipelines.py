@@ -1,0 +1,198 @@
+"""`pessoa pipelines`: run the engine, and tell it what to run.
+
+    pessoa pipelines serve --bootstrap-server localhost:9092      the engine, in the foreground
+    pessoa pipelines start copy flows.py:copy --topic out         a query out of a Python file
+    pessoa pipelines list, status, pause, resume, stop, restart, delete, logs
+
+All but `serve` speak to the engine over HTTP (pessoa.pipelines.api), and none of them imports Spark.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+URL = click.option(
+    "--url", envvar="PESSOA_PIPELINES_URL", default="http://localhost:8084", show_default=True, help="The engine."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, help="Run data pipelines on Spark.")
+def pipelines() -> None:
+    pass
+
+
+@pipelines.command(help="Run the engine in the foreground.")
+@click.option("--bootstrap-server", default="localhost:9092", show_default=True, metavar="HOST:PORT,…")
+@click.option("--home", type=click.Path(file_okay=False), help="Checkpoints and logs; default $PESSOA_HOME/pipelines.")
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=8084, show_default=True, help="0 for any that is free.")
+@click.option("--schema-registry", default="", metavar="URL")
+@click.option("--spark-remote", metavar="sc://HOST:PORT", help="A Spark Connect server to use instead of our own.")
+@click.option("--spark-master", default="local[*]", show_default=True, help="Or spark://HOST:PORT, a cluster.")
+@click.option("--spark-memory", default="1g", show_default=True, help="The most that Spark's driver may take.")
+@click.option("--spark-set", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
+@click.option("--checkpoints", metavar="URI", help="Where a cluster keeps checkpoints: all its machines reach it.")
+@click.option("--command-config", type=click.Path(exists=True), help="Properties for Kafka's clients.")
+@click.pass_context
+def serve(ctx: click.Context, /, **chosen: Any) -> None:
+    import logging
+
+    from pessoa.cli.running import read_properties
+    from pessoa.pipelines.api import pipelines_app
+    from pessoa.pipelines.engine import Engine, EngineRefused
+    from pessoa.pipelines.spark_server import SparkOptions
+    from pessoa.pipelines.state_topic import StateUnavailable
+    from pessoa.platform.home import pessoa_home
+    from pessoa.web.app import App
+    from pessoa.web.serving import serve_until_signalled
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    home = Path(chosen["home"]) if chosen["home"] else pessoa_home() / "pipelines"
+    config = chosen["command_config"]
+    settings = dict(pair.partition("=")[::2] for pair in chosen["spark_set"])
+
+    async def make() -> App:
+        return pipelines_app(
+            Engine(
+                chosen["bootstrap_server"],
+                home=home.absolute(),
+                spark_remote=chosen["spark_remote"],
+                spark=SparkOptions(chosen["spark_master"], chosen["spark_memory"], settings),
+                kafka_options=read_properties(config) if config else {},
+                schema_registry_url=chosen["schema_registry"],
+                checkpoints=chosen["checkpoints"],
+                say=click.echo,
+            )
+        )
+
+    try:
+        ctx.exit(serve_until_signalled(make, chosen["host"], chosen["port"], tell=click.echo))
+    except (EngineRefused, StateUnavailable) as refused:
+        raise click.ClickException(str(refused)) from None
+
+
+@pipelines.command(help="Start the query ID: FUNCTION is module:name or file.py:name.")
+@click.argument("id")
+@click.argument("function")
+@click.option("--topic", help="Where its records go, unless they have a column topic.")
+@click.option("--exactly-once", is_flag=True, help="Write every record once, whatever crashes.")
+@click.option("--speed", type=click.Choice(["real-time", "micro-batch"]))
+@click.option("--output-mode", type=click.Choice(["append", "update"]))
+@click.option("--trigger-ms", type=int, help="The pace of batches.")
+@click.option("--slots", type=int, default=4, show_default=True, help="How many transactions write at once.")
+@URL
+def start(url: str, id: str, function: str, exactly_once: bool, **chosen: Any) -> None:  # noqa: A002
+    place, colon, name = function.rpartition(":")
+    if place.endswith(".py"):
+        # The engine has a working directory of its own.
+        function = f"{Path(place).absolute()}{colon}{name}"
+    wanted = {key: value for key, value in chosen.items() if value is not None}
+    wanted |= {"id": id, "start_function": function}
+    if exactly_once:
+        wanted["delivery"] = "exactly-once"
+    show([ask(url, "POST", "/queries", wanted)])
+
+
+@pipelines.command("list", help="All queries.")
+@URL
+def list_(url: str) -> None:
+    show(ask(url, "GET", "/queries"))
+
+
+@pipelines.command(help="One query, with everything that is known of it.")
+@click.argument("id")
+@click.option("--json", "as_json", is_flag=True)
+@URL
+def status(url: str, id: str, as_json: bool) -> None:  # noqa: A002
+    import json
+
+    found = ask(url, "GET", f"/queries/{id}")
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    progress = found.pop("progress")
+    for key, value in {**found, **progress}.items():
+        if key != "offsets" and value not in ("", None):
+            click.echo(f"{key.replace('_', ' '):<16} {value}")
+    for topic, partition, offset in progress["offsets"]:
+        click.echo(f"{'offset':<16} {topic}-{partition}: {offset}")
+
+
+@pipelines.command(help="Print what Spark has logged.")
+@click.option("--home", type=click.Path(file_okay=False), help="That of the engine; default $PESSOA_HOME/pipelines.")
+@click.option("--lines", default=50, show_default=True)
+def logs(home: str | None, lines: int) -> None:
+    from pessoa.platform.home import pessoa_home
+
+    path = (Path(home) if home else pessoa_home() / "pipelines") / "spark" / "spark.log"
+    if not path.exists():
+        raise click.ClickException(f"there is no {path}: Spark was never started there")
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]:
+        click.echo(line)
+
+
+def _add_action(action: str, about: str) -> None:
+    @pipelines.command(action, help=about)
+    @click.argument("id")
+    @URL
+    def act(url: str, id: str) -> None:  # noqa: A002
+        show([ask(url, "PUT", f"/queries/{id}/{action}")])
+
+
+_add_action("pause", "Let a query rest; resume lets it go on where it was.")
+_add_action("resume", "Let a query go on.")
+_add_action("stop", "Stop a query; it keeps its place.")
+_add_action("restart", "Stop a query and start it again.")
+
+
+@pipelines.command(help="Stop a query and forget it, with its checkpoint.")
+@click.argument("id")
+@URL
+def delete(url: str, id: str) -> None:  # noqa: A002
+    ask(url, "DELETE", f"/queries/{id}")
+    click.echo(f"{id} is deleted")
+
+
+def ask(url: str, method: str, path: str, body: object = None) -> Any:
+    import httpx
+
+    try:
+        answer = httpx.request(method, url.rstrip("/") + path, json=body, timeout=600)
+    except httpx.HTTPError as failure:
+        raise click.ClickException(
+            f"no engine answers at {url} ({failure}): start one with `pessoa pipelines serve`, or name it with --url"
+        ) from None
+    if answer.is_success:
+        return answer.json() if answer.content else None
+    try:
+        message = answer.json()["message"]
+    except (ValueError, KeyError, TypeError):
+        message = answer.text
+    raise click.ClickException(message)
+
+
+COLUMNS = ("id", "state", "delivery", "speed", "batch", "rows/s", "lag", "state rows", "restarts", "error")
+
+
+def show(statuses: list[dict[str, Any]]) -> None:
+    rows = [COLUMNS]
+    for status in statuses:
+        progress = status["progress"]
+        lag = progress["lag"]
+        rows.append(
+            (
+                *(status[name] for name in ("id", "state", "delivery", "speed")),
+                str(progress["batch_id"]) if progress["batch_id"] >= 0 else "-",
+                f"{progress['rows_per_second']:.0f}",
+                "-" if lag is None else str(lag),
+                str(progress["state_rows"]),
+                str(status["restarts"]),
+                (status["error"].splitlines() or [""])[0],
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
