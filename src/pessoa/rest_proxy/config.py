@@ -136,13 +136,21 @@ def from_properties(given: Mapping[str, str]) -> Config:
         tls_certificate=own.get("ssl.keystore.location"),
         tls_key=own.get("pessoa.ssl.key.location", own.get("ssl.keystore.location")),
         tls_key_password=own.get("ssl.key.password"),
-        tls_client_authority=own.get("ssl.truststore.location") if own.get("ssl.client.auth") == "true" else None,
+        tls_client_authority=_client_authority(own),
         registry_settings={key: value for key, value in given.items() if key.startswith("schema.registry.")},
         producer=settings_of("producer."),
         consumer=settings_of("consumer."),
         admin=settings_of("admin."),
         java_admin=of_client("admin."),
     )
+
+
+def _client_authority(own: Mapping[str, str]) -> str | None:
+    """Whose certificates callers must show, if any: under the newer key, or under the older."""
+    asked = own.get("ssl.client.authentication", "").upper() == "REQUIRED" or own.get("ssl.client.auth") == "true"
+    if asked and "ssl.truststore.location" not in own:
+        raise WrongSetting("callers need certificates: ssl.truststore.location must name a PEM file of authorities")
+    return own["ssl.truststore.location"] if asked else None
 
 
 CLIENT_PREFIXES = ("client.", "producer.", "consumer.", "admin.")

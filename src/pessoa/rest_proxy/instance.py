@@ -41,9 +41,18 @@ SEEK_RETRY_S = 0.005
 PATTERN_REFRESH_S = 5.0
 # A JVM consumer's expression matches none of these either (exclude.internal.topics).
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-# Not the caller's business: the end of a partition, a topic that is not there (the JVM's consumer waits for it), and
-# having been away too long (the next polls join again).
-IGNORED = frozenset({KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._MAX_POLL_EXCEEDED})
+# Not the caller's business: the end of a partition, a topic that is not there (the JVM's consumer waits for it), having
+# been away too long (the next polls join again), and a coordinator that is on its way (librdkafka asks again).
+IGNORED = frozenset(
+    {
+        KafkaError._PARTITION_EOF,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._MAX_POLL_EXCEEDED,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
 
 Partition = tuple[str, int]
 _T = TypeVar("_T")

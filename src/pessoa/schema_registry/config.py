@@ -6,6 +6,7 @@ about the service itself. A key that means nothing here (the JVM registry has so
 so that an existing file can be used; what is ours alone starts with `pessoa.`.
 
     listeners                          http://0.0.0.0:8081; https:// with ssl.keystore.location (PEM, with the key)
+    ssl.client.authentication=REQUIRED callers must show a certificate of ssl.truststore.location (PEM)
     host.name                          how other instances reach this one
     schema.registry.group.id           instances with the same group share the work and one leader
     authentication.method=BASIC        with pessoa.authentication.users.file (see web/auth.py)
@@ -62,7 +63,9 @@ class Config:
     roles: tuple[str, ...] = ()
     certificate: str | None = None
     key_password: str | None = None
-    client_authority: str | None = None
+    # Whom this instance trusts: other instances, and with `wants_certificates` callers.
+    authority: str | None = None
+    wants_certificates: bool = False
     body_limit: int = 10 * 1024 * 1024
 
 
@@ -96,7 +99,10 @@ def make_config(properties: Mapping[str, str]) -> Config:
     certificate = reader.text("ssl.keystore.location", default="") or None
     if scheme == "https" and certificate is None:
         raise BadConfig("a https listener needs ssl.keystore.location: a PEM file with key and certificate")
+    authority = reader.text("ssl.truststore.location", default="") or None
     wants_certificates = reader.text("ssl.client.authentication", default="NONE").upper() == "REQUIRED"
+    if wants_certificates and authority is None:
+        raise BadConfig("ssl.client.authentication=REQUIRED needs ssl.truststore.location: a PEM file of authorities")
     return Config(
         bootstrap_servers=reader.text(
             "kafkastore.bootstrap.servers", "bootstrap.servers", default=default.bootstrap_servers
@@ -125,7 +131,8 @@ def make_config(properties: Mapping[str, str]) -> Config:
         roles=tuple(role.strip() for role in reader.text("authentication.roles", default="*").split(",")),
         certificate=certificate if scheme == "https" else None,
         key_password=reader.text("ssl.key.password", default="") or None,
-        client_authority=reader.text("ssl.truststore.location", default="") or None if wants_certificates else None,
+        authority=authority,
+        wants_certificates=wants_certificates,
         body_limit=reader.number("pessoa.request.max.bytes", default.body_limit),
     )
 

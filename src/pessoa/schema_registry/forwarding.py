@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 
 import httpx
 from starlette.requests import Request
@@ -21,6 +22,7 @@ from starlette.responses import Response
 from pessoa.schema_registry import problems
 from pessoa.schema_registry.registry import NotLeader, Registry
 from pessoa.schema_registry.store import StoreFailed
+from pessoa.web.answers import Answer
 
 log = logging.getLogger("pessoa.schema_registry")
 
@@ -34,9 +36,11 @@ _TRY_AGAIN = {50001, 50003, 50004}
 
 
 class Forwarder:
-    def __init__(self, registry: Registry, *, verify: bool | str = True) -> None:
+    def __init__(self, registry: Registry, trust: ssl.SSLContext | bool = True) -> None:
         self._registry = registry
-        self._client = httpx.AsyncClient(timeout=registry.config.leader_timeout_ms / 1000, verify=verify)
+        # Whatever proxy the environment names is for the world outside, not for the leader next door.
+        timeout_s = registry.config.leader_timeout_ms / 1000
+        self._client = httpx.AsyncClient(timeout=timeout_s, verify=trust, trust_env=False)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -84,7 +88,7 @@ class Forwarder:
             # Late is no reason to call a write that was done a failure.
             with contextlib.suppress(StoreFailed):
                 await self._registry.store.wait_until(int(offset), _CATCH_UP_S)
-        return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
+        return Answer(answer.content, answer.status_code, answer.headers.get("content-type"))
 
 
 def _code(answer: httpx.Response) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -42,7 +43,7 @@ async def make_registry_app(config: Config, port: int | None = None) -> App:
     client_settings = translated(config.client_settings, log.warning)
     identity = Identity(config.host_name, port or config.listen_port, config.scheme, config.is_eligible)
     registry = Registry(config, identity, client_settings)
-    forwarder = Forwarder(registry, verify=config.client_authority or True)
+    forwarder = Forwarder(registry, _trust(config))
     desk = Desk(registry, forwarder)
     cluster_id = await _cluster_id(config)
 
@@ -114,6 +115,16 @@ def _ask_cluster_id(config: Config) -> str:
         return cluster.describe().cluster_id
 
 
+def _trust(config: Config) -> ssl.SSLContext | bool:
+    """What this instance shows and believes when it asks the leader."""
+    if config.scheme != "https":
+        return True
+    context = ssl.create_default_context(cafile=config.authority)
+    if config.certificate is not None:
+        context.load_cert_chain(config.certificate, password=config.key_password)
+    return context
+
+
 def _measure(app: App, registry: Registry) -> None:
     numbers = {
         "registry_subjects": ("Subjects, softly deleted ones too.", lambda: len(registry.state.subjects)),
@@ -144,7 +155,8 @@ def run(config: Config, tell: Callable[[str], object]) -> int:
         return 1
     tls = None
     if config.certificate is not None:
-        tls = Tls(config.certificate, config.certificate, config.key_password, config.client_authority)
+        demanded = config.authority if config.wants_certificates else None
+        tls = Tls(config.certificate, config.certificate, config.key_password, demanded)
 
     async def make() -> App:
         return await make_registry_app(config, listening.getsockname()[1])

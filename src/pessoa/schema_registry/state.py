@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from uuid import UUID
 
 import msgspec
 
@@ -68,7 +67,8 @@ class Entry:
 
     @property
     def guid(self) -> str:
-        return str(UUID(bytes=self.identity))
+        digits = self.identity.hex()
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 @dataclass(slots=True)

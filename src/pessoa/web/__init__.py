@@ -1,11 +1,13 @@
 """What every HTTP service of the platform shares, in the order in which a request meets it.
 
     serving.py      sockets, TLS, signals: uvicorn, started and stopped by us
+    http.py         one connection: requests out of bytes, within limits and deadlines
     app.py          one request: authentication, route, media types, handler, answer or problem
     routing.py      the table of endpoints as a tree of path segments
     negotiation.py  which media type comes in, which goes out
     auth.py         HTTP Basic against a file of users
     bodies.py       request bodies: size limit, JSON, validation by msgspec
+    answers.py      a whole answer
     problems.py     the one exception that becomes an error body
     metrics.py      counters and latencies for Prometheus
     openapi.py      the same table of endpoints as an OpenAPI document and as a page to read

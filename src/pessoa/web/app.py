@@ -4,8 +4,9 @@
 
 The application is a plain ASGI callable around Starlette's Request and Response, without Starlette's router (it
 decodes paths before it cuts them, see routing.py) and without its middleware stack, each layer of which costs a
-request more than a registry look-up does. Whatever a handler raises ends here: an `HttpProblem` as the error body that
-Kafka's services send, a caller who has gone as nothing, and anything else as a logged mistake and 500.
+request more than a registry look-up does. Under our own protocol (http.py) a whole answer goes out in one call.
+Whatever a handler raises ends here: an `HttpProblem` as the error body that Kafka's services send, a caller who has
+gone as nothing, and anything else as a logged mistake and 500.
 
 Beside its own rows every app answers `/metrics`, `/health`, `/openapi.json` and `/docs`.
 
@@ -21,12 +22,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import msgspec
+from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from pessoa.web.answers import EXCHANGE_KEY, Answer
 from pessoa.web.auth import BasicAuth
-from pessoa.web.bodies import LIMIT_KEY
+from pessoa.web.bodies import LIMIT_KEY, BodyLimit
 from pessoa.web.metrics import RequestMetrics
 from pessoa.web.negotiation import choose_media_type, consumes
 from pessoa.web.openapi import document, page
@@ -35,19 +38,36 @@ from pessoa.web.routing import Endpoint, RouteTree
 
 logger = logging.getLogger(__name__)
 
+_encode = msgspec.json.Encoder().encode
+
 JSON = "application/json"
 MEDIA_TYPE_KEY = "pessoa.media_type"
 USER_KEY = "pessoa.user"
 DEFAULT_BODY_LIMIT = 10 * 1024 * 1024
+# As long as Jetty waits, in front of which the JVM services stand.
+BODY_TIMEOUT_S = 30.0
 
 ErrorBody = Callable[[HttpProblem, str], tuple[bytes, str]]
 Lifespan = Callable[[], AbstractAsyncContextManager[None]]
 Health = Callable[[], Awaitable[str | None]]
+# What is wrong, or None → the body of /health.
+HealthBody = Callable[[str | None], object]
 
 
 def error_body(problem: HttpProblem, media_type: str) -> tuple[bytes, str]:
     """The body of Kafka's HTTP services, in the type that the caller would have got."""
     return msgspec.json.encode({"error_code": problem.code, "message": problem.message}), media_type
+
+
+class _Request(Request):
+    """Starlette's, without taking an empty query apart."""
+
+    @property
+    def query_params(self) -> QueryParams:
+        return super().query_params if self.scope["query_string"] else _NO_QUERY
+
+
+_NO_QUERY = QueryParams()
 
 
 @asynccontextmanager
@@ -57,6 +77,10 @@ async def _nothing() -> AsyncIterator[None]:
 
 async def _always_well() -> str | None:
     return None
+
+
+def _health_body(trouble: str | None) -> object:
+    return {"status": "ok"} if trouble is None else {"status": "unavailable", "reason": trouble}
 
 
 class App:
@@ -71,9 +95,10 @@ class App:
         produces: tuple[str, ...],
         error_body: ErrorBody,
         auth: BasicAuth | None,
-        body_limit: int,
+        body_limit: BodyLimit,
         lifespan: Lifespan,
         health: Health,
+        health_body: HealthBody,
     ) -> None:
         self.name = name
         self.endpoints = endpoints
@@ -87,6 +112,7 @@ class App:
         # Surrounds the time in which it serves.
         self.lifespan = lifespan
         self._health = health
+        self._health_body = health_body
 
     def __repr__(self) -> str:
         return f"<App {self.name}, {len(self.endpoints)} endpoints>"
@@ -103,14 +129,15 @@ class App:
         started = time.perf_counter()
         scope[LIMIT_KEY] = self._body_limit
         scope[MEDIA_TYPE_KEY] = self._produces[0]
-        request = Request(scope, receive, send)
+        request = _Request(scope, receive, send)
         method: str = scope["method"]
         endpoint: Endpoint | None = None
         try:
             endpoint = self._endpoint_of(scope, method)
+            headers = dict(scope["headers"])
             if self._auth is not None and not endpoint.is_public:
-                scope[USER_KEY] = self._auth.user_of(request.headers.get("authorization"))
-            self._negotiate(request, endpoint)
+                scope[USER_KEY] = self._auth.user_of(_text(headers.get(b"authorization")))
+            self._negotiate(scope, headers, endpoint)
             response = await endpoint.handle(request)
         except HttpProblem as problem:
             response = self._response_for(problem, scope)
@@ -122,6 +149,10 @@ class App:
             response = self._response_for(HttpProblem(500, "Internal Server Error"), scope)
         path = endpoint.path if endpoint is not None else "unknown"
         self.metrics.answered(method, path, response.status_code, time.perf_counter() - started)
+        exchange = scope.get(EXCHANGE_KEY)
+        if exchange is not None and isinstance(response, Answer):
+            exchange.respond(response)
+            return
         if method == "HEAD":
             response.body = b""
         await response(scope, receive, send)
@@ -137,41 +168,39 @@ class App:
             raise plain_problem(405, {"Allow": ", ".join(sorted(match.methods))})
         return endpoint
 
-    def _negotiate(self, request: Request, endpoint: Endpoint) -> None:
-        headers = request.headers
+    def _negotiate(self, scope: Scope, headers: dict[bytes, bytes], endpoint: Endpoint) -> None:
         produced = self._produces if endpoint.produces is None else endpoint.produces
         if produced:
-            chosen = choose_media_type(headers.get("accept"), produced)
+            chosen = choose_media_type(_text(headers.get(b"accept")), produced)
             if chosen is None:
                 raise plain_problem(406)
-            request.scope[MEDIA_TYPE_KEY] = chosen
-        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-        if has_body and request.method not in ("GET", "HEAD", "DELETE"):
+            scope[MEDIA_TYPE_KEY] = chosen
+        has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+        if has_body and scope["method"] not in ("GET", "HEAD", "DELETE"):
             taken = self._consumes if endpoint.consumes is None else endpoint.consumes
-            if not consumes(headers.get("content-type"), taken):
+            if not consumes(_text(headers.get(b"content-type")), taken):
                 raise plain_problem(415)
 
     def _response_for(self, problem: HttpProblem, scope: Scope) -> Response:
         body, media_type = self._error_body(problem, scope[MEDIA_TYPE_KEY])
-        return Response(body, problem.status, headers=problem.headers, media_type=media_type)
+        return Answer(body, problem.status, media_type, problem.headers)
 
     # What every service has.
 
     def _own_endpoints(self) -> list[Endpoint]:
         async def metrics(_: Request) -> Response:
             body, media_type = self.metrics.page()
-            return Response(body, media_type=media_type)
+            return Answer(body, content_type=media_type)
 
         async def health(_: Request) -> Response:
             trouble = await self._health()
-            body = {"status": "ok"} if trouble is None else {"status": "unavailable", "reason": trouble}
-            return Response(msgspec.json.encode(body), 200 if trouble is None else 503, media_type=JSON)
+            return Answer(_encode(self._health_body(trouble)), 200 if trouble is None else 503, JSON)
 
         async def openapi(_: Request) -> Response:
-            return Response(msgspec.json.encode(self.openapi()), media_type=JSON)
+            return Answer(msgspec.json.encode(self.openapi()), content_type=JSON)
 
         async def docs(_: Request) -> Response:
-            return HTMLResponse(page(self.openapi()))
+            return Answer(page(self.openapi()).encode(), content_type="text/html; charset=utf-8")
 
         return [
             Endpoint("GET", "/metrics", metrics, produces=(), is_public=True),
@@ -208,8 +237,10 @@ def make_app(
     error_body: ErrorBody = error_body,
     auth: BasicAuth | None = None,
     body_limit: int = DEFAULT_BODY_LIMIT,
+    body_timeout_s: float = BODY_TIMEOUT_S,
     lifespan: Lifespan = _nothing,
     health: Health = _always_well,
+    health_body: HealthBody = _health_body,
 ) -> App:
     """A service out of its table. `lifespan` surrounds the time in which it serves; `health` says what is wrong."""
     return App(
@@ -219,9 +250,10 @@ def make_app(
         produces=produces,
         error_body=error_body,
         auth=auth,
-        body_limit=body_limit,
+        body_limit=BodyLimit(body_limit, body_timeout_s),
         lifespan=lifespan,
         health=health,
+        health_body=health_body,
     )
 
 
@@ -237,5 +269,9 @@ def user(request: Request) -> str | None:
     return name
 
 
-def json_response(request: Request, value: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type=media_type(request))
+def json_response(request: Request, value: Any, status: int = 200) -> Answer:
+    return Answer(_encode(value), status, request.scope[MEDIA_TYPE_KEY])
+
+
+def _text(header: bytes | None) -> str | None:
+    return None if header is None else header.decode("latin-1")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from starlette.requests import Request
@@ -68,8 +68,7 @@ class Node:
     methods: dict[str, Endpoint] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """The rows of a path by method, and what its braces stand for."""
 
     methods: Mapping[str, Endpoint]
@@ -111,13 +110,16 @@ class RouteTree:
 
 
 def _segments(path: str) -> list[str]:
-    return path.strip("/").split("/") if path.strip("/") else []
+    inner = path.strip("/")
+    return inner.split("/") if inner else []
 
 
 def _walk(node: Node, segments: list[str], depth: int, parameters: dict[str, str]) -> Mapping[str, Endpoint] | None:
     if depth == len(segments):
         return node.methods or None
-    segment = unquote(segments[depth])
+    segment = segments[depth]
+    if "%" in segment:
+        segment = unquote(segment)
     literal = node.literals.get(segment)
     if literal is not None:
         found = _walk(literal, segments, depth + 1, parameters)

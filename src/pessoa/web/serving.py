@@ -22,11 +22,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, cast
 
 import uvicorn
 
 from pessoa.web.app import App
+from pessoa.web.http import Limits, Watch
 
 GRACE_S = 5
 START_TIMEOUT_S = 60.0
@@ -61,6 +62,7 @@ class Server:
         *,
         tls: Tls | None = None,
         listening: socket.socket | None = None,
+        limits: Limits | None = None,
     ) -> None:
         """`listening` is for those who must know their port before there is an app: see `bind`."""
         self._socket = listening or bind(host, port)
@@ -71,13 +73,15 @@ class Server:
         self._lifespan = app.lifespan()
         config = uvicorn.Config(
             app,
+            # uvicorn takes any callable that makes protocols, though it says classes.
+            http=cast(Any, Watch(limits or Limits()).protocol),
             log_config=None,
             access_log=False,
             lifespan="off",
             server_header=False,
             date_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=GRACE_S,
-            timeout_keep_alive=75,
             ws="none",
             ssl_certfile=tls.certificate if tls else None,
             ssl_keyfile=tls.key if tls else None,
@@ -147,9 +151,11 @@ class ThreadedServer:
         *,
         tls: Tls | None = None,
         listening: socket.socket | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self._make = make
         self._listening = listening
+        self._limits = limits
         self._host = host
         self._port = port
         self._tls = tls
@@ -190,7 +196,9 @@ class ThreadedServer:
     async def _serve(self) -> None:
         stop = asyncio.Event()
         app = await self._make()
-        async with Server(app, self._host, self._port, tls=self._tls, listening=self._listening) as server:
+        async with Server(
+            app, self._host, self._port, tls=self._tls, listening=self._listening, limits=self._limits
+        ) as server:
             self._ready.set_result((server, asyncio.get_running_loop(), stop))
             await stop.wait()
 

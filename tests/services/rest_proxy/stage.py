@@ -116,7 +116,9 @@ class proxy_in_front_of:  # noqa: N801 - reads as a sentence after `with`
 
     def __init__(self, bootstrap_servers: str, **settings: str) -> None:
         given = {key.replace("_", "."): value for key, value in settings.items()}
-        self._config = from_properties({"bootstrap.servers": bootstrap_servers, **given})
+        # Without a registry, unless one is named: somebody else's may be at the usual place.
+        nowhere = {"schema.registry.url": "http://127.0.0.1:1"}
+        self._config = from_properties({"bootstrap.servers": bootstrap_servers, **nowhere, **given})
         self._server = ThreadedServer(self._make)
 
     async def _make(self) -> App:

@@ -44,6 +44,7 @@ from pessoa.rest_proxy.v2.bodies import (
     TopicAndPartition,
 )
 from pessoa.serde.patterns import BadPattern, Pattern, compiled
+from pessoa.web.answers import Answer
 from pessoa.web.app import json_response, media_type
 from pessoa.web.bodies import read_body
 from pessoa.web.problems import HttpProblem
@@ -83,7 +84,7 @@ class ConsumerEndpoints:
 
     async def delete(self, request: Request) -> Response:
         await self._proxy.consumers.delete(*_key(request))
-        return Response(status_code=NO_CONTENT)
+        return Answer(status=NO_CONTENT)
 
     # Which partitions.
 
@@ -96,19 +97,19 @@ class ConsumerEndpoints:
             raise unprocessable("topics or topic_pattern must be given")
         pattern = None if topics else _pattern(body.topic_pattern or "")
         await self._call(request, lambda instance: instance.subscribe(topics, pattern))
-        return Response(status_code=NO_CONTENT)
+        return Answer(status=NO_CONTENT)
 
     async def subscription(self, request: Request) -> Response:
         return json_response(request, Subscribed(await self._call(request, Instance.subscription)))
 
     async def unsubscribe(self, request: Request) -> Response:
         await self._call(request, Instance.unsubscribe)
-        return Response(status_code=NO_CONTENT)
+        return Answer(status=NO_CONTENT)
 
     async def assign(self, request: Request) -> Response:
         partitions = self._places(await body_of(request, _PARTITIONS))
         await self._call(request, lambda instance: instance.assign(partitions))
-        return Response(status_code=NO_CONTENT)
+        return Answer(status=NO_CONTENT)
 
     async def assignment(self, request: Request) -> Response:
         found = await self._call(request, Instance.assignment)
@@ -132,7 +133,7 @@ class ConsumerEndpoints:
                 instance.put_back(messages)
                 raise
             instance.returned(messages)
-        return Response(body, media_type=MEDIA_TYPES[kind])
+        return Answer(body, content_type=MEDIA_TYPES[kind])
 
     def _limits(self, request: Request, instance: Instance) -> Limits:
         config = self._proxy.config
@@ -167,7 +168,7 @@ class ConsumerEndpoints:
             instance.seek_to_times(times)
 
         await self._call(request, work)
-        return Response(status_code=NO_CONTENT)
+        return Answer(status=NO_CONTENT)
 
     async def seek_to_beginning(self, request: Request) -> Response:
         return await self._seek_to_edge(request, end=False)
@@ -178,7 +179,7 @@ class ConsumerEndpoints:
     async def _seek_to_edge(self, request: Request, *, end: bool) -> Response:
         partitions = self._places(await body_of(request, _PARTITIONS))
         await self._call(request, lambda instance: instance.seek_to_edge(partitions, end=end))
-        return Response(status_code=NO_CONTENT)
+        return Answer(status=NO_CONTENT)
 
     async def commit(self, request: Request) -> Response:
         body = await optional_body_of(request, _OFFSETS)

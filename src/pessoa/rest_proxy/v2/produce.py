@@ -31,6 +31,7 @@ from pessoa.rest_proxy.producing import Outgoing, Written
 from pessoa.rest_proxy.proxy import Proxy
 from pessoa.rest_proxy.schemas import SchemaCodec, SchemaWanted
 from pessoa.rest_proxy.v2.bodies import Produce, Produced, ProduceRecord, RecordOffset
+from pessoa.web.answers import Answer
 from pessoa.web.negotiation import essence
 
 MAX_INT32 = 2**31 - 1
@@ -70,7 +71,7 @@ class ProduceEndpoints:
         offsets = [_offset_of(each) for each in outcomes]
         if any(isinstance(each, KafkaError) for each in outcomes):
             proxy.topics.forget(topic)
-        return Response(_ENCODE(Produced(offsets, key_id, value_id)), _status(offsets), media_type=GENERAL)
+        return Answer(_ENCODE(Produced(offsets, key_id, value_id)), _status(offsets), GENERAL)
 
     async def _with_schemas(
         self, topic: str, partition: int, kind: Format, body: Produce

@@ -18,6 +18,7 @@ from pessoa.rest_proxy.bodies import body_of, decoder
 from pessoa.rest_proxy.problems import bad_request, from_wire
 from pessoa.rest_proxy.proxy import Proxy
 from pessoa.rest_proxy.v3.envelope import Collection, CollectionMetadata, Links, Metadata, links_of
+from pessoa.web.answers import Answer
 from pessoa.web.app import json_response
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class AclEndpoints:
         links = await links_of(self._proxy, request)
         body = await body_of(request, _CREATE)
         await self._create([body])
-        return Response(status_code=CREATED, headers={"Location": _place(links, body)})
+        return Answer(status=CREATED, headers={"Location": _place(links, body)})
 
     async def create_many(self, request: Request) -> Response:
         await links_of(self._proxy, request)
@@ -146,7 +147,7 @@ class AclEndpoints:
         if not body.data:
             raise bad_request("data must not be empty")
         await self._create(body.data)
-        return Response(status_code=NO_CONTENT)
+        return Answer(status=NO_CONTENT)
 
     async def _create(self, wanted: list[CreateAcl]) -> None:
         from pessoa.wire.api.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse

@@ -19,6 +19,7 @@ from pessoa.rest_proxy.proxy import Proxy
 from pessoa.rest_proxy.v3.clusters import no_such_broker
 from pessoa.rest_proxy.v3.envelope import Links, Metadata, links_of
 from pessoa.rest_proxy.v3.topics import must_be_topic_name, topic_name
+from pessoa.web.answers import Answer
 from pessoa.web.app import json_response
 from pessoa.web.problems import HttpProblem
 from pessoa.wire.api.describe_configs import DescribeConfigsResourceResult
@@ -183,7 +184,7 @@ class ConfigEndpoints:
         body = await body_of(request, _ALTER)
         changes = changes_of(body.data)
         await self._proxy.admin.alter_configs(place.kind, place.name, changes, validate_only=body.validate_only)
-        return Response(status_code=NO_CONTENT)
+        return Answer(status=NO_CONTENT)
 
     async def _change(self, request: Request, change: ConfigChange) -> Response:
         links = await links_of(self._proxy, request)
@@ -192,7 +193,7 @@ class ConfigEndpoints:
         if place.name:
             await self._named(links, place, change.name)
         await self._proxy.admin.alter_configs(place.kind, place.name, checked([change]))
-        return Response(status_code=NO_CONTENT)
+        return Answer(status=NO_CONTENT)
 
     async def _entries(self, links: Links, place: Place) -> list[Config]:
         [found] = await self._proxy.admin.describe_configs(place.kind, [place.name])
@@ -228,7 +229,7 @@ class TopicConfigEndpoints(ConfigEndpoints):
             except HttpProblem as problem:
                 failures.append(TopicFailure(name, problem.code, problem.message))
         if not failures:
-            return Response(status_code=NO_CONTENT)
+            return Answer(status=NO_CONTENT)
         return json_response(request, AlteredTopics(failures), MULTI_STATUS)
 
 

@@ -131,6 +131,7 @@ class BatchAnswer(msgspec.Struct):
 
 _RECORD = decoder(Record)
 _BATCH = decoder(Batch)
+STREAM_TOO_LONG = "Streaming connection open for longer than allowed"
 _ENCODE = msgspec.json.Encoder().encode
 
 
@@ -149,10 +150,15 @@ class RecordEndpoints:
         config = self._proxy.config
         cutter = JsonCutter(config.request_max_bytes)
         values = _values(request.stream(), cutter)
-        first = await anext(values, None)
+        timeout_s = config.stream_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(timeout_s):
+                first = await anext(values, None)
+        except TimeoutError:
+            raise HttpProblem(408, STREAM_TOO_LONG) from None
         if first is None:
             raise invalid_payload("Null input provided. Data is required.")
-        return RecordStream(send, first, values, config.stream_timeout_ms / 1000)
+        return RecordStream(send, first, values, timeout_s)
 
     async def produce_batch(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
@@ -289,7 +295,7 @@ class RecordStream(Response):
         except HttpProblem as problem:
             await self._owed.put(problem)
         except TimeoutError:
-            await self._owed.put(HttpProblem(408, "Streaming connection open for longer than allowed"))
+            await self._owed.put(HttpProblem(408, STREAM_TOO_LONG))
         except ClientDisconnect:
             # Whoever has gone reads no reports; what was handed over is written all the same.
             pass

@@ -18,6 +18,7 @@ from pessoa.rest_proxy.bodies import body_of, decoder
 from pessoa.rest_proxy.problems import KAFKA_BAD_REQUEST, bad_request, unknown_topic
 from pessoa.rest_proxy.proxy import Proxy
 from pessoa.rest_proxy.v3.envelope import Links, Metadata, Related, links_of
+from pessoa.web.answers import Answer
 from pessoa.web.app import json_response
 from pessoa.web.problems import HttpProblem
 
@@ -98,7 +99,7 @@ class TopicEndpoints:
         if not body.validate_only:
             answer = await self._created(links, body.topic_name) or answer
         response = json_response(request, answer, OK if body.validate_only else CREATED)
-        response.headers["Location"] = answer.metadata.self_url
+        response.extra_headers["Location"] = answer.metadata.self_url
         return response
 
     async def _created(self, links: Links, name: str) -> Topic | None:
@@ -124,7 +125,7 @@ class TopicEndpoints:
         name = topic_name(self._proxy, request)
         await self._proxy.admin.delete_topic(name)
         self._proxy.topics.forget(name)
-        return Response(status_code=NO_CONTENT)
+        return Answer(status=NO_CONTENT)
 
 
 def topic_name(proxy: Proxy, request: Request) -> str:

@@ -62,7 +62,7 @@ class Desk:
                     raise problems.unknown_leader() from None
                 continue
             response = json_response(request, answer(outcome))
-            response.headers[OFFSET] = str(self.registry.store.applied_offset)
+            response.extra_headers[OFFSET] = str(self.registry.store.applied_offset)
             return response
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 
 from pessoa.schema_registry import problems
 from pessoa.schema_registry.api.requests import (
@@ -26,6 +26,7 @@ from pessoa.schema_registry.api.requests import (
 from pessoa.schema_registry.model import SCHEMA_TYPES
 from pessoa.schema_registry.state import Entry
 from pessoa.serde.subjects import DEFAULT_CONTEXT, parse_subject
+from pessoa.web.answers import Answer
 from pessoa.web.app import json_response
 from pessoa.web.routing import Endpoint, Query
 
@@ -87,7 +88,7 @@ class _Schemas:
             entries = state.by_id(DEFAULT_CONTEXT, schema_id)
         if not entries:
             raise problems.schema_not_found(schema_id)
-        return sorted(entries, key=lambda entry: entry.value.subject != subject)
+        return sorted(entries, key=lambda entry: entry.value.subject != subject) if subject else entries
 
     async def by_id(self, request: Request) -> Response:
         state = self._desk.state
@@ -148,4 +149,4 @@ def raw_schema(request: Request, text: str) -> Response:
     """A schema's own text, which for Avro and JSON Schema is JSON itself."""
     from pessoa.web.app import media_type
 
-    return PlainTextResponse(text, media_type=media_type(request))
+    return Answer(text.encode(), content_type=media_type(request))

@@ -1,0 +1,490 @@
+"""One HTTP/1.1 connection, from bytes to exchanges and back: the protocol that our servers give to uvicorn.
+
+uvicorn's own protocol trusts its callers: a head may be without end, and a caller may take hours for a request or never
+read the answer. Ours bounds each of these, and writes a whole answer at once where uvicorn writes head and body apart.
+
+    bytes ──httptools──▶ Exchange (one request and its answer) ──ASGI──▶ app ──▶ one write
+                          one at a time; requests that came early wait in `_queue`
+
+    what a caller can hold on to                        how long
+    a connection on which nothing is asked              `head_timeout_s`, or `keep_alive_s` after an answer
+    half a head                                         `head_timeout_s` from its first byte, `head_bytes` of it
+    bytes that lead to nothing: trailers, extensions    `head_bytes`
+    half a body                                         see bodies.py: the app decides, since a stream may be slow
+    an answer that is not read                          `head_timeout_s` without a byte being taken
+    connections                                         `max_connections`, the next one is told 503
+
+Deadlines are looked at once a second for all connections together (`Watch`): a timer per request would cost more than
+the request. An answer that leaves before the request's body has come whole ends the connection.
+
+What it deliberately lacks: HTTP/2, upgrades (a request for one is answered as if it had not asked), compression.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from http import HTTPStatus
+from math import inf
+from typing import Any, cast
+from urllib.parse import unquote
+
+import httptools
+
+from pessoa.web.answers import EXCHANGE_KEY, Answer
+
+log = logging.getLogger(__name__)
+
+# Held of a body that the app has not asked for.
+HIGH_WATER_BYTES = 64 * 1024
+MAX_HEADERS = 200
+# How long what still comes of a refused body is thrown away, so that the caller can read why.
+LINGER_S = 2.0
+SWEEP_S = 1.0
+
+_NO_BODY = (204, 304)
+_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+Header = tuple[bytes, bytes]
+App = Callable[..., Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Twice what Jetty takes for a head, and as long as it waits."""
+
+    head_bytes: int = 16 * 1024
+    head_timeout_s: float = 30.0
+    keep_alive_s: float = 75.0
+    max_connections: int = 5000
+
+
+@lru_cache(maxsize=600)
+def status_line(status: int) -> bytes:
+    phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
+    return f"HTTP/1.1 {status} {phrase}\r\n".encode()
+
+
+@lru_cache(maxsize=512)
+def plain_head(status: int, media_type: str | None) -> bytes:
+    """All of a head but the length."""
+    named = f"content-type: {media_type}\r\n".encode("latin-1") if media_type else b""
+    return status_line(status) + named + (b"" if status in _NO_BODY else b"content-length: ")
+
+
+class Watch:
+    """All connections of one server, and what time it is for them."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.connections: set[Connection] = set()
+        self.now_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<Watch over {len(self.connections)} connections>"
+
+    def protocol(self, config: Any, server_state: Any, app_state: Any, _loop: Any = None) -> Connection:
+        """What uvicorn calls for each connection."""
+        return Connection(self, config.loaded_app, server_state)
+
+    def add(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        if self._timer is None:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.now_s = loop.time()
+        for connection in list(self.connections):
+            if connection.deadline_s < self.now_s:
+                connection.time_is_up()
+        self._timer = loop.call_later(SWEEP_S, self._sweep) if self.connections else None
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, watch: Watch, app: App, server_state: Any) -> None:
+        self._watch = watch
+        self._limits = watch.limits
+        self._app = app
+        self._state = server_state
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._queue: deque[Exchange] = deque()
+        self._current: Exchange | None = None
+        # The exchange whose request is being parsed; the last of the queue, or the current one.
+        self._parsing: Exchange | None = None
+        self._headers: list[Header] = []
+        self._url = b""
+        self._is_in_head = False
+        # Fed to the parser since it last had something for us.
+        self._idle_bytes = 0
+        # Whatever comes is thrown away.
+        self._is_deaf = False
+        self._is_closing = False
+        self._drained: asyncio.Future[None] | None = None
+        self.deadline_s = inf
+
+    def __repr__(self) -> str:
+        return f"<Connection {self._peer}, {len(self._queue)} waiting, {self._current!r}>"
+
+    # What the transport says.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are none by inheritance.
+        self.transport = cast(asyncio.Transport, transport)
+        self._peer = transport.get_extra_info("peername")[:2] if transport.get_extra_info("peername") else None
+        here = transport.get_extra_info("sockname")
+        self._here = tuple(here[:2]) if here else None
+        self._scheme = "https" if transport.get_extra_info("sslcontext") else "http"
+        # uvicorn waits for these when it stops.
+        self._state.connections.add(self)
+        self._watch.add(self)
+        self.deadline_s = self._watch.now_s + self._limits.head_timeout_s + SWEEP_S
+        if len(self._watch.connections) > self._limits.max_connections:
+            self.refuse(503)
+
+    def connection_lost(self, failure: Exception | None) -> None:
+        self._state.connections.discard(self)
+        self._watch.connections.discard(self)
+        self._is_closing = self._is_deaf = True
+        self._parser = None
+        self.deadline_s = inf
+        for exchange in (self._current, *self._queue):
+            if exchange is not None:
+                exchange.lost()
+        self._queue.clear()
+        self.resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_deaf:
+            return
+        self._idle_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            if self._parsing is not None:
+                self._parsing.keep_alive = False
+        except httptools.HttpParserError as wrong:
+            log.debug("%s does not speak HTTP: %s", self._peer, wrong)
+            self.refuse(400)
+        if self._idle_bytes > self._limits.head_bytes:
+            self.refuse(431 if self._is_in_head else 400)
+
+    def eof_received(self) -> bool:
+        """Whoever has asked everything may still be waiting for answers: True keeps the connection for them."""
+        if self._current is None or self._parsing is not None or self._scheme == "https":
+            return False
+        (self._queue[-1] if self._queue else self._current).keep_alive = False
+        return True
+
+    def pause_writing(self) -> None:
+        self._drained = asyncio.get_running_loop().create_future()
+        self.deadline_s = self._watch.now_s + self._limits.head_timeout_s
+
+    def resume_writing(self) -> None:
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+            self.deadline_s = inf if self._current is not None else self._idle_deadline_s()
+            self._next()
+
+    async def drain(self) -> None:
+        if self._drained is not None:
+            await self._drained
+
+    # What the parser says.
+
+    def on_message_begin(self) -> None:
+        self._headers = []
+        self._url = b""
+        self._is_in_head = True
+        if self._current is None:
+            self.deadline_s = self._watch.now_s + self._limits.head_timeout_s + SWEEP_S
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_head:
+            self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        if self._is_deaf:
+            return
+        is_long = self._idle_bytes > self._limits.head_bytes
+        if len(self._headers) > MAX_HEADERS or (is_long and self._head_size() > self._limits.head_bytes):
+            self.refuse(431)
+            return
+        self._idle_bytes = 0
+        parser = self._parser
+        url = httptools.parse_url(self._url)
+        raw_path: bytes = url.path or b"/"
+        path = raw_path.decode("latin-1")
+        exchange = self._parsing = Exchange(self)
+        exchange.keep_alive = parser.should_keep_alive()
+        exchange.scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": parser.get_http_version(),
+            "method": parser.get_method().decode("ascii"),
+            "scheme": self._scheme,
+            "server": self._here,
+            "client": self._peer,
+            "root_path": "",
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": raw_path,
+            "query_string": url.query or b"",
+            "headers": self._headers,
+            EXCHANGE_KEY: exchange,
+        }
+        self._queue.append(exchange)
+        self._next()
+
+    def _head_size(self) -> int:
+        return len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._headers)
+
+    def on_body(self, body: bytes) -> None:
+        self._idle_bytes = 0
+        if self._parsing is not None:
+            self._parsing.add(body)
+
+    def on_message_complete(self) -> None:
+        self._idle_bytes = 0
+        parsed, self._parsing = self._parsing, None
+        if parsed is not None:
+            parsed.complete()
+
+    # One exchange after the other.
+
+    def _next(self) -> None:
+        if not self._queue or self._is_closing:
+            return
+        if self._current is not None or self._drained is not None:
+            self.pause()
+            return
+        self._current = self._queue.popleft()
+        self.deadline_s = inf
+        task = asyncio.get_running_loop().create_task(self._current.run(self._app))
+        self._state.tasks.add(task)
+        task.add_done_callback(self._state.tasks.discard)
+
+    def answered(self, exchange: Exchange) -> None:
+        """The answer has been written."""
+        assert exchange is self._current
+        self._current = None
+        if not exchange.keep_alive or not exchange.is_complete:
+            self._close_soon(linger=not exchange.is_complete)
+            return
+        self.deadline_s = self._idle_deadline_s()
+        if self._queue:
+            self._next()
+        else:
+            self.resume()
+
+    def _idle_deadline_s(self) -> float:
+        return self._watch.now_s + self._limits.keep_alive_s
+
+    # The end.
+
+    def refuse(self, status: int) -> None:
+        """Say no to what cannot be a request. An answer that is under way to a request before it is let through."""
+        if self._is_deaf:
+            return
+        self._is_deaf = True
+        current = self._current
+        if current is not None and current is not self._parsing:
+            self._queue.clear()
+            current.keep_alive = False
+            return
+        if current is not None:
+            current.lost()
+        if current is None or not current.is_started:
+            phrase = HTTPStatus(status).phrase
+            text = f'{{"error_code":{status},"message":"HTTP {status} {phrase}"}}'.encode()
+            head = plain_head(status, "application/json") + b"%d\r\nconnection: close\r\n\r\n" % len(text)
+            self.transport.write(head + text)
+        self._close_soon(linger=True)
+
+    def _close_soon(self, *, linger: bool) -> None:
+        self._is_closing = self._is_deaf = True
+        if linger:
+            self.resume()
+            self.deadline_s = self._watch.now_s + LINGER_S + SWEEP_S
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+        else:
+            self.transport.close()
+
+    def pause(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def resume(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def time_is_up(self) -> None:
+        self.deadline_s = inf
+        if self._drained is not None or self._is_closing or self._current is not None:
+            self.transport.abort()
+        elif self._is_in_head:
+            self.refuse(408)
+        else:
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        """uvicorn stops: end after the answer that is under way."""
+        if self._current is None:
+            self.transport.close()
+        else:
+            self._current.keep_alive = False
+
+
+class Exchange:
+    """One request and its answer; `receive` and `send` are ASGI's, `respond` is the short way for a whole answer."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.scope: dict[str, Any] = {}
+        self.keep_alive = True
+        # The request has come whole.
+        self.is_complete = False
+        self._is_lost = False
+        self._body = bytearray()
+        self._has_told_end = False
+        self._arrived: asyncio.Future[None] | None = None
+        self.is_started = False
+        self._is_answered = False
+        self._is_chunked = False
+
+    def __repr__(self) -> str:
+        state = "lost" if self._is_lost else "answered" if self._is_answered else "open"
+        return f"<Exchange {self.scope.get('method')} {self.scope.get('path')} {state}>"
+
+    async def run(self, app: App) -> None:
+        try:
+            await app(self.scope, self.receive, self.send)
+        except Exception:
+            log.exception("the app failed outside of its own handling")
+        if not self._is_answered and not self._is_lost:
+            # Half an answer cannot be taken back; only its end can be left out.
+            self._connection.transport.abort()
+
+    # What comes.
+
+    def add(self, body: bytes) -> None:
+        if not self._is_answered:
+            self._body += body
+            if len(self._body) > HIGH_WATER_BYTES:
+                self._connection.pause()
+            self._wake()
+
+    def complete(self) -> None:
+        self.is_complete = True
+        self._wake()
+
+    def lost(self) -> None:
+        self._is_lost = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)
+
+    def take_body(self) -> bytes:
+        """The body that has come whole; nothing is left for `receive`."""
+        assert self.is_complete
+        body, self._body = bytes(self._body), bytearray()
+        self._has_told_end = True
+        return body
+
+    async def receive(self) -> dict[str, Any]:
+        while not self._is_lost and not self._is_answered and not self._body:
+            if self.is_complete and not self._has_told_end:
+                break
+            if not self.is_complete:
+                self._invite()
+            self._arrived = asyncio.get_running_loop().create_future()
+            await self._arrived
+        if self._is_lost or self._is_answered:
+            return {"type": "http.disconnect"}
+        body, self._body = bytes(self._body), bytearray()
+        self._has_told_end = self.is_complete
+        return {"type": "http.request", "body": body, "more_body": not self.is_complete}
+
+    def _invite(self) -> None:
+        if not self.is_started and (b"expect", b"100-continue") in self.scope["headers"]:
+            self.scope["headers"].remove((b"expect", b"100-continue"))
+            self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._connection.resume()
+
+    # What goes.
+
+    def respond(self, answer: Answer) -> None:
+        """A whole answer in one write."""
+        if self._is_lost:
+            return
+        body = answer.body
+        length = b"" if answer.status_code in _NO_BODY else b"%d\r\n" % len(body)
+        head = plain_head(answer.status_code, answer.content_type) + length
+        if not self.keep_alive or not self.is_complete:
+            head += b"connection: close\r\n"
+        for name, value in answer.extra_headers.items():
+            head += _line(name.encode("latin-1"), value.encode("latin-1"))
+        is_bare = self.scope["method"] == "HEAD" or answer.status_code in _NO_BODY
+        self._connection.transport.write(head + b"\r\n" + (b"" if is_bare else body))
+        self._answered()
+
+    async def send(self, message: Any) -> None:
+        if self._is_lost:
+            return
+        if message["type"] == "http.response.start":
+            self._start(message["status"], message.get("headers", ()))
+        elif not self._is_answered:
+            self._write_part(message.get("body", b""), is_last=not message.get("more_body", False))
+        await self._connection.drain()
+
+    def _start(self, status: int, headers: Iterable[Header]) -> None:
+        assert not self.is_started, "an answer has one head"
+        self.is_started = True
+        lines = [status_line(status)]
+        named = set()
+        for name, value in headers:
+            named.add(name.lower())
+            lines.append(_line(name, value))
+        if b"content-length" not in named and status not in _NO_BODY:
+            self._is_chunked = True
+            lines.append(b"transfer-encoding: chunked\r\n")
+        if not self.keep_alive:
+            lines.append(b"connection: close\r\n")
+        lines.append(b"\r\n")
+        self._connection.transport.write(b"".join(lines))
+
+    def _write_part(self, body: bytes, *, is_last: bool) -> None:
+        parts = []
+        if self.scope["method"] != "HEAD":
+            if body:
+                parts = [b"%x\r\n" % len(body), body, b"\r\n"] if self._is_chunked else [body]
+            if is_last and self._is_chunked:
+                parts.append(b"0\r\n\r\n")
+        if parts:
+            self._connection.transport.write(b"".join(parts))
+        if is_last:
+            self._answered()
+
+    def _answered(self) -> None:
+        self._is_answered = True
+        self._body.clear()
+        self._wake()
+        self._connection.answered(self)
+
+
+def _line(name: bytes, value: bytes) -> bytes:
+    # A caller's text may have got into it; it must not get out of it.
+    assert not _BAD_VALUE.search(value), f"no value of a header: {value!r}"
+    return b"%b: %b\r\n" % (name.lower(), value)
