@@ -39,8 +39,9 @@ _PRODUCE_EVERY_S = 0.01
 _TRANSACTION_RECORDS = 400
 _ABORTED_SHARE = 0.15
 _PATIENT_S = 30.0
-# librdkafka may wait for ever, in send_offsets_to_transaction, for the connection to a group coordinator that died and
-# came back to change its state. A user would replace that client, and so does the copier.
+# librdkafka tears down what it has for a broker that Metadata does not name: one that said goodbye, or is dead for
+# longer than its session. A send_offsets_to_transaction that waits for that broker, the group's coordinator, then waits
+# for ever, however soon the broker is back. A user would replace that client, and so does the copier.
 _LONGEST_SILENCE_S = 15.0
 _PASSING = (
     KafkaError._TIMED_OUT,

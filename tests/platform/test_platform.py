@@ -165,7 +165,14 @@ def test_what_is_killed_comes_back_and_its_clients_go_on(platform: Home, name: s
     from confluent_kafka import Consumer
 
     reader = Consumer(
-        {"bootstrap.servers": platform.bootstrap_servers, "group.id": f"during-{name}", "auto.offset.reset": "earliest"}
+        {
+            "bootstrap.servers": platform.bootstrap_servers,
+            "group.id": f"during-{name}",
+            "auto.offset.reset": "earliest",
+            # librdkafka forgets what it was about to ask a broker that is dead for longer than its session, and asks
+            # anew when it looks at the metadata next time: by default after five minutes.
+            "topic.metadata.refresh.interval.ms": 5_000,
+        }
     )
     platform.produce_one(f"during-{name}")
     reader.subscribe([f"during-{name}"])
