@@ -171,7 +171,9 @@ def written(schema: Any, value: Any) -> Any:
 
 
 @pytest.mark.apache
-def test_every_case_goes_through_apaches_transforms_and_ours_alike(record_property: Callable[[str, object], None]) -> None:
+def test_every_case_goes_through_apaches_transforms_and_ours_alike(
+    record_property: Callable[[str, object], None],
+) -> None:
     lines = [
         json.dumps({"class": PACKAGE + name, "config": config, "topic": "t-1", "key": KEY, "value": value,
                     "timestamp": MOMENT_MS})

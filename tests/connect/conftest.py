@@ -1,0 +1,18 @@
+"""One broker for the tests of this folder that need no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pessoa.testing import Broker
+from tests.support.spark import spark_address
+
+__all__ = ["broker", "spark_address"]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running

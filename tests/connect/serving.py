@@ -1,0 +1,106 @@
+"""A Connect worker in this process, on any Kafka, with tasks that run on Spark or only pretend to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from pessoa.connect.runner import RUNNING, Runner, TaskReport, TaskSpec
+from pessoa.connect.service import make_connect_app
+from pessoa.connect.worker_config import make_config
+from pessoa.web.app import App
+from pessoa.web.serving import ThreadedServer, bind
+
+# The machine that runs these may be very busy.
+DEADLINE_S = 120.0
+
+
+class PretendingRunner:
+    """Says that everything runs, until it is told otherwise."""
+
+    def __init__(self) -> None:
+        self.running: dict[tuple[str, int], TaskSpec] = {}
+        self.forgotten: list[str] = []
+        self.reports: dict[tuple[str, int], TaskReport] = {}
+        self.refusal: Exception | None = None
+
+    def start(self, spec: TaskSpec) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.reports.pop((spec.connector, spec.number), None)
+        self.running[spec.connector, spec.number] = spec
+
+    def report(self, spec: TaskSpec) -> TaskReport:
+        return self.reports.get((spec.connector, spec.number), TaskReport(RUNNING))
+
+    def stop(self, spec: TaskSpec) -> None:
+        self.running.pop((spec.connector, spec.number), None)
+
+    def forget(self, spec: TaskSpec) -> None:
+        self.stop(spec)
+        self.forgotten.append(spec.connector)
+
+    def close(self) -> None:
+        pass
+
+
+@contextmanager
+def connect_worker(
+    bootstrap_servers: str, home: Path, settings: Mapping[str, str] | None = None, runner: Runner | None = None
+) -> Iterator[httpx.Client]:
+    """A client of a worker that is ready."""
+    listening = bind("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    config = make_config(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "listeners": f"http://127.0.0.1:{port}",
+            "pessoa.home": str(home),
+            "offset.storage.partitions": "3",
+            "status.storage.partitions": "2",
+            **(settings or {}),
+        }
+    )
+
+    async def make() -> App:
+        return await make_connect_app(config, port, runner=runner)
+
+    with (
+        ThreadedServer(make, listening=listening) as server,
+        httpx.Client(base_url=server.url, timeout=DEADLINE_S) as client,
+    ):
+        wait_until(lambda: client.get("/health").status_code == 200, "the worker is healthy")
+        yield client
+
+
+def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
+    """What the condition gives, once it gives something."""
+    deadline = time.monotonic() + deadline_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited {deadline_s} s in vain: {what}"
+        time.sleep(0.05)
+    return found
+
+
+def states(client: httpx.Client, connector: str) -> tuple[str, ...]:
+    """The connector's state and those of its tasks; empty if there is none."""
+    answer = client.get(f"/connectors/{connector}/status")
+    if answer.status_code != 200:
+        return ()
+    status = answer.json()
+    return (status["connector"]["state"], *(task["state"] for task in status["tasks"]))
+
+
+def wait_for_states(client: httpx.Client, connector: str, *wanted: str) -> None:
+    def reached() -> bool:
+        found = states(client, connector)
+        if "FAILED" in found and "FAILED" not in wanted:
+            raise AssertionError(client.get(f"/connectors/{connector}/status").text)
+        return found == wanted
+
+    wait_until(reached, f"{connector} is {wanted}")
