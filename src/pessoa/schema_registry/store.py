@@ -247,7 +247,8 @@ class Writer:
     def _write(self, records: Sequence[Record]) -> int:
         producer = self._producer
         assert producer is not None
-        offsets: list[int] = []
+        # None where librdkafka infers from the answer to a later batch that one whose own answer was lost is written.
+        offsets: list[int | None] = []
         failures: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, message: Any) -> None:
@@ -271,9 +272,10 @@ class Writer:
         except KafkaException as failure:
             self._give_up(producer)
             raise _understood(failure) from None
-        if failures or len(offsets) != len(records):
-            raise StoreFailed(f"{len(records) - len(offsets)} records were not acknowledged")
-        return max(offsets)
+        told = [offset for offset in offsets if offset is not None]
+        if failures or len(offsets) != len(records) or not told:
+            raise StoreFailed(f"{len(records) - len(told)} records were not acknowledged")
+        return max(told)
 
     def _give_up(self, producer: Producer) -> None:
         try:

@@ -1,0 +1,50 @@
+"""What a writer makes of acknowledgements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pessoa.schema_registry.config import Config
+from pessoa.schema_registry.records import NoopKey, Record
+from pessoa.schema_registry.store import StoreFailed, Writer
+
+
+class Acknowledging:
+    """A producer whose records turn out to stand at these offsets."""
+
+    def __init__(self, offsets: list[int | None]) -> None:
+        self._offsets = offsets
+        self._told: list[Callable[[None, Any], None]] = []
+
+    def begin_transaction(self) -> None:
+        pass
+
+    def produce(self, topic: str, *, on_delivery: Callable[[None, Any], None], **_: object) -> None:
+        self._told.append(on_delivery)
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        for told, offset in zip(self._told, self._offsets, strict=True):
+            told(None, SimpleNamespace(offset=lambda at=offset: at))
+
+    def poll(self, timeout_s: float) -> None:
+        pass
+
+
+def write(offsets: list[int | None]) -> int:
+    writer = Writer(Config(bootstrap_servers="127.0.0.1:9092"), {})
+    producer: Any = Acknowledging(offsets)
+    writer._producer = producer
+    return writer._write([Record(NoopKey(), None)] * len(offsets))
+
+
+def test_a_record_may_be_written_without_anybody_saying_where() -> None:
+    assert write([None, 8]) == 8
+
+
+def test_somebody_has_to_say_where_the_last_one_is() -> None:
+    with pytest.raises(StoreFailed):
+        write([None])
