@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -15,17 +15,21 @@ QUIET = {"log_level": 3}
 T = TypeVar("T")
 
 
-def make_topic(servers: str, name: str, partitions: int = 2, replicas: int = 1) -> None:
+def make_topic(servers: str, name: str, partitions: int = 2, replicas: int = 1, **config: str) -> None:
+    """`config` has underscores for dots: retention_ms="-1"."""
     admin = AdminClient({"bootstrap.servers": servers, **QUIET})
-    admin.create_topics([NewTopic(name, partitions, replicas)], request_timeout=DEADLINE_S)[name].result(DEADLINE_S)
+    wanted = NewTopic(name, partitions, replicas, config={key.replace("_", "."): word for key, word in config.items()})
+    admin.create_topics([wanted], request_timeout=DEADLINE_S)[name].result(DEADLINE_S)
 
 
-def fill(servers: str, name: str, pairs: Iterable[tuple[bytes | None, bytes | None]], first_ms: int = 0) -> int:
-    """Write key and value pairs, one millisecond apart if `first_ms` is given; how many they were."""
+def fill(
+    servers: str, name: str, pairs: Iterable[tuple[bytes | None, bytes | None]], times_ms: Sequence[int] = ()
+) -> int:
+    """Write key and value pairs, with their times if there are any; how many they were."""
     producer = Producer({"bootstrap.servers": servers, "acks": "all", "partitioner": "murmur2_random", **QUIET})
     count = 0
     for key, value in pairs:
-        producer.produce(name, value, key, timestamp=first_ms + count if first_ms else 0)
+        producer.produce(name, value, key, timestamp=times_ms[count] if times_ms else 0)
         producer.poll(0)
         count += 1
     assert producer.flush(DEADLINE_S) == 0, "not everything was written"

