@@ -84,7 +84,7 @@ def _known(settings: dict[str, str], warn: Callable[[str], None]) -> dict[str, s
     for key, value in settings.items():
         if key not in _ORDINARY:
             try:
-                Producer({key: value})
+                Producer({key: value, "log_level": 0})
             except KafkaException as error:
                 if "No such configuration property" in str(error):
                     warn(f"The configuration '{key}' was supplied but is not a known config.")
