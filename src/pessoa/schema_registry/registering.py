@@ -119,17 +119,46 @@ def candidate(state: State, subject: str, request: Request, config: ConfigValue,
     return Candidate(parsed, text, own_identity, references, metadata, rule_set)
 
 
-async def parse_ahead(state: State, subject: str, request: Request) -> None:
-    """Parse the schema of a request in a thread; the decision finds it among those that are remembered.
+async def think_ahead(
+    state: State, subject: str, request: Request, default_level: Level, against: Sequence[Entry] | None = None
+) -> None:
+    """Parse the schema of a request in a thread, and compare it; the decision finds both among what is remembered.
 
     A megabyte of schema takes seconds, in which everybody else would wait. What is wrong with it is said at once.
+    `against` is what it will be compared with, if not with the versions that a registration looks at.
     """
-    if not request.schema or len(request.schema) < _LONG_TEXT:
+    if not request.schema:
         return
     schema_type = request.schemaType or AVRO
+    config = effective_config(state, subject, default_level)
+    entries = _predecessors(state, subject, config) if against is None else list(against)
+    if len(request.schema) + sum(len(each.value.schema) for each in entries) < _LONG_TEXT:
+        return
+    if any(each.value.schema == request.schema for each in entries):
+        entries = []  # it is there already, and will not be compared
     try:
         texts = resolve_references(state, subject, _pinned(state, subject, request.references or []))
-        await asyncio.to_thread(parse_schema, schema_type, request.schema, texts)
+        # Resolved here: the state is the loop's.
+        earlier = [(each.value, resolve_references(state, each.value.subject, each.value.references))
+                   for each in entries]  # fmt: skip
+    except SchemaProblem as wrong:
+        raise problems.invalid_schema(f"{_shown(request, schema_type)} {wrong}") from None
+    text = request.schema
+
+    def think() -> None:
+        parsed = parse_schema(schema_type, text, texts)
+        if config.normalize:
+            parse_schema(schema_type, parsed.normalized(), texts)
+        for value, known in earlier:
+            try:
+                before = Earlier(value.version, parse_schema(value.schemaType, value.schema, known))
+            except SchemaProblem:
+                return  # the decision will say so
+            if check_level(level_of(config), parsed, [before], is_lenient=config.compatibilityPolicy == "LENIENT"):
+                return
+
+    try:
+        await asyncio.to_thread(think)
     except SchemaProblem as wrong:
         raise problems.invalid_schema(f"{_shown(request, schema_type)} {wrong}") from None
 
@@ -228,13 +257,18 @@ def find(state: State, subject: str, wanted: Candidate, *, deleted: bool = False
 
 def findings(state: State, subject: str, schema: Comparable, config: ConfigValue) -> tuple[str, ...]:
     """What keeps a schema from following the versions of a subject."""
+    return compare(state, schema, _predecessors(state, subject, config), config)
+
+
+def _predecessors(state: State, subject: str, config: ConfigValue) -> list[Entry]:
+    """The versions that the next one is compared with, newest first."""
     level = level_of(config)
     if level is Level.NONE:
-        return ()
+        return []
     entries = list(reversed(state.versions(subject)))
     if config.compatibilityGroup is not None:
         entries = [each for each in entries if _same_group(each, config.compatibilityGroup, entries)]
-    return compare(state, schema, entries if level.is_transitive else entries[:1], config)
+    return entries if level.is_transitive else entries[:1]
 
 
 def _same_group(entry: Entry, group: str, entries: Sequence[Entry]) -> bool:

@@ -4,31 +4,44 @@ A schema is parsed with the texts that it refers to, which `resolve_references` 
 that others need. The canonical text of Avro and JSON Schema is what is stored; a .proto file is stored as it was sent,
 comments and all, and its canonical text is the printed tree (base64 descriptors are stored printed: no text came).
 
-Parsed schemas are remembered by their text: registering the same schema again, the commonest of all requests, and
-checking a new version against ten old ones should not parse anything twice.
+Parsed schemas are remembered by their text, and so is what a comparison of two has found: registering the same schema
+again, the commonest of all requests, should not parse anything twice; and what a worker thread has parsed and compared
+ahead (registering.py) the decision finds here.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 from pessoa.schema_registry.compatibility.differences import Difference
 from pessoa.schema_registry.compatibility.levels import Comparable
 from pessoa.schema_registry.model import AVRO, JSON, PROTOBUF, Reference
 from pessoa.schema_registry.records import SchemaKey
+from pessoa.schema_registry.remembering import Memory
 from pessoa.schema_registry.state import Entry, State, qualify
 from pessoa.serde.problems import SchemaProblem
 from pessoa.serde.subjects import parse_subject
 
-_CACHE_SIZE = 1000
 LATEST = -1
+# Characters of schemas that are kept parsed. A tree takes some twenty times as much as its text.
+_KEPT_CHARACTERS = 12 * 1024 * 1024
+_KEPT_FINDINGS = 8 * 1024 * 1024
+# What an entry weighs beside its text.
+_ENTRY_WEIGHT = 200
 
 
-class AvroParsed:
+class _Remembered:
+    """Which schema this is, for what is remembered about it; empty for one that is not remembered."""
+
+    key = b""
+
+
+class AvroParsed(_Remembered):
     schema_type = AVRO
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
@@ -56,10 +69,10 @@ class AvroParsed:
         from pessoa.schema_registry.compatibility.avro import check_avro
 
         assert isinstance(writer, AvroParsed)
-        return _sentences(check_avro(self.schema, writer.schema), is_new=is_new)
+        return _found(self, writer, is_new, is_lenient, lambda: check_avro(self.schema, writer.schema))
 
 
-class JsonParsed:
+class JsonParsed(_Remembered):
     schema_type = JSON
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
@@ -80,10 +93,11 @@ class JsonParsed:
         from pessoa.schema_registry.compatibility.json_schema import check_json
 
         assert isinstance(writer, JsonParsed)
-        return _sentences(check_json(self.schema, writer.schema, is_lenient=is_lenient), is_new=is_new)
+        check = partial(check_json, self.schema, writer.schema, is_lenient=is_lenient)
+        return _found(self, writer, is_new, is_lenient, check)
 
 
-class ProtobufParsed:
+class ProtobufParsed(_Remembered):
     schema_type = PROTOBUF
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
@@ -112,7 +126,7 @@ class ProtobufParsed:
         from pessoa.schema_registry.compatibility.protobuf import check_protobuf
 
         assert isinstance(writer, ProtobufParsed)
-        return _sentences(check_protobuf(self.file, writer.file), is_new=is_new)
+        return _found(self, writer, is_new, is_lenient, lambda: check_protobuf(self.file, writer.file))
 
 
 Parsed = AvroParsed | JsonParsed | ProtobufParsed
@@ -123,21 +137,52 @@ _TYPES: dict[str, Callable[[str, Mapping[str, str]], Parsed]] = {
 }
 
 
+_parsed: Memory[Parsed] = Memory(_KEPT_CHARACTERS)
+_findings: Memory[list[str]] = Memory(_KEPT_FINDINGS)
+
+
 def parse_schema(schema_type: str, text: str, references: Mapping[str, str]) -> Parsed:
     if schema_type not in _TYPES:
         raise SchemaProblem(f"{schema_type} is no type of schema: there are {', '.join(_TYPES)}")
-    return _parse(schema_type, text, tuple(references.items()))
-
-
-@lru_cache(maxsize=_CACHE_SIZE)
-def _parse(schema_type: str, text: str, references: tuple[tuple[str, str], ...]) -> Parsed:
-    parsed = _TYPES[schema_type](text, dict(references))
+    key = _key(schema_type, text, references)
+    known = _parsed.get(key)
+    if known is not None:
+        return known
+    parsed = _TYPES[schema_type](text, references)
     try:
         parsed.text.encode()
     except UnicodeEncodeError as wrong:
         # JSON can spell half a surrogate pair; no text can hold it.
         raise SchemaProblem(f"{wrong.object[wrong.start]!r} is half of a character") from None
+    parsed.key = key
+    _parsed.put(key, parsed, _ENTRY_WEIGHT + len(text) + sum(map(len, references.values())))
     return parsed
+
+
+def _key(schema_type: str, text: str, references: Mapping[str, str]) -> bytes:
+    digest = hashlib.sha256()
+    for part in (schema_type, text, *(each for pair in references.items() for each in pair)):
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(data) + data)
+    return digest.digest()
+
+
+def _found(
+    reader: _Remembered,
+    writer: _Remembered,
+    is_new: bool,
+    is_lenient: bool,
+    check: Callable[[], Sequence[Difference]],
+) -> list[str]:
+    """The findings of a comparison, remembered."""
+    key = (reader.key, writer.key, is_new, is_lenient) if reader.key and writer.key else None
+    known = _findings.get(key)
+    if key is not None and known is not None:
+        return known
+    found = _sentences(check(), is_new=is_new)
+    if key is not None:
+        _findings.put(key, found, _ENTRY_WEIGHT + sum(map(len, found)))
+    return found
 
 
 def canonical_of(schema_type: str, text: str) -> str:

@@ -10,7 +10,8 @@ from starlette.responses import Response
 
 from pessoa.schema_registry.api.requests import NORMALIZE, Desk, flag, subject_of, version_of
 from pessoa.schema_registry.registering import Request as SchemaRequest
-from pessoa.schema_registry.registering import decide_compatible, parse_ahead
+from pessoa.schema_registry.registering import decide_compatible, think_ahead
+from pessoa.schema_registry.schemas import LATEST
 from pessoa.web.app import json_response
 from pessoa.web.bodies import read_json
 from pessoa.web.routing import Endpoint, Query
@@ -45,14 +46,20 @@ class _Compatibility:
 
     async def _checked(self, request: Request, version: int | None) -> Response:
         wanted = await read_json(request, SchemaRequest)
-        if version is None or self._desk.state.versions(subject_of(request)):
-            await parse_ahead(self._desk.state, subject_of(request), wanted)
+        state, subject = self._desk.state, subject_of(request)
+        level = self._desk.registry.config.default_level
+        if version is None:
+            await think_ahead(state, subject, wanted, level)
+        else:
+            entry = state.latest(subject) if version == LATEST else state.entry(subject, version)
+            if entry is not None:
+                await think_ahead(state, subject, wanted, level, against=[entry])
         findings = decide_compatible(
-            self._desk.state,
-            subject_of(request),
+            state,
+            subject,
             wanted,
             version,
-            default_level=self._desk.registry.config.default_level,
+            default_level=level,
             normalize=flag(request, "normalize"),
         )
         answer: dict[str, Any] = {"is_compatible": not findings}

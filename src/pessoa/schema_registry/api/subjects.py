@@ -32,7 +32,7 @@ from pessoa.schema_registry.registering import (
     Decision,
     decide_lookup,
     decide_register,
-    parse_ahead,
+    think_ahead,
 )
 from pessoa.schema_registry.registering import Request as SchemaRequest
 from pessoa.schema_registry.state import Entry, State
@@ -177,7 +177,7 @@ class _Subjects:
         def answer(decision: Decision) -> dict[str, Any]:
             return _registered(self._desk.state, decision.entry, wanted, request.query_params.get("format", ""))
 
-        await parse_ahead(self._desk.state, subject, wanted)
+        await think_ahead(self._desk.state, subject, wanted, self._level)
         # What is there already needs no leader: this is what serialisers do all day.
         known = decide(self._desk.state)
         if not known.records:
@@ -187,7 +187,7 @@ class _Subjects:
     async def look_up(self, request: Request) -> Response:
         wanted = decode_json(await read_body(request), SchemaRequest)
         if self._desk.state.versions(subject_of(request), deleted=True):
-            await parse_ahead(self._desk.state, subject_of(request), wanted)
+            await think_ahead(self._desk.state, subject_of(request), wanted, self._level, against=())
         entry = decide_lookup(
             self._desk.state,
             subject_of(request),

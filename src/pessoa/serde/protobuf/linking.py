@@ -69,7 +69,7 @@ def link(proto: FileDescriptorProto, imports: Mapping[str, FileDescriptorProto] 
     pool = DescriptorPool()
     added: dict[str, FileDescriptorProto] = {}
     for path in proto.dependency:
-        _add_import(pool, path, dict(imports or {}), added, ())
+        _add_import(pool, path, imports or {}, added, ())
     _add(pool, proto)
     linked = FileDescriptorProto()
     linked.CopyFrom(proto)
@@ -80,7 +80,7 @@ def link(proto: FileDescriptorProto, imports: Mapping[str, FileDescriptorProto] 
 def _add_import(
     pool: DescriptorPool,
     path: str,
-    given: dict[str, FileDescriptorProto],
+    given: Mapping[str, FileDescriptorProto],
     added: dict[str, FileDescriptorProto],
     chain: tuple[str, ...],
 ) -> None:

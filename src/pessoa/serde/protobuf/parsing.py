@@ -77,6 +77,8 @@ class _Parser:
     def __init__(self, cursor: Cursor, name: str) -> None:
         self._cursor = cursor
         self._file = FileDescriptorProto(name=name)
+        # The same names as in the file, where looking one up walks them all.
+        self._imported: set[str] = set()
         self._depth = 0
 
     def file(self) -> FileDescriptorProto:
@@ -147,8 +149,9 @@ class _Parser:
             self._file.weak_dependency.append(len(self._file.dependency))
         token = cursor.token
         name = cursor.string()
-        if name in self._file.dependency:
+        if name in self._imported:
             raise SchemaProblem(f'import "{name}" is there twice', token.line, token.column)
+        self._imported.add(name)
         self._file.dependency.append(name)
         cursor.expect(";")
 
