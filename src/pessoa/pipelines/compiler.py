@@ -45,7 +45,7 @@ from pessoa.pipelines.plan import (
     Union,
     every,
 )
-from pessoa.pipelines.python_functions import ERROR, RESULT, Wrapped, arrow_function, find_function, ship
+from pessoa.pipelines.python_functions import ERROR, RESULT, Wrapped, arrow_function, arrow_type, find_function, ship
 from pessoa.pipelines.shapes import KEY, ORIGIN, ROWDELETED, ROWTIME, VALUE, WINDOW_COLUMNS, Shape, shape
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Compiler:
             else:
                 from pessoa.pipelines.registry_formats import decode_column
 
-                records = records.withColumn(name, decode_column(format_, data, self.kafka))
+                records = records.withColumn(name, decode_column(format_, data, self.kafka, self.spark))
         for name, (struct, _) in decoded.items():
             records = records.withColumn(name, F.expr(struct))
         key_error = decoded["__key"].error if "__key" in decoded else f"__key.{ERROR}"
@@ -369,8 +369,6 @@ class Compiler:
     def _called(self, function: Function, below: Flow) -> Column:
         """The column of (result, error) of a Python function; null in, null out."""
         from pyspark.sql import functions as F
-        from pyspark.sql.pandas.types import to_arrow_type
-        from pyspark.sql.types import DataType
 
         called = find_function(function.name, self._functions)
         takes = find_function(function.takes, self._functions) if function.takes else None
@@ -378,7 +376,7 @@ class Compiler:
             ship(shipped)
         keys = list(below.shape.keys) if function.with_key else []
         is_plain = below.shape.values == (VALUE,)
-        result = to_arrow_type(DataType.fromDDL(function.returns))
+        result = arrow_type(self.spark, function.returns)
         wrapped = Wrapped(called, function, result, keys, is_plain, takes)
         udf = arrow_function(wrapped, f"{RESULT} {function.returns}, {ERROR} STRING")
         there = f"NOT {ROWDELETED}" + (f" AND {BAD} IS NULL" if below.carries_bad else "")

@@ -33,7 +33,7 @@ def run(
     plan: Node, spark: SparkSession, records: Mapping[str, Iterable[KafkaRecord]], functions: Mapping[str, Any]
 ) -> list[KafkaRecord]:
     """What a plan that ends in a sink writes, in the order of time."""
-    frames = {topic: _frame(spark, given) for topic, given in records.items()}
+    frames = {topic: frame_of(spark, given) for topic, given in records.items()}
     written = compiler.compile(plan, spark, kafka=KafkaSettings(""), functions=functions, rows=frames)
     rows = written.selectExpr("topic", "key", "value", "unix_millis(timestamp) AS time_ms", "headers").collect()
     found = [
@@ -49,7 +49,7 @@ def run(
     return sorted(found, key=lambda record: record.timestamp_ms)
 
 
-def _frame(spark: SparkSession, records: Iterable[KafkaRecord]) -> DataFrame:
+def frame_of(spark: SparkSession, records: Iterable[KafkaRecord]) -> DataFrame:
     rows = [
         (record.topic, 0, offset, record.key, record.value, record.timestamp_ms, list(record.headers))
         for offset, record in enumerate(records)

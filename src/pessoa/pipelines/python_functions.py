@@ -29,7 +29,7 @@ from pessoa.pipelines.plan import Function, PlanRefused
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column
+    from pyspark.sql import Column, SparkSession
 
 RESULT = "result"
 ERROR = "error"
@@ -75,6 +75,13 @@ def arrow_function(called: Callable[[pa.Array], pa.Array], returns: str) -> Call
     function.__annotations__ = {"rows": pa.Array, "return": pa.Array}
     made: Callable[..., Column] = arrow_udf(function, returns)  # type: ignore[call-overload]
     return made
+
+
+def arrow_type(spark: SparkSession, type_: str) -> pa.DataType:
+    """A type of Spark as Arrow has it. This session is asked, since pyspark's own parser asks whichever it finds."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    return to_arrow_type(spark.createDataFrame([], f"parsed {type_}").schema["parsed"].dataType)
 
 
 class Wrapped:

@@ -28,26 +28,41 @@ _QUOTED = re.compile(r"`([^`]+)`")
 _OUR_SENTENCE = re.compile(r"a bad record stopped the pipeline: [^\n]*")
 
 
+def _refusals() -> tuple[type[Exception], ...]:
+    """What is the plan's fault. Anything else (Spark is gone, a session is closed) is not a matter of words."""
+    from pyspark.errors import (
+        AnalysisException,
+        IllegalArgumentException,
+        PySparkTypeError,
+        PySparkValueError,
+        UnsupportedOperationException,
+    )
+
+    return (
+        AnalysisException,
+        IllegalArgumentException,
+        PySparkTypeError,
+        PySparkValueError,
+        UnsupportedOperationException,
+    )
+
+
 @contextmanager
 def in_the_plans_words(plan: Node, compiler: Compiler) -> Iterator[None]:
-    from pyspark.errors import PySparkException
-
     # It writes every refusal to standard error, pages long.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     try:
         yield
-    except PySparkException as refused:
+    except _refusals() as refused:
         culprit = _culprit(plan, compiler)
         raise PlanRefused(f"{describe(culprit)}: {explained(refused, culprit)}") from refused
 
 
 def _culprit(plan: Node, compiler: Compiler) -> Node:
-    from pyspark.errors import PySparkException
-
     for node in every(plan):
         try:
             compiler.flow(node).frame.schema  # noqa: B018
-        except PySparkException:
+        except _refusals():
             return node
     return plan
 

@@ -21,7 +21,7 @@ import msgspec
 from pessoa.pipelines.avro_columns import avro_columns, avro_schema
 from pessoa.pipelines.formats import sql_name
 from pessoa.pipelines.plan import Format, KafkaSettings, Node, PlanRefused, Sink, Source
-from pessoa.pipelines.python_functions import ERROR, RESULT, arrow_function, fitted, said
+from pessoa.pipelines.python_functions import ERROR, RESULT, arrow_function, arrow_type, fitted, said
 from pessoa.pipelines.registry_client import RegistryClient, RegistryFailed, Schema
 from pessoa.pipelines.shapes import KEY, VALUE
 from pessoa.pipelines.stages import REGISTRY_FORMATS
@@ -31,7 +31,7 @@ from pessoa.serde.problems import DataProblem, SchemaProblem
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 def resolved(plan: Node, kafka: KafkaSettings) -> Node:
@@ -111,13 +111,11 @@ def _client(kafka: KafkaSettings, format_: Format) -> RegistryClient:
     return RegistryClient(kafka.schema_registry_url)
 
 
-def decode_column(format_: Format, data: str, kafka: KafkaSettings) -> Column:
+def decode_column(format_: Format, data: str, kafka: KafkaSettings, spark: SparkSession) -> Column:
     """A struct of (result, error), the result with the columns of the format."""
     from pyspark.sql import functions as F
-    from pyspark.sql.pandas.types import to_arrow_type
-    from pyspark.sql.types import DataType
 
-    columns = to_arrow_type(DataType.fromDDL(f"STRUCT<{format_.columns}>"))
+    columns = arrow_type(spark, f"STRUCT<{format_.columns}>")
     decoder = Decoder(format_, columns, _client(kafka, format_))
     return arrow_function(decoder, f"{RESULT} STRUCT<{format_.columns}>, {ERROR} STRING")(F.col(data))
 

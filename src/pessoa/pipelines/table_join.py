@@ -17,7 +17,7 @@ The rules (`Joined`) are pure; Spark's stateful processor around them only loads
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pessoa.pipelines.formats import sql_name, sql_text
 from pessoa.pipelines.plan import How, Join
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pessoa.pipelines.compiler import Flow
 
 LEFT, RIGHT = 1, 0
-# What goes out, after the columns of the key.
-_OUTPUT = "time TIMESTAMP, deleted BOOLEAN, left_payload STRING, right_payload STRING"
 _OPTIONS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "ignoreNullFields": "false"}
 
 
@@ -87,14 +85,12 @@ class Joined:
 
 def join_with_table(node: Join, left: Flow, right: Flow) -> DataFrame:
     from pyspark.sql import functions as F
-    from pyspark.sql.types import StructType
 
     keys = [f"__key{position}" for position in range(len(left.shape.keys))]
     sides = [(_LEFT, left, LEFT), (_RIGHT, right, RIGHT)]
     types = {name: flow.frame.select(*map(sql_name, flow.shape.values)).schema for name, flow, _ in sides}
     both = _rows(left, LEFT, keys).unionByName(_rows(right, RIGHT, keys))
-    key_schema = both.select(*keys).schema
-    output = StructType([*key_schema, *cast("StructType", StructType.fromDDL(_OUTPUT))])
+    output = _output(both.select(*keys).schema)
     joined = both.groupBy(*keys).transformWithState(
         statefulProcessor=_processor(node.how, left.shape.is_table, output.names),
         outputStructType=output,
@@ -130,6 +126,15 @@ def _rows(flow: Flow, side: int, keys: list[str]) -> DataFrame:
         F.expr(position).alias("position"),
         F.expr(f"IF({ROWDELETED}, NULL, {payload})").alias("payload"),
     )
+
+
+def _output(key: StructType) -> StructType:
+    """What goes out: the columns of the key, and those of Result."""
+    from pyspark.sql.types import BooleanType, StringType, StructField, StructType, TimestampType
+
+    kinds = {"time": TimestampType(), "deleted": BooleanType(), "left_payload": StringType(),
+             "right_payload": StringType()}  # fmt: skip
+    return StructType([*key, *(StructField(name, kind) for name, kind in kinds.items())])
 
 
 def _from_json(column: str, schema: StructType) -> Any:
