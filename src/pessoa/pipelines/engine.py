@@ -226,7 +226,7 @@ class Engine:
     def look(self) -> None:
         """One round: notice what has ended, start what should run."""
         if self._server is not None and not self._server.is_running:
-            self._lose_spark("Spark has ended; its log is " + str(self._server.log_path))
+            self._lose_spark("Spark has ended")
         for query in list(self._queries.values()):
             if query.target == "RUNNING" and query.state != "FAILED":
                 self._look_after(query)
@@ -242,7 +242,7 @@ class Engine:
             failure = None if is_active else query.running.exception()
         except Exception as lost:  # noqa: BLE001
             # Whatever Spark's client raises, it means that nobody answers for the query.
-            self._lose_spark(f"Spark does not answer: {plain(str(lost))}")
+            self._lose_spark(f"Spark does not answer ({type(lost).__name__})")
             return
         if report is not None:
             self._progressed(query, read_progress(report))
@@ -299,6 +299,8 @@ class Engine:
         log.warning("query %s failed and starts again in %.0f s: %s", query.spec.id, pause_s, reason)
 
     def _lose_spark(self, reason: str) -> None:
+        if self._server is not None and not self._server.is_running:
+            reason = f"Spark has ended; its log is {self._server.log_path}"
         log.warning("%s", reason)
         self._drop_spark()
         for query in self._queries.values():

@@ -1,0 +1,76 @@
+"""Topic → Spark → topic: records and megabytes a second, on our broker and Apache's, by our engine and plain PySpark.
+
+A topic of six partitions is filled first. A query copies a tenth of the load, which warms it up, and then the rest: the
+clock runs from the moment at which the rest stands in the topic until the last record has come out.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from bench.apache import QUIET, Figures, Side, compare, create_topic, scaled
+from bench.spark import HANDS, SOURCE, TARGET, copying, running_spark, wait_for_records
+
+if TYPE_CHECKING:
+    from bench.report import Report
+
+RECORDS = 400_000
+VALUE = b"x" * 100
+PARTITIONS = 6
+WARMUP_SHARE = 0.1
+
+
+def run(report: Report) -> None:
+    with running_spark() as server:
+        print(f"  Spark was ready after {server.ready_after_s:.1f} s")
+        report.add("engine start", "pessoa", server.ready_after_s, "s")
+
+        def measure(side: Side) -> Figures:
+            figures: Figures = {}
+            for hand in HANDS:
+                remake(side, SOURCE, TARGET)
+                with copying(server, side, hand, "micro-batch"):
+                    warmup, count = scaled(int(RECORDS * WARMUP_SHARE)), scaled(RECORDS)
+                    produce(side, SOURCE, warmup)
+                    wait_for_records(side, TARGET, warmup)
+                    began = time.perf_counter()
+                    produce(side, SOURCE, count)
+                    wait_for_records(side, TARGET, warmup + count)
+                    rate = count / (time.perf_counter() - began)
+                figures[f"copy, {hand}", "rec/s"] = rate
+                figures[f"copy, {hand}", "MB/s"] = rate * len(VALUE) / 1e6
+            return figures
+
+        compare(report, measure)
+
+
+def remake(side: Side, *topics: str) -> None:
+    """Empty topics: those of the hand before are deleted."""
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": side.bootstrap, "log_level": 3})
+    there = [topic for topic in topics if topic in admin.list_topics(timeout=30).topics]
+    for future in admin.delete_topics(there).values() if there else ():
+        future.result(30)
+    deadline = time.monotonic() + 30
+    while any(topic in admin.list_topics(timeout=30).topics for topic in topics) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for topic in topics:
+        create_topic(side, topic, PARTITIONS)
+
+
+def produce(side: Side, topic: str, count: int) -> None:
+    from confluent_kafka import Producer
+
+    settings = {"linger.ms": 20, "queue.buffering.max.messages": 1_000_000, **QUIET}
+    producer = Producer({"bootstrap.servers": side.bootstrap, **settings})
+    for number in range(count):
+        try:
+            producer.produce(topic, VALUE, b"%d" % number)
+        except BufferError:
+            producer.poll(0.5)
+            producer.produce(topic, VALUE, b"%d" % number)
+        if number % 1000 == 0:
+            producer.poll(0)
+    producer.flush(60)

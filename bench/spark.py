@@ -1,0 +1,102 @@
+"""What the pipelines' parts share: one Spark for everybody, and a copy from topic to topic in three hands.
+
+    engine          our engine, at-least-once: a plan, or Spark's Kafka sink behind a function
+    exactly-once    our engine with transactions
+    plain           the script that a user would write with PySpark alone, in a session of the same Spark
+
+The broker is ours or Apache's, each in its turn (`bench.apache`). Spark is started once and warmed up before anything
+is measured: what differs between two columns is the broker or the writer, never the age of a JVM.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.apache import QUIET, Side
+from pessoa.pipelines.engine import Engine
+from pessoa.pipelines.plan import BYTES, Sink, Source
+from pessoa.pipelines.queries import QuerySpec
+from pessoa.pipelines.spark_server import SparkOptions, SparkServer, session_at
+
+TIMEOUT_S = 300.0
+SOURCE, TARGET = "pipeline-in", "pipeline-out"
+HANDS = ("engine", "exactly-once", "plain")
+
+
+@contextmanager
+def running_spark() -> Iterator[SparkServer]:
+    with tempfile.TemporaryDirectory(prefix="pessoa-bench-spark-") as folder:
+        server = SparkServer.start(Path(folder), SparkOptions(memory="2g"))
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@contextmanager
+def copying(server: SparkServer, side: Side, hand: str, speed: str) -> Iterator[None]:
+    """Records go from SOURCE to TARGET as long as the block lasts."""
+    with tempfile.TemporaryDirectory(prefix="pessoa-bench-home-") as folder:
+        if hand == "plain":
+            session: Any = session_at(server.address)
+            query = plain_copy(session, side.bootstrap, f"{folder}/checkpoint", speed)
+            try:
+                yield
+            finally:
+                query.stop()
+                session.stop()
+            return
+        with Engine(side.bootstrap, home=Path(folder), spark_remote=server.address, state_topic=None) as engine:
+            engine.start(our_copy(hand, speed))
+            yield
+
+
+def our_copy(hand: str, speed: str) -> QuerySpec:
+    plan = Sink(Source(SOURCE, BYTES, BYTES), TARGET, BYTES, BYTES)
+    if hand == "exactly-once":
+        return QuerySpec("copy", plan=plan, delivery="exactly-once")
+    return QuerySpec("copy", plan=plan, speed="real-time" if speed == "real-time" else "micro-batch")
+
+
+def plain_copy(spark: Any, servers: str, checkpoint: str, speed: str) -> Any:
+    records = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", SOURCE)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    writer = (
+        records.select("key", "value")
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("topic", TARGET)
+        .option("checkpointLocation", checkpoint)
+    )
+    if speed == "real-time":
+        writer = writer.outputMode("update").trigger(realTime="30 seconds")
+    return writer.start()
+
+
+def wait_for_records(side: Side, topic: str, count: int) -> None:
+    """Until so many offsets of the topic are stable, which with transactions is a few more than records."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": side.bootstrap, "group.id": "bench", **QUIET})
+    deadline = time.monotonic() + TIMEOUT_S
+    try:
+        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        while True:
+            ends = [consumer.get_watermark_offsets(TopicPartition(topic, number))[1] for number in partitions]
+            if sum(ends) >= count:
+                return
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{sum(ends)} of {count} records came out of Spark")
+            time.sleep(0.01)
+    finally:
+        consumer.close()
