@@ -14,6 +14,7 @@ starts again goes on where it stopped.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -60,8 +61,8 @@ class App:
     """`on_error` says what becomes of records that cannot be read or whose function fails: "stop", "skip", or
     "dead-letter", which puts them into `dead_letter_topic`, <id>-dead-letters if none is given.
 
-    `config` has Kafka's client settings (security.protocol, sasl.jaas.config, …), `spark` the address of a Spark
-    Connect server, sc://host:port, where the one that is started on this machine will not do.
+    `config` has Kafka's client settings (security.protocol, sasl.jaas.config, …). `spark` is the address of a Spark
+    Connect server, sc://host:port, $PESSOA_SPARK if none is given; without either, one is started on this machine.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class App:
         self.errors = Errors(on_error, letters if on_error == "dead-letter" else "")
         self.delivery = delivery
         self.speed = speed
-        self.spark = spark
+        self.spark = spark or os.environ.get("PESSOA_SPARK") or None
         self.home = Path(home) if home is not None else None
         self.functions = Functions()
         self._sinks: list[Sink] = []
