@@ -276,13 +276,17 @@ class Copier:
 
     def run(self) -> None:
         """One life after another. One that stands still is left to itself: the next fences it."""
+        silence_s = _LONGEST_SILENCE_S
         while not self._load.copier_is_done.is_set():
             self.lives += 1
             self._progress_at_s = time.monotonic()
             life = Thread(target=self._guarded_life, args=(self.lives,), daemon=True)
             life.start()
-            while life.is_alive() and time.monotonic() < self._progress_at_s + _LONGEST_SILENCE_S:
+            before = self.committed
+            while life.is_alive() and time.monotonic() < self._progress_at_s + silence_s:
                 life.join(0.1)
+            # One that came to nothing may have been slow, on a busy machine: the next has more time.
+            silence_s = _LONGEST_SILENCE_S if self.committed > before else min(2 * silence_s, TIMEOUT_S / 2)
 
     def _guarded_life(self, number: int) -> None:
         try:
@@ -290,7 +294,8 @@ class Copier:
         except KafkaException as problem:
             # A life ends by a fatal error (it was fenced, or the coordinator has given its transaction up), by one that
             # did not pass in time, or by none at all.
-            if not (problem.args[0].fatal() or problem.args[0].code() in _PASSING):
+            # (The second time that a client is asked after a fatal error, the error says so in its code alone.)
+            if not (problem.args[0].fatal() or problem.args[0].code() in (KafkaError._FATAL, *_PASSING)):
                 self._load.problems.append(f"the copier: {problem!r}")
         except (AssertionError, Violation) as problem:
             self._load.problems.append(f"the copier: {problem!r}")

@@ -11,16 +11,11 @@ a leader that comes back at once must not lead with the little that it has.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pessoa.client.connection import Connection
-from pessoa.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.chaos.faults import MORE, Fault, a_leader, the_controller
-from tests.chaos.load import IN, OUT
 from tests.chaos.namespaces import Network
-from tests.chaos.processes import TIMEOUT_S, until
 from tests.chaos.stage import Stage, Wanted
 
 _HOUR_S = 3600
@@ -51,34 +46,7 @@ def _network(hurt: Callable[[Network, Stage], None], more: int = MORE) -> Surrou
 
 
 def _network_of(choose: Choose, hurt: Callable[[Network, int], None]) -> Surrounding:
-    """Somebody else leads what the chosen one has led.
-
-    Whether producing goes on is up to the clients: they still reach the old leader, who tells them that time ran out
-    while it waited for its followers. Of that librdkafka learns nothing, and tries it there again.
-    """
-
-    def fault(stage: Stage) -> None:
-        assert stage.network is not None
-        victim = choose(stage)
-        witness = next(one for one in stage.brokers if one != victim)
-        hurt(stage.network, victim)
-        until(lambda: victim not in leaders(stage.brokers.address(witness)), f"others lead instead of {victim}")
-        stage.network.heal()
-
-    return Surrounding(fault, Wanted(network=True))
-
-
-def leaders(address: str) -> set[int]:
-    """Of all partitions of IN and OUT, as the broker there knows them."""
-    host, _, port = address.rpartition(":")
-    deadline = time.monotonic() + TIMEOUT_S
-    connection = Connection(host, int(port), "witness", {}, deadline)
-    try:
-        topics = [MetadataRequestTopic(name=name) for name in (IN, OUT)]
-        answer = connection.send(MetadataRequest(topics=topics), MetadataResponse, deadline)
-    finally:
-        connection.close()
-    return {one.leader_id for topic in answer.topics for one in topic.partitions}
+    return _network(lambda network, stage: hurt(network, choose(stage)))
 
 
 def _others(network: Network, number: int) -> list[int]:
@@ -168,7 +136,7 @@ def _jump(choose: Choose, seconds: int) -> Surrounding:
 SURROUNDINGS: dict[str, Surrounding] = {
     "cut off a leader": _network_of(a_leader, Network.cut_off),
     "cut off the controller": _network_of(the_controller, Network.cut_off),
-    "cut off a leader from all": _network(lambda network, stage: network.cut_off_from_everybody(a_leader(stage))),
+    "cut off a leader from all": _network_of(a_leader, Network.cut_off_from_everybody),
     "nobody hears a leader": _network_of(a_leader, _nobody_hears),
     "a leader hears nobody": _network_of(a_leader, _hears_nobody),
     "cut two brokers": _network(_cut_two),

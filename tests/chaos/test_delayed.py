@@ -169,16 +169,15 @@ class Client:
     def close(self) -> None:
         self._cluster.close()
 
-    def produce(self, epoch: int, sequence: int) -> ErrorCode:
-        """A record whose value is `p<producer>-<sequence>`."""
+    def produce(self, epoch: int, sequence: int, version: int = 12) -> ErrorCode:
+        """A record whose value is `p<producer>-<sequence>`. With the next version topics have ids."""
         batch = transactional(self.id, sequence, producer_epoch=epoch)
         data = TopicProduceData(name=self.topic, partition_data=[PartitionProduceData(index=0, records=batch)])
         request = ProduceRequest(transactional_id=self.topic, acks=-1, timeout_ms=60_000, topic_data=[data])
 
         def attempt() -> ErrorCode:
             connection = self._cluster.connection(self._leader)
-            # With the next version topics have ids.
-            answer = connection.send(request, ProduceResponse, time.monotonic() + TIMEOUT_S, version=12)
+            answer = connection.send(request, ProduceResponse, time.monotonic() + TIMEOUT_S, version=version)
             code = ErrorCode.of(answer.responses[0].partition_responses[0].error_code)
             if code.retriable:
                 raise RequestFailed(code)
@@ -241,3 +240,15 @@ def test_a_commit_that_comes_twice_commits_one_transaction_and_not_the_next(prox
     assert client.end(next_epoch, committed=False) is ErrorCode.NONE
     assert proxied.committed(client.topic) == [b"p%d-0" % client.id]
     assert proxied.written(client.topic) == 2 * [b"p%d-0" % client.id]
+
+
+def test_a_produce_of_the_older_protocol_that_belongs_to_no_open_transaction_leaves_none_hanging(
+    proxied: Proxied, client: Client
+) -> None:
+    # In this version it is AddPartitionsToTxn that opens a transaction, and nobody has sent that.
+    refused = client.produce(client.epoch, 0, version=11)
+    assert refused in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE)
+    assert proxied.written(client.topic) == []
+    assert client.produce(client.epoch, 0) is ErrorCode.NONE
+    assert client.end(client.epoch, committed=True) is ErrorCode.NONE
+    assert proxied.committed(client.topic) == [b"p%d-0" % client.id]
