@@ -107,6 +107,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffer",
         "_can_write",
+        "_is_asyncio",
         "_is_reading",
         "_listener",
         "_owed",
@@ -126,6 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         # What the peer did wrong, while answers to what it did before are owed.
         self._violation: ProtocolViolation | None = None
         self._can_write = True
+        self._is_asyncio = False
         self._is_reading = True
         self.active_at_s = 0.0
         self.id = next(_connection_ids)
@@ -140,6 +142,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not derive from asyncio's.
         self._transport = cast("asyncio.Transport", transport)
+        # In some versions of Python its `writelines` does not say when the peer is slow (CVE-2024-12254).
+        self._is_asyncio = isinstance(transport, asyncio.Transport)
         peername = transport.get_extra_info("peername")
         if peername:
             self.host, self.peer = peername[0], f"{peername[0]}:{peername[1]}"
@@ -238,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
     def _write(self, answers: list[Buffer], size: int) -> None:
         if self._transport is None:
             return
-        if len(answers) > 1 and size <= _JOINED_BYTES:
+        if self._is_asyncio or (len(answers) > 1 and size <= _JOINED_BYTES):
             self._transport.write(b"".join(answers))
         else:
             self._transport.writelines(answers)
@@ -268,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.active_at_s = self._listener.loop.time()
         if answers:
-            self._transport.writelines(answers)
+            self._write(answers, sum(map(len, answers)))
         if owed:
             self._serve_waiting()
         elif self._violation is not None:

@@ -137,6 +137,8 @@ def test_a_late_answer_ends_the_connection_for_all_who_wait_on_it() -> None:
 
     async def scenario(channel: Channel, listener: Listener) -> None:
         patient = asyncio.create_task(channel.send(ListGroupsRequest(), 5, 60_000))
+        # On a busy machine connecting alone may take longer than the other one waits.
+        await peer.was_asked.wait()
         with pytest.raises(ChannelFailed, match="within 50 ms"):
             await channel.send(ListGroupsRequest(), 5, 50)
         with pytest.raises(ChannelFailed):

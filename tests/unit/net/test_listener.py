@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -238,7 +238,7 @@ class SlowTransport(asyncio.Transport):
         super().__init__({"peername": ("192.0.2.1", 1024)})
         self.is_closed = False
 
-    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+    def write(self, data: Buffer) -> None:
         pass
 
     def pause_reading(self) -> None:
