@@ -29,7 +29,7 @@ WORKERS ?= 2
 PYTEST  := $(BIN)/python -m pytest -n $$(($(WORKERS) + 1)) --dist worksteal
 ARGS    ?=
 
-.PHONY: help setup up test check lint unit bench fuzz sim sim-log chaos clients lock clean system
+.PHONY: help setup up test check lint unit bench fuzz sim sim-log chaos pipelines-chaos clients lock clean system
 
 help:  ## list what there is to run
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,10 @@ chaos: setup  ## three broker processes under load: killed, cut off, damaged, wi
 sim-log: export PESSOA_FUZZ_EXAMPLES ?= 5000
 sim-log: setup  ## partition logs through crashes and power losses, many more steps
 	@$(PYTEST) --hypothesis-profile=fuzz tests/property/test_log_machine.py tests/property/test_log_crashes.py $(ARGS)
+
+pipelines-chaos: export PESSOA_PIPELINES_ROUNDS ?= 10
+pipelines-chaos: setup  ## Spark, the engine and the broker killed again and again under exactly-once pipelines
+	@$(BIN)/python -m pytest tests/pipelines/test_kill_minus_nine.py -q $(ARGS)
 
 clients: setup  ## write docs/CLIENTS.md: which client was seen to do what
 	@$(BIN)/python -m tests.conformance.features

@@ -36,7 +36,16 @@ from pessoa.pipelines.java import NoJava
 from pessoa.pipelines.launching import client_settings, launch, speed_of
 from pessoa.pipelines.plan import KafkaSettings, PlanRefused
 from pessoa.pipelines.progress import Progress, read_progress
-from pessoa.pipelines.queries import QuerySpec, QueryStatus, SpecRefused, State, Target, from_value, to_value
+from pessoa.pipelines.queries import (
+    QuerySpec,
+    QueryStatus,
+    SpecRefused,
+    State,
+    Target,
+    find_function,
+    from_value,
+    to_value,
+)
 from pessoa.pipelines.spark_server import SparkOptions, SparkServer, SparkUnavailable
 from pessoa.pipelines.state_topic import STATE_TOPIC, StateTopic, ensure_topic
 from pessoa.pipelines.topic_writer import MARKER_TOPIC, MOST_SLOTS
@@ -143,8 +152,11 @@ class Engine:
         with self._mutex:
             if spec.id in self._queries:
                 raise EngineRefused(f"there is a query {spec.id} already: delete it, or choose another name")
+            # What is wrong on paper is said before Spark is started for it.
             if self._state is not None:
                 to_value(spec)
+            if isinstance(spec.start_function, str):
+                find_function(spec.start_function)
             query = Query(spec, "RUNNING")
             self._launch(query, raises=True)
             self._queries[spec.id] = query
