@@ -7,8 +7,8 @@ A sink reads its topics by a pattern even where they are named, since a topic ma
 checkpoint it begins where its consumer group is, or at the start of a topic. The group shows how far it is, so lag
 tools see it.
 
-A query that fails is not started again by itself: that is what a connector's FAILED means, and somebody should look.
-When Spark itself dies, the engine starts it and its queries again.
+A query that fails because of its connector is not started again by itself: that is what a connector's FAILED means, and
+somebody should look. What fails for a reason of Spark's is started again, by the engine, and so is Spark itself.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ log = logging.getLogger("pessoa.connect")
 # Between two looks at a source or a topic that has nothing new.
 PACE_MS = 100
 _TIMEOUT_S = 30.0
+# In a row, for what is Spark's fault: a worker process that does not come up in time on a busy machine, say.
+RESTARTS = 10
 # Settings of Kafka clients that Spark sets itself, and refuses from others.
 _SPARK_DECIDES = ("group.id", "auto.offset.reset", "key.deserializer", "value.deserializer", "enable.auto.commit")
 
@@ -78,7 +80,8 @@ class SparkRunner:
         if not _is_known(engine, query_id):
             return TaskReport(FAILED, "the query is unknown to the engine", offsets)
         status = engine.query(query_id).status()
-        if status.state == "FAILED":
+        if status.state == "FAILED" or (status.state == "RESTARTING" and _is_connectors_own(status.error)):
+            engine.stop(query_id)
             return TaskReport(FAILED, status.error, offsets)
         return TaskReport("RESTARTING" if status.state == "RESTARTING" else RUNNING, None, offsets)
 
@@ -127,7 +130,7 @@ class SparkRunner:
                 start_function=lambda spark, _: _source_stream(spark, task),
                 delivery="exactly-once" if once else "at-least-once",
                 trigger_ms=PACE_MS,
-                max_restarts=0,
+                max_restarts=RESTARTS,
             )
         options = sink_options(worker, spec.settings, spec.connector)
         pace = int(spec.settings.get("rotate.schedule.interval.ms", "-1"))
@@ -136,7 +139,7 @@ class SparkRunner:
             start_function=lambda spark, _: spark.readStream.format("kafka").options(**options).load(),
             writer=SinkTask(spec.connector, spec.settings, worker, uuid4().hex),
             trigger_ms=pace if pace > 0 else PACE_MS,
-            max_restarts=0,
+            max_restarts=RESTARTS,
             group_id=group_of(spec.connector, spec.settings),
         )
 
@@ -163,6 +166,11 @@ def make_default_engine(config: WorkerConfig) -> Engine:
 def _java_settings(worker: Mapping[str, str]) -> dict[str, str]:
     shared = ("security.", "sasl.", "ssl.")
     return {name: text for name, text in worker.items() if name.startswith(shared)}
+
+
+def _is_connectors_own(error: str) -> bool:
+    """Whether Python code of ours, or of a plugin, raised it: then a frame of it is shown. Spark's own have none."""
+    return 'File "' in error
 
 
 def _is_known(engine: Engine, query_id: str) -> bool:

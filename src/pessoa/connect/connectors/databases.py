@@ -50,7 +50,7 @@ class Database:
     def rows(self, sql: str, values: Sequence[Any] = (), limit: int | None = None) -> Iterator[Row]:
         raise NotImplementedError
 
-    def columns_of(self, sql: str) -> list[str]:
+    def columns_of(self, sql: str, values: Sequence[Any]) -> list[str]:
         """The names that a query's columns have."""
         raise NotImplementedError
 
@@ -166,8 +166,8 @@ class Sqlite(Database):
         cursor = self._execute(sql, values)
         return iter(cursor.fetchall() if limit is None else cursor.fetchmany(limit))
 
-    def columns_of(self, sql: str) -> list[str]:
-        return [each[0] for each in self._execute(sql, ()).description]
+    def columns_of(self, sql: str, values: Sequence[Any]) -> list[str]:
+        return [each[0] for each in self._execute(sql, values).description]
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> int:
         return self._execute(sql, values).rowcount
@@ -289,8 +289,8 @@ class Postgres(Database):
         cursor = self._execute(sql, values)
         return iter(cursor.fetchall() if limit is None else cursor.fetchmany(limit))
 
-    def columns_of(self, sql: str) -> list[str]:
-        description = self._execute(sql, ()).description
+    def columns_of(self, sql: str, values: Sequence[Any]) -> list[str]:
+        description = self._execute(sql, values).description
         return [each.name for each in description or ()]
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> int:

@@ -232,7 +232,7 @@ class JdbcSourceConnector(SourceConnector):
         if not rows:
             database.rollback()
             return
-        names = [column.name for column in each.columns] or database.columns_of(sql)
+        names = [column.name for column in each.columns] or database.columns_of(sql, values)
         if each.schema is None:
             each.schema = self._schema(each, names, rows)
         for row in rows:

@@ -15,7 +15,9 @@ import binascii
 import json
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any
+
+import msgspec
 
 from pessoa.base.config_values import at_least, one_of_ignoring_case
 from pessoa.connect.converters.converter import Converter
@@ -63,12 +65,18 @@ class JsonConverter(Converter):
             return None
         payload = self.to_json(schema, value)
         try:
-            text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"), default=_decimal)
+            text = self._text(payload)
         except TypeError as wrong:
             raise DataFailure(f"the value cannot be written as JSON: {wrong}") from None
         if not self._with_schemas:
             return text.encode()
         return f'{{"schema":{self._schema_text(schema)},"payload":{text}}}'.encode()
+
+    def _text(self, payload: Any) -> str:
+        if self._is_numeric:
+            # The only one that writes a decimal with the digits that it has.
+            return msgspec.json.Encoder(decimal_format="number").encode(payload).decode()
+        return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
 
     def _schema_text(self, schema: Schema | None) -> str:
         if schema is None:
@@ -76,7 +84,7 @@ class JsonConverter(Converter):
         known = self._texts.get(schema)
         if known is None:
             tree = schema_to_json(schema, self.to_json)
-            known = self._texts[schema] = json.dumps(tree, separators=(",", ":"), ensure_ascii=False, default=_decimal)
+            known = self._texts[schema] = self._text(tree)
         return known
 
     def to_json(self, schema: Schema | None, value: Any) -> Any:
@@ -215,24 +223,6 @@ def _of(value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
         raise TypeError(f"not a {kind.__name__}")
     return value
-
-
-def _decimal(value: Any) -> Any:
-    if isinstance(value, Decimal):
-        return _ExactFloat(value)
-    raise TypeError(f"{type(value).__name__} has no JSON form")
-
-
-class _ExactFloat(float):
-    """A float that prints as the decimal that it was."""
-
-    def __new__(cls, value: Decimal) -> Self:
-        made = super().__new__(cls, value)
-        made._text = str(value)  # type: ignore[attr-defined]
-        return made
-
-    def __repr__(self) -> str:
-        return str(self._text)  # type: ignore[attr-defined]
 
 
 def _parsed(data: bytes | str) -> Any:

@@ -1,0 +1,296 @@
+"""Every connector end to end: a real Spark, real brokers (ours and Apache's), a real PostgreSQL, files and HTTP.
+
+One worker runs them all at once, as a platform would; a test looks at one thing that must come out. The rows of JDBC
+are 100,000 out and in; on Apache's broker there are fewer, since what differs there is the broker and not the database.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import httpx
+import psycopg
+import pyarrow.parquet
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from pessoa.testing import Broker
+from tests.apache.broker import ApacheKafka
+from tests.connect.postgres import binaries, postgres
+from tests.connect.receivers import Receiver, receiver
+from tests.connect.serving import connect_worker, wait_for_states, wait_until
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+EVENTS = 40
+BAD = b"this is no JSON"
+
+
+class Stage:
+    """A worker on one kind of Kafka, with everything around it."""
+
+    def __init__(self, kafka: str, bootstrap: str, http: httpx.Client, folder: Path, database: str) -> None:
+        self.kafka = kafka
+        self.bootstrap = bootstrap
+        self.http = http
+        self.folder = folder
+        self.database = database
+        self.row_count = 100_000 if kafka == "pessoa" else 5_000
+
+    def run(self, name: str, **config: str) -> None:
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        answer = self.http.put(f"/connectors/{name}/config", json=settings)
+        assert answer.status_code in (200, 201), answer.text
+
+    def produce(self, topic: str, values: list[tuple[bytes | None, bytes | None]]) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for key, value in values:
+            producer.produce(topic, value, key)
+        assert producer.flush(120) == 0
+
+    def records(self, topic: str, count: int) -> list[Any]:
+        """The first so many records of a topic, waited for."""
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap, "group.id": "test", "auto.offset.reset": "earliest",
+             "topic.metadata.refresh.interval.ms": 1000, "allow.auto.create.topics": False}
+        )  # fmt: skip
+        found: list[Any] = []
+        try:
+            wait_until(lambda: topic in consumer.list_topics(timeout=60).topics, f"{topic} comes into being")
+            partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+
+            def enough() -> bool:
+                found.extend(message for message in consumer.consume(1000, 1.0) if message.error() is None)
+                return len(found) >= count
+
+            wait_until(enough, f"{topic} has {count} records")
+        finally:
+            consumer.close()
+        return found
+
+    def sql(self, statement: str, *values: Any) -> list[Any]:
+        address = self.database.removeprefix("jdbc:")
+        with psycopg.connect(address, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode(), values or None)
+            return cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture(scope="module")
+def http_receiver() -> Iterator[Receiver]:
+    with receiver() as server:
+        yield server
+
+
+@pytest.fixture(scope="module", params=["pessoa", pytest.param("apache", marks=pytest.mark.apache)])
+def stage(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark_address: str
+) -> Iterator[Stage]:
+    if binaries() is None:
+        pytest.skip("there is no PostgreSQL (initdb) on this machine")
+    folder = tmp_path_factory.mktemp(f"connect-{request.param}")
+    with ExitStack() as stack:
+        kafka: Broker | ApacheKafka = Broker() if request.param == "pessoa" else ApacheKafka()
+        stack.enter_context(kafka)
+        bootstrap = kafka.bootstrap_servers
+        database = stack.enter_context(postgres())
+        settings = {"pessoa.spark.remote": spark_address, "key.converter": STRING}
+        http = stack.enter_context(connect_worker(bootstrap, folder / "home", settings))
+        yield Stage(request.param, bootstrap, http, folder, database)
+        for name in http.get("/connectors").json():
+            http.delete(f"/connectors/{name}")
+        wait_until(lambda: not http.get("/connectors?expand=status").json(), "everything has ended")
+
+
+@pytest.fixture(scope="module")
+def events(stage: Stage) -> list[dict[str, Any]]:
+    """A topic with records for the sinks, one of which cannot be read."""
+    made = [{"id": number, "city": "Porto" if number % 2 else "Faro", "price": number / 4} for number in range(EVENTS)]
+    schema = {
+        "type": "struct",
+        "fields": [
+            {"field": "id", "type": "int32", "optional": False},
+            {"field": "city", "type": "string", "optional": True},
+            {"field": "price", "type": "double", "optional": True},
+        ],
+        "optional": False,
+    }
+    values = [json.dumps({"schema": schema, "payload": each}).encode() for each in made]
+    rows: list[tuple[bytes | None, bytes | None]] = [(str(number).encode(), one) for number, one in enumerate(values)]
+    rows.insert(EVENTS // 2, (b"bad", BAD))
+    stage.produce("events", rows)
+    tolerant = {"errors_tolerance": "all", "topics": "events"}
+    for kind in ("Json", "Avro", "Parquet"):
+        stage.run(
+            f"files-{kind.lower()}", connector_class="FileSystemSink", store_url=str(stage.folder / "store"),
+            topics_dir=kind.lower(), format_class=f"{kind}Format", flush_size="25", **tolerant,
+        )  # fmt: skip
+    return made
+
+
+def test_lines_of_a_file_go_through_a_topic_into_another_file(stage: Stage) -> None:
+    source, target = stage.folder / "in.txt", stage.folder / "out.txt"
+    source.write_text("um\ndois\ntrês\n", encoding="utf-8")
+    stage.run(
+        "file-source", connector_class="FileStreamSource", file=str(source), topic="lines", value_converter=STRING,
+        transforms="mark", transforms_mark_type="org.apache.kafka.connect.transforms.RegexRouter",
+        transforms_mark_regex="(.*)", transforms_mark_replacement="$1-routed",
+    )  # fmt: skip
+    stage.run(
+        "file-sink", connector_class="FileStreamSink", file=str(target), topics="lines-routed", value_converter=STRING
+    )
+    wait_until(lambda: target.exists() and target.read_text(encoding="utf-8").count("\n") == 3, "three lines")
+    with source.open("a", encoding="utf-8") as file:
+        file.write("quatro\n")
+    wait_until(lambda: target.read_text(encoding="utf-8").count("\n") == 4, "the fourth line")
+    assert target.read_text(encoding="utf-8").splitlines() == ["um", "dois", "três", "quatro"]
+    position = {"offsets": [{"partition": {"filename": str(source)}, "offset": {"position": source.stat().st_size}}]}
+    wait_until(lambda: stage.http.get("/connectors/file-source/offsets").json() == position, "the offset is known")
+    place = {"kafka_topic": "lines-routed", "kafka_partition": 0}
+    reached = {"offsets": [{"partition": place, "offset": {"kafka_offset": 4}}]}
+    wait_until(lambda: stage.http.get("/connectors/file-sink/offsets").json() == reached, "the group is there too")
+    assert stage.http.get("/connectors/file-sink/topics").json() == {"file-sink": {"topics": ["lines-routed"]}}
+
+
+def test_made_up_records_are_as_many_as_was_asked_for_and_the_same_for_the_same_seed(stage: Stage) -> None:
+    for name in ("users-a", "users-b"):
+        stage.run(
+            name, connector_class="DatagenConnector", kafka_topic=name, quickstart="users", iterations="50",
+            max_interval="0", random_seed="7", value_converter=JSON, value_converter_schemas_enable="false",
+        )  # fmt: skip
+    first, second = stage.records("users-a", 50), stage.records("users-b", 50)
+    assert [each.value() for each in first] == [each.value() for each in second]
+    user = json.loads(first[0].value())
+    assert set(user) == {"registertime", "userid", "regionid", "gender"}
+    assert first[0].key().decode() == user["userid"]
+
+
+def test_rows_go_from_table_to_topic_to_table_and_follow_updates_and_deletes(stage: Stage) -> None:
+    stage.sql("CREATE TABLE clientes (id SERIAL PRIMARY KEY, nome TEXT NOT NULL, saldo NUMERIC(10,2), "
+              "mudado TIMESTAMP NOT NULL DEFAULT clock_timestamp())")  # fmt: skip
+    rows = f"generate_series(1, {stage.row_count}) n"
+    stage.sql(f"INSERT INTO clientes (nome, saldo) SELECT 'cliente ' || n, n / 4.0 FROM {rows}")
+    key = {
+        "transforms": "key,id", "transforms_key_type": "org.apache.kafka.connect.transforms.ValueToKey",
+        "transforms_key_fields": "id", "transforms_id_type": "org.apache.kafka.connect.transforms.ExtractField$Key",
+        "transforms_id_field": "id",
+    }  # fmt: skip
+    stage.run(
+        "jdbc-source", connector_class="JdbcSource", connection_url=stage.database, mode="timestamp+incrementing",
+        incrementing_column_name="id", timestamp_column_name="mudado", table_whitelist="clientes", topic_prefix="db-",
+        poll_interval_ms="200", batch_max_rows="10000", key_converter=JSON, **key,
+    )  # fmt: skip
+    stage.run(
+        "jdbc-sink", connector_class="JdbcSink", connection_url=stage.database, topics="db-clientes",
+        table_name_format="copia", insert_mode="upsert", pk_mode="record_key", pk_fields="id", auto_create="true",
+        delete_enabled="true", key_converter=JSON,
+    )  # fmt: skip
+
+    def copied() -> int:
+        if not stage.sql("SELECT to_regclass('copia')")[0][0]:
+            return 0
+        return int(stage.sql("SELECT count(*) FROM copia")[0][0])
+
+    wait_until(lambda: copied() == stage.row_count, f"{stage.row_count} rows were copied", 300)
+    differing = "SELECT count(*) FROM (SELECT id, nome, saldo FROM clientes EXCEPT SELECT id, nome, saldo FROM copia) d"
+    assert stage.sql(differing)[0][0] == 0
+    stage.sql("UPDATE clientes SET nome = 'outro', mudado = clock_timestamp() WHERE id <= 10")
+    stage.sql("INSERT INTO clientes (nome) VALUES ('novo')")
+    changed = "SELECT count(*) FROM copia WHERE nome IN ('outro', 'novo')"
+    wait_until(lambda: stage.sql(changed)[0][0] == 11, "updates and the new row came over")
+    envelope = {"schema": {"type": "int32", "optional": False}, "payload": 1}
+    stage.produce("db-clientes", [(json.dumps(envelope).encode(), None)])
+    wait_until(lambda: not stage.sql("SELECT 1 FROM copia WHERE id = 1"), "the row without a value is gone")
+    assert copied() == stage.row_count
+
+
+def test_records_become_files_of_every_format(stage: Stage, events: list[dict[str, Any]]) -> None:
+    store = stage.folder / "store"
+
+    def files(kind: str) -> list[Path]:
+        return sorted(store.glob(f"{kind}/events/partition=0/events+0+*.{kind}"))
+
+    def read(kind: str) -> list[dict[str, Any]]:
+        rows: list[Any] = []
+        for path in files(kind):
+            if kind == "json":
+                rows += [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            elif kind == "avro":
+                rows += fastavro.reader(io.BytesIO(path.read_bytes()))
+            else:
+                rows += pyarrow.parquet.read_table(path).to_pylist()
+        return rows
+
+    for kind in ("json", "avro", "parquet"):
+        wait_until(lambda kind=kind: len(read(kind)) == EVENTS, f"{kind} has everything")  # type: ignore[misc]
+        assert read(kind) == events
+    assert files("json")[0].name == "events+0+0000000000.json"
+    assert not list(store.rglob(".*")), "nothing half-written is left"
+
+
+def test_records_become_objects_of_a_bucket(
+    stage: Stage, events: list[dict[str, Any]], http_receiver: Receiver
+) -> None:
+    bucket = f"balde-{stage.kafka}"
+    stage.run(
+        "s3", connector_class="io.confluent.connect.s3.S3SinkConnector", topics="events", errors_tolerance="all",
+        store_url=http_receiver.url, s3_bucket_name=bucket, flush_size="1000", aws_access_key_id="a",
+        aws_secret_access_key="b", s3_region="eu-west-1", partitioner_class="FieldPartitioner",
+        partition_field_name="city",
+    )  # fmt: skip
+
+    def rows(city: str) -> list[Any]:
+        with http_receiver.lock:
+            found = {
+                path: data for path, data in http_receiver.objects.items() if path.startswith(f"/{bucket}/topics/")
+            }
+        inside = [data for path, data in sorted(found.items()) if f"/events/city={city}/" in path]
+        return [json.loads(line) for data in inside for line in data.splitlines()]
+
+    wait_until(lambda: len(rows("Porto")) + len(rows("Faro")) == EVENTS, "everything is in the bucket")
+    assert rows("Porto") == [each for each in events if each["city"] == "Porto"]
+
+
+def test_records_go_to_an_interface_and_those_that_cannot_become_dead_letters(
+    stage: Stage, events: list[dict[str, Any]], http_receiver: Receiver
+) -> None:
+    http_receiver.bodies.clear()
+    http_receiver.refuses = b'"id":7,'
+    stage.run(
+        "http", connector_class="io.aiven.kafka.connect.http.HttpSinkConnector", http_url=http_receiver.url,
+        topics="events", errors_tolerance="all", http_authorization_type="none",
+        errors_deadletterqueue_topic_name="letters", errors_deadletterqueue_context_headers_enable="true",
+    )  # fmt: skip
+    wait_until(lambda: len(http_receiver.bodies) == EVENTS - 1, "all but one arrived")
+    assert [json.loads(body)["id"] for body in http_receiver.bodies] == [n for n in range(EVENTS) if n != 7]
+    letters = stage.records("letters", 2)
+    stages = {_headers(each)["__connect.errors.stage"]: each for each in letters}
+    assert set(stages) == {"VALUE_CONVERTER", "TASK_PUT"}
+    unreadable = stages["VALUE_CONVERTER"]
+    assert unreadable.value() == BAD
+    facts = _headers(unreadable)
+    assert facts["__connect.errors.topic"] == "events"
+    assert facts["__connect.errors.offset"] == str(EVENTS // 2)
+    assert facts["__connect.errors.connector.name"] == "http"
+    assert facts["__connect.errors.exception.class.name"] == "org.apache.kafka.connect.errors.DataException"
+    assert stages["TASK_PUT"].key() == b"7"
+
+
+def test_a_record_that_is_not_tolerated_fails_the_task_with_its_reason(
+    stage: Stage, events: list[dict[str, Any]]
+) -> None:
+    stage.run("strict", connector_class="FileStreamSink", file=str(stage.folder / "strict.txt"), topics="events")
+    wait_for_states(stage.http, "strict", "RUNNING", "FAILED")
+    trace = stage.http.get("/connectors/strict/tasks/0/status").json()["trace"]
+    assert "VALUE_CONVERTER" in trace
+    assert "serialization error" in trace
+
+
+def _headers(message: Any) -> dict[str, str]:
+    return {name: (data or b"").decode() for name, data in message.headers() or ()}

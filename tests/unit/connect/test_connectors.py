@@ -1,0 +1,293 @@
+"""Connectors without Kafka and Spark: started, polled, put to, as their tasks would."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pessoa.connect.connector import Offsets, SinkConnector, SourceConnector
+from pessoa.connect.connectors.datagen import DatagenConnector
+from pessoa.connect.connectors.datagen_schemas import QUICKSTARTS
+from pessoa.connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
+from pessoa.connect.connectors.jdbc_sink import JdbcSinkConnector
+from pessoa.connect.connectors.jdbc_source import JdbcSourceConnector
+from pessoa.connect.connectors.object_sink import FileSystemSinkConnector
+from pessoa.connect.data import INT64, STRING, Record, check, struct
+
+
+def started(kind: type[SourceConnector], settings: Mapping[str, str], offsets: Offsets | None = None) -> Any:
+    source = kind()
+    source.start(kind.CONFIG.parse(kind.adapted(settings)), offsets or Offsets())
+    return source
+
+
+def opened(kind: type[SinkConnector], settings: Mapping[str, str]) -> Any:
+    sink = kind()
+    refused: list[tuple[Record, Exception]] = []
+    sink.report = lambda record, error: refused.append((record, error))
+    sink.start(kind.CONFIG.parse(kind.adapted(settings)))
+    sink.refused = refused  # type: ignore[attr-defined]
+    return sink
+
+
+def reached(records: Sequence[Record]) -> Offsets:
+    """What a task would know after these."""
+    known = {}
+    for each in records:
+        assert each.source_partition is not None
+        assert each.source_offset is not None
+        known[Offsets.name(each.source_partition)] = each.source_offset
+    return Offsets(known)
+
+
+def test_a_file_is_followed_line_by_line_and_gone_on_with_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    source = started(FileStreamSourceConnector, {"file": str(path), "topic": "t"})
+    assert source.poll() == []
+    path.write_bytes(b"um\r\ndois\nmeia li")
+    records = source.poll()
+    assert [each.value for each in records] == ["um", "dois"]
+    assert records[-1].source_offset == {"position": 9}
+    source.stop()
+    with path.open("ab") as file:
+        file.write(b"nha\n")
+    again = started(FileStreamSourceConnector, {"file": str(path), "topic": "t"}, reached(records))
+    assert [each.value for each in again.poll()] == ["meia linha"]
+    again.stop()
+
+
+def test_a_file_sink_writes_what_java_would_print(tmp_path: Path) -> None:
+    sink = opened(FileStreamSinkConnector, {"file": str(tmp_path / "out")})
+    schema = struct({"a": INT64, "b": STRING.as_optional})
+    sink.put([Record("t", value_schema=schema, value={"a": 1, "b": None}), Record("t", value={"x": True}), Record("t")])
+    sink.stop()
+    assert (tmp_path / "out").read_text() == "Struct{a=1}\n{x=true}\nnull\n"
+
+
+@pytest.mark.parametrize("name", QUICKSTARTS)
+def test_every_quickstart_makes_records_that_fit_their_schema_and_have_their_key(name: str) -> None:
+    settings = {"kafka.topic": "t", "quickstart": name, "max.interval": "0", "iterations": "20", "random.seed": "3"}
+    assert DatagenConnector.check(settings) == {}
+    records = started(DatagenConnector, settings).poll()
+    assert len(records) == 20
+    for each in records:
+        assert each.value_schema is not None
+        check(each.value_schema, each.value)
+        assert each.key is not None
+
+
+def test_made_up_records_go_on_after_a_restart_as_if_there_had_been_none() -> None:
+    settings = {"kafka.topic": "t", "quickstart": "orders", "max.interval": "0", "random.seed": "5"}
+    whole = started(DatagenConnector, {**settings, "iterations": "30"}).poll()
+    first = started(DatagenConnector, {**settings, "iterations": "10"}).poll()
+    rest = started(DatagenConnector, {**settings, "iterations": "30"}, reached(first)).poll()
+    assert [each.value for each in first + rest] == [each.value for each in whole]
+
+
+def test_a_schema_of_ones_own_is_used_and_a_wrong_one_is_named() -> None:
+    schema = """{"type": "record", "name": "r", "fields": [
+        {"name": "n", "type": {"type": "int", "arg.properties": {"range": {"min": 3, "max": 5}}}},
+        {"name": "code", "type": {"type": "string", "arg.properties": {"regex": "[A-C]{2}-(x|y)\\\\d?"}}},
+        {"name": "maybe", "type": ["null", "boolean"]}]}"""
+    settings = {"kafka.topic": "t", "schema.string": schema, "max.interval": "0", "iterations": "50"}
+    for each in started(DatagenConnector, settings).poll():
+        assert each.value["n"] in (3, 4)
+        assert each.value["code"][2] == "-"
+    assert "schema.string" in DatagenConnector.check({"schema.string": "{"})
+    assert "schema.keyfield" in DatagenConnector.check({**settings, "schema.keyfield": "nothing"})
+    errors = {row.key.name: row.errors for row in DatagenConnector.CONFIG.validate({"kafka.topic": "t"})}
+    assert "Set exactly one of" in errors["quickstart"][0]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT NOT NULL, at TEXT NOT NULL, n REAL)")
+    connection.close()
+    return path
+
+
+def fill(path: Path, rows: list[tuple[int, str, str]]) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.executemany("INSERT OR REPLACE INTO items (id, name, at) VALUES (?, ?, ?)", rows)
+    connection.close()
+
+
+def source_settings(path: Path, mode: str, **more: str) -> dict[str, str]:
+    texts = {name.replace("_", "."): text for name, text in more.items()}
+    return {"connection.url": f"jdbc:sqlite:{path}", "mode": mode, "topic.prefix": "db-", "poll.interval.ms": "0",
+            "validate.non.null": "false", **texts}  # fmt: skip
+
+
+def drained(source: Any) -> list[Record]:
+    found: list[Record] = []
+    while records := source.poll():
+        found += records
+    return found
+
+
+MIDNIGHT = "2024-01-01 00:00:00.000"
+LATER = "2024-01-02 00:00:00.000"
+
+
+def test_rows_with_larger_ids_are_new_ones(database: Path) -> None:
+    fill(database, [(number, f"item {number}", MIDNIGHT) for number in range(1, 8)])
+    settings = source_settings(database, "incrementing", batch_max_rows="3")
+    source = started(JdbcSourceConnector, settings)
+    records = drained(source)
+    assert [each.value["id"] for each in records] == [1, 2, 3, 4, 5, 6, 7]
+    assert records[0].topic == "db-items"
+    fill(database, [(8, "item 8", MIDNIGHT), (2, "changed", LATER)])
+    assert [each.value["id"] for each in drained(source)] == [8]
+    source.stop()
+    again = started(JdbcSourceConnector, settings, reached(records))
+    assert [each.value["id"] for each in drained(again)] == [8]
+    again.stop()
+
+
+def test_rows_that_changed_later_are_seen_and_rows_of_one_moment_stay_together(database: Path) -> None:
+    fill(database, [(number, "x", MIDNIGHT) for number in range(1, 6)] + [(6, "x", LATER)])
+    source = started(JdbcSourceConnector, source_settings(database, "timestamp", timestamp_column_name="at",
+                                                          batch_max_rows="2"))  # fmt: skip
+    assert sorted(each.value["id"] for each in drained(source)) == [1, 2, 3, 4, 5, 6]
+    fill(database, [(2, "changed", "2024-01-03 00:00:00.000")])
+    assert [each.value["name"] for each in drained(source)] == ["changed"]
+    source.stop()
+
+
+def test_time_and_id_together_miss_nothing(database: Path) -> None:
+    fill(database, [(number, "x", MIDNIGHT) for number in (1, 3)])
+    settings = source_settings(database, "timestamp+incrementing", timestamp_column_name="at",
+                               incrementing_column_name="id", batch_max_rows="1")  # fmt: skip
+    source = started(JdbcSourceConnector, settings)
+    assert [each.value["id"] for each in drained(source)] == [1, 3]
+    fill(database, [(4, "late", MIDNIGHT), (1, "changed", LATER)])
+    assert [each.value["id"] for each in drained(source)] == [4, 1]
+    source.stop()
+
+
+def test_bulk_reads_everything_again_and_again(database: Path) -> None:
+    fill(database, [(number, "x", MIDNIGHT) for number in (1, 2, 3)])
+    source = started(JdbcSourceConnector, source_settings(database, "bulk", batch_max_rows="2"))
+    assert [each.value["id"] for _ in range(4) for each in source.poll()] == [1, 2, 3, 1, 2, 3]
+    source.stop()
+
+
+def test_a_query_takes_the_place_of_tables(database: Path) -> None:
+    fill(database, [(1, "a", MIDNIGHT), (2, "b", MIDNIGHT)])
+    query = "SELECT * FROM (SELECT id, upper(name) AS grande FROM items)"
+    source = started(JdbcSourceConnector, source_settings(database, "incrementing", query=query,
+                                                          incrementing_column_name="id",
+                                                          topic_prefix="all"))  # fmt: skip
+    records = drained(source)
+    assert [each.value for each in records] == [{"id": 1, "grande": "A"}, {"id": 2, "grande": "B"}]
+    assert records[0].topic == "all"
+    source.stop()
+
+
+ITEM = struct({"id": INT64, "name": STRING.as_optional})
+
+
+def item(number: int, name: str | None, **changes: Any) -> Record:
+    return Record("items", 0, INT64, number, ITEM, {"id": number, "name": name}, offset=number).but(**changes)
+
+
+def sink_settings(path: Path, **more: str) -> dict[str, str]:
+    texts = {name.replace("_", "."): text for name, text in more.items()}
+    return {"connection.url": f"jdbc:sqlite:{path}", "auto.create": "true", "max.retries": "0", **texts}
+
+
+def rows(path: Path, sql: str) -> list[Any]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
+def test_an_upsert_keeps_the_latest_row_of_a_key_and_a_record_without_a_value_deletes_it(tmp_path: Path) -> None:
+    path = tmp_path / "out.db"
+    sink = opened(JdbcSinkConnector, sink_settings(path, insert_mode="upsert", pk_mode="record_key", pk_fields="id",
+                                                   delete_enabled="true"))  # fmt: skip
+    sink.put([item(1, "a"), item(2, "b"), item(1, "c"), item(2, None, value=None, value_schema=None), item(3, "d")])
+    sink.stop()
+    assert rows(path, "SELECT id, name FROM items ORDER BY id") == [(1, "c"), (3, "d")]
+
+
+def test_a_repeated_batch_changes_nothing_where_the_key_is_kafkas(tmp_path: Path) -> None:
+    path = tmp_path / "out.db"
+    sink = opened(JdbcSinkConnector, sink_settings(path, insert_mode="upsert", pk_mode="kafka"))
+    for _ in range(2):
+        sink.put([item(1, "a"), item(2, "b")])
+    sink.stop()
+    assert rows(path, "SELECT count(*) FROM items") == [(2,)]
+    assert rows(path, "SELECT __connect_topic, __connect_partition, __connect_offset FROM items LIMIT 1") == [
+        ("items", 0, 1)
+    ]
+
+
+def test_an_update_touches_only_rows_that_are_there(tmp_path: Path) -> None:
+    path = tmp_path / "out.db"
+    insert = opened(JdbcSinkConnector, sink_settings(path, pk_mode="record_value", pk_fields="id"))
+    insert.put([item(1, "a")])
+    insert.stop()
+    update = opened(
+        JdbcSinkConnector, sink_settings(path, insert_mode="update", pk_mode="record_value", pk_fields="id")
+    )
+    update.put([item(1, "changed"), item(2, "nowhere")])
+    update.stop()
+    assert rows(path, "SELECT id, name FROM items") == [(1, "changed")]
+
+
+def test_new_columns_are_added_where_that_was_asked_for_and_refused_where_not(tmp_path: Path) -> None:
+    path = tmp_path / "out.db"
+    wider = struct({"id": INT64, "name": STRING.as_optional, "more": STRING.as_optional})
+    wide = item(2, "b", value_schema=wider, value={"id": 2, "name": "b", "more": "m"})
+    strict = opened(JdbcSinkConnector, sink_settings(path))
+    strict.put([item(1, "a"), wide])
+    assert "has no column more, and auto.evolve is false" in str(strict.refused[0][1])
+    strict.stop()
+    sink = opened(JdbcSinkConnector, sink_settings(path, auto_evolve="true"))
+    sink.put([wide])
+    sink.stop()
+    assert rows(path, "SELECT id, more FROM items ORDER BY id") == [(1, None), (2, "m")]
+
+
+def test_one_record_that_cannot_be_written_does_not_take_the_others_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "out.db"
+    sink = opened(JdbcSinkConnector, sink_settings(path, pk_mode="record_key", pk_fields="id"))
+    sink.put([item(1, "a"), item(2, "b"), item(1, "again"), item(3, "c"), Record("items", value="no struct")])
+    sink.stop()
+    assert rows(path, "SELECT id, name FROM items ORDER BY id") == [(1, "a"), (2, "b"), (3, "c")]
+    assert len(sink.refused) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"delete.enabled": "true", "pk.mode": "kafka"}, "delete.enabled"),
+        ({"insert.mode": "upsert"}, "insert.mode"),
+    ],
+)
+def test_a_sink_that_makes_no_sense_is_refused_by_key(settings: dict[str, str], key: str) -> None:
+    assert key in JdbcSinkConnector.check(settings)
+
+
+def test_files_written_twice_are_the_same_files(tmp_path: Path) -> None:
+    settings = {"store.url": str(tmp_path), "flush.size": "2", "partitioner.class": "DailyPartitioner",
+                "timestamp.extractor": "Record"}  # fmt: skip
+    records = [item(number, "x", timestamp=number * 43_200_000) for number in range(5)]
+    for _ in range(2):
+        sink = opened(FileSystemSinkConnector, settings)
+        sink.put(records)
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json"))
+    assert found == [
+        "topics/items/year=1970/month=01/day=01/items+0+0000000000.json",
+        "topics/items/year=1970/month=01/day=02/items+0+0000000002.json",
+        "topics/items/year=1970/month=01/day=03/items+0+0000000004.json",
+    ]
