@@ -85,6 +85,14 @@ PURE = [
     "quota",
     "serde",
     "pipelines.plan",
+    "pipelines.columns",
+    "pipelines.shapes",
+    "pipelines.stages",
+    "pipelines.explain",
+    "pipelines.formats",
+    "pipelines.avro_columns",
+    "streams.learning",
+    "streams.windows",
 ]
 # uuid and datetime are missing on purpose: their types are values; it is `uuid4()` and `now()` that are not pure, and
 # review and ruff's DTZ rules look after those.

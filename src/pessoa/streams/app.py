@@ -61,6 +61,9 @@ class App:
     """`on_error` says what becomes of records that cannot be read or whose function fails: "stop", "skip", or
     "dead-letter", which puts them into `dead_letter_topic`, <id>-dead-letters if none is given.
 
+    `keep_times` gives written records the time of their rows. Spark's own writer cannot, so it takes ours, in
+    micro-batches; otherwise a record has the time at which it was written.
+
     `config` has Kafka's client settings (security.protocol, sasl.jaas.config, …). `spark` is the address of a Spark
     Connect server, sc://host:port, $PESSOA_SPARK if none is given; without either, one is started on this machine.
     """
@@ -75,6 +78,7 @@ class App:
         dead_letter_topic: str = "",
         delivery: str = "at-least-once",
         speed: Speed | None = None,
+        keep_times: bool = False,
         spark: str | None = None,
         home: str | Path | None = None,
         config: Mapping[str, str] | None = None,
@@ -85,6 +89,7 @@ class App:
         self.errors = Errors(on_error, letters if on_error == "dead-letter" else "")
         self.delivery = delivery
         self.speed = speed
+        self.keep_times = keep_times
         self.spark = spark or os.environ.get("PESSOA_SPARK") or None
         self.home = Path(home) if home is not None else None
         self.functions = Functions()

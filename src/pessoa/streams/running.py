@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from pessoa.pipelines.engine import Engine
 from pessoa.pipelines.launching import client_settings
-from pessoa.pipelines.plan import Node, PlanRefused, Sink, Source, every
+from pessoa.pipelines.plan import Node, PlanRefused, Sink, Source, Speed, every
 from pessoa.pipelines.queries import Delivery, QuerySpec, QueryStatus
 from pessoa.pipelines.registry_formats import resolved
 from pessoa.pipelines.stages import Stage, is_cut, stages, why_not_real_time
@@ -93,9 +93,16 @@ class Running:
         lines = []
         for query in self.status():
             stage = self._stages[query.id]
-            reason = why_not_real_time(stage.plan) if query.speed != "real-time" else None
-            lines.append(f"{query.id} → {stage.topic}: {query.speed}{f', as {reason}' if reason else ''}")
+            reason = f", as {self._why_slow(stage)}" if query.speed != "real-time" else ""
+            lines.append(f"{query.id} → {stage.topic}: {query.speed}{reason}")
         return "\n".join(lines)
+
+    def _why_slow(self, stage: Stage) -> str:
+        if reason := why_not_real_time(stage.plan):
+            return reason
+        if self._app.delivery == "exactly-once":
+            return "transactions are of batches"
+        return "times are kept" if self._app.keep_times else "the app wants it so"
 
     def wait(self) -> None:
         """Until `stop` is called or Ctrl-C is pressed. Raises PipelineFailed if a query gives up."""
@@ -131,15 +138,14 @@ class Running:
             )
         letters = {app.errors.topic} if app.errors.topic else set()
         _create(admin, (written | letters) - existing)
-        sinks = []
-        for sink in app.plans:
-            samples = {
-                node.topic: self._samples(node.topic)
-                for node in every(sink)
-                if isinstance(node, Source) and node.value.kind == "json" and not node.value.columns
-            }
-            sinks.append(finished(resolved(app.learnt(sink, samples), app.kafka)))
-        return [cast("Sink", sink) for sink in sinks]
+        unknown = {
+            node.topic
+            for plan in app.plans
+            for node in every(plan)
+            if isinstance(node, Source) and node.value.kind == "json" and not node.value.columns
+        }
+        samples = {topic: self._samples(topic) for topic in sorted(unknown)}
+        return [cast("Sink", finished(resolved(app.learnt(sink, samples), app.kafka))) for sink in app.plans]
 
     def _admin(self) -> AdminClient:
         from confluent_kafka.admin import AdminClient
@@ -188,9 +194,14 @@ class Running:
                     plan=part.plan,
                     functions=self._app.functions.by_name,
                     delivery=cast("Delivery", self._app.delivery),
-                    speed=self._app.speed if not why_not_real_time(part.plan) else None,
+                    speed=self._speed(part),
+                    keep_timestamps=self._app.keep_times,
                 )
             )
+
+    def _speed(self, stage: Stage) -> Speed | None:
+        """What the app wants, for the queries that can."""
+        return None if self._app.speed == "real-time" and why_not_real_time(stage.plan) else self._app.speed
 
     def _types(self, node: Node) -> Mapping[str, str]:
         from pessoa.pipelines.compiler import Compiler
