@@ -1,8 +1,11 @@
-"""Three registries as processes; the leader is killed in the middle of a thousand registrations.
+"""Three registries as processes; the leader is killed in the middle of a thousand registrations, or put to sleep.
 
 Whoever registers tries the next registry when one does not answer, as clients with several addresses do. Afterwards:
 every registration has an id, no id stands for two schemas, every answer that was given holds on every registry that is
 left, and the topic says the same.
+
+A leader that slept while another one was elected wakes up with an old state and a request in its hands; what it decides
+from them must not count.
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import httpx
@@ -105,6 +110,72 @@ async def register_all(children: list[Child]) -> tuple[dict[int, int], Child]:
     async with httpx.AsyncClient(timeout=20) as client, asyncio.timeout(DEADLINE_S):
         await asyncio.gather(*(worker(client) for _ in range(AT_ONCE)))
     return answers, killed[0]
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"{what}: not within {DEADLINE_S} s"
+        time.sleep(0.05)
+
+
+def leads(child: Child) -> bool:
+    try:
+        return child.is_leader()
+    except httpx.HTTPError:
+        return False
+
+
+def post_and_leave(url: str, number: int) -> socket.socket:
+    """Send a registration without waiting for its answer."""
+    address = url.removeprefix("http://").split(":")
+    body = json.dumps({"schema": schema(number)})
+    connection = socket.create_connection((address[0], int(address[1])), timeout=DEADLINE_S)
+    head = f"POST /subjects/s{number}/versions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    connection.sendall(f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+    return connection
+
+
+def test_a_leader_that_slept_gives_out_no_id_from_an_old_state() -> None:
+    with (
+        Broker({"group.min.session.timeout.ms": "1000"}) as broker,
+        three_registries(broker.bootstrap_servers) as children,
+        httpx.Client(timeout=DEADLINE_S) as client,
+    ):
+        wait_until(lambda: any(leads(child) for child in children), "a first leader")
+        sleeper = next(child for child in children if child.is_leader())
+        others = [child for child in children if child is not sleeper]
+
+        def register_at(child: Child, number: int) -> int:
+            def answered() -> bool:
+                answer = client.post(f"{child.url}/subjects/s{number}/versions", json={"schema": schema(number)})
+                answers[number] = answer.json().get("id", 0)
+                return answer.status_code == 200
+
+            wait_until(answered, f"registration {number}")
+            return answers[number]
+
+        answers: dict[int, int] = {}
+        assert register_at(sleeper, 0) == 1
+        sleeper.process.send_signal(signal.SIGSTOP)
+        try:
+            # They are in its socket when it wakes, before it has heard of anything else.
+            asked = [post_and_leave(sleeper.url, number) for number in range(100, 110)]
+            wait_until(lambda: any(leads(child) for child in others), "another leader")
+            for number in range(1, 20):
+                register_at(others[number % 2], number)
+        finally:
+            sleeper.process.send_signal(signal.SIGCONT)
+        for connection in asked:
+            with connection:
+                while connection.recv(65536):
+                    pass
+        for number in range(20, 30):
+            register_at(children[number % 3], number)
+        in_topic = topic_ids(broker.bootstrap_servers)
+        assert all(len(schemas) == 1 for schemas in in_topic.values()), in_topic
+        assert len(set(answers.values())) == len(answers)
+        assert all(in_topic[schema_id] == {schema(number)} for number, schema_id in answers.items())
 
 
 def topic_ids(bootstrap_servers: str) -> dict[int, set[str]]:
