@@ -351,18 +351,13 @@ class Compiler:
     def _union(self, node: Union) -> Flow:
         flows = [self.flow(each) for each in node.inputs]
         made = shape(node)
-        has_origin = all(flow.shape.has_origin for flow in flows)
         frame: DataFrame | None = None
         for flow in flows:
-            part = flow.frame if has_origin else flow.frame.drop(*ORIGIN)
+            part = flow.frame if made.has_origin else flow.frame.drop(*ORIGIN)
             frame = part if frame is None else frame.unionByName(part, allowMissingColumns=True)
         assert frame is not None
-        return Flow(
-            frame,
-            made if has_origin else Shape(made.keys, made.values, has_origin=False),
-            any(flow.carries_bad for flow in flows),
-            tuple(letters for flow in flows for letters in flow.letters),
-        )
+        carries_bad = any(flow.carries_bad for flow in flows)
+        return Flow(frame, made, carries_bad, tuple(letters for flow in flows for letters in flow.letters))
 
     # Functions and bad records
 
@@ -375,7 +370,7 @@ class Compiler:
         for shipped in (called, takes):
             ship(shipped)
         keys = list(below.shape.keys) if function.with_key else []
-        is_plain = below.shape.values == (VALUE,)
+        is_plain = below.shape.values == (VALUE,) and takes is None
         result = arrow_type(self.spark, function.returns)
         wrapped = Wrapped(called, function, result, keys, is_plain, takes)
         udf = arrow_function(wrapped, f"{RESULT} {function.returns}, {ERROR} STRING")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from pessoa.pipelines.plan import (
+    NOTHING,
     Aggregate,
     Apply,
     Column,
@@ -107,7 +108,8 @@ def _tree(node: Node, first: str, rest: str) -> list[str]:
 
 
 def _formats(key: Format, value: Format) -> str:
-    return f"key {key.kind}, value {value.kind}"
+    # A value without a format gets the one that fits when its columns are known.
+    return f"key {key.kind}, value {'as it fits' if value.kind == NOTHING else value.kind}"
 
 
 def _columns(columns: tuple[Column, ...]) -> str:

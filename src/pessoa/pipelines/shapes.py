@@ -145,7 +145,8 @@ def _flat_map(node: FlatMap) -> Shape:
             pair = {column.name: column.type for column in read_columns(struct_fields(element) or "")}
             if tuple(pair) != (KEY, VALUE):
                 raise PlanRefused("a function that gives keys and values returns them as pairs")
-            return _checked(Shape((KEY,), returned_columns(pair[VALUE], node.name), window=None), "a flat map")
+            values = returned_columns(pair[VALUE], node.name)
+            return _checked(Shape((KEY,), values, has_origin=below.has_origin), "a flat map")
         return _value_of(below, returned_columns(element, node.name), "a flat map")
     if node.columns:
         return _value_of(below, tuple(column.name for column in read_columns(node.columns)), "a flat map")
@@ -159,7 +160,8 @@ def _rekey(node: Rekey) -> Shape:
         raise PlanRefused("a new key has at least one column")
     # A row has a name once: a value's column that becomes the key under its own name leaves the value.
     values = tuple(name for name in below.values if name not in keys)
-    return _checked(Shape(keys, values, has_origin=below.has_origin), "a new key")
+    window = below.window if set(WINDOW_COLUMNS) <= set(keys) else None
+    return _checked(Shape(keys, values, window=window, has_origin=below.has_origin), "a new key")
 
 
 def _aggregate(node: Aggregate) -> Shape:
@@ -213,7 +215,7 @@ def _union(node: Union) -> Shape:
             raise PlanRefused(f"a union needs the same columns on all sides: {first} and {other}")
         if other.is_table or first.is_table:
             raise PlanRefused("a union is of streams: two tables may have a row each for the same key")
-    return first
+    return msgspec.structs.replace(first, has_origin=first.has_origin and all(other.has_origin for other in others))
 
 
 def _value_of(below: Shape, names: tuple[str, ...], what: str) -> Shape:

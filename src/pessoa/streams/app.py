@@ -21,18 +21,23 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import msgspec
 
+from pessoa.pipelines.columns import struct_fields
 from pessoa.pipelines.explain import explain
 from pessoa.pipelines.plan import (
     NOTHING,
     PRIMITIVES,
     STRING,
+    Aggregate,
+    Apply,
     Errors,
+    FlatMap,
     Format,
     Join,
     KafkaSettings,
     Node,
     OnError,
     PlanRefused,
+    Project,
     Rekey,
     Sink,
     Source,
@@ -252,9 +257,26 @@ def finished(plan: Node) -> Node:
     made = shape(plan)
     value = plan.value
     if value.kind == NOTHING:
-        value = STRING if made.values == (VALUE,) and made.window is None else Format("json")
+        value = STRING if _is_plain(plan.input) else Format("json")
     also = plan.also if made.window is not None and value.kind not in PRIMITIVES else ()
     return msgspec.structs.replace(plan, value=value, also=also)
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether the value is one thing by itself, and not an object that happens to have one field."""
+    match node:
+        case Source():
+            return node.value.kind in PRIMITIVES
+        case Project():
+            return [column.name for column in node.columns] == [VALUE] and not node.keep
+        case Apply():
+            return struct_fields(node.function.returns) is None
+        case FlatMap():
+            return shape(node).values == (node.name,)
+        case Aggregate() | Join():
+            return False
+        case _:
+            return _is_plain(inputs(node)[0])
 
 
 def _sink_format(value: Any) -> Format:

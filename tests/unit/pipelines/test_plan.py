@@ -27,7 +27,7 @@ from pessoa.pipelines.plan import (
     from_json,
     to_json,
 )
-from pessoa.pipelines.shapes import ColumnsUnknown, shape
+from pessoa.pipelines.shapes import WINDOW_COLUMNS, ColumnsUnknown, shape
 
 SALES = Source("vendas", value=Format("json", "produto STRING, valor DOUBLE"))
 CLIENTS = Source("clientes", value=Format("json", "nome STRING"), is_table=True)
@@ -67,6 +67,16 @@ def test_a_function_that_gives_pairs_makes_keys_and_values() -> None:
     pairs = Function("f", "ARRAY<STRUCT<key: BIGINT, value: STRUCT<a: INT, b: INT>>>", with_key=True)
     made = shape(FlatMap(SALES, pairs))
     assert (made.keys, made.values) == (("key",), ("a", "b"))
+
+
+def test_where_a_record_came_from_is_known_up_to_the_first_state() -> None:
+    counted = Rekey(Aggregate(SALES, COUNT, MINUTE), tuple(Column(name, name) for name in ("key", *WINDOW_COLUMNS)))
+    assert shape(counted).window == MINUTE
+    assert not shape(Union((Project(counted, (Column("x", "1"),)), Project(counted, (Column("x", "2"),))))).has_origin
+    pairs = Function("f", "ARRAY<STRUCT<key: BIGINT, value: INT>>", with_key=True)
+    assert shape(FlatMap(SALES, pairs)).has_origin
+    assert not shape(FlatMap(counted, pairs)).has_origin
+    assert shape(Rekey(counted, (Column("key", "key"),))).window is None
 
 
 REFUSED: list[tuple[Node, str]] = [

@@ -39,6 +39,7 @@ from pessoa.streams import (
     string,
     tumbling,
 )
+from pessoa.streams.app import finished
 from pessoa.streams.learning import learn_columns
 from pessoa.streams.windows import milliseconds
 
@@ -168,6 +169,24 @@ def test_keys_are_written_as_they_were_read_until_they_change() -> None:
     assert [plan.key.kind for plan in loja.plans] == ["long", "string", "json", "none"]
     assert loja.plans[-1].value.delimiter == ";"
     assert isinstance(loja.plans[2].input.input, Rekey)  # type: ignore[union-attr]
+
+
+def test_plain_values_are_written_as_text_and_objects_as_json() -> None:
+    @dataclass
+    class Measure:
+        value: float
+
+    loja = app()
+    loja.stream("a", value=Measure).filter("value > 1").to("json-1")
+    loja.stream("a", value=Measure).map_values("value * 2").to("string-1")
+    loja.stream("a", value=string).select_key("value").to("string-2")
+    loja.stream("a", value=Sale).flat_map_values(words).to("string-3")
+    loja.stream("a", value=Sale).map_values(double).to("json-2")
+    loja.stream("a", value=string).group_by("value").count("value2").to("json-3")
+    for plan in loja.plans:
+        done = finished(plan)
+        assert isinstance(done, Sink)
+        assert done.value.kind == plan.topic.partition("-")[0]
 
 
 def test_two_pipelines_to_one_topic_are_refused() -> None:
