@@ -63,6 +63,7 @@ def connect_worker(
             "pessoa.home": str(home),
             "offset.storage.partitions": "3",
             "status.storage.partitions": "2",
+            "pessoa.pace.ms": "200",
             **(settings or {}),
         }
     )

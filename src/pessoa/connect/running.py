@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("pessoa.connect")
 
-# Between two looks at a source or a topic that has nothing new.
-PACE_MS = 100
 _TIMEOUT_S = 30.0
 # In a row, for what is Spark's fault: a worker process that does not come up in time on a busy machine, say.
 RESTARTS = 10
@@ -121,6 +119,7 @@ class SparkRunner:
         from pessoa.pipelines.queries import QuerySpec
 
         worker = self._config.settings
+        pace = int(worker["pessoa.pace.ms"])
         if spec.kind == "source":
             task = SourceTask(spec.connector, spec.number, spec.settings, worker, place_of(spec.offsets))
             required = spec.settings.get("exactly.once.support", "requested").lower() == "required"
@@ -129,16 +128,16 @@ class SparkRunner:
                 query_id,
                 start_function=lambda spark, _: _source_stream(spark, task),
                 delivery="exactly-once" if once else "at-least-once",
-                trigger_ms=PACE_MS,
+                trigger_ms=pace,
                 max_restarts=RESTARTS,
             )
         options = sink_options(worker, spec.settings, spec.connector)
-        pace = int(spec.settings.get("rotate.schedule.interval.ms", "-1"))
+        rotation = int(spec.settings.get("rotate.schedule.interval.ms", "-1"))
         return QuerySpec(
             query_id,
             start_function=lambda spark, _: spark.readStream.format("kafka").options(**options).load(),
             writer=SinkTask(spec.connector, spec.settings, worker, uuid4().hex),
-            trigger_ms=pace if pace > 0 else PACE_MS,
+            trigger_ms=rotation if rotation > 0 else pace,
             max_restarts=RESTARTS,
             group_id=group_of(spec.connector, spec.settings),
         )

@@ -38,10 +38,9 @@ log = logging.getLogger("pessoa.connect")
 # A batch ends with whatever comes first.
 BATCH_RECORDS = 20_000
 BATCH_S = 1.0
-# How long an idle source is left alone before it is asked again.
-IDLE_S = 0.1
 # A source that is read again after a crash, and has less than it had, is asked this often before it is believed.
 PATIENCE = 20
+IDLE_S = 0.1
 
 Place = dict[str, Any]
 
@@ -161,8 +160,6 @@ class SourceTask:
             count += polled
             if not polled:
                 break
-        if not count:
-            time.sleep(IDLE_S)
         return count
 
     def _polled(self) -> Iterable[Record]:

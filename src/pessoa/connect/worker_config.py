@@ -36,6 +36,8 @@ DEFAULTS = {
     "status.storage.replication.factor": "3",
     "offset.storage.partitions": "25",
     "status.storage.partitions": "5",
+    # Between two looks at a source or a topic that has nothing new.
+    "pessoa.pace.ms": "500",
     "topic.creation.enable": "true",
     "topic.tracking.enable": "true",
     "topic.tracking.allow.reset": "true",

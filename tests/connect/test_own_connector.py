@@ -1,0 +1,67 @@
+"""The connector of docs/WRITING_A_CONNECTOR.md, as it stands there: found in a folder, validated, started, stopped."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pessoa.connect.plugins import Plugins
+from pessoa.connect.sink_task import SinkTask
+from pessoa.connect.source_task import SourceTask, place_of
+from pessoa.connect.validation import validate
+from pessoa.pipelines.python_sink import KafkaRow
+from pessoa.pipelines.tasks import Task
+
+PAGE = Path(__file__).parents[2] / "docs" / "WRITING_A_CONNECTOR.md"
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> dict[str, str]:
+    found = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    plugins = tmp_path / "plugins"
+    plugins.mkdir()
+    (plugins / "relogio.py").write_text(found[1], encoding="utf-8")
+    # Without internal topics: what is noted of a source stands in a file then.
+    return {"plugin.path": str(plugins), "pessoa.home": str(tmp_path / "home"), "bootstrap.servers": "127.0.0.1:1",
+            "key.converter": STRING}  # fmt: skip
+
+
+def test_the_page_s_connectors_are_listed_and_their_keys_are_checked(worker: dict[str, str]) -> None:
+    plugins = Plugins(worker["plugin.path"])
+    assert {("relogio.RelogioConnector", "source"), ("relogio.CadernoConnector", "sink")} <= {
+        (each.name, each.type) for each in plugins.listed()
+    }
+    verdict = validate(plugins, worker, {"name": "r", "connector.class": "Relogio", "until": "soon"})
+    errors = {report.key.name: report.errors for report in verdict.reports if report.errors}
+    assert set(errors) == {"topic", "until"}
+
+
+def test_the_page_s_source_counts_and_goes_on_where_it_was(worker: dict[str, str]) -> None:
+    settings = {"connector.class": "Relogio", "topic": "tiques", "until": "5"}
+    task = SourceTask("relogio", 0, settings, worker, place_of({}))
+    rows, place = task.read(task.initial_offset())
+    assert [json.loads(row.value or b"")["payload"]["number"] for row in rows] == [1, 2, 3, 4, 5]
+    assert [row.key for row in rows] == [b"1", b"2", b"3", b"4", b"5"]
+    assert task.read(place) == ([], place)
+    later = SourceTask("relogio", 0, {**settings, "until": "7"}, worker, place)
+    assert len(list(later.read(later.initial_offset())[0])) == 2
+    # After a crash the same batch is asked for again.
+    assert list(later.read_between(place_of({}), place)) == rows
+
+
+def test_the_page_s_sink_writes_what_it_is_handed(worker: dict[str, str], tmp_path: Path) -> None:
+    settings = {"connector.class": "Caderno", "file": str(tmp_path / "caderno.txt"), "topics": "tiques",
+                "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+                "value.converter.schemas.enable": "false", "errors.tolerance": "all"}  # fmt: skip
+    task = SinkTask("caderno", settings, worker, "first")
+    values = [b'{"number": 1}', None, b"broken", b'{"number": 2}']
+    rows = [KafkaRow("tiques", 0, offset, 0, "CreateTime", None, value, []) for offset, value in enumerate(values)]
+    task.open(Task("c", 0, 0, 0))
+    task.put(rows, 0)
+    task.close()
+    assert (tmp_path / "caderno.txt").read_text() == "1\n2\n"
