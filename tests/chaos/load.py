@@ -205,11 +205,16 @@ class SteadyProducer:
                 # It may have been written all the same, so the history leaves it open.
                 self.unsure += 1
                 return
-            offset = message.offset()
-            with self._load.lock:
+            offset, acknowledged_at_s = message.offset(), self.acknowledged_at_s[write.partition.number]
+            if offset is None and not acknowledged_at_s:
                 # librdkafka infers from the answer to a later batch that one whose own answer was lost is written, too.
+                # For the first of all that may be wrong: where a leader knows nothing of a producer it takes whatever
+                # sequence comes, as Apache Kafka does, so the first may be refused and the second taken.
+                self.unsure += 1
+                return
+            with self._load.lock:
                 self._load.history.acknowledge(write, -1 if offset is None else offset)
-            self.acknowledged_at_s[write.partition.number].append(time.monotonic())
+            acknowledged_at_s.append(time.monotonic())
 
         return told
 

@@ -104,6 +104,10 @@ class SteadyProducer:
         value, partition, offset = message.value(), message.partition(), message.offset()
         assert value is not None
         assert partition is not None
+        if offset is None and not any(known == partition for known, _ in self.acked.values()):
+            # Where a leader knows nothing of a producer it takes whatever sequence comes, as Apache Kafka does: so the
+            # first may have been refused and the second taken, and librdkafka be wrong.
+            return
         self.acked[int(value)] = (partition, offset)
         self.acked_at_s = time.monotonic()
 
