@@ -41,18 +41,18 @@ SEEK_RETRY_S = 0.005
 PATTERN_REFRESH_S = 5.0
 # A JVM consumer's expression matches none of these either (exclude.internal.topics).
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-# Not the caller's business: the end of a partition, a topic that is not there (the JVM's consumer waits for it), having
-# been away too long (the next polls join again), and a coordinator that is on its way (librdkafka asks again).
-IGNORED = frozenset(
+# Not the caller's business: the end of a partition, a topic that is not there (the JVM's consumer waits for it), and
+# having been away too long (the next polls join again).
+IGNORED = frozenset({KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._MAX_POLL_EXCEEDED})
+# Neither is a coordinator that is on its way, as in a cluster that has had no group before.
+COORDINATOR_MOVES = frozenset(
     {
-        KafkaError._PARTITION_EOF,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._MAX_POLL_EXCEEDED,
         KafkaError.NOT_COORDINATOR,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
+COORDINATOR_RETRY_S = 0.1
 
 Partition = tuple[str, int]
 _T = TypeVar("_T")
@@ -180,12 +180,19 @@ class Instance:
         messages = _told(self._consumer.consume, 1 if is_in_a_hurry else POLL_COUNT, wait_s)
         if is_in_a_hurry and messages:
             messages += _told(self._consumer.consume, POLL_COUNT, 0)
+        has_lost_its_coordinator = False
         for message in messages:
             error = message.error()
             if error is None:
                 self._ahead.append(message)
+            elif error.code() in COORDINATOR_MOVES:
+                has_lost_its_coordinator = True
             elif error.code() not in IGNORED:
                 raise from_kafka(error)
+        if has_lost_its_coordinator and self._is_assigned_by_hand:
+            # librdkafka asks for committed offsets once; without an answer it would never begin to fetch.
+            time.sleep(COORDINATOR_RETRY_S)
+            self.assign(self.assignment())
 
     def put_back(self, messages: Sequence[Message]) -> None:
         """The caller could not be sent these."""
