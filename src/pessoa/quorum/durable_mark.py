@@ -8,8 +8,9 @@ mark tells the two apart: a log that ends before it has lost something, and the 
 that again (`pessoa.raft.memory`).
 
 The file is written now and then, without waiting for the disk: a power loss may bring an older one back, which only
-means that less is noticed. When the log is cut on purpose the mark goes back first, and that waits for the disk: a mark
-that is too high would keep a voter from voting for no reason. Kafka passes over the file.
+means that less is noticed. Where something is missing, it is synced. When the log is cut on purpose the mark goes back
+first, and that waits for the disk: a mark that is too high would keep a voter from voting for no reason. Kafka passes
+over the file.
 """
 
 from __future__ import annotations
@@ -61,6 +62,10 @@ class DurableMark:
         """What lies behind is about to be cut."""
         if offset < self.offset:
             self._write(offset, durable=True)
+
+    def secure(self) -> None:
+        """Nothing else tells that something is missing, so it must outlive a power loss."""
+        self._write(self.offset, durable=True)
 
     def _write(self, offset: int, *, durable: bool) -> None:
         self._disk.write_file(self.path, b"%d\n" % offset, durable=durable)

@@ -86,11 +86,12 @@ class MetadataLog:
         if latest is not None and latest.offset > self.log_end_offset:
             log.warning("%s ends at %s; it goes on after the snapshot %s", directory, self.log_end_offset, latest)
             self.partition.restart_at(latest.offset, now_ms)
-        self.partition.flush()
-        # Less is there than was once synced: see `durable_mark`.
+        # Less is there than was once synced: see `durable_mark`. From here on the damage cannot be seen any more.
         self.has_forgotten = self.log_end_offset < self.mark.offset
         if self.has_forgotten:
             log.warning("%s ends at %s, and had been synced up to %s", directory, self.log_end_offset, self.mark.offset)
+            self.mark.secure()
+        self.partition.flush()
         self._learn_voters()
 
     def __repr__(self) -> str:

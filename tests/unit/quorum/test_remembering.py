@@ -96,6 +96,25 @@ def test_the_only_voter_does_not_start_without_what_it_had_acknowledged() -> Non
     run(body)
 
 
+def test_a_voter_knows_that_it_has_forgotten_even_after_a_power_loss() -> None:
+    async def body() -> None:
+        async with Quorums(3) as nodes:
+            leader, other, late = await two_that_agree_and_one_that_lags(nodes)
+            await other.stop()
+            rot(other)
+            leader.kill()
+            for _ in range(2):
+                await other.start()
+                assert other.quorum.raft.memory is Memory.DAMAGED
+                other.kill()
+            await late.start()
+            await leader.start()
+            await other.start()
+            await nodes.wait_for_all("a", "bb")
+
+    run(body)
+
+
 def test_what_was_never_synced_may_be_cut() -> None:
     async def body() -> None:
         async with Quorums(3) as nodes:
