@@ -133,6 +133,10 @@ class BadSettings(KafkaFailure):
     java_name = "org.apache.kafka.common.config.ConfigException"
 
 
+class HandshakeFailed(KafkaFailure):
+    java_name = f"{PACKAGE}.SslAuthenticationException"
+
+
 class AuthenticationFailed(KafkaFailure):
     java_name = f"{PACKAGE}.SaslAuthenticationException"
 

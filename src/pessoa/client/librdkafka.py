@@ -19,7 +19,6 @@ _RENAMED = {
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "ssl.truststore.location": "ssl.ca.location",
     "ssl.truststore.certificates": "ssl.ca.pem",
-    "ssl.keystore.location": "ssl.certificate.location",
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
     "fetch.max.wait.ms": "fetch.wait.max.ms",
@@ -63,6 +62,9 @@ def translated(settings: Mapping[str, str], warn: Callable[[str], None]) -> dict
         elif key == "batch.size" and int(value) < 1:
             # Zero switches batching off in Java.
             found["batch.num.messages"] = "1"
+        elif key == "ssl.keystore.location":
+            # Java's PEM store has both in one file.
+            found["ssl.certificate.location"] = found["ssl.key.location"] = value
         elif key == "ssl.endpoint.identification.algorithm":
             found[key] = value or "none"
         else:
@@ -100,7 +102,8 @@ _ORDINARY = frozenset(
     bootstrap.servers client.id group.id auto.offset.reset isolation.level enable.auto.commit acks linger.ms batch.size
     compression.type retries retry.backoff.ms request.timeout.ms metadata.max.age.ms queue.buffering.max.kbytes
     socket.send.buffer.bytes socket.receive.buffer.bytes security.protocol sasl.mechanisms sasl.username sasl.password
-    ssl.ca.location ssl.certificate.location group.protocol group.instance.id session.timeout.ms heartbeat.interval.ms
+    ssl.ca.location ssl.certificate.location ssl.key.location
+    group.protocol group.instance.id session.timeout.ms heartbeat.interval.ms
     max.poll.interval.ms partition.assignment.strategy transactional.id transaction.timeout.ms enable.idempotence
     max.partition.fetch.bytes fetch.min.bytes fetch.wait.max.ms max.in.flight.requests.per.connection partitioner
     message.max.bytes auto.commit.interval.ms delivery.timeout.ms group.remote.assignor fetch.max.bytes check.crcs

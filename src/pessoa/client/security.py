@@ -15,7 +15,7 @@ import re
 import ssl
 from typing import TYPE_CHECKING
 
-from pessoa.client.errors import AuthenticationFailed, BadSettings
+from pessoa.client.errors import AuthenticationFailed, BadSettings, HandshakeFailed
 
 if TYPE_CHECKING:
     import socket
@@ -36,7 +36,11 @@ def secure(connection: Connection, plain: socket.socket, settings: Mapping[str, 
     secured = plain
     if protocol.endswith("SSL"):
         context, check_host = _tls_context(settings)
-        secured = context.wrap_socket(plain, server_hostname=connection.host if check_host else None)
+        try:
+            secured = context.wrap_socket(plain, server_hostname=connection.host if check_host else None)
+        except ssl.SSLError as error:
+            # Asking again would not help, unlike after a connection that was lost.
+            raise HandshakeFailed(f"SSL handshake failed: {error.reason or error}") from error
     if protocol.startswith("SASL"):
         # The exchange runs over the connection, which has to see the new socket for it.
         connection.use(secured)
@@ -45,20 +49,40 @@ def secure(connection: Connection, plain: socket.socket, settings: Mapping[str, 
 
 
 def _tls_context(settings: Mapping[str, str]) -> tuple[ssl.SSLContext, bool]:
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     check_host = settings.get("ssl.endpoint.identification.algorithm", "https") != ""
     context.check_hostname = check_host
     for store in ("truststore", "keystore"):
         kind = settings.get(f"ssl.{store}.type", "PEM" if f"ssl.{store}.location" not in settings else "JKS")
         if kind.upper() != "PEM":
             raise BadSettings(f"ssl.{store}.type={kind} is a format of Java's; convert it and set ssl.{store}.type=PEM")
-    if location := settings.get("ssl.truststore.location"):
-        context.load_verify_locations(location)
-    if certificates := settings.get("ssl.truststore.certificates"):
-        context.load_verify_locations(cadata=certificates)
-    if location := settings.get("ssl.keystore.location"):
-        context.load_cert_chain(location, password=settings.get("ssl.key.password"))
+    try:
+        _load_stores(context, settings)
+    except OSError as error:
+        raise BadSettings(f"The certificates of ssl.truststore or ssl.keystore cannot be read: {error}") from error
     return context, check_host
+
+
+def _load_stores(context: ssl.SSLContext, settings: Mapping[str, str]) -> None:
+    """Whom we trust: the given certificates and nobody else, or those of the system. And who we are, if we must say."""
+    location, certificates = settings.get("ssl.truststore.location"), settings.get("ssl.truststore.certificates")
+    if location:
+        context.load_verify_locations(location)
+    if certificates:
+        context.load_verify_locations(cadata=certificates)
+    if not location and not certificates:
+        context.load_default_certs()
+    password = settings.get("ssl.key.password")
+    if location := settings.get("ssl.keystore.location"):
+        context.load_cert_chain(location, password=password)
+    elif key := settings.get("ssl.keystore.key"):
+        import tempfile
+
+        # The library reads keys from files alone.
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+            file.write(f"{key}\n{settings.get('ssl.keystore.certificate.chain', '')}\n")
+            file.flush()
+            context.load_cert_chain(file.name, password=password)
 
 
 def _authenticate(connection: Connection, settings: Mapping[str, str], deadline: float) -> None:

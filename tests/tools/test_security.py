@@ -1,0 +1,168 @@
+"""The tools through TLS and SASL, against an Apache broker with a listener for each way in.
+
+Both of our clients are asked: the blocking one behind kafka-topics, and librdkafka behind the console tools, with the
+one file of properties that Kafka's documentation describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.apache.broker import ApacheKafka, reserve_port
+from tests.tools.certificates import Authority
+from tests.tools.jvm import Outcome
+from tests.tools.stage import run_ours
+
+pytestmark = pytest.mark.apache
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+PASSWORD = "open sesame"
+ODD_NAME = "ana=b,c"
+
+
+class Secured(NamedTuple):
+    folder: Path
+    ports: dict[str, int]
+
+    def server(self, protocol: str) -> str:
+        return f"127.0.0.1:{self.ports[protocol]}"
+
+    def properties(self, protocol: str, **more: str) -> str:
+        """A file of properties for one way in; the keywords have _ for the dots."""
+        values = {"security.protocol": protocol, "default.api.timeout.ms": "60000"}
+        if protocol.endswith("SSL"):
+            values |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.folder / "authority.pem")}
+        values |= {key.replace("_", "."): value for key, value in more.items()}
+        path = self.folder / f"client-{len(list(self.folder.iterdir()))}.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        return str(path)
+
+    def ask(self, protocol: str, **more: str) -> Outcome:
+        return run_ours("kafka-topics", "--bootstrap-server", self.server(protocol), "--list",
+                        "--command-config", self.properties(protocol, **more))  # fmt: skip
+
+
+def login(module: str, name: str, password: str = PASSWORD) -> str:
+    return f'{module} required username="{name}" password="{password}";'
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("secured")
+    authority = Authority("the authority of a test")
+    authority.write(folder / "authority.pem")
+    Authority("somebody else").write(folder / "stranger.pem")
+    authority.issue(folder / "broker.pem", "broker")
+    authority.issue(folder / "client.pem", "client")
+    ports = {name: reserve_port() for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")}
+    listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+    controller = f"CONTROLLER://127.0.0.1:{reserve_port()}"
+    properties = {
+        "listeners": f"{listeners},{controller}",
+        "advertised.listeners": f"{listeners},{controller}",
+        "controller.quorum.voters": f"1@{controller.removeprefix('CONTROLLER://')}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(folder / "broker.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / "authority.pem"),
+        "listener.name.ssl.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    }
+    for name in ("sasl_plaintext", "sasl_ssl"):
+        start = f"listener.name.{name}"
+        properties[f"{start}.plain.sasl.jaas.config"] = f'{PLAIN} required user_ana="{PASSWORD}";'
+        for kind in ("256", "512"):
+            properties[f"{start}.scram-sha-{kind}.sasl.jaas.config"] = f"{SCRAM} required;"
+    kafka = ApacheKafka(properties=properties)
+    kafka.nodes[0].port = ports["PLAINTEXT"]
+    with kafka:
+        # A user cannot be given two secrets in one request.
+        for name, kind in product(("ana", ODD_NAME), ("256", "512")):
+            made = run_ours("kafka-configs", "--bootstrap-server", kafka.bootstrap_servers, "--alter", "--user", name,
+                            "--add-config", f"SCRAM-SHA-{kind}=[iterations=4096,password={PASSWORD}]")  # fmt: skip
+            assert made.code == 0, made
+        made = run_ours("kafka-topics", "--bootstrap-server", kafka.bootstrap_servers, "--create", "--topic", "orders")
+        assert made.code == 0, made
+        yield Secured(folder, ports)
+
+
+WAYS = {
+    "PLAIN": ("SASL_PLAINTEXT", {"sasl_mechanism": "PLAIN", "sasl_jaas_config": login(PLAIN, "ana")}),
+    "SCRAM-256": ("SASL_PLAINTEXT", {"sasl_mechanism": "SCRAM-SHA-256", "sasl_jaas_config": login(SCRAM, "ana")}),
+    "SCRAM-512": ("SASL_PLAINTEXT", {"sasl_mechanism": "SCRAM-SHA-512", "sasl_jaas_config": login(SCRAM, "ana")}),
+    "TLS and SCRAM": ("SASL_SSL", {"sasl_mechanism": "SCRAM-SHA-512", "sasl_jaas_config": login(SCRAM, "ana")}),
+    "TLS and PLAIN": ("SASL_SSL", {"sasl_mechanism": "PLAIN", "sasl_jaas_config": login(PLAIN, "ana")}),
+    "an odd name": ("SASL_PLAINTEXT", {"sasl_mechanism": "SCRAM-SHA-256", "sasl_jaas_config": login(SCRAM, ODD_NAME)}),
+    "both ends have certificates": ("SSL", {"ssl_keystore_type": "PEM", "ssl_keystore_location": "@D/client.pem"}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_tool_comes_in(secured: Secured, way: str) -> None:
+    protocol, more = WAYS[way]
+    found = secured.ask(protocol, **{key: value.replace("@D", str(secured.folder)) for key, value in more.items()})
+    assert (found.code, found.out) == (0, "orders\n"), found
+
+
+@pytest.mark.parametrize("way", ["SCRAM-256", "TLS and PLAIN", "both ends have certificates"])
+def test_records_come_in_and_go_out(secured: Secured, way: str) -> None:
+    protocol, more = WAYS[way]
+    more = {key: value.replace("@D", str(secured.folder)) for key, value in more.items()}
+    where = ("--bootstrap-server", secured.server(protocol), "--topic", way.replace(" ", "-"),
+             "--command-config", secured.properties(protocol, **more))  # fmt: skip
+    assert run_ours("kafka-console-producer", *where, stdin="one\ntwo\n").code == 0
+    read = run_ours("kafka-console-consumer", *where, "--from-beginning", "--max-messages", "2",
+                    "--timeout-ms", "60000")  # fmt: skip
+    assert read == Outcome(0, "one\ntwo\n", "Processed a total of 2 messages\n")
+
+
+def test_the_certificates_of_a_client_may_stand_in_the_properties(secured: Secured) -> None:
+    key, _, chain = (secured.folder / "client.pem").read_text().partition("-----BEGIN CERTIFICATE-----")
+    # A properties file goes on in the next line behind a backslash.
+    inline = {"ssl_keystore_key": key, "ssl_keystore_certificate_chain": f"-----BEGIN CERTIFICATE-----{chain}"}
+    lines = {name: text.strip().replace("\n", "\\n\\\n") for name, text in inline.items()}
+    found = secured.ask("SSL", ssl_keystore_type="PEM", **lines)
+    assert (found.code, found.out) == (0, "orders\n"), found
+
+
+@pytest.mark.parametrize(
+    ("protocol", "more", "sentence"),
+    [
+        (
+            "SASL_PLAINTEXT",
+            {"sasl_mechanism": "SCRAM-SHA-256", "sasl_jaas_config": login(SCRAM, "ana", "wrong")},
+            "SaslAuthenticationException: Authentication failed",
+        ),
+        (
+            "SASL_PLAINTEXT",
+            {"sasl_mechanism": "PLAIN", "sasl_jaas_config": login(PLAIN, "nobody")},
+            "SaslAuthenticationException: Authentication failed: Invalid username or password",
+        ),
+        (
+            "SASL_PLAINTEXT",
+            {"sasl_mechanism": "OAUTHBEARER", "sasl_jaas_config": login(PLAIN, "ana")},
+            "SaslAuthenticationException: Client SASL mechanism 'OAUTHBEARER' not enabled in the server",
+        ),
+        ("SASL_PLAINTEXT", {"sasl_mechanism": "PLAIN"}, "ConfigException: sasl.jaas.config has no username"),
+        (
+            "SASL_SSL",
+            {"ssl_truststore_location": "@D/stranger.pem", "sasl_mechanism": "PLAIN",
+             "sasl_jaas_config": login(PLAIN, "ana")},
+            "SslAuthenticationException: SSL handshake failed: CERTIFICATE_VERIFY_FAILED",
+        ),
+        ("SSL", {"ssl_truststore_type": "JKS"}, "ssl.truststore.type=JKS is a format of Java's; convert it"),
+        ("SSL", {"ssl_truststore_location": "/nope.pem"}, "cannot be read"),
+    ],
+)  # fmt: skip
+def test_who_is_not_let_in_is_told_why_at_once(
+    secured: Secured, protocol: str, more: dict[str, str], sentence: str
+) -> None:
+    found = secured.ask(protocol, **{key: value.replace("@D", str(secured.folder)) for key, value in more.items()})
+    assert found.code == 1
+    assert sentence in found.out + found.err
