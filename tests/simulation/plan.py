@@ -64,9 +64,11 @@ class Plan:
         transactional = rng.choice((0, 0, 1, 2))
         # Chosen apart, so that all that is chosen above stays what it is for every seed.
         more = Random(seed ^ 0xADD)
-        if more.random() < 0.1 and nodes > 2:
-            faults = tuple(sorted((*faults, "rot")))
+        may_rot = more.random() < 0.12 and nodes > 2
         is_split, is_dynamic = more.random() < 0.12, more.random() < 0.25
+        if may_rot and not is_dynamic:
+            # An operator may leave so few voters that none can be spared.
+            faults = tuple(sorted((*faults, "rot")))
         has_snapshots, copiers = more.random() < 0.25, more.choice((0, 0, 0, 0, 0, 0, 1, 2))
         return cls(
             seed=seed,
