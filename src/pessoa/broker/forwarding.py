@@ -135,7 +135,7 @@ class ControllerEntrance:
             try:
                 return await self._ask_once(request, caller, max(left_ms, 1))
             except (NotController, ChannelFailed) as problem:
-                if left_ms <= _RETRY_MS:
+                if deadline_ms - self._clock.monotonic_ms() <= _RETRY_MS:
                     raise ControllerUnavailable(f"no controller has answered: {problem}") from problem
             await self._clock.wait_ms(_RETRY_MS)
 

@@ -116,12 +116,13 @@ class Registration:
 
     async def keep_alive(self) -> None:
         while True:
-            self._hurry.clear()
             try:
                 async with asyncio.timeout(self._config.broker_heartbeat_interval_ms / 1000):
                     await self._hurry.wait()
             except TimeoutError:
                 pass
+            # Whoever is in a hurry while this one is under way wants another.
+            self._hurry.clear()
             response = await self._beat()
             if response is not None and response.is_fenced:
                 log.warning("this broker is fenced; it asks to be let in again")
@@ -201,6 +202,8 @@ class Registration:
             response = await self._heartbeat(self._config.broker_session_timeout_ms, want_fence=want_fence)
         except ControllerUnavailable as problem:
             log.warning("a heartbeat did not get through: %s", problem)
+            # It has waited for a whole session; the next one must not wait for its turn.
+            self.hurry()
             return None
         if response.error_code == ErrorCode.STALE_BROKER_EPOCH:
             log.warning("broker epoch %s is stale; this broker registers anew", self.broker_epoch)

@@ -75,10 +75,13 @@ def run(
     answers: Iterable[Message | Exception],
     scenario: Callable[[Controller, Registration, MetadataProgress], Awaitable[None]],
     offline: list[Uuid] | None = None,
+    heartbeat_interval_ms: int = 2_000,
 ) -> None:
     async def main() -> None:
         config = BrokerConfig(
             {
+                "broker.heartbeat.interval.ms": str(heartbeat_interval_ms),
+                "broker.session.timeout.ms": str(max(9_000, 2 * heartbeat_interval_ms)),
                 "process.roles": "broker",
                 "node.id": "1",
                 "listeners": "PLAINTEXT://127.0.0.1:9092",
@@ -159,6 +162,34 @@ def test_heartbeats_survive_a_cluster_without_a_controller_and_name_the_failed_d
         assert controller.heartbeats[0].offline_log_dirs == [DIRECTORY]
 
     run([ControllerUnavailable("no leader"), beat(is_fenced=True)], scenario, [DIRECTORY])
+
+
+def test_who_is_in_a_hurry_while_a_heartbeat_is_under_way_gets_another() -> None:
+    async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
+        answered = controller.ask
+
+        async def ask(request: Message, caller: object, timeout_ms: int) -> Message:
+            if not controller.asked:
+                registration.hurry()
+            return await answered(request, caller, timeout_ms)
+
+        controller.ask = ask  # type: ignore[method-assign]
+        task = asyncio.create_task(registration.keep_alive())
+        registration.hurry()
+        await controller.wait_until_asked(2)
+        task.cancel()
+
+    run([beat()], scenario, heartbeat_interval_ms=3_600_000)
+
+
+def test_a_heartbeat_that_did_not_get_through_is_followed_by_the_next_at_once() -> None:
+    async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
+        task = asyncio.create_task(registration.keep_alive())
+        registration.hurry()
+        await controller.wait_until_asked(2)
+        task.cancel()
+
+    run([ControllerUnavailable("no leader")], scenario, heartbeat_interval_ms=3_600_000)
 
 
 def test_a_broker_is_out_of_touch_when_no_heartbeat_was_answered_for_a_whole_session() -> None:
