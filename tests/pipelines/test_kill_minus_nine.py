@@ -19,13 +19,13 @@ from tests.support.engine_process import EngineProcess
 from tests.support.topics import eventually, fill, make_topic, read_all
 
 FLOWS = Path(__file__).with_name("flows.py")
-# A round is three batches of the flows' size, so that a kill falls between some of them.
-ROUND = 1500
+# A round is two batches of the flows' size, so that a kill falls between some of them.
+ROUND = 1000
 # Records are 97 ms apart in event time, so that a run covers some minutes.
 FIRST_MS = 1_700_000_000_000
 STEP_MS = 97
 KEYS = 7
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 ROUNDS = int(os.environ.get("PESSOA_PIPELINES_ROUNDS", "1"))
 
 

@@ -1,0 +1,107 @@
+"""A Spark standalone cluster on this machine: a master and workers, each a Java process of its own, for one `with`.
+
+    with StandaloneCluster(folder, workers=2) as cluster:
+        SparkOptions(master=cluster.master, …)
+
+The classes are started with `java` as Spark's own scripts would. A worker starts its executors from the jars in
+PySpark's wheel. Everything stands behind guardians, so nothing outlives the test process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+from pessoa.pipelines import spark_server
+from pessoa.pipelines.jars import spark_jars
+from pessoa.pipelines.java import find_java, options
+
+HOST = "127.0.0.1"
+DEADLINE_S = 240.0
+_MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
+_REGISTERED = re.compile(r"Successfully registered with master")
+SMALL_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+
+class StandaloneCluster:
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        self.master = ""
+        self._folder = folder
+        self._worker_count = workers
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            log = self._run("master", "org.apache.spark.deploy.master.Master", "--port", "0")
+            self.master = self._said(log, _MASTER)[1]
+            logs = [self._run_worker(number) for number in range(self._worker_count)]
+            for log in logs:
+                self._said(log, _REGISTERED)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def executors(self) -> set[str]:
+        """The workers that have run something, by the folders of their executors."""
+        return {path.parent.parent.name for path in self._folder.glob("worker-*/app-*/*") if path.is_dir()}
+
+    def _run_worker(self, number: int) -> Path:
+        name = f"worker-{number}"
+        where = ("-d", str(self._folder / name))
+        return self._run(
+            name, "org.apache.spark.deploy.worker.Worker", "--port", "0", "--cores", "1", "--memory", "768m",
+            *where, self.master,
+        )  # fmt: skip
+
+    def _run(self, name: str, main_class: str, *arguments: str) -> Path:
+        log = self._folder / f"{name}.log"
+        guardian = [sys.executable, "-S", "-E", str(Path(spark_server.__file__).with_name("guardian.py"))]
+        java = [str(find_java().executable), *SMALL_JVM, *options(), "-cp", str(spark_jars() / "*")]
+        with log.open("wb") as sink:
+            self._processes.append(
+                subprocess.Popen(
+                    [*guardian, *java, main_class, "--host", HOST, "--webui-port", "0", *arguments],
+                    stdin=subprocess.PIPE,
+                    stdout=sink,
+                    stderr=subprocess.STDOUT,
+                    cwd=self._folder,
+                    # A worker looks for a distribution, and PySpark's wheel does not say which Scala it is of.
+                    env={
+                        **os.environ,
+                        "SPARK_HOME": str(spark_jars().parent),
+                        "SPARK_SCALA_VERSION": "2.13",
+                        "SPARK_LOCAL_IP": HOST,
+                    },
+                    start_new_session=True,
+                )
+            )
+        return log
+
+    def _said(self, log: Path, pattern: re.Pattern[str]) -> re.Match[str]:
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            said = log.read_text(errors="replace")
+            if match := pattern.search(said):
+                return match
+            ended = any(process.poll() is not None for process in self._processes)
+            if ended or time.monotonic() > deadline:
+                raise AssertionError(f"{log.name} never said {pattern.pattern!r}:\n{said[-3000:]}")
+            time.sleep(0.1)
+
+    def _end(self) -> None:
+        for process in reversed(self._processes):
+            # The guardian kills the whole group when its input ends.
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(DEADLINE_S)
+        self._processes.clear()
