@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pessoa.cli.confluent_services import available
 from tests.apache.broker import reserve_port
 
 BANNER = [
@@ -73,10 +74,15 @@ def test_services_start_in_order_serve_and_stop_in_reverse(confluent: Confluent)
     run = confluent("current")[0]
     ports = on_free_ports(Path(run))
     names = ["kafka", "schema-registry", "kafka-rest"]
+    others = [name for name in available() if name not in names]
     using = f"Using CONFLUENT_CURRENT: {run}"
-    assert confluent("start") == [using, *(line for name in names for line in (f"Starting {name}", f"{name} is [UP]"))]
+    assert confluent("start", "kafka-rest") == [
+        using,
+        *(line for name in names for line in (f"Starting {name}", f"{name} is [UP]")),
+    ]
     assert confluent("start", "kafka") == [using, "kafka is already running. Try restarting if needed"]
-    assert confluent("status") == [f"{name} is [UP]" for name in reversed(names)]
+    states = [f"{name} is [{'UP' if name in names else 'DOWN'}]" for name in reversed([*names, *others])]
+    assert confluent("status") == states
     assert confluent("status", "schema-registry") == ["schema-registry is [UP]", "kafka is [UP]"]
     with urllib.request.urlopen(f"http://localhost:{ports['schema-registry']}/subjects", timeout=30) as answer:
         assert answer.read() == b"[]"
@@ -85,7 +91,7 @@ def test_services_start_in_order_serve_and_stop_in_reverse(confluent: Confluent)
     assert len(confluent("log", "kafka", "-1")) == 1
     assert confluent("stop", "kafka-rest") == [using, "Stopping kafka-rest", "kafka-rest is [DOWN]"]
     assert confluent("local", "services", "kafka-rest", "status")[0] == "kafka-rest is [DOWN]"
-    stopped = [line for name in reversed(names) for line in (f"Stopping {name}", f"{name} is [DOWN]")]
+    stopped = [line for name in reversed([*names, *others]) for line in (f"Stopping {name}", f"{name} is [DOWN]")]
     assert confluent("destroy") == [using, *stopped, f"Deleting: {run}"]
     assert not Path(run).exists()
 
@@ -93,7 +99,8 @@ def test_services_start_in_order_serve_and_stop_in_reverse(confluent: Confluent)
 def test_commands_that_need_no_service(confluent: Confluent) -> None:
     from pessoa import __version__
 
-    assert confluent("list") == ["Available services:", "  kafka", "  schema-registry", "  kafka-rest"]
+    assert confluent("list") == ["Available services:", *(f"  {name}" for name in available())]
+    assert available()[:3] == ["kafka", "schema-registry", "kafka-rest"]
     assert confluent("version") == [f"Pessoa: {__version__}"]
     assert confluent("version", "kafka") == [f"kafka: {__version__}"]
     assert confluent("help", "log")[0] == "Usage: confluent log <service> [tail options]"

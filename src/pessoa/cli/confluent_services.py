@@ -8,8 +8,8 @@ remembers:
                     <service>.pid           the process, while there is one
                     data/
 
-The services that a Pessoa of this version has are those that `pessoa` has a subcommand for. There is no zookeeper: its
-work is done by the quorum inside kafka. While `pessoa up` runs, its services are meant (`confluent_platform.py`).
+The services are those that `pessoa up` would start in this installation. There is no zookeeper: its work is done by
+the quorum inside kafka. While `pessoa up` runs, its services are meant (`confluent_platform.py`).
 """
 
 from __future__ import annotations
@@ -50,6 +50,19 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 """
+_CONNECT = """\
+listeners=http://localhost:{port}
+bootstrap.servers=localhost:{kafka}
+group.id=connect-cluster
+key.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter=org.apache.kafka.connect.json.JsonConverter
+config.storage.topic=connect-configs
+offset.storage.topic=connect-offsets
+status.storage.topic=connect-statuses
+config.storage.replication.factor=1
+offset.storage.replication.factor=1
+status.storage.replication.factor=1
+"""
 _KAFKA_ALONE = "bootstrap.servers=localhost:{kafka}\n"
 
 # In the order in which they start.
@@ -80,7 +93,7 @@ SERVICES = {
             "listeners=http://localhost:{port}\nbootstrap.servers=localhost:{kafka}\n"
             "schema.registry.url=http://localhost:{schema-registry}\n",
         ),
-        Service("connect", "connect", 8083, ("kafka", "schema-registry"), _KAFKA_ALONE),
+        Service("connect", "connect", 8083, ("kafka", "schema-registry"), _CONNECT),
         Service("ksql-server", "ksql-server", 8088, ("kafka", "schema-registry"), _KAFKA_ALONE),
         Service("control-center", "control-center", 9021, ("kafka",), _KAFKA_ALONE),
     )
@@ -98,9 +111,10 @@ class CannotStart(Mistake):
 
 def available() -> list[str]:
     """The services of this installation, in the order in which they start."""
-    from pessoa.cli.main import SUBCOMMANDS
+    from pessoa.platform.plan import installed
 
-    return [name for name, service in SERVICES.items() if service.subcommand in SUBCOMMANDS]
+    there = ("kafka", *installed())
+    return [name for name in SERVICES if name in there]
 
 
 def run_directory() -> Path:
