@@ -40,6 +40,7 @@ def pipelines() -> None:
 @click.pass_context
 def serve(ctx: click.Context, /, **chosen: Any) -> None:
     import logging
+    import warnings
 
     from pessoa.cli.running import read_properties
     from pessoa.pipelines.api import pipelines_app
@@ -51,6 +52,8 @@ def serve(ctx: click.Context, /, **chosen: Any) -> None:
     from pessoa.web.serving import serve_until_signalled
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    # Spark's client says so when Spark is gone, which the engine notices and says by itself.
+    warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
     home = Path(chosen["home"]) if chosen["home"] else pessoa_home() / "pipelines"
     config = chosen["command_config"]
     settings = dict(pair.partition("=")[::2] for pair in chosen["spark_set"])

@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from pessoa.pipelines.failures import plain
+from pessoa.pipelines.failures import is_final, plain
 from pessoa.pipelines.group_offsets import GroupOffsets
 from pessoa.pipelines.jars import JarsUnavailable
 from pessoa.pipelines.java import NoJava
@@ -188,16 +188,24 @@ class Engine:
             self.resume(query_id)
 
     def delete(self, query_id: str) -> None:
-        """Stop a query and forget it, with its checkpoint and its groups."""
+        """Stop a query and forget it, with its checkpoint and its groups; a group that was named for it stays.
+
+        An engine without a state topic also deletes what an engine before it has left under that name.
+        """
         with self._mutex:
-            query = self.query(query_id)
-            self._end(query)
-            del self._queries[query_id]
+            query = self._queries.get(query_id)
+            if query is None and (self._state is not None or not self._folder(query_id).exists()):
+                raise EngineRefused(f"there is no query {query_id}")
+            groups: list[str] = []
+            if query is not None:
+                self._end(query)
+                del self._queries[query_id]
+                self._groups.forget(query.spec.group)
+                groups = [] if query.spec.group_id else [query.spec.group]
             if self._state is not None:
                 self._state.put(query_id, None)
             shutil.rmtree(self._folder(query_id), ignore_errors=True)
-            self._groups.forget(query.spec.group)
-            self._groups.delete([f"pessoa-{query_id}-batches-"], [query.spec.group])
+            self._groups.delete([f"pessoa-{query_id}-batches-"], groups)
 
     def queries(self) -> list[QueryStatus]:
         return [query.status() for query in list(self._queries.values())]
@@ -300,7 +308,7 @@ class Engine:
         self._end(query)
         query.error = reason
         query.attempts += 1
-        if query.attempts > query.spec.max_restarts:
+        if query.attempts > query.spec.max_restarts or is_final(reason):
             query.state = "FAILED"
             log.error("query %s failed and is given up: %s", query.spec.id, reason)
             return

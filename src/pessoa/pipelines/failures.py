@@ -19,8 +19,20 @@ _CAUSE = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+([\w$]+): (.*)$", re.MULTILI
 _SPARKS_FILE = re.compile(r'File ".*(?:/pyspark/|pyspark\.zip|/pessoa/pipelines/)')
 
 
+# How a plan says that its user wants it to stop at a record; the rest of the line is the reason.
+STOPPED_BY_RECORD = "a bad record stopped the pipeline"
+_BAD_RECORD = re.compile(rf"{STOPPED_BY_RECORD}: .*?(?= SQLSTATE|\n|$)")
+
+
+def is_final(reason: str) -> bool:
+    """Whether another attempt would end in the same way for certain."""
+    return STOPPED_BY_RECORD in reason
+
+
 def plain(text: str) -> str:
     """The reason of a failure that Spark tells in `text`."""
+    if bad_record := _BAD_RECORD.search(text):
+        return bad_record[0][:MOST_CHARACTERS]
     tracebacks = list(_PYTHON.finditer(text))
     if tracebacks:
         last = tracebacks[-1]

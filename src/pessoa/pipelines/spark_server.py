@@ -73,6 +73,8 @@ SETTINGS: Mapping[str, str] = {
     # 200 tasks a batch is for a hundred machines.
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
+    # A Python worker has 15 s to call back otherwise, which a busy machine may need for its imports.
+    "spark.python.authenticate.socketTimeout": "2m",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
 }
 

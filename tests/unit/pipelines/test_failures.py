@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pessoa.pipelines.failures import plain
+from pessoa.pipelines.failures import is_final, plain
 
 PYTHON = """\
 [STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: Lost task 0.0
@@ -41,3 +41,10 @@ def test_a_java_failure_is_told_by_its_innermost_cause() -> None:
 
 def test_any_other_text_is_its_first_lines() -> None:
     assert plain("something\n\nis wrong") == "something is wrong"
+
+
+def test_a_record_that_stops_a_pipeline_is_the_whole_reason_and_final() -> None:
+    text = "[USER_RAISED] a bad record stopped the pipeline: t-0@7: no JSON SQLSTATE: P0001\n\tat x"
+    assert plain(text) == "a bad record stopped the pipeline: t-0@7: no JSON"
+    assert is_final(plain(text))
+    assert not is_final(plain(JAVA))
