@@ -41,6 +41,9 @@ CONSUMES = (*PRODUCES, "application/octet-stream")
 async def make_registry_app(config: Config, port: int | None = None) -> App:
     """The app; `port` is where it can be reached if the settings left the choice to the system."""
     client_settings = translated(config.client_settings, log.warning)
+    if "ssl.certificate.location" in client_settings:
+        # A PEM store holds the key as well.
+        client_settings.setdefault("ssl.key.location", client_settings["ssl.certificate.location"])
     identity = Identity(config.host_name, port or config.listen_port, config.scheme, config.is_eligible)
     registry = Registry(config, identity, client_settings)
     forwarder = Forwarder(registry, _trust(config))

@@ -31,7 +31,7 @@ from pessoa.web.answers import EXCHANGE_KEY, Answer
 from pessoa.web.auth import BasicAuth
 from pessoa.web.bodies import LIMIT_KEY, BodyLimit
 from pessoa.web.metrics import RequestMetrics
-from pessoa.web.negotiation import choose_media_type, consumes
+from pessoa.web.negotiation import choose_media_type, consumes, essence
 from pessoa.web.openapi import document, page
 from pessoa.web.problems import HttpProblem, plain_problem
 from pessoa.web.routing import Endpoint, RouteTree
@@ -42,6 +42,7 @@ _encode = msgspec.json.Encoder().encode
 
 JSON = "application/json"
 MEDIA_TYPE_KEY = "pessoa.media_type"
+CONTENT_TYPE_KEY = "pessoa.content_type"
 USER_KEY = "pessoa.user"
 DEFAULT_BODY_LIMIT = 10 * 1024 * 1024
 # As long as Jetty waits, in front of which the JVM services stand.
@@ -178,8 +179,10 @@ class App:
         has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
         if has_body and scope["method"] not in ("GET", "HEAD", "DELETE"):
             taken = self._consumes if endpoint.consumes is None else endpoint.consumes
-            if not consumes(_text(headers.get(b"content-type")), taken):
+            given = _text(headers.get(b"content-type"))
+            if not consumes(given, taken):
                 raise plain_problem(415)
+            scope[CONTENT_TYPE_KEY] = given
 
     def _response_for(self, problem: HttpProblem, scope: Scope) -> Response:
         body, media_type = self._error_body(problem, scope[MEDIA_TYPE_KEY])
@@ -261,6 +264,11 @@ def media_type(request: Request) -> str:
     """The type that this request is to be answered in."""
     chosen: str = request.scope[MEDIA_TYPE_KEY]
     return chosen
+
+
+def content_type(request: Request) -> str:
+    """The type of the body, without parameters; empty where none is named or there is no body."""
+    return essence(request.scope.get(CONTENT_TYPE_KEY) or "")
 
 
 def user(request: Request) -> str | None:

@@ -37,9 +37,6 @@ _WITHOUT_END = BodyLimit(1 << 62, float("inf"))
 async def read_body(request: Request) -> bytes:
     """The whole body, or 413, or 408."""
     limit: BodyLimit = request.scope.get(LIMIT_KEY, _WITHOUT_END)
-    declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > limit.size:
-        raise too_large(limit.size)
     exchange = request.scope.get(EXCHANGE_KEY)
     if exchange is not None and exchange.is_complete:
         # It is here already, as most are.
@@ -47,6 +44,9 @@ async def read_body(request: Request) -> bytes:
         if len(body) > limit.size:
             raise too_large(limit.size)
         return body
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit.size:
+        raise too_large(limit.size)
     return await _read_slowly(request, limit)
 
 

@@ -32,7 +32,7 @@ from pessoa.rest_proxy.proxy import Proxy
 from pessoa.rest_proxy.schemas import SchemaCodec, SchemaWanted
 from pessoa.rest_proxy.v2.bodies import Produce, Produced, ProduceRecord, RecordOffset
 from pessoa.web.answers import Answer
-from pessoa.web.negotiation import essence
+from pessoa.web.app import content_type
 
 MAX_INT32 = 2**31 - 1
 _PRODUCE = decoder(Produce)
@@ -54,7 +54,7 @@ class ProduceEndpoints:
         body = await body_of(request, _PRODUCE)
         if not body.records:
             raise unprocessable("records must not be empty")
-        kind = FORMATS[essence(request.headers["content-type"])]
+        kind = FORMATS[content_type(request)]
         if kind.has_schema:
             records, key_id, value_id = await self._with_schemas(topic, partition, kind, body)
         else:
