@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.apache.broker import reserve_port
 from tests.cluster.conftest import QUIET, TIMEOUT_S, check_nothing_lost, producing, read_all, until
 
 
@@ -25,13 +25,7 @@ class Processes:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        sockets = [socket.socket() for _ in range(6)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        ports = [one.getsockname()[1] for one in sockets]
-        for one in sockets:
-            one.close()
-        self._ports = {number: (ports[2 * number - 2], ports[2 * number - 1]) for number in (1, 2, 3)}
+        self._ports = {number: (reserve_port(), reserve_port()) for number in (1, 2, 3)}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._admin: AdminClient | None = None
         self.bootstrap_servers = ",".join(f"127.0.0.1:{client}" for client, _ in self._ports.values())

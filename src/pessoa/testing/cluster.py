@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import socket
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self, TypeVar
 from uuid import uuid4
 
@@ -272,13 +273,18 @@ def _under(directory: str | Path, node_id: int) -> Path:
 
 
 def _free_ports(count: int) -> Iterator[tuple[int, int]]:
-    """Pairs of ports that nobody listens on. They are held together until all are known, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind((_HOST, 0))
-        ports = [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Pairs of ports that nobody else is given for the next minute.
+
+    A port that is merely free may be somebody's before a broker listens on it. One that has just seen a connection
+    closed from the server's side rests in TIME_WAIT: the system gives it to nobody, yet lets a server with
+    SO_REUSEADDR, as that of an event loop is, listen on it. All are held until all are known, so that they differ.
+    """
+    ports: list[int] = []
+    with ExitStack() as held:
+        for _ in range(count):
+            server = held.enter_context(socket.create_server((_HOST, 0)))
+            port: int = server.getsockname()[1]
+            with socket.create_connection((_HOST, port)):
+                server.accept()[0].close()
+            ports.append(port)
     yield from zip(ports[::2], ports[1::2], strict=True)
