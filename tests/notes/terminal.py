@@ -79,8 +79,9 @@ class Desk:
         self.environment = os.environ | {
             "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
             "PESSOA_HOME": str(folder / "home"),
-            "CONFLUENT_CURRENT": f"{folder}/",
         }
+        # Who sets it has services beside those of `pessoa up` in mind.
+        self.environment.pop("CONFLUENT_CURRENT", None)
         self._folder = folder
         self._running: list[Running] = []
 

@@ -180,7 +180,9 @@ def _log(words: list[str]) -> int:
     paths = [str(path) for path in services.output_paths(_known(words[0]))]
     if not paths:
         raise Mistake(f"{words[0]} has printed nothing: it was not started in {services.run_directory()}")
-    command = ["tail", *words[1:], *paths] if words[1:] else [os.environ.get("PAGER", "less"), *paths]
+    # Of several files tail knows -n5, and not -5.
+    wanted = [f"-n{word[1:]}" if word[0] == "-" and word[1:].isdigit() else word for word in words[1:] if word]
+    command = ["tail", *wanted, *paths] if wanted else [os.environ.get("PAGER", "less"), *paths]
     return subprocess.run(command).returncode  # noqa: PLW1510
 
 
