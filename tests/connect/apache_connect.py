@@ -16,7 +16,7 @@ from tests.apache.jars import fetch, java, locked
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 JUDGE = Path(__file__).with_name("judge") / "TransformJudge.java"
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 300.0
 SMALL_JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 

@@ -89,7 +89,7 @@ async def make_connect_app(
         return None if store.state.leader else "No worker is known that runs the connectors."
 
     rows = [*worker_api.endpoints(), *Connectors(desk).endpoints(), *PluginsApi(desk).endpoints()]
-    app = make_app("Connect", rows, lifespan=lifespan, health=health)
+    app = make_app("Connect", rows, lifespan=lifespan, health=health, health_body=health_body)
     _measure(app, herder)
     return app
 

@@ -4,9 +4,8 @@
     config.storage.topic  offset.storage.topic  status.storage.topic    distributed: state in topics, anywhere
     offset.storage.file.filename                                        standalone: state in this process and one file
 
-What is ours: `pessoa.home` (checkpoints and Spark's files), `pessoa.spark.remote` (a Spark cluster,
-sc://host:15002). A key that
-means nothing here is accepted and ignored.
+What is ours: `pessoa.home` (checkpoints and Spark's files), `pessoa.spark.remote` (a Spark cluster, sc://host:15002)
+and `pessoa.pace.ms`. A key that means nothing here is accepted and ignored.
 """
 
 from __future__ import annotations
