@@ -8,7 +8,14 @@ import click
 TIMEOUT_S = 15.0
 
 
-@click.command(help="Stop the platform that `pessoa up` started.")
+EPILOG = """\b
+Examples:
+  pessoa down                    stop everything in order; data stays
+  PESSOA_HOME=/data pessoa down  the same for another home
+"""
+
+
+@click.command(help="Stop the platform that `pessoa up` started.", epilog=EPILOG)
 def down() -> None:
     import os
     import signal

@@ -18,7 +18,15 @@ POLL_S = 0.1
 TAIL_BYTES = 1024 * 1024
 
 
-@click.command(help="Print what a service, or every service, has logged.")
+EPILOG = """\b
+Examples:
+  pessoa logs                  the last lines of every service
+  pessoa logs broker-1 -f      one broker, going on as it logs more
+  pessoa logs up -n 200        what the supervisor itself has said
+"""
+
+
+@click.command(help="Print what a service, or every service, has logged.", epilog=EPILOG)
 @click.argument("service", required=False)
 @click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 @click.option("--lines", "-n", type=click.IntRange(0), default=50, metavar="N", help="The last N lines; default 50.")

@@ -17,7 +17,14 @@ NOT_RUNNING = 3
 ATTEMPTS = 3
 
 
-@click.command(help="Say what of the platform runs and answers.")
+EPILOG = """\b
+Examples:
+  pessoa status                      what runs, where, and where its log is
+  pessoa status && run-my-tests      go on only if everything answers
+"""
+
+
+@click.command(help="Say what of the platform runs and answers.", epilog=EPILOG)
 @click.pass_context
 def status(ctx: click.Context) -> None:
     import asyncio
