@@ -31,5 +31,5 @@ def registry(bootstrap_servers: str, config: Config | None = None, tls: Tls | No
 
 @contextmanager
 def registry_client(bootstrap_servers: str, config: Config | None = None) -> Iterator[httpx.Client]:
-    with registry(bootstrap_servers, config) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with registry(bootstrap_servers, config) as server, httpx.Client(base_url=server.url, timeout=60) as client:
         yield client
