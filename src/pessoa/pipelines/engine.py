@@ -364,14 +364,16 @@ class Engine:
     def _drop_spark(self) -> None:
         session, self._session = self._session, None
         server, self._server = self._server, None
-        if server is not None:
-            server.stop()
-        elif session is not None:
-            close: Any = session.stop
+        if session is not None:
+            # A session that is not closed asks for its server again when it is collected, and waits for it.
+            client: Any = session
+            close = client.client.close if server is not None and not server.is_running else client.stop
             try:
                 close()
             except Exception as silent:  # noqa: BLE001
                 log.info("the session with Spark could not be closed: %s", silent)
+        if server is not None:
+            server.stop()
 
     def _end(self, query: Query) -> None:
         running, query.running = query.running, None
