@@ -25,7 +25,7 @@ from tests.apache.broker import reserve_port
 from tests.tools.jvm import Outcome, ToolServer
 from tests.tools.stage import run_ours
 
-TIMEOUT_S = 90.0
+TIMEOUT_S = 180.0
 QUIET = {"log_level": 0}
 Run = Callable[..., Outcome]
 
@@ -65,6 +65,10 @@ class Nodes:
             "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[number][0]},CONTROLLER://{self.controller(number)}",
             "log.dirs": str(self.directory / f"data-{number}"),
             "offsets.topic.num.partitions": "1",
+            # A machine that is busy with other tests is slow, and nobody is to be missed for that.
+            "controller.quorum.fetch.timeout.ms": "4000",
+            "controller.quorum.request.timeout.ms": "8000",
+            "broker.session.timeout.ms": "30000",
         }
         given = {key.replace("_", "."): value for key, value in settings.items()}
         path.write_text("".join(f"{key}={value}\n" for key, value in (common | given).items()))
