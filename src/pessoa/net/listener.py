@@ -155,7 +155,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         for owed in self._owed:
             if owed.task is not None:
-                owed.task.cancel()
+                # Behind its first step: what a task that never began would have awaited is complained about.
+                self._listener.loop.call_soon(owed.task.cancel)
         self._listener.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
