@@ -1,0 +1,141 @@
+"""One script of requests to Apache's Connect 4.3.1 and to ours, on the same Apache broker; the answers compared.
+
+Compared are the status and the body: errors with their words, connectors, states,
+validation down to every definition. Set aside
+are versions, addresses, generations, documentation (each side's own words) and the traces of failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.apache.broker import ApacheKafka
+from tests.connect.apache_connect import apache_worker
+from tests.connect.serving import PretendingRunner, connect_worker, wait_for_states
+
+SOURCE = {"connector.class": "FileStreamSource", "file": "/nowhere/in.txt", "topic": "lines"}
+SINK = {"connector.class": "FileStreamSink", "file": "/nowhere/out.txt", "topics": "lines"}
+PLACE = {"filename": "/nowhere/in.txt"}
+
+# What is asked, in order: a method, a path, a body; or a state to wait for.
+SCRIPT: list[tuple[str, str, Any]] = [
+    ("GET", "/connectors", None),
+    ("POST", "/connectors", {"name": "f", "config": SOURCE}),
+    ("POST", "/connectors", {"name": "f", "config": SOURCE}),
+    ("POST", "/connectors", {"name": "g", "config": {"connector.class": "FileStreamSource"}}),
+    ("POST", "/connectors", {"name": "g", "config": {"file": "x"}}),
+    ("POST", "/connectors", {"name": "g", "config": {**SOURCE, "name": "h"}}),
+    ("POST", "/connectors", {"name": "g", "config": {**SINK, "topics.regex": "a"}}),
+    ("POST", "/connectors", {"name": "g", "config": {**SINK, "topics": ""}}),
+    ("WAIT", "f", ("RUNNING", "RUNNING")),
+    ("GET", "/connectors/f", None),
+    ("GET", "/connectors/f/config", None),
+    ("GET", "/connectors/f/status", None),
+    ("GET", "/connectors/f/tasks/0/status", None),
+    ("GET", "/connectors/f/tasks/3/status", None),
+    ("GET", "/connectors?expand=info&expand=status", None),
+    ("PUT", "/connectors/f/config", {**SOURCE, "batch.size": "10"}),
+    ("PATCH", "/connectors/f/config", {"batch.size": None, "tasks.max": "1"}),
+    ("PATCH", "/connectors/nobody/config", {"a": "b"}),
+    ("PUT", "/connectors/f/pause", None),
+    ("WAIT", "f", ("PAUSED", "PAUSED")),
+    ("PATCH", "/connectors/f/offsets", {"offsets": [{"partition": PLACE, "offset": {"position": 1}}]}),
+    ("DELETE", "/connectors/f/offsets", None),
+    ("PUT", "/connectors/f/stop", None),
+    ("WAIT", "f", ("STOPPED",)),
+    ("GET", "/connectors/f", None),
+    ("GET", "/connectors/f/tasks", None),
+    ("GET", "/connectors/f/status", None),
+    ("PATCH", "/connectors/f/offsets", {"offsets": []}),
+    ("PATCH", "/connectors/f/offsets", {"offsets": [{"partition": PLACE, "offset": {"position": 1}}]}),
+    ("GET", "/connectors/f/offsets", None),
+    ("DELETE", "/connectors/f/offsets", None),
+    ("GET", "/connectors/f/offsets", None),
+    ("PUT", "/connectors/f/topics/reset", None),
+    ("PUT", "/connectors/f/resume", None),
+    ("WAIT", "f", ("RUNNING", "RUNNING")),
+    ("POST", "/connectors/f/restart", None),
+    ("POST", "/connectors/nobody/restart", None),
+    ("POST", "/connectors/f/tasks/9/restart", None),
+    *[("GET", f"/connectors/nobody{path}", None) for path in ("", "/config", "/status", "/tasks", "/topics",
+    "/offsets")],
+    ("PUT", "/connectors/nobody/pause", None),
+    ("DELETE", "/connectors/f", None),
+    ("DELETE", "/connectors/f", None),
+    ("POST", "/connectors", {"name": "r", "config": SOURCE, "initial_state": "STOPPED"}),
+    ("WAIT", "r", ("STOPPED",)),
+    ("DELETE", "/connectors/r", None),
+    ("GET", "/connector-plugins/Nope/config", None),
+    ("PUT", "/connector-plugins/FileStreamSink/config/validate", {"connector.class": "FileStreamSource"}),
+    ("PUT", "/connector-plugins/FileStreamSource/config/validate", {**SOURCE, "name": "v"}),
+    ("PUT", "/connector-plugins/FileStreamSink/config/validate", {**SINK, "name": "v"}),
+    ("PUT", "/connector-plugins/FileStreamSource/config/validate",
+     {**SOURCE, "name": "v", "transforms": "a",
+      "transforms.a.type": "org.apache.kafka.connect.transforms.HoistField$Value", "transforms.a.field": "x",
+      "predicates": "p", "predicates.p.type": "RecordIsTombstone"}),
+    ("PUT", "/connector-plugins/FileStreamSource/config/validate", {"connector.class": "FileStreamSource"}),
+    ("GET", "/nothing", None),
+]  # fmt: skip
+
+# Each side's own.
+OURS_ALONE = ("version", "worker_id", "documentation", "recommended_values", "default_value", "trace")
+
+
+def play(client: httpx.Client) -> list[Any]:
+    transcript: list[Any] = []
+    for method, path, body in SCRIPT:
+        if method == "WAIT":
+            wait_for_states(client, path, *body)
+            continue
+        answer = client.request(method, path, json=body)
+        content = normal(answer.json()) if answer.content else None
+        transcript.append((method, path, answer.status_code, content))
+    return transcript
+
+
+def normal(value: Any) -> Any:
+    if isinstance(value, dict):
+        if "definition" in value and value["definition"]["name"].endswith("plugin.version"):
+            return "a version"
+        kept = {key: normal(one) for key, one in value.items() if key not in OURS_ALONE}
+        # Tasks appear when they do.
+        if set(kept) == {"name", "config", "tasks", "type"}:
+            kept["tasks"] = "some or none"
+        return kept
+    if isinstance(value, list):
+        found = [normal(one) for one in value]
+        # The order of keys in a validation is the order of a hash map over there.
+        if found and all((isinstance(one, dict) and "definition" in one) or one == "a version" for one in found):
+            return sorted(found, key=str)
+        return found
+    if isinstance(value, str) and value.startswith("Connector config {"):
+        # The settings stand in braces, in the order of a hash map.
+        return value.rpartition("}")[2]
+    return value
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[ApacheKafka]:
+    with ApacheKafka() as running:
+        yield running
+
+
+@pytest.mark.apache
+def test_apaches_worker_and_ours_answer_alike(
+    kafka: ApacheKafka, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    with (
+        apache_worker(kafka.bootstrap_servers, tmp_path) as url,
+        httpx.Client(base_url=url, timeout=120) as client,
+    ):
+        theirs = play(client)
+    with connect_worker(kafka.bootstrap_servers, tmp_path / "home", runner=PretendingRunner()) as client:
+        ours = play(client)
+    different = [f"theirs {a}\nours   {b}" for a, b in zip(theirs, ours, strict=True) if a != b]
+    record_property("compared", f"{len(ours)} answers of Connect's interface with Apache's")
+    assert not different, "\n".join(different)
