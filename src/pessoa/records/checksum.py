@@ -9,34 +9,26 @@ the start of a tool. So the extension is loaded past its package; where it has m
 
 from __future__ import annotations
 
-import os
-from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
-from importlib.util import find_spec, module_from_spec, spec_from_loader
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_EXTENSION = "_crc32c"
-
 
 def _load() -> Callable[[bytes | bytearray | memoryview], int]:
-    package = find_spec("crc32c")
-    for folder in (package.submodule_search_locations if package else None) or ():
-        for suffix in EXTENSION_SUFFIXES:
-            path = os.path.join(folder, _EXTENSION + suffix)  # noqa: PTH118 - pathlib takes longer to import
-            if not os.path.exists(path):  # noqa: PTH110
-                continue
-            loader = ExtensionFileLoader(f"crc32c.{_EXTENSION}", path)
-            spec = spec_from_loader(loader.name, loader)
-            assert spec is not None
-            extension = module_from_spec(spec)
-            loader.exec_module(extension)
-            found: Callable[[bytes | bytearray | memoryview], int] = extension.crc32c
-            return found
-    import crc32c as library
+    package = PathFinder.find_spec("crc32c")
+    inside = None if package is None else package.submodule_search_locations
+    spec = None if inside is None else PathFinder.find_spec("crc32c._crc32c", inside)
+    if spec is None or spec.loader is None:
+        import crc32c as library
 
-    return library.crc32c
+        return library.crc32c
+    extension = module_from_spec(spec)
+    spec.loader.exec_module(extension)
+    found: Callable[[bytes | bytearray | memoryview], int] = extension.crc32c
+    return found
 
 
 def _load_and_compute(data: bytes | bytearray | memoryview) -> int:
