@@ -119,3 +119,13 @@ def test_another_checkpoint_counts_from_its_own_beginning(
     monkeypatch.setattr(topic_writer, "this_task", lambda: Task("another", 0, 0, 0))
     write_slots(iter([rows(topic, b"a")]), settings, topic)
     assert written(settings, topic) == [b"a", b"a"], "a query without its checkpoint begins at the beginning"
+
+
+def test_a_slot_goes_on_after_the_broker_was_killed_between_two_batches(
+    broker: Broker, settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
+    broker.kill()
+    broker.start()
+    run_task(monkeypatch, settings, topic, 1, rows(topic, b"b"))
+    assert written(settings, topic) == [b"a", b"b"]

@@ -38,6 +38,9 @@ SLOT = "slot"
 # Long enough for a broker to die and come back.
 PATIENCE_S = 120.0
 TRANSACTION_TIMEOUT_MS = 300_000
+# librdkafka may wait for ever for a group coordinator that was restarted since it last asked; a new client does not.
+MARKER_TIMEOUT_S = 10.0
+ATTEMPTS_TO_BEGIN = 5
 # What a writer takes; a frame may have fewer of them.
 COLUMNS = ("topic", "partition", "key", "value", "headers", "timestamp")
 # So many connections may a worker process hold open for slots that moved elsewhere.
@@ -164,11 +167,18 @@ def begin(settings: Settings, query_id: str, checkpoint_id: str, slot: int, batc
             del _kept[name]
         else:
             return kept
-    writer = SlotWriter(settings, query_id, checkpoint_id, slot)
-    if batch_id < writer.marker:
-        writer.give_up()
-        return None
-    writer.begin(batch_id)
+    for attempt in range(1, ATTEMPTS_TO_BEGIN + 1):
+        writer = SlotWriter(settings, query_id, checkpoint_id, slot)
+        if batch_id < writer.marker:
+            writer.give_up()
+            return None
+        try:
+            writer.begin(batch_id)
+            break
+        except KafkaException:
+            writer.give_up()
+            if attempt == ATTEMPTS_TO_BEGIN:
+                raise
     while len(_kept) >= MOST_KEPT_WRITERS:
         _kept.pop(next(iter(_kept)))
     _kept[name] = writer
@@ -206,7 +216,7 @@ class SlotWriter:
         self.producer.begin_transaction()
         marker = [TopicPartition(MARKER_TOPIC, self.slot, batch_id + 1)]
         group = self._consumer.consumer_group_metadata()
-        retrying(lambda: self.producer.send_offsets_to_transaction(marker, group, PATIENCE_S))
+        self.producer.send_offsets_to_transaction(marker, group, MARKER_TIMEOUT_S)
 
     def commit(self, batch_id: int) -> None:
         retrying(lambda: self.producer.commit_transaction(PATIENCE_S))
