@@ -38,7 +38,7 @@ _MEANINGLESS = frozenset(
 _ASSIGNORS = {"RangeAssignor": "range", "RoundRobinAssignor": "roundrobin", "CooperativeStickyAssignor":
               "cooperative-sticky", "StickyAssignor": "range"}  # fmt: skip
 _PARTITIONERS = {"RoundRobinPartitioner": "random", "DefaultPartitioner": "murmur2_random"}
-_JAAS_OPTION = re.compile(r"(\w+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s;]+))")
+_JAAS_OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([^\s;]+))")
 
 # Smallest unit of librdkafka's producer queue is the kilobyte.
 _KILOBYTE = 1024
@@ -73,7 +73,7 @@ def translated(settings: Mapping[str, str], warn: Callable[[str], None]) -> dict
 
 
 def _credentials(jaas: str) -> dict[str, str]:
-    found = {match[1]: next(part for part in match.groups()[1:] if part is not None)
+    found = {match[1]: next(re.sub(r"\\(.)", r"\1", part) for part in match.groups()[1:] if part is not None)
              for match in _JAAS_OPTION.finditer(jaas)}  # fmt: skip
     return {f"sasl.{name}": found[name] for name in ("username", "password") if name in found}
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pessoa.client.connection import Connection
 
-_OPTION = re.compile(r"(\w+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s;]+))")
+_OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([^\s;]+))")
 _SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
@@ -116,7 +116,7 @@ def _authenticate(connection: Connection, settings: Mapping[str, str], deadline:
 
 def _credentials(settings: Mapping[str, str]) -> tuple[str, str]:
     found = {
-        match[1]: next(part for part in match.groups()[1:] if part is not None)
+        match[1]: next(re.sub(r"\\(.)", r"\1", part) for part in match.groups()[1:] if part is not None)
         for match in _OPTION.finditer(settings.get("sasl.jaas.config", ""))
     }
     try:
