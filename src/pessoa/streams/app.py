@@ -144,9 +144,9 @@ class App:
     def stream(
         self, topic: str, *, key: Any = string, value: Any = None, timestamp: str = "", start: Start = "earliest"
     ) -> Stream[Any, Any]:
-        """The records of a topic. `value` is a dataclass, columns or a serde; without one the columns are those of the
-        schema registry, or are learnt from the topic's first records. `timestamp` is an expression for the event time;
-        the record's own if there is none."""
+        """The records of a topic. `value` is a dataclass, columns or a serde; without one the records are JSON, and the
+        columns are learnt from the first of them. `avro()` and `protobuf()` have theirs from the schema registry.
+        `timestamp` is an expression for the event time; the record's own if there is none."""
         made = serde(value)
         source = Source(topic, serde(key).format, made.format, False, timestamp, start, errors=self.errors)
         return Stream(self, source, made.type)
