@@ -8,8 +8,11 @@ from __future__ import annotations
 import random
 import string
 from functools import lru_cache
-from re import _parser as parser  # type: ignore[attr-defined]
+from importlib import import_module
 from typing import Any
+
+# Python's own parser of expressions, which has no public name.
+parser: Any = import_module("re._parser")
 
 _MOST = 8
 _PRINTABLE = string.ascii_letters + string.digits
