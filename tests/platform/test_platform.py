@@ -119,6 +119,7 @@ def test_status_says_that_everything_answers_and_where(platform: Home) -> None:
             ("broker-3", 39092),
             ("schema-registry", 8081),
             ("kafka-rest", 8082),
+            ("connect", 8083),
         )
     ]
 
@@ -126,7 +127,8 @@ def test_status_says_that_everything_answers_and_where(platform: Home) -> None:
 def test_top_shows_every_process_once(platform: Home) -> None:
     shown = platform("top")
     names = [line.split()[0] for line in shown.stdout.splitlines()]
-    assert names == ["service", "broker-1", "broker-2", "broker-3", "schema-registry", "kafka-rest", "supervisor"]
+    services = ["broker-1", "broker-2", "broker-3", "schema-registry", "kafka-rest", "connect"]
+    assert names == ["service", *services, "supervisor"]
     assert all(" MB " in line for line in shown.stdout.splitlines()[1:])
 
 

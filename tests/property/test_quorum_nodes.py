@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from random import Random
 
 from pessoa.log.simulated_disk import SimulatedDisk
@@ -138,5 +139,7 @@ def test_disks_that_lie_about_their_syncs_are_seen() -> None:
 
     lost: list[bool] = []
     for seed in range(40):
-        run(lambda seed=seed: loses(seed))  # type: ignore[misc]
+        # Voters that see that they have forgotten something may keep their votes for good, and then nobody leads.
+        with suppress(TimeoutError):
+            run(lambda seed=seed: loses(seed))  # type: ignore[misc]
     assert any(lost)

@@ -54,7 +54,7 @@ class Plan:
     copiers: int = 0
 
     @classmethod
-    def of(cls, seed: int, most_nodes: int = 5) -> Plan:
+    def of(cls, seed: int, most_nodes: int = 5, *, may_be_dynamic: bool = False) -> Plan:
         rng = Random(seed)
         nodes = min(rng.choice((1, 2, 3, 3, 3, 3, 3, 4, 5)), most_nodes)
         voters = min(rng.choice((1, 3, 3, 3, 3, 5)), nodes)
@@ -65,7 +65,7 @@ class Plan:
         # Chosen apart, so that all that is chosen above stays what it is for every seed.
         more = Random(seed ^ 0xADD)
         may_rot = more.random() < 0.12 and nodes > 2
-        is_split, is_dynamic = more.random() < 0.12, more.random() < 0.25
+        is_split, is_dynamic = more.random() < 0.12, more.random() < 0.25 and may_be_dynamic
         if may_rot and not is_dynamic:
             # An operator may leave so few voters that none can be spared.
             faults = tuple(sorted((*faults, "rot")))

@@ -60,6 +60,15 @@ def tools() -> Iterator[ToolServer]:
 
 @pytest.fixture(scope="session")
 def apache(files: Path) -> Iterator[Cluster]:
+    yield from started_apache(files)
+
+
+@pytest.fixture(scope="module")
+def another_apache(files: Path) -> Iterator[Cluster]:
+    yield from started_apache(files)
+
+
+def started_apache(files: Path) -> Iterator[Cluster]:
     authorizer = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
@@ -70,5 +79,14 @@ def apache(files: Path) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def ours(files: Path) -> Iterator[Cluster]:
+    yield from started_ours(files)
+
+
+@pytest.fixture(scope="module")
+def another_of_ours(files: Path) -> Iterator[Cluster]:
+    yield from started_ours(files)
+
+
+def started_ours(files: Path) -> Iterator[Cluster]:
     with Broker() as broker:
         yield Cluster(broker.bootstrap_servers, "", str(files))

@@ -8,27 +8,32 @@ from pathlib import Path
 import pytest
 
 from tests.tools.jvm import ToolServer
-from tests.tools.stage import Cluster, compare
+from tests.tools.stage import compare
 
 SCRIPTS = Path(__file__).with_name("scripts")
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.txt"))
+
+# These leave groups and use up producer ids, which others list.
+UNTIDY = ("console", "console_mistakes", "measuring")
 
 pytestmark = pytest.mark.apache
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_our_tools_and_apaches_say_the_same_about_an_apache_cluster(
-    name: str, apache: Cluster, tools: ToolServer, record_property: Callable[[str, object], None]
+    name: str, tools: ToolServer, record_property: Callable[[str, object], None], request: pytest.FixtureRequest
 ) -> None:
-    count = compare((SCRIPTS / f"{name}.txt").read_text(), apache, tools)
+    cluster = request.getfixturevalue("another_apache" if name in UNTIDY else "apache")
+    count = compare((SCRIPTS / f"{name}.txt").read_text(), cluster, tools)
     record_property("compared", f"{count} commands of {name} on Apache Kafka")
 
 
 # These need no cluster, or one with an authorizer, or a controller that listens.
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("storage", "unreachable", "cluster")])
 def test_our_tools_and_apaches_say_the_same_about_our_cluster(
-    name: str, ours: Cluster, tools: ToolServer, record_property: Callable[[str, object], None]
+    name: str, tools: ToolServer, record_property: Callable[[str, object], None], request: pytest.FixtureRequest
 ) -> None:
+    cluster = request.getfixturevalue("another_of_ours" if name in UNTIDY else "ours")
     script = "\n".join(line for line in (SCRIPTS / f"{name}.txt").read_text().splitlines() if "@C" not in line)
-    count = compare(script, ours, tools)
+    count = compare(script, cluster, tools)
     record_property("compared", f"{count} commands of {name} on Pessoa")

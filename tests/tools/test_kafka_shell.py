@@ -21,7 +21,8 @@ import pytest
 
 from pessoa.testing import Broker
 
-pytest.importorskip("kafkashell", reason="kafka-shell 0.1.4 is not installed; requirements.lock has it")
+# Not in requirements.lock: what it depends on installs a package called `tests`, which would hide ours.
+pytest.importorskip("kafkashell", reason="to try it with our tools: pip install kafka-shell==0.1.4")
 
 TIMEOUT_S = 90.0
 CONFIG = """\

@@ -107,7 +107,8 @@ WAYS = {
 def test_a_tool_comes_in(secured: Secured, way: str) -> None:
     protocol, more = WAYS[way]
     found = secured.ask(protocol, **{key: value.replace("@D", str(secured.folder)) for key, value in more.items()})
-    assert (found.code, found.out) == (0, "orders\n"), found
+    assert found.code == 0, found
+    assert "orders" in found.out.splitlines()
 
 
 @pytest.mark.parametrize("way", ["SCRAM-256", "TLS and PLAIN", "both ends have certificates"])
@@ -128,7 +129,8 @@ def test_the_certificates_of_a_client_may_stand_in_the_properties(secured: Secur
     inline = {"ssl_keystore_key": key, "ssl_keystore_certificate_chain": f"-----BEGIN CERTIFICATE-----{chain}"}
     lines = {name: text.strip().replace("\n", "\\n\\\n") for name, text in inline.items()}
     found = secured.ask("SSL", ssl_keystore_type="PEM", **lines)
-    assert (found.code, found.out) == (0, "orders\n"), found
+    assert found.code == 0, found
+    assert "orders" in found.out.splitlines()
 
 
 @pytest.mark.parametrize(

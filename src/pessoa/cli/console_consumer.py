@@ -8,6 +8,7 @@ for what was printed, no further.
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import sys
@@ -27,6 +28,7 @@ _FORMATTER = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 # How many records one call may bring, and how long it waits: Ctrl-C is seen between two calls.
 _BATCH = 500
+_CLOSE_S = 20.0
 _POLL_S = 0.2
 
 
@@ -152,15 +154,32 @@ def consume(given: Given, form: Callable[[Any], bytes]) -> int:
             consumer.subscribe([f"^({given.value('include').replace(',', '|')})$"])
         else:
             consumer.subscribe([given.value("topic")])
-        return _print_records(consumer, given, form, count)
+        code = _print_records(consumer, given, form, count)
     except KeyboardInterrupt:
-        return 130 if given.has("enable-systest-events") else 0
+        code = 130 if given.has("enable-systest-events") else 0
     finally:
         sys.stdout.flush()
-        consumer.close()
+        is_closed = _close(consumer)
         warn(f"Processed a total of {count[0]} messages")
         if given.has("enable-systest-events"):
             print("shutdown_complete")
+    if not is_closed:
+        warn("WARN The group could not be left in time; the broker will notice when the session has ended.")
+        sys.stdout.flush()
+        # Python would wait for librdkafka once more.
+        os._exit(code)
+    return code
+
+
+def _close(consumer: Any) -> bool:
+    """Commit and leave the group. librdkafka may wait for ever for a coordinator that was restarted meanwhile, and who
+    pressed Ctrl-C does not want to."""
+    from threading import Thread
+
+    closing = Thread(target=consumer.close, daemon=True)
+    closing.start()
+    closing.join(_CLOSE_S)
+    return not closing.is_alive()
 
 
 def _print_records(consumer: Any, given: Given, form: Callable[[Any], bytes], count: list[int]) -> int:
