@@ -29,7 +29,7 @@ WORKERS ?= 2
 PYTEST  := $(BIN)/python -m pytest -n $$(($(WORKERS) + 1)) --dist worksteal
 ARGS    ?=
 
-.PHONY: help setup up test check lint unit bench fuzz sim sim-log chaos pipelines-chaos clients lock clean system
+.PHONY: help setup up test spark check lint unit bench fuzz sim sim-log chaos pipelines-chaos clients lock clean system
 
 help:  ## list what there is to run
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,10 +52,12 @@ $(STAMP): requirements.lock pyproject.toml
 up: setup  ## start the platform, say what is where; Ctrl-C stops it
 	@exec $(BIN)/pessoa up $(ARGS)
 
+test: system lint  ## run every check and every test that needs no Spark
+	@$(PYTEST) $(addprefix --ignore=,$(SPARK_TESTS)) $(ARGS)
+
 # A Spark wants both cores for itself: beside other tests its Python workers miss deadlines that it does not let us set.
 SPARK_TESTS := tests/pipelines tests/streams tests/connect
-test: system lint  ## run every check and every test
-	@$(PYTEST) $(addprefix --ignore=,$(SPARK_TESTS)) $(ARGS)
+spark: system setup  ## the tests of pipelines, Streams and Connect with a real Spark
 	@$(BIN)/python -m pytest $(SPARK_TESTS) $(ARGS)
 
 check: lint unit  ## lint, types, import direction and unit tests; under a minute
