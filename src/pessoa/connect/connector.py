@@ -109,8 +109,7 @@ class SinkConnector(Connector):
     TYPE = "sink"
 
     # Set by whoever runs it: says that one record cannot be delivered, and why. Returns if that is tolerated (the
-    # record is
-    # then put aside), and raises if not.
+    # record is then put aside), and raises if not.
     report: Callable[[Record, Exception], None]
 
     def start(self, config: dict[str, Any]) -> None:

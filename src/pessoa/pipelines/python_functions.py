@@ -78,7 +78,7 @@ def arrow_function(called: Callable[[pa.Array], pa.Array], returns: str) -> Call
 
 
 def arrow_type(spark: SparkSession, type_: str) -> pa.DataType:
-    """A type of Spark as Arrow has it. This session is asked, since pyspark's own parser asks whichever it finds."""
+    """A type of Spark as Arrow has it. `spark` is asked, since pyspark's own parser asks whichever Spark it finds."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     return to_arrow_type(spark.createDataFrame([], f"parsed {type_}").schema["parsed"].dataType)
