@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pessoa.coordinator.records import empty_batch
 from pessoa.coordinator.shard import Refusal
 from pessoa.log.directory import DirectoryOffline
 from pessoa.log.files import DiskError
+from pessoa.log.partition_log import ReadUpTo
 from pessoa.log.producer_state import ProducerRefused, VerificationGuard
+from pessoa.records.batch import batches
 from pessoa.records.errors import InvalidBatch
 from pessoa.wire.errors import ErrorCode
 
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from pessoa.broker.services import BrokerServices
     from pessoa.records.batch import RecordBatch
     from pessoa.replication.partition import Partition
+
+# A piece of the log at a time.
+_PIECE_BYTES = 1 << 20
 
 
 class InternalTopicLog:
@@ -36,8 +42,14 @@ class InternalTopicLog:
         return len(topic.partitions) if topic is not None else self._planned_partitions
 
     def append(self, partition: int, batch: bytearray, guard: object = None) -> int:
-        found = self._led(partition)
         assert guard is None or isinstance(guard, VerificationGuard)
+        return self._append(self._led(partition), batch, guard)
+
+    def append_barrier(self, partition: int) -> int:
+        found = self._led(partition)
+        return found.log.log_end_offset if found.in_sync is None else self._append(found, empty_batch(), None)
+
+    def _append(self, found: Partition, batch: bytearray, guard: VerificationGuard | None) -> int:
         try:
             found.append_own(batch, self._broker.clock.now_ms(), guard=guard)
         except (InvalidBatch, ProducerRefused) as refusal:
@@ -57,11 +69,19 @@ class InternalTopicLog:
             raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def read(self, partition: int) -> Iterator[RecordBatch]:
-        log = self._led(partition).log
-        for segment in log.segments:
-            for _, batch in segment.batches():
-                if batch.last_offset >= log.log_start_offset:
-                    yield batch
+        # By offsets, because others have their turn in between: the log may be cleaned or moved to another directory.
+        found = self._led(partition)
+        offset = found.log.log_start_offset
+        while (offset := max(offset, found.log.log_start_offset)) < found.log.log_end_offset:
+            fetched = found.log.read(offset, _PIECE_BYTES, ReadUpTo.LOG_END)
+            if fetched.data is None:
+                return
+            before = offset
+            for batch in batches(fetched.data.read()):
+                yield batch
+                offset = batch.next_offset
+            if offset == before:
+                return
 
     def _led(self, partition: int) -> Partition:
         found = self._broker.replicas.get(self._topic, partition)

@@ -22,6 +22,10 @@ class CoordinatorLog(Protocol):
         `guard` is what a transaction's verification gave to whoever asked for it, for the batch of a transaction.
         """
 
+    def append_barrier(self, partition: int) -> int:
+        """Write a batch without records, which only a leader can get committed, and return the log end offset after it.
+        Where no other replica could lead, the end as it is. Raises `Refusal`."""
+
     def high_watermark(self, partition: int) -> int:
         """The end of what is committed."""
 

@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
 
+from pessoa.coordinator.records import empty_batch
 from pessoa.coordinator.shard import Refusal
 from pessoa.records.batch import RecordBatch
 from pessoa.records.stamping import stamp
@@ -18,6 +19,8 @@ class MemoryLog:
     def __init__(self, partitions: int = 1, holds_back: bool = False) -> None:
         self._partitions = partitions
         self.holds_back = holds_back
+        # Another could lead, so that a barrier is a batch.
+        self.has_followers = False
         # The code that the next appends are refused with.
         self.refuses_with: ErrorCode | None = None
         self.batches: defaultdict[int, list[bytearray]] = defaultdict(list)
@@ -43,6 +46,9 @@ class MemoryLog:
         if not self.holds_back:
             self._committed[partition] = self._ends[partition]
         return self._ends[partition]
+
+    def append_barrier(self, partition: int) -> int:
+        return self.append(partition, empty_batch()) if self.has_followers else self._ends[partition]
 
     def high_watermark(self, partition: int) -> int:
         return self._committed[partition]

@@ -58,6 +58,11 @@ def encode_batch(
     return build_batch(stored, codec=codec, producer_id=producer.id, producer_epoch=producer.epoch, transactional=True)
 
 
+def empty_batch() -> bytearray:
+    """A batch that takes up an offset and holds nothing. Compaction leaves such batches, so every reader knows them."""
+    return build_batch([], base_offset=0, last_offset=0)
+
+
 def decode_batch(log: str, batch: RecordBatch) -> Iterator[StoredRecord | TransactionEnd]:
     """What a batch of the log `log` (GROUP_LOG, TRANSACTION_LOG) holds.
 

@@ -15,6 +15,11 @@ moves with the append, and nothing waits at all: `submit` then returns the messa
 is not committed within `write_timeout_ms` is answered with REQUEST_TIMED_OUT, though it may be committed later, as in
 Kafka.
 
+**What must be fresh.** A leader that is cut off does not know that another one leads. What it writes will never be
+committed, so it can do no harm, but what it remembers is old. Most readers do not mind. An output that `is_confirmed`
+does: its answer waits for a batch without records, written after the request came, and that is committed only if all
+in-sync replicas still followed this leader then.
+
 **Time.** One timer of the loop runs for all slots, at the earliest deadline of all. Deadlines are wall-clock times,
 yet a session must not end because somebody set the clock: the runtime watches how the wall clock stands to the
 monotonic one and shifts the shards' deadlines when that changes by a jump.
@@ -296,6 +301,12 @@ class CoordinatorRuntime(Generic[S]):
                 # What is written and what is known have parted: only a fresh load can join them.
                 self._drop(slot)
                 raise
+        elif output.is_confirmed:
+            try:
+                slot.log_end_offset = self._log.append_barrier(slot.partition)
+            except Refusal as refusal:
+                self._settle(slot, output, refusal, now_ms)
+                return
         if not output.records and not output.replies and output.settled is None:
             return
         end = slot.log_end_offset

@@ -95,6 +95,8 @@ class Output:
     producer: Producer | None = None
     # False: the records may be written in pieces, and some of them never; those of an expiry can be many.
     is_atomic: bool = True
+    # For an answer without records: it must not be older than what another coordinator has answered (`runtime`).
+    is_confirmed: bool = False
     # What an operator wants to read about it.
     notes: list[str] = field(default_factory=list)
 

@@ -56,6 +56,8 @@ class ToyShard:
             return Output.reply(token, answer)
         if command == "get":
             return Output.reply(token, answer)
+        if command == "get-fresh":
+            return Output(replies=[(token, answer)], is_confirmed=True)
         if command == "park":
             self.parked.append(token)
             return Output()
@@ -222,6 +224,75 @@ async def test_a_read_does_not_show_what_is_not_committed() -> None:
     reply = await read
     assert isinstance(reply, HeartbeatResponse)
     assert reply.error_code == 1
+    fixture.runtime.close()
+
+
+@looped
+async def test_a_fresh_read_waits_for_the_replicas_though_everything_is_committed() -> None:
+    fixture = Fixture()
+    await fixture.elect()
+    fixture.answer("set a", 1)
+    fixture.log.has_followers = fixture.log.holds_back = True
+    assert fixture.answer("get a") == 1, "who does not mind what is old is answered at once"
+    read = fixture.later("get-fresh a")
+    await turn()
+    assert not read.done(), "a leader that is cut off would not hear from its followers either"
+    fixture.log.commit()
+    reply = await read
+    assert isinstance(reply, HeartbeatResponse)
+    assert reply.error_code == 1
+    fixture.runtime.close()
+
+
+@looped
+async def test_a_fresh_read_of_a_leader_that_is_cut_off_is_refused_in_the_end() -> None:
+    fixture = Fixture(holds_back=True)
+    fixture.log.has_followers = True
+    await fixture.elect()
+    read = fixture.later("get-fresh a")
+    await turn()
+    fixture.clock.advance_ms(5_000)
+    await turn()
+    with pytest.raises(Refusal) as refused:
+        await read
+    assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+    fixture.runtime.close()
+
+
+@looped
+async def test_a_fresh_read_is_refused_where_too_few_replicas_are_in_sync() -> None:
+    fixture = Fixture()
+    fixture.log.has_followers = True
+    await fixture.elect()
+    fixture.log.refuses_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    with pytest.raises(Refusal) as refused:
+        fixture.submit("get-fresh a")
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    fixture.runtime.close()
+
+
+@looped
+async def test_a_fresh_read_of_the_only_replica_writes_nothing() -> None:
+    fixture = Fixture()
+    await fixture.elect()
+    fixture.answer("set a", 1)
+    assert fixture.answer("get-fresh a") == 1
+    assert len(fixture.log.batches[0]) == 1
+    fixture.runtime.close()
+
+
+@looped
+async def test_what_fresh_reads_leave_in_the_log_means_nothing_to_the_next_leader() -> None:
+    fixture = Fixture()
+    fixture.log.has_followers = True
+    await fixture.elect()
+    fixture.answer("set a", 1)
+    fixture.answer("get-fresh a")
+    fixture.answer("set b", 2)
+    fixture.runtime.resign(0)
+    shard = await fixture.elect(epoch=2)
+    assert shard.state == {"a": 1, "b": 2}
+    assert shard.offsets == [0, 2], "it takes up an offset"
     fixture.runtime.close()
 
 

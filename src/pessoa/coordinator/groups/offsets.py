@@ -9,7 +9,9 @@ that producer comes through the same log. Then it becomes the committed offset, 
 place in the meantime: the one that stands last in the log counts. A tombstone takes pending offsets with it.
 
 OffsetFetch with `require_stable` answers UNSTABLE_OFFSET_COMMIT where something is pending, so that a consumer that
-takes over from a transactional producer does not read again what the open transaction covers (KIP-447).
+takes over from a transactional producer does not read again what the open transaction covers (KIP-447). For the same
+reason what it answers is confirmed by the replicas (`runtime`): a producer that has fenced its predecessor and then
+asks a coordinator that is cut off must not be told the offset of before the predecessor's last transaction.
 
 An offset remembers the topic id that it was committed for. One that was committed for a topic of the same name that
 is gone is not shown to a client that asks by id.
@@ -366,6 +368,16 @@ class Offsets:
     def _drop_empty(self, group_id: str) -> None:
         if not self.open.get(group_id, True):
             del self.open[group_id]
+
+
+def are_unstable(groups: Iterable[OffsetFetchResponseGroup]) -> bool:
+    """Whether the client has to ask again, since a transaction may still change some of these."""
+    return any(
+        partition.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+        for group in groups
+        for topic in group.topics
+        for partition in topic.partitions
+    )
 
 
 def offset_record(group_id: str, topic: str, partition: int, offset: CommittedOffset) -> CoordinatorRecord:

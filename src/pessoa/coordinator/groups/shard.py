@@ -22,7 +22,7 @@ from pessoa.coordinator.groups.consumer_records import ConsumerReplay, consumer_
 from pessoa.coordinator.groups.consumer_regex import RegexRefresh
 from pessoa.coordinator.groups.consumer_steps import ConsumerSteps
 from pessoa.coordinator.groups.migration import Migration
-from pessoa.coordinator.groups.offsets import Offsets
+from pessoa.coordinator.groups.offsets import Offsets, are_unstable
 from pessoa.coordinator.groups.registry import Group, Registry
 from pessoa.coordinator.shard import CoordinatorRecord, Delta, Image, Output, Refusal, RequestContext
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -160,7 +160,9 @@ class GroupShard:
 
     def _fetch(self, request: OffsetFetchRequest, context: RequestContext, token: int, now_ms: int) -> Output:
         groups = [self.offsets.fetch(group, request.require_stable) for group in request.groups]
-        return Output.reply(token, OffsetFetchResponse(groups=groups))
+        output = Output.reply(token, OffsetFetchResponse(groups=groups))
+        output.is_confirmed = request.require_stable and not are_unstable(groups)
+        return output
 
     def _delete_offsets(self, request: OffsetDeleteRequest, context: RequestContext, token: int, now_ms: int) -> Output:
         return self.offsets.delete(request, token)

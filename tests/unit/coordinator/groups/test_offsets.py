@@ -135,6 +135,12 @@ class OffsetClient:
         request = OffsetFetchRequest(groups=[group], require_stable=stable)
         return self.bench.ask(OffsetFetchResponse, request).groups[0].topics[0].partitions[0]
 
+    def send_fetch(self, *partitions: int, stable: bool) -> int:
+        """The token of the request."""
+        wanted = OffsetFetchRequestTopics(name="orders", partition_indexes=list(partitions))
+        group = OffsetFetchRequestGroup(group_id=self.group, topics=[wanted])
+        return self.bench.send(OffsetFetchRequest(groups=[group], require_stable=stable))
+
     def fetch_all(self, stable: bool = False) -> dict[tuple[str, int], tuple[int, int]]:
         """(topic, partition) → (offset, error)"""
         group = OffsetFetchRequestGroup(group_id=self.group, topics=None)
@@ -315,6 +321,16 @@ def test_an_offset_of_a_transaction_counts_when_the_transaction_is_committed(
     assert client.fetch(1, stable=True).error_code == ErrorCode.NONE
     bench.end_transaction(PRODUCER, committed=True)
     assert client.fetch(stable=True).committed_offset == 10
+
+
+def test_only_a_stable_offset_has_to_be_confirmed_by_the_replicas(bench: Bench, client: OffsetClient) -> None:
+    client.commit(1)
+    client.commit_in_transaction(10, partition=1)
+    bench.holds_back = True
+    client.send_fetch(0, stable=False)
+    client.send_fetch(0, stable=True)
+    client.send_fetch(0, 1, stable=True)
+    assert [output.is_confirmed for output in bench.held] == [False, True, False], "what is unstable is asked for again"
 
 
 def test_an_offset_of_an_aborted_transaction_never_counts(bench: Bench, client: OffsetClient) -> None:
