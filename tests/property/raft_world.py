@@ -52,6 +52,10 @@ class ListLog:
         self.durable_end_offset = len(entries)
         self.log_start_offset = 0
         self.latest_snapshot: OffsetAndEpoch | None = None
+        self.history = VoterHistory(VoterSet())
+
+    def is_leaving(self, key: ReplicaKey, high_watermark: int) -> bool:
+        return self.history.is_leaving(key, high_watermark)
 
     @property
     def log_end_offset(self) -> int:
@@ -100,7 +104,7 @@ class Member:
         self.is_flushing = False
         self.applied = 0
         self.log = ListLog(list(self.disk.entries))
-        self.history = VoterHistory(self.static)
+        self.history = self.log.history = VoterHistory(self.static)
         for offset, (_, value) in enumerate(self.log.entries):
             if isinstance(value, VoterSet):
                 self.history.add_voters(offset, value)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pessoa.log.files import Disk
     from pessoa.log.partition_log import PartitionLog
     from pessoa.quorum.settings import QuorumSettings
+    from pessoa.raft.messages import ReplicaKey
 
 log = logging.getLogger("pessoa.quorum")
 
@@ -173,6 +174,9 @@ class MetadataLog:
         if found.epoch == UNDEFINED_EPOCH:
             return OffsetAndEpoch(self.log_end_offset, self.last_epoch)
         return OffsetAndEpoch(found.end_offset, found.epoch)
+
+    def is_leaving(self, key: ReplicaKey, high_watermark: int) -> bool:
+        return self.history.is_leaving(key, high_watermark)
 
     def _end_before_start(self, epoch: int) -> OffsetAndEpoch:
         """Where an epoch ended of which the log has nothing: only the snapshot at its start can tell. An epoch before

@@ -4,7 +4,7 @@ One change at a time, and none before the leader has committed something of its 
 voters before and that of those after have a member in common, whatever became of changes that were never committed.
 
 A new voter must have caught up before it counts, or the quorum would wait for it. A leader that removes itself goes on
-until that is committed, without counting itself, and resigns then.
+until that is committed, without counting itself, and resigns then by itself: see `pessoa.raft.machine`.
 
 The errors are Kafka's: what may pass if one tries again is REQUEST_TIMED_OUT.
 """
@@ -86,7 +86,7 @@ async def _remove(quorum: RaftQuorum, request: RemoveRaftVoterRequest) -> Proble
     problem = _why_not(quorum)
     if problem is not None:
         return problem
-    voters, epoch = quorum.raft.voters, quorum.epoch
+    voters = quorum.raft.voters
     key = ReplicaKey(request.voter_id, request.voter_directory_id)
     known = voters.by_id.get(key.id)
     if known is None or known.key != key:
@@ -94,10 +94,7 @@ async def _remove(quorum: RaftQuorum, request: RemoveRaftVoterRequest) -> Proble
     if len(voters) == 1:
         return Problem(ErrorCode.INVALID_REQUEST, "a quorum cannot be without voters")
     deadline_ms = quorum.monotonic_ms() + quorum.settings.request_timeout_ms
-    outcome = await _change(quorum, voters.without(key.id), deadline_ms, waits=True)
-    if outcome is _DONE and key.matches(quorum.raft.own):
-        quorum.resign(epoch)
-    return outcome
+    return await _change(quorum, voters.without(key.id), deadline_ms, waits=True)
 
 
 async def update_voter(quorum: RaftQuorum, request: UpdateRaftVoterRequest) -> UpdateRaftVoterResponse:

@@ -17,13 +17,14 @@ def memory_of(metadata_log: MetadataLog, own: ReplicaKey, *, has_state: bool) ->
     """`has_state` is whether there is a `quorum-state`. CorruptMetadataLog where only this node could know better."""
     voters = metadata_log.history.voters
     voter = voters.by_id.get(own.id)
-    if voter is None or not voter.key.matches(own):
-        # Nobody asks an observer what it remembers, and before it becomes a voter it has caught up.
-        return Memory.WHOLE
     if metadata_log.has_forgotten:
-        if len(voters) == 1:
+        if voters.has(own) and len(voters) == 1:
             raise CorruptMetadataLog(_alone(metadata_log))
+        # Whether it is a voter may be among what it has forgotten.
         return Memory.DAMAGED
+    if voter is None or not voter.key.matches(own):
+        # Before an observer becomes a voter it has caught up.
+        return Memory.WHOLE
     has_nothing = not has_state and metadata_log.log_end_offset == 0
     if has_nothing and len(voters) > 1 and voter.key.directory_id == ZERO_UUID:
         return Memory.NEW

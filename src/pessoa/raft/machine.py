@@ -45,6 +45,7 @@ from pessoa.raft.messages import (
 from pessoa.raft.progress import Progress
 from pessoa.raft.ready import LogState, Ready, Timeouts
 from pessoa.raft.roles import (
+    AT_ONCE,
     NEVER,
     Candidate,
     Fetching,
@@ -120,8 +121,17 @@ class Raft:
         return self.voters.has(self.own)
 
     @property
+    def _counts(self) -> bool:
+        """Whether the quorum may need this member: it votes, or has been removed by voters that may yet be cut off.
+
+        What was written and not committed may be in its log alone, and then nobody else can be elected. So it stands
+        without a vote of its own until its removal is committed (Ongaro's thesis, 4.2.2; Kafka's members do not).
+        """
+        return self.is_voter or self._log.is_leaving(self.own, self.high_watermark)
+
+    @property
     def _may_stand(self) -> bool:
-        return self.is_voter and self.memory is not Memory.DAMAGED
+        return self.memory is not Memory.DAMAGED and self._counts
 
     @property
     def deadline_ms(self) -> int:
@@ -132,6 +142,8 @@ class Raft:
                 return min(election_ms, requests.deadline_ms)
             case Follower(silence_ms, fetching):
                 return min(silence_ms, fetching.due_ms)
+            case Leader() if not self._counts:
+                return AT_ONCE
             case Leader(progress, requests):
                 contact_ms = progress.last_contact_ms(self.voters)
                 silence_ms = NEVER if contact_ms is None else contact_ms + self._timeouts.check_quorum_ms
@@ -171,6 +183,9 @@ class Raft:
                 self._prospect(now_ms)
             case Follower(silence_ms, _) if silence_ms <= now_ms:
                 self._miss_leader(now_ms)
+            case Leader() if not self._counts:
+                # It has led those who removed it up to the point where that was committed.
+                self._resign(now_ms)
             case Leader(progress, _):
                 contact_ms = progress.last_contact_ms(self.voters)
                 if contact_ms is not None and contact_ms + self._timeouts.check_quorum_ms <= now_ms:
@@ -204,6 +219,8 @@ class Raft:
                 self._advance(progress.committed(self.voters, self._log.durable_end_offset))
             case Follower(_, fetching) if fetching.in_flight is None and fetching.due_ms == NEVER:
                 self._maybe_recollect()
+                self._fetch_when_durable(now_ms, fetching)
+            case Unattached(_, fetching) if fetching is not None and fetching.in_flight is None:
                 self._fetch_when_durable(now_ms, fetching)
         self._send_due(now_ms)
 
@@ -476,7 +493,8 @@ class Raft:
         self._awaits_snapshot = False
         if self._may_stand:
             wait_ms = self._election_wait_ms() if wait_ms is None else wait_ms
-            self.role = Unattached(now_ms + wait_ms)
+            # Its voters may be of yesterday, and a leader that is none of them does not look for it (KAFKA-17030).
+            self.role = Unattached(now_ms + wait_ms, Fetching(now_ms) if self._bootstrap else None)
         else:
             self.role = Unattached(NEVER, Fetching(now_ms))
 
@@ -495,7 +513,8 @@ class Raft:
         assert self._may_stand, f"{self!r} is no voter, or must not be one"
         self._awaits_snapshot = False
         role = self.role = Prospective(now_ms + self._election_wait_ms(), Repeated(now_ms, *self._others()))
-        role.granted.add(self.own.id)
+        if self.is_voter:
+            role.granted.add(self.own.id)
         self._maybe_win(now_ms, role)
         self._send_due(now_ms)
 
@@ -503,7 +522,8 @@ class Raft:
         """Begin an epoch, with this member's own vote."""
         self._move(ElectionState(self.epoch + 1, NO_NODE, self.own))
         role = self.role = Candidate(now_ms + self._election_wait_ms(), Repeated(now_ms, *self._others()))
-        role.granted.add(self.own.id)
+        if self.is_voter:
+            role.granted.add(self.own.id)
         self._maybe_win(now_ms, role)
         self._send_due(now_ms)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from pessoa.raft.messages import ElectionState, OffsetAndEpoch, Request
+from pessoa.raft.messages import ElectionState, OffsetAndEpoch, ReplicaKey, Request
 
 
 class Timeouts(NamedTuple):
@@ -43,6 +43,9 @@ class LogState(Protocol):
     def latest_snapshot(self) -> OffsetAndEpoch | None: ...
     def end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
         """The largest epoch of this log up to the given one, and where it ends."""
+
+    def is_leaving(self, key: ReplicaKey, high_watermark: int) -> bool:
+        """Whether the latest voters are the first without it, and stand where nothing is committed."""
 
 
 class Ready:

@@ -21,6 +21,8 @@ from pessoa.raft.messages import Fetch, ReplicaKey
 from pessoa.raft.progress import Progress
 
 NEVER = (1 << 63) - 1
+# Before every time of a clock that begins with 0.
+AT_ONCE = 0
 
 
 class Repeated:

@@ -195,6 +195,13 @@ class VoterHistory:
         known = (level for offset, level in reversed(self._versions) if offset < end_offset)
         return next(known, KRAFT_VERSION_STATIC)
 
+    def is_leaving(self, key: ReplicaKey, high_watermark: int) -> bool:
+        """Whether a change that may not be committed is about to remove this voter. There is at most one: nobody
+        writes the next before the last is committed."""
+        if self.voters_offset < high_watermark or self.voters.has(key):
+            return False
+        return (self.voters_before(self.voters_offset) or self.static).has(key)
+
     def add_voters(self, offset: int, voters: VoterSet) -> None:
         self._voters.append((offset, voters))
 

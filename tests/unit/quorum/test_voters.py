@@ -9,6 +9,7 @@ from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.quorum.formatting import format_metadata
 from pessoa.quorum.metadata_log import METADATA_DIRECTORY
 from pessoa.quorum.snapshot_file import render_snapshot, write_snapshot
+from pessoa.raft.memory import Memory
 from pessoa.raft.messages import OffsetAndEpoch, ReplicaKey
 from pessoa.raft.voters import Address, Voter, VoterHistory, VoterSet, parse_dynamic_voter, parse_voters
 from pessoa.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
@@ -92,6 +93,42 @@ def test_a_leader_that_removes_itself_steps_down_when_that_is_committed() -> Non
             assert successor.quorum.voters == (2, 3)
             await successor.quorum.append([topic("a")])
             await nodes.wait_for_all("a")
+
+    run(body)
+
+
+def test_a_removal_that_only_the_removed_leader_has_does_not_leave_the_others_without_one() -> None:
+    async def body() -> None:
+        async with growing(2) as nodes:
+            leader, other = await nodes.leader(), nodes.by_id[2]
+            await ask(leader, adding(other))
+            await nodes.wait_until(lambda: other.quorum.high_watermark == leader.quorum.log_end_offset)
+            other.kill()
+            error, _ = await ask(leader, removing(leader))
+            assert error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            assert leader.quorum.voters == (2,)
+            await other.start()
+            await nodes.wait_until(lambda: nodes.leading is other)
+            assert other.quorum.voters == (2,)
+            await other.quorum.append([topic("a")])
+            await nodes.wait_for_all("a")
+
+    run(body)
+
+
+def test_a_voter_whose_disk_has_forgotten_that_it_is_one_keeps_its_vote_to_itself() -> None:
+    async def body() -> None:
+        async with growing(3) as nodes:
+            leader, other = await nodes.leader(), nodes.by_id[2]
+            for node_id in (2, 3):
+                await ask(leader, adding(nodes.by_id[node_id]))
+            await nodes.wait_until(lambda: other.quorum.high_watermark == leader.quorum.log_end_offset)
+            await other.stop()
+            other.disk.flip_bit(f"/meta/{METADATA_DIRECTORY}/00000000000000000000.log", 70)
+            await other.start()
+            assert not other.quorum.raft.is_voter
+            assert other.quorum.raft.memory is Memory.DAMAGED
+            await nodes.wait_until(lambda: other.quorum.raft.is_voter and other.quorum.raft.memory is Memory.WHOLE)
 
     run(body)
 
@@ -226,6 +263,18 @@ def test_a_change_that_was_never_committed_is_cut_off_with_the_log() -> None:
     assert history.voters_before(5) == VoterSet.of(1)
     history.truncate_to(5)
     assert (history.voters.ids, history.kraft_version) == ((1,), 1)
+
+
+def test_a_voter_is_leaving_while_the_change_that_removes_it_may_be_cut_off() -> None:
+    history, first = VoterHistory(VoterSet()), ReplicaKey(1)
+    history.restart(0, VoterSet.of(1, 2), 1)
+    assert not history.is_leaving(first, 0)
+    history.add_voters(5, VoterSet.of(2))
+    assert history.is_leaving(first, 5)
+    assert not history.is_leaving(first, 6)
+    assert not history.is_leaving(ReplicaKey(2), 5)
+    history.add_voters(8, VoterSet.of(2, 3))
+    assert not history.is_leaving(first, 0), "there would be no such change before that one was committed"
 
 
 def test_a_node_that_is_formatted_alone_is_the_first_voter() -> None:

@@ -22,7 +22,7 @@ from pessoa.raft.messages import (
 )
 from pessoa.raft.ready import Ready, Timeouts
 from pessoa.raft.roles import NEVER, Candidate, Follower, Leader, Prospective, Resigned, Unattached
-from pessoa.raft.voters import Voter, VoterSet
+from pessoa.raft.voters import Voter, VoterHistory, VoterSet
 from pessoa.wire.errors import ErrorCode
 from tests.property.raft_world import ListLog
 
@@ -326,6 +326,58 @@ def test_an_observer_asks_around_until_somebody_knows_the_leader() -> None:
 
 
 # Leading.
+
+
+def test_an_observer_whose_disk_was_slow_goes_on_asking_when_it_has_caught_up() -> None:
+    log = log_of(1)
+    log.durable_end_offset = 0
+    raft, ready = machine(log, voters=VoterSet.of(2, 3))
+    assert ready.sends == [], "a fetch says what is on the disk"
+    durable(log)
+    raft.flushed(7)
+    assert [type(request) for _, request in raft.take_ready().sends] == [Fetch]
+
+
+def test_a_voter_that_knows_of_no_leader_asks_around_as_well() -> None:
+    """Its voters may be of yesterday."""
+    _, ready = machine(stored=ElectionState(4))
+    assert [(peer, type(request)) for peer, request in ready.sends] == [(2, Fetch)]
+
+
+def test_a_leader_that_is_removed_leads_until_that_is_committed() -> None:
+    raft, log = leader()
+    removed = VoterSet.of(2, 3)
+    log.history = VoterHistory(raft.voters)
+    log.entries.append((raft.epoch, removed))
+    log.history.add_voters(1, removed)
+    raft.voters_changed(4, removed)
+    durable(log)
+    fetched(raft, SECOND, 2, now_ms=5)
+    raft.tick(5)
+    assert role_of(raft) is Leader, "one of two is no majority, and its own disk does not count"
+    fetched(raft, THIRD, 2, now_ms=6)
+    assert raft.high_watermark == 2
+    assert raft.deadline_ms <= 6
+    raft.tick(6)
+    assert role_of(raft) is Resigned
+
+
+@pytest.mark.parametrize(("committed", "stands"), [(0, True), (1, True), (2, False)])
+def test_a_voter_stands_until_its_removal_is_committed_and_has_no_vote_then(committed: int, stands: bool) -> None:
+    log, remaining = log_of(1, 1), VoterSet.of(2)
+    log.history = VoterHistory(VoterSet.of(1, 2))
+    log.history.add_voters(1, remaining)
+    raft = Raft(ME, remaining, log, TIMEOUTS, lambda _: 0)
+    raft.high_watermark = committed
+    raft.start(0, ElectionState(1))
+    assert (role_of(raft) is Prospective) == stands
+    if stands:
+        for _ in range(2):
+            ((peer, request),) = raft.take_ready().sends
+            assert peer == 2
+            raft.replied(1, peer, request, VoteReply(OK, raft.epoch, NO_NODE, True))
+        assert role_of(raft) is Leader
+        assert raft.take_ready().opens_epoch == (2,)
 
 
 def fetched(raft: Raft, who: ReplicaKey, offset: int, now_ms: int = 10, last_epoch: int = 1) -> FetchReply:
