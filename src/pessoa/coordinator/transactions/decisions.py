@@ -15,6 +15,9 @@ The end of a transaction in version 2, for a client with the present epoch or, a
 "Ends" is an abort of nothing: a client may have sent its partitions' first batches without knowing whether they came
 in, and needs a new epoch to be sure. "As before" answers again what was answered. In versions below 2 nobody can tell a
 retry from the end of the next transaction, so the present epoch is the only one, and Complete answers its own outcome.
+That is hard on a client whose AddPartitionsToTxn was lost together with its broker, and which then aborts: the last
+transaction that anybody knows of was committed, so it hears INVALID_TXN_STATE, and librdkafka gives up for good. To say
+yes would tell a client that asked for a commit, and then for an abort, that what is committed was aborted.
 """
 
 from __future__ import annotations

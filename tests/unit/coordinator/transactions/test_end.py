@@ -124,10 +124,13 @@ def test_an_outcome_that_the_log_refuses_is_none() -> None:
         (State.COMPLETE_COMMIT, True, False, INVALID),
     ],
 )
+@pytest.mark.parametrize("is_another", [False, True], ids=["same coordinator", "another coordinator"])
 def test_the_table_of_ends_without_an_open_transaction(
-    state: State, commits: bool, retries: bool, answer: ErrorCode | str | None
+    state: State, commits: bool, retries: bool, answer: ErrorCode | str | None, is_another: bool
 ) -> None:
     driver, producer = driver_in(state)
+    if is_another:
+        driver.crash()
     size = len(driver.log)
     asked = ProducerIdentity(producer.id, producer.epoch - 1) if retries else producer
     got = driver.end(asked, commits)
@@ -228,9 +231,21 @@ def test_old_clients_keep_their_epoch_and_hear_of_none(commits: bool) -> None:
         (State.PREPARE_ABORT, False, ErrorCode.CONCURRENT_TRANSACTIONS),
     ],
 )
-def test_the_table_of_old_ends(state: State, commits: bool, answer: ErrorCode | ProducerIdentity) -> None:
+@pytest.mark.parametrize("is_another", [False, True], ids=["same coordinator", "another coordinator"])
+def test_the_table_of_old_ends(
+    state: State, commits: bool, answer: ErrorCode | ProducerIdentity, is_another: bool
+) -> None:
     driver, producer = driver_in(state, OLD_END_VERSION)
+    if is_another:
+        driver.crash()
     assert driver.end(producer, commits, OLD_END_VERSION) == answer
+
+
+def test_an_old_abort_of_what_the_coordinator_never_heard_of_is_no_abort_of_what_is_committed() -> None:
+    driver, producer = driver_in(State.COMPLETE_COMMIT, OLD_END_VERSION)
+    driver.crash()  # with it went the AddPartitionsToTxn of the next transaction
+    assert driver.end(producer, commits=False, version=OLD_END_VERSION) is INVALID
+    assert driver.begin_surely() == ProducerIdentity(producer.id, producer.epoch + 1), "a new life goes on"
 
 
 def test_old_clients_are_looked_at_before_the_state_is() -> None:
