@@ -19,6 +19,8 @@ _SHARED = ("security.", "sasl.", "ssl.", "client.dns.lookup", "request.timeout.m
 # librdkafka's own words for a broker that is away go to our log once, not to standard error all the time.
 _QUIET = {"log_level": 2}
 FLUSH_S = 60.0
+# How long a topic that was created may stay unknown to the broker that is asked.
+KNOWN_S = 60.0
 
 
 def client_settings(
@@ -66,8 +68,13 @@ class TopicMaker:
         self._wait_until_known(topic)
 
     def _wait_until_known(self, topic: str) -> None:
-        deadline = time.monotonic() + FLUSH_S
-        while topic not in self._admin.list_topics(timeout=FLUSH_S).topics and time.monotonic() < deadline:
+        """ConnectionError if no broker tells of it in time: whoever writes next would find no partition."""
+        deadline = time.monotonic() + KNOWN_S
+        while topic not in self._admin.list_topics(timeout=FLUSH_S).topics:
+            if time.monotonic() > deadline:
+                raise ConnectionError(
+                    f"the topic {topic} was created, and after {KNOWN_S:.0f} s the brokers do not tell of it"
+                )
             time.sleep(0.05)
 
 

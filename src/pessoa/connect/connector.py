@@ -23,6 +23,7 @@ nothing before `start`; `check` and `tasks` are asked of the class itself, by th
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -60,7 +61,7 @@ class Offsets:
         return f"<Offsets {self._known}>"
 
 
-class Connector:
+class Connector(ABC):
     TYPE: ClassVar[str]
     CONFIG: ClassVar[Table] = Table()
     VERSION: ClassVar[str] = __version__
@@ -81,7 +82,7 @@ class Connector:
         """The settings under the names of this table, where older or foreign names mean the same."""
         return settings
 
-    def stop(self) -> None:
+    def stop(self) -> None:  # noqa: B027
         """Give back what `start` took."""
 
 
@@ -100,9 +101,9 @@ class SourceConnector(Connector):
     def start(self, config: dict[str, Any], offsets: Offsets) -> None:
         """Typed settings, and how far it had come."""
 
+    @abstractmethod
     def poll(self) -> Iterable[Record]:
         """What there is, without waiting for long; nothing if there is nothing."""
-        raise NotImplementedError
 
 
 class SinkConnector(Connector):
@@ -115,6 +116,6 @@ class SinkConnector(Connector):
     def start(self, config: dict[str, Any]) -> None:
         """Typed settings."""
 
+    @abstractmethod
     def put(self, records: Sequence[Record]) -> None:
         """Deliver all of them, in order; they are of one partition of one topic, mostly."""
-        raise NotImplementedError

@@ -7,6 +7,7 @@ transforms.a.predicate=p        transforms.a.negate=true
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -20,17 +21,17 @@ def _is_pattern(value: Value, _: Mapping[str, str]) -> str | None:
     return pattern_complaint(value)
 
 
-class Predicate:
+class Predicate(ABC):
     CONFIG: ClassVar[Table] = Table()
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.configure(self.CONFIG.parse(settings))
 
-    def configure(self, config: dict[str, Any]) -> None:
+    def configure(self, config: dict[str, Any]) -> None:  # noqa: B027
         """Take what is needed from typed settings."""
 
-    def test(self, record: Record) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def test(self, record: Record) -> bool: ...
 
 
 class TopicNameMatches(Predicate):

@@ -9,6 +9,7 @@ inserted or updated in one statement. The connectors are written against it alon
 from __future__ import annotations
 
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
@@ -39,7 +40,7 @@ class DatabaseFailure(Exception):
     """The database said no; trying again would not help."""
 
 
-class Database:
+class Database(ABC):
     placeholder = "?"
 
     def quote(self, name: str) -> str:
@@ -47,45 +48,45 @@ class Database:
 
     # Asking and telling.
 
-    def rows(self, sql: str, values: Sequence[Any] = (), limit: int | None = None) -> Iterator[Row]:
-        raise NotImplementedError
+    @abstractmethod
+    def rows(self, sql: str, values: Sequence[Any] = (), limit: int | None = None) -> Iterator[Row]: ...
 
+    @abstractmethod
     def columns_of(self, sql: str, values: Sequence[Any]) -> list[str]:
         """The names that a query's columns have."""
-        raise NotImplementedError
 
+    @abstractmethod
     def run(self, sql: str, values: Sequence[Any] = ()) -> int:
         """The number of rows that were changed."""
-        raise NotImplementedError
 
-    def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None: ...
 
-    def commit(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def commit(self) -> None: ...
 
-    def rollback(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def rollback(self) -> None: ...
 
-    def close(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def close(self) -> None: ...
 
     # What is there.
 
-    def tables(self, kinds: Sequence[str], schema: str | None = None) -> list[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def tables(self, kinds: Sequence[str], schema: str | None = None) -> list[str]: ...
 
+    @abstractmethod
     def columns(self, table: str) -> list[Column]:
         """Empty if there is no such table."""
-        raise NotImplementedError
 
-    def now(self) -> datetime:
-        raise NotImplementedError
+    @abstractmethod
+    def now(self) -> datetime: ...
 
     # Types.
 
-    def type_for(self, schema: Schema, *, is_key: bool) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def type_for(self, schema: Schema, *, is_key: bool) -> str: ...
 
     def to_database(self, schema: Schema | None, value: Any) -> Any:
         return value

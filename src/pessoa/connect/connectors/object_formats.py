@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from pessoa.connect.converters.json import JsonConverter
 from pessoa.connect.data import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, DataFailure, Record, Schema, Type, java_text
 
 
-class Format:
+class Format(ABC):
     suffix = ""
     # Avro and Parquet compress by themselves.
     may_be_compressed = False
@@ -19,9 +20,9 @@ class Format:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = config
 
+    @abstractmethod
     def encode(self, records: Sequence[Record]) -> bytes:
         """DataFailure if one of them cannot be written."""
-        raise NotImplementedError
 
 
 class JsonFormat(Format):

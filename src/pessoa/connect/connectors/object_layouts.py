@@ -9,6 +9,7 @@ Hourly-, DailyPartitioner   the same with a format and duration of their own
 from __future__ import annotations
 
 import time as clock
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from typing import Any
@@ -19,13 +20,13 @@ from pessoa.connect.java_dates import JavaDateFormat
 _DAY_MS = 86_400_000
 
 
-class Layout:
+class Layout(ABC):
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = config
 
+    @abstractmethod
     def place(self, record: Record) -> str:
         """A folder, or several with slashes; DataFailure if the record does not say."""
-        raise NotImplementedError
 
 
 class DefaultPartitioner(Layout):

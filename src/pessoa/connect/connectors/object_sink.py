@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -132,8 +133,8 @@ class _ObjectSink(SinkConnector):
         name = config["file.delim"].join((topic, str(partition), offset)) + suffix
         self._store("/".join(filter(None, (config["topics.dir"], topic, place, name))), data)
 
-    def _store(self, path: str, data: bytes) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _store(self, path: str, data: bytes) -> None: ...
 
 
 class FileSystemSinkConnector(_ObjectSink):

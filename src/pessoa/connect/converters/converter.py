@@ -6,6 +6,7 @@ A converter is made for the key or the value of a connector's records, from the 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from pessoa.connect.data import Schema
 from pessoa.connect.definition import Table
 
 
-class Converter:
+class Converter(ABC):
     CONFIG: ClassVar[Table] = Table()
     IS_FOR_HEADERS: ClassVar[bool] = True
 
@@ -22,16 +23,16 @@ class Converter:
         self.settings = settings
         self.configure(self.CONFIG.parse(settings))
 
-    def configure(self, config: dict[str, Any]) -> None:
+    def configure(self, config: dict[str, Any]) -> None:  # noqa: B027
         """Take what is needed from typed settings."""
 
+    @abstractmethod
     def to_bytes(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         """DataFailure if the value cannot be written."""
-        raise NotImplementedError
 
+    @abstractmethod
     def from_bytes(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
         """Schema and value; DataFailure if the bytes are none of this converter's."""
-        raise NotImplementedError
 
-    def close(self) -> None:
-        pass
+    def close(self) -> None:  # noqa: B027
+        """Give back what `configure` took."""

@@ -11,6 +11,7 @@ import base64
 import json
 import urllib.error
 import urllib.request
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -127,17 +128,17 @@ class RegistryConverter(Converter):
 
     # The three below are what a format brings.
 
+    @abstractmethod
     def text_of(self, schema: Schema | None, value: Any) -> str:
         """The schema in the format's language."""
-        raise NotImplementedError
 
+    @abstractmethod
     def writer(self, text: str, schema: Schema | None) -> Any:
         """Something that makes the payload of a value."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reader(self, stored: Stored) -> tuple[Schema | None, Any]:
         """Connect's schema, and something that makes a value of a payload."""
-        raise NotImplementedError
 
     def name_of(self, schema: Schema | None) -> str:
         return (schema.name if schema is not None else None) or "ConnectDefault"

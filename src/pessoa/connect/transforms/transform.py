@@ -7,6 +7,7 @@ share. A transform is made once for each task and then asked for every record, s
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -14,21 +15,21 @@ from pessoa.connect.data import DataFailure, Record, Schema, Type
 from pessoa.connect.definition import Table
 
 
-class Transform:
+class Transform(ABC):
     CONFIG: ClassVar[Table] = Table()
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.configure(self.CONFIG.parse(settings))
 
-    def configure(self, config: dict[str, Any]) -> None:
+    def configure(self, config: dict[str, Any]) -> None:  # noqa: B027
         """Take what is needed from typed settings."""
 
+    @abstractmethod
     def apply(self, record: Record) -> Record | None:
         """The record as it goes on; None drops it."""
-        raise NotImplementedError
 
-    def close(self) -> None:
-        pass
+    def close(self) -> None:  # noqa: B027
+        """Give back what `configure` took."""
 
 
 class Sided(Transform):
