@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from pessoa.pipelines import topic_writer
 from pessoa.pipelines.state_topic import ensure_topic
 from pessoa.pipelines.tasks import Task
-from pessoa.pipelines.topic_writer import MARKER_TOPIC, MOST_SLOTS, SlotWriter, begin, send, write_slots
+from pessoa.pipelines.topic_writer import MARKER_TOPIC_CONFIG, SlotWriter, begin, marker_topic, send, write_slots
 from pessoa.testing import Broker
 from tests.support.topics import make_topic, read_all
 
@@ -21,15 +21,14 @@ Settings = dict[str, str]
 
 @pytest.fixture(scope="module")
 def settings(broker: Broker) -> Settings:
-    found = {"bootstrap.servers": broker.bootstrap_servers}
-    ensure_topic(found, MARKER_TOPIC, MOST_SLOTS, {})
-    return found
+    return {"bootstrap.servers": broker.bootstrap_servers}
 
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest, settings: Settings) -> str:
     name: str = request.node.name[:60]
     make_topic(settings["bootstrap.servers"], name, partitions=1)
+    ensure_topic(settings, marker_topic(name), 2, MARKER_TOPIC_CONFIG)
     return name
 
 

@@ -46,9 +46,9 @@ from pessoa.pipelines.queries import (
     from_value,
     to_value,
 )
-from pessoa.pipelines.spark_server import SparkOptions, SparkServer, SparkUnavailable
-from pessoa.pipelines.state_topic import STATE_TOPIC, StateTopic, ensure_topic
-from pessoa.pipelines.topic_writer import MARKER_TOPIC, MOST_SLOTS
+from pessoa.pipelines.spark_server import SparkOptions, SparkServer, SparkUnavailable, forget, in_use
+from pessoa.pipelines.state_topic import STATE_TOPIC, StateTopic, ensure_topic, remove_topic
+from pessoa.pipelines.topic_writer import MARKER_TOPIC_CONFIG, marker_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,7 +120,6 @@ class Engine:
         self._session: SparkSession | None = None
         self._spark_attempts = 0
         self._next_spark_start_s = 0.0
-        self._has_marker_topic = False
         self._settings = client_settings(self.kafka)
         self._groups = GroupOffsets(self._settings)
         self._queries: dict[str, Query] = {}
@@ -188,7 +187,7 @@ class Engine:
             self.resume(query_id)
 
     def delete(self, query_id: str) -> None:
-        """Stop a query and forget it, with its checkpoint and its groups; a group that was named for it stays.
+        """Stop a query and forget it, with its checkpoint, markers and group; a group that was named for it stays.
 
         An engine without a state topic also deletes what an engine before it has left under that name.
         """
@@ -205,7 +204,8 @@ class Engine:
             if self._state is not None:
                 self._state.put(query_id, None)
             shutil.rmtree(self._folder(query_id), ignore_errors=True)
-            self._groups.delete([f"pessoa-{query_id}-batches-"], groups)
+            self._groups.delete(groups)
+            remove_topic(self._settings, marker_topic(query_id))
 
     def queries(self) -> list[QueryStatus]:
         return [query.status() for query in list(self._queries.values())]
@@ -283,11 +283,11 @@ class Engine:
         query.state = "STARTING" if not query.error else "RESTARTING"
         try:
             spark = self._spark()
+            slots = _kept_slots(self._folder(query.spec.id), query.spec.slots)
             if query.spec.delivery == "exactly-once":
-                self._make_marker_topic()
-            folder = self._folder(query.spec.id)
-            slots = _kept_slots(folder, query.spec.slots)
-            query.running = launch(query.spec, spark, self.kafka, self._checkpoint(query.spec.id), slots)
+                ensure_topic(self._settings, marker_topic(query.spec.id), slots, MARKER_TOPIC_CONFIG)
+            with in_use(spark):
+                query.running = launch(query.spec, spark, self.kafka, self._checkpoint(query.spec.id), slots)
             query.first_batch_id = -1
             query.state = "RUNNING"
         except REFUSALS as refused:
@@ -366,10 +366,11 @@ class Engine:
         server, self._server = self._server, None
         if session is not None:
             # A session that is not closed asks for its server again when it is collected, and waits for it.
-            client: Any = session
-            close = client.client.close if server is not None and not server.is_running else client.stop
             try:
-                close()
+                if server is not None and not server.is_running:
+                    forget(session)
+                else:
+                    session.stop()
             except Exception as silent:  # noqa: BLE001
                 log.info("the session with Spark could not be closed: %s", silent)
         if server is not None:
@@ -406,11 +407,6 @@ class Engine:
                 self._queries[query_id] = Query(from_value(query_id, value["spec"]), value["target"])
             except (KeyError, TypeError, PlanRefused, SpecRefused) as damaged:
                 log.error("query %s cannot be read from the state topic: %s", query_id, damaged)  # noqa: TRY400
-
-    def _make_marker_topic(self) -> None:
-        if not self._has_marker_topic:
-            ensure_topic(self._settings, MARKER_TOPIC, MOST_SLOTS, {})
-            self._has_marker_topic = True
 
     def _folder(self, query_id: str) -> Path:
         return self.home / "queries" / query_id

@@ -40,15 +40,12 @@ class GroupOffsets:
     def forget(self, group_id: str) -> None:
         self._committed.pop(group_id, None)
 
-    def delete(self, prefixes: Iterable[str], names: Iterable[str] = ()) -> None:
-        """Delete groups by name, and those whose names begin so; what cannot be deleted expires by itself."""
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete groups; what cannot be deleted expires by itself."""
         from confluent_kafka import KafkaException
 
+        doomed = list(names)
         try:
-            listed = self._admin.list_consumer_groups(request_timeout=ANSWER_TIMEOUT_S).result(ANSWER_TIMEOUT_S)
-            there = {group.group_id for group in listed.valid}
-            starts = tuple(prefixes)
-            doomed = [name for name in there if name in set(names) or (starts and name.startswith(starts))]
             for future in self._admin.delete_consumer_groups(doomed).values() if doomed else ():
                 future.result(ANSWER_TIMEOUT_S)
         except (KafkaException, NoAnswer):

@@ -21,7 +21,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -178,14 +179,39 @@ def session_at(address: str) -> SparkSession:
             f"Pipelines run on Spark, and PySpark is not installed ({missing}). Run: pip install 'pessoa[spark]'"
         ) from None
     builder: Any = SparkSession.builder
+    session: SparkSession = builder.remote(address).create()
     try:
-        session: SparkSession = builder.remote(address).create()
         _be_impatient(session)
         # The server is first spoken to by the first question.
         _ = session.version
     except Exception as refused:
+        forget(session)
         raise SparkUnavailable(f"Spark does not answer at {address.partition('/;')[0]}: {refused}") from refused
     return session
+
+
+def forget(session: Any) -> None:
+    """Let go of a session whose server is not to be asked any more.
+
+    PySpark keeps the first session as the default of the process and of a thread, for functions that are not told
+    which one to use, until it is stopped. One that is left there though it is dead is found by whoever comes next.
+    """
+    session.release_session_on_close = False
+    session.stop()
+
+
+@contextmanager
+def in_use(session: Any) -> Iterator[None]:
+    """Functions of PySpark that look for a session find this one, in this thread."""
+    from pyspark.sql.connect.session import SparkSession
+
+    place: Any = SparkSession._active_session
+    before = getattr(place, "session", None)
+    place.session = session
+    try:
+        yield
+    finally:
+        place.session = before
 
 
 def _be_impatient(session: Any) -> None:

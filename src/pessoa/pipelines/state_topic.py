@@ -10,6 +10,7 @@ is in its input stands in its checkpoint, not here.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -18,21 +19,26 @@ STATE_TOPIC = "_pessoa_queries"
 ANSWER_TIMEOUT_S = 60.0
 REPLICATION_FACTOR = 3
 
+log = logging.getLogger(__name__)
+
 
 class StateUnavailable(Exception):
     """The topic cannot be read or written; the sentence says why."""
 
 
 def ensure_topic(settings: Mapping[str, str], name: str, partitions: int, config: Mapping[str, str]) -> None:
-    """Create a topic unless it is there, on as many brokers as there are, three at most."""
+    """A topic of so many partitions or more, on as many brokers as there are, three at most."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewTopic
+    from confluent_kafka.cimpl import NewPartitions, NewTopic
 
     admin = AdminClient({**settings, "log_level": "3"})
     try:
         metadata = admin.list_topics(timeout=ANSWER_TIMEOUT_S)
         if name in metadata.topics:
+            if len(metadata.topics[name].partitions) < partitions:
+                more = [NewPartitions(name, partitions)]
+                admin.create_partitions(more, request_timeout=ANSWER_TIMEOUT_S)[name].result(ANSWER_TIMEOUT_S)
             return
         replicas = min(REPLICATION_FACTOR, len(metadata.brokers))
         wanted = NewTopic(name, partitions, replicas, config=dict(config))
@@ -41,6 +47,20 @@ def ensure_topic(settings: Mapping[str, str], name: str, partitions: int, config
         error = failure.args[0]
         if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise StateUnavailable(f"the topic {name} cannot be made: {error.str()}") from failure
+
+
+def remove_topic(settings: Mapping[str, str], name: str) -> None:
+    """Delete a topic that does no harm if it stays."""
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({**settings, "log_level": "3"})
+    try:
+        admin.delete_topics([name], request_timeout=ANSWER_TIMEOUT_S)[name].result(ANSWER_TIMEOUT_S)
+    except KafkaException as failure:
+        error = failure.args[0]
+        if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            log.warning("the topic %s cannot be deleted: %s", name, error.str())
 
 
 class StateTopic:

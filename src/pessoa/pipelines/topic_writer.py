@@ -3,12 +3,12 @@
 Exactly once. Spark repeats a batch that it has not seen the end of, with the same number and the same input, so the
 batch may be in the topic already, whole or in part. The rows of a batch are dealt into a fixed number of slots, by a
 hash of their key. Each slot is written by one task in one Kafka transaction, and within the same transaction the task
-commits, as the offset of a consumer group, how far the slot is:
+writes down how far the slot is, as a record of the query's own marker topic:
 
     init_transactions("pessoa-<query>-<slot>")    whoever wrote this slot before us is fenced
-    marker = committed offset of the slot         batches below it are in the topic
+    marker = last committed record of the slot    batches below it are in the topic
     batch < marker                                nothing to do
-    otherwise                                     begin, offset := batch + 1, rows, commit
+    otherwise                                     begin, marker := batch + 1, rows, commit
 
 Either the rows and the marker are both there or neither is, and only one task at a time can move a slot. Slots know
 nothing of each other: a batch that died half way is finished by the slots that had not committed. What this needs is
@@ -16,12 +16,14 @@ that a row of a repeated batch falls into its slot again: the functions of a pip
 (docs/decisions/0009).
 
 Making a producer costs several round trips, so a worker process keeps the writers of its slots. Another process may
-have moved the slot since; the offset goes first into every transaction because the coordinator then refuses us before
-a row is taken, and a new writer can be made.
+have moved the slot since; the marker goes first into every transaction, and is waited for, because the broker then
+refuses us before a row is taken, and a new writer can be made.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -30,17 +32,21 @@ from pessoa.pipelines.tasks import this_task
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# Its partitions stand for slots; no record is ever written to it.
-MARKER_TOPIC = "_pessoa_batches"
+# A query has a topic of its own with a partition for each slot, so nobody else's transaction is ever open in it: what
+# stands there after the fence can be read to its end at once.
+MARKER_TOPIC_CONFIG = {"cleanup.policy": "compact", "segment.bytes": "1048576"}
 MOST_SLOTS = 64
 DEFAULT_SLOTS = 4
 SLOT = "slot"
 # Long enough for a broker to die and come back.
 PATIENCE_S = 120.0
 TRANSACTION_TIMEOUT_MS = 300_000
-# librdkafka may wait for ever for a group coordinator that was restarted since it last asked; a new client does not.
-MARKER_TIMEOUT_S = 10.0
-ATTEMPTS_TO_BEGIN = 5
+# A writer that was kept may be at its end for reasons that a new one would not have.
+MARKER_TIMEOUT_S = 30.0
+ABORT_TIMEOUT_S = 5.0
+# The last marker is among the last few offsets, unless many transactions were aborted behind it.
+MARKERS_LOOKED_BACK = 16
+POLL_S = 0.1
 # What a writer takes; a frame may have fewer of them.
 COLUMNS = ("topic", "partition", "key", "value", "headers", "timestamp")
 # So many connections may a worker process hold open for slots that moved elsewhere.
@@ -59,9 +65,8 @@ Settings = Mapping[str, str]
 _kept: dict[tuple[str, str, int], SlotWriter] = {}
 
 
-def group_of_markers(query_id: str, checkpoint_id: str) -> str:
-    # Without its checkpoint a query counts its batches from 0 again, so markers belong to a checkpoint.
-    return f"pessoa-{query_id}-batches-{checkpoint_id}"
+def marker_topic(query_id: str) -> str:
+    return f"_pessoa_batches-{query_id}"
 
 
 def into_topics(
@@ -167,18 +172,15 @@ def begin(settings: Settings, query_id: str, checkpoint_id: str, slot: int, batc
             del _kept[name]
         else:
             return kept
-    for attempt in range(1, ATTEMPTS_TO_BEGIN + 1):
-        writer = SlotWriter(settings, query_id, checkpoint_id, slot)
-        if batch_id < writer.marker:
-            writer.give_up()
-            return None
-        try:
-            writer.begin(batch_id)
-            break
-        except KafkaException:
-            writer.give_up()
-            if attempt == ATTEMPTS_TO_BEGIN:
-                raise
+    writer = SlotWriter(settings, query_id, checkpoint_id, slot)
+    if batch_id < writer.marker:
+        writer.give_up()
+        return None
+    try:
+        writer.begin(batch_id)
+    except BaseException:
+        writer.give_up()
+        raise
     while len(_kept) >= MOST_KEPT_WRITERS:
         _kept.pop(next(iter(_kept)))
     _kept[name] = writer
@@ -189,51 +191,113 @@ class SlotWriter:
     """The one producer that may write a slot, until the next one is made."""
 
     def __init__(self, settings: Settings, query_id: str, checkpoint_id: str, slot: int) -> None:
-        from confluent_kafka import Consumer, Producer, TopicPartition
+        from confluent_kafka import Producer
 
         self.slot = slot
-        group = {"group.id": group_of_markers(query_id, checkpoint_id), "enable.auto.commit": "false", "log_level": "3"}
-        self._consumer = Consumer({**settings, **group})
+        self._markers = marker_topic(query_id)
+        # Without its checkpoint a query counts its batches from 0 again, so markers belong to a checkpoint.
+        self._key = checkpoint_id.encode()
         transactional = {
             "transactional.id": f"pessoa-{query_id}-{slot}",
             "transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS),
         }
         self.producer = Producer({**_PRODUCER, **settings, **transactional})
         retrying(lambda: self.producer.init_transactions(PATIENCE_S))
-        # Read after the fence, and only what is stable: nobody can change it any more.
-        place = TopicPartition(MARKER_TOPIC, slot)
-        found = retrying(lambda: self._consumer.committed([place], timeout=PATIENCE_S))[0]
-        # A slot without an offset has OFFSET_INVALID, which is negative.
-        self.marker = max(0, found.offset)
+        # Read after the fence: nobody can change it any more.
+        self.marker = last_marker(settings, self._markers, slot, self._key)
 
     def __repr__(self) -> str:
         return f"<SlotWriter {self.slot}: batches below {self.marker} are written>"
 
     def begin(self, batch_id: int) -> None:
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaError, KafkaException
 
         assert batch_id >= self.marker, f"batch {batch_id} is written: the marker is {self.marker}"
         self.producer.begin_transaction()
-        marker = [TopicPartition(MARKER_TOPIC, self.slot, batch_id + 1)]
-        group = self._consumer.consumer_group_metadata()
-        self.producer.send_offsets_to_transaction(marker, group, MARKER_TIMEOUT_S)
+        outcome: list[Any] = []
+        self.producer.produce(
+            self._markers,
+            b"%d" % (batch_id + 1),
+            self._key,
+            partition=self.slot,
+            on_delivery=lambda error, _: outcome.append(error),
+        )
+        self.producer.flush(MARKER_TIMEOUT_S)
+        if not outcome:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no broker took the marker of slot {self.slot}"))
+        if outcome[0] is not None:
+            raise KafkaException(outcome[0])
 
     def commit(self, batch_id: int) -> None:
         retrying(lambda: self.producer.commit_transaction(PATIENCE_S))
         self.marker = batch_id + 1
 
     def give_up(self) -> None:
-        """Drop what is open. The next writer of the slot aborts it if nobody else does."""
-        from confluent_kafka import KafkaException
+        """Drop what is open. The next writer of the slot aborts it if nobody else does, so nobody waits for it here."""
+        threading.Thread(target=_abandon, args=(self.producer,), name="pessoa-abandoned-slot", daemon=True).start()
 
-        try:
-            self.producer.purge()
-            self.producer.abort_transaction(1.0)
-        except KafkaException:
-            # There is none open, or it is not ours any more.
-            return
-        finally:
-            self._consumer.close()
+
+def _abandon(producer: Any) -> None:
+    from confluent_kafka import KafkaException
+
+    try:
+        producer.purge()
+        producer.abort_transaction(ABORT_TIMEOUT_S)
+    except KafkaException:
+        # There is none open, or it is not ours any more.
+        return
+
+
+def last_marker(settings: Settings, topic: str, slot: int, key: bytes) -> int:
+    """What the last committed record with this key says; 0 if there is none."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    reading = {
+        # It joins no group: librdkafka wants a name for one all the same.
+        "group.id": topic,
+        "enable.auto.commit": "false",
+        "enable.partition.eof": "true",
+        "isolation.level": "read_committed",
+        # Nothing more will come: a broker need not wait for it.
+        "fetch.wait.max.ms": "10",
+        "log_level": "3",
+    }
+    consumer = Consumer({**settings, **reading})
+    try:
+        place = TopicPartition(topic, slot)
+        first, end = retrying(lambda: consumer.get_watermark_offsets(place, timeout=PATIENCE_S))
+        back = MARKERS_LOOKED_BACK
+        while True:
+            start = max(first, end - back)
+            found = _last_value(consumer, TopicPartition(topic, slot, start), key)
+            if found is not None:
+                return int(found)
+            if start == first:
+                return 0
+            back *= 8
+    finally:
+        consumer.close()
+
+
+def _last_value(consumer: Any, start: Any, key: bytes) -> bytes | None:
+    """The value of the last record with this key from an offset on to the end."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    consumer.assign([start])
+    found: bytes | None = None
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        message = consumer.poll(POLL_S)
+        if message is None:
+            if time.monotonic() > deadline_s:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{start.topic} could not be read to its end"))
+        elif (error := message.error()) is None:
+            if message.key() == key:
+                found = message.value()
+        elif error.code() == KafkaError._PARTITION_EOF:
+            return found
+        elif not error.retriable():
+            raise KafkaException(error)
 
 
 def retrying(act: Callable[[], Any], attempts: int = 3) -> Any:
