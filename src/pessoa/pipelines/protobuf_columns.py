@@ -10,15 +10,14 @@ Columns become `optional` fields, numbered in their order. A message within itse
 
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 
 from pessoa.pipelines.columns import write_columns
 from pessoa.pipelines.plan import PlanRefused
+from pessoa.serde.protobuf.messages import TIMESTAMP, is_map, is_message
 
-_TIMESTAMP = "google.protobuf.Timestamp"
 _CPP = {
     FieldDescriptor.CPPTYPE_INT32: "INT",
     FieldDescriptor.CPPTYPE_INT64: "BIGINT",
@@ -39,7 +38,7 @@ _FROM_SPARK = {
     "double": "double",
     "binary": "bytes",
     "string": "string",
-    "timestamp": _TIMESTAMP,
+    "timestamp": TIMESTAMP,
 }
 
 
@@ -58,8 +57,8 @@ def _type(field: Any, within: tuple[str, ...]) -> str:
 
 
 def _single(field: Any, within: tuple[str, ...]) -> str:
-    if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
-        if field.message_type.full_name == _TIMESTAMP:
+    if is_message(field):
+        if field.message_type.full_name == TIMESTAMP:
             return "TIMESTAMP"
         return f"STRUCT<{message_columns(field.message_type, within)}>"
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
@@ -67,94 +66,10 @@ def _single(field: Any, within: tuple[str, ...]) -> str:
     return _CPP[field.cpp_type]
 
 
-def is_map(field: Any) -> bool:
-    return bool(
-        field.is_repeated
-        and field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE
-        and field.message_type.GetOptions().map_entry
-    )
-
-
-def as_dict(message: Any) -> dict[str, Any]:
-    """A message as plain values. A field that says whether it is there, and is not, is None."""
-    row: dict[str, Any] = {}
-    for field in message.DESCRIPTOR.fields:
-        value = getattr(message, field.name)
-        if is_map(field):
-            of_value = field.message_type.fields_by_name["value"]
-            row[field.name] = {key: _plain(of_value, value[key]) for key in value}
-        elif field.is_repeated:
-            row[field.name] = [_plain(field, each) for each in value]
-        elif field.has_presence and not message.HasField(field.name):
-            row[field.name] = None
-        else:
-            row[field.name] = _plain(field, value)
-    return row
-
-
-def _plain(field: Any, value: Any) -> Any:
-    if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
-        if field.message_type.full_name == _TIMESTAMP:
-            return value.ToDatetime(tzinfo=datetime.UTC)
-        return as_dict(value)
-    if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
-        named = field.enum_type.values_by_number.get(value)
-        return named.name if named is not None else str(value)
-    return value
-
-
-def fill(message: Any, row: dict[str, Any]) -> Any:
-    """The message with the values of a row; what is None stays unset."""
-    for name, value in row.items():
-        field = message.DESCRIPTOR.fields_by_name.get(name)
-        if field is None:
-            raise ValueError(f"the message {message.DESCRIPTOR.full_name} has no field {name}")
-        if value is None:
-            continue
-        if is_map(field):
-            target = getattr(message, name)
-            of_value = field.message_type.fields_by_name["value"]
-            for key, each in dict(value).items():
-                if of_value.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
-                    _put_message(target[key], each)
-                else:
-                    target[key] = _scalar(of_value, each)
-        elif field.is_repeated:
-            for each in value:
-                if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
-                    _put_message(getattr(message, name).add(), each)
-                else:
-                    getattr(message, name).append(_scalar(field, each))
-        elif field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
-            _put_message(getattr(message, name), value)
-        else:
-            setattr(message, name, _scalar(field, value))
-    return message
-
-
-def _put_message(target: Any, value: Any) -> None:
-    if target.DESCRIPTOR.full_name == _TIMESTAMP:
-        target.FromDatetime(value)
-        return
-    target.SetInParent()
-    fill(target, value)
-
-
-def _scalar(field: Any, value: Any) -> Any:
-    if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM and isinstance(value, str):
-        named = field.enum_type.values_by_name.get(value)
-        if named is None:
-            raise ValueError(f"the enum {field.enum_type.full_name} has no value {value}")
-        return named.number
-    if field.cpp_type in (FieldDescriptor.CPPTYPE_UINT64, FieldDescriptor.CPPTYPE_INT64):
-        return int(value)
-    return value
-
-
 def proto_text(struct: dict[str, Any], name: str) -> str:
     """A .proto file for a Spark struct, given as Spark's own JSON for schemas."""
     lines = _message(struct, name, "")
-    imports = [f'import "{_TIMESTAMP_FILE}";'] if any(_TIMESTAMP in line for line in lines) else []
+    imports = [f'import "{_TIMESTAMP_FILE}";'] if any(TIMESTAMP in line for line in lines) else []
     return "\n".join(['syntax = "proto3";', *imports, *lines]) + "\n"
 
 

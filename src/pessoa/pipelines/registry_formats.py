@@ -26,7 +26,7 @@ from pessoa.pipelines.registry_client import RegistryClient, RegistryFailed, Sch
 from pessoa.pipelines.shapes import KEY, VALUE
 from pessoa.pipelines.stages import REGISTRY_FORMATS
 from pessoa.serde.avro.schema import AvroType, NamedType, Record
-from pessoa.serde.framing import decode_message_indexes, encode_message_indexes, frame, unframe
+from pessoa.serde.framing import encode_message_indexes, frame, unframe
 from pessoa.serde.problems import DataProblem, SchemaProblem
 
 if TYPE_CHECKING:
@@ -182,27 +182,14 @@ class Decoder:
         return lambda payload: {name: writer.decode(payload, ours)}
 
     def _protobuf_reader(self, written: Schema) -> Any:
-        from google.protobuf.message import DecodeError
-        from google.protobuf.message_factory import GetMessageClass
+        from pessoa.serde.protobuf.codec import ProtobufCodec
+        from pessoa.serde.protobuf.messages import as_dict
 
-        from pessoa.pipelines.protobuf_columns import as_dict
-
-        file = _linked(written.text, written.references)
-        tops = list(file.descriptor.message_types_by_name.values())
+        codec = ProtobufCodec(_linked(written.text, written.references))
         names = {field.name for field in self._columns}
 
         def read(payload: bytes) -> dict[str, Any]:
-            indexes, data = decode_message_indexes(payload)
-            messages, descriptor = tops, tops[0]
-            for index in indexes:
-                if index >= len(messages):
-                    raise DataProblem(f"the schema has no message at {list(indexes)}")
-                descriptor = messages[index]
-                messages = descriptor.nested_types
-            try:
-                row = as_dict(GetMessageClass(descriptor).FromString(data))
-            except DecodeError as wrong:
-                raise DataProblem(str(wrong)) from None
+            row = as_dict(codec.read(payload))
             return {name: value for name, value in row.items() if name in names}
 
         return read
@@ -270,7 +257,7 @@ class Encoder:
     def _protobuf_writer(self) -> Any:
         from google.protobuf.message_factory import GetMessageClass
 
-        from pessoa.pipelines.protobuf_columns import fill
+        from pessoa.serde.protobuf.messages import fill
 
         indexes, descriptor = _message(_linked(self._text, {}), self._format.message)
         make, prefix = GetMessageClass(descriptor), encode_message_indexes(indexes)

@@ -13,9 +13,10 @@ import pytest
 from pessoa.pipelines.avro_columns import avro_columns, avro_schema
 from pessoa.pipelines.columns import array_element, columns_of, quoted, read_columns, struct_fields, type_of
 from pessoa.pipelines.plan import PlanRefused
-from pessoa.pipelines.protobuf_columns import as_dict, fill, message_columns, proto_text
+from pessoa.pipelines.protobuf_columns import message_columns, proto_text
 from pessoa.serde.avro.parsing import parse_avro
 from pessoa.serde.avro.schema import AvroType
+from pessoa.serde.protobuf.messages import as_dict, fill
 
 
 @dataclass

@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from pessoa.connect.converters.avro import schema_of
 from pessoa.connect.converters.registry import RegistryConverter, Stored
 from pessoa.connect.data import DECIMAL, TIMESTAMP, TIMESTAMP_SCHEMA, DataFailure, Field, Schema, Type, to_plain
-from pessoa.serde.framing import decode_message_indexes, encode_message_indexes
+from pessoa.serde.framing import encode_message_indexes
+from pessoa.serde.problems import DataProblem
+from pessoa.serde.protobuf.codec import ProtobufCodec
 from pessoa.serde.protobuf.linking import ProtoFile, link, read_proto
+from pessoa.serde.protobuf.messages import TIMESTAMP as MOMENT
+from pessoa.serde.protobuf.messages import as_dict, fill, is_map
 
 _TO_PROTO = {
     Type.INT8: "int32", Type.INT16: "int32", Type.INT32: "int32", Type.INT64: "int64", Type.FLOAT32: "float",
@@ -36,7 +38,6 @@ _FROM_PROTO = {
     FieldDescriptor.CPPTYPE_FLOAT: Type.FLOAT32, FieldDescriptor.CPPTYPE_DOUBLE: Type.FLOAT64,
     FieldDescriptor.CPPTYPE_BOOL: Type.BOOLEAN, FieldDescriptor.CPPTYPE_ENUM: Type.STRING,
 }  # fmt: skip
-_MOMENT = "google.protobuf.Timestamp"
 _WRAPPED = "value"
 
 
@@ -54,18 +55,25 @@ class ProtobufConverter(RegistryConverter):
 
         def write(value: Any) -> bytes:
             shape = _message_schema(schema or schema_of(value))
-            message = kind()
             try:
-                _fill(message, shape, {_WRAPPED: value} if is_wrapped else value)
-            except (TypeError, ValueError) as wrong:
+                data: bytes = fill(kind(), _row(shape, {_WRAPPED: value} if is_wrapped else value)).SerializeToString()
+            except (AttributeError, TypeError, ValueError) as wrong:
                 raise DataFailure(f"the value does not fit the message {descriptor.full_name}: {wrong}") from None
-            return encode_message_indexes((0,)) + message.SerializeToString()
+            return encode_message_indexes((0,)) + data
 
         return write
 
     def reader(self, stored: Stored) -> tuple[Schema | None, Callable[[bytes], Any]]:
         file = link(read_proto(stored.text), {name: read_proto(text, name) for name, text in stored.references.items()})
-        return _first_schema(file), lambda payload: _read_payload(file, payload)
+        codec = ProtobufCodec(file)
+
+        def read(payload: bytes) -> Any:
+            try:
+                return as_dict(codec.read(payload))
+            except DataProblem as wrong:
+                raise DataFailure(str(wrong)) from None
+
+        return _first_schema(file), read
 
 
 def _message_schema(schema: Schema) -> Schema:
@@ -120,7 +128,7 @@ def _kind(schema: Schema, name: str, lines: list[str], indent: str) -> str:
     if schema.type is Type.ARRAY:
         raise DataFailure("an array of arrays has no form in Protobuf")
     if schema.name == TIMESTAMP:
-        return _MOMENT
+        return MOMENT
     return "string" if schema.name == DECIMAL else _TO_PROTO[schema.type]
 
 
@@ -129,42 +137,21 @@ def _identifier(name: str) -> str:
     return text if not text[:1].isdigit() else f"_{text}"
 
 
-def _fill(message: Any, schema: Schema, value: dict[str, Any]) -> None:
-    for each in schema.fields:
-        inner = value.get(each.name)
-        if inner is None:
-            continue
-        name = _identifier(each.name)
-        if each.schema.type is Type.ARRAY and each.schema.values is not None:
-            for one in inner:
-                _add(message, name, each.schema.values, one)
-        elif each.schema.type is Type.MAP and each.schema.values is not None:
-            target = getattr(message, name)
-            for key, one in inner.items():
-                if each.schema.values.type is Type.STRUCT:
-                    _fill(target[key], each.schema.values, one)
-                else:
-                    target[key] = _scalar(each.schema.values, one)
-        elif each.schema.type is Type.STRUCT:
-            target = getattr(message, name)
-            target.SetInParent()
-            _fill(target, each.schema, inner)
-        elif each.schema.name == TIMESTAMP:
-            getattr(message, name).FromDatetime(inner)
-        else:
-            setattr(message, name, _scalar(each.schema, inner))
+def _row(schema: Schema, value: dict[str, Any]) -> dict[str, Any]:
+    """The fields of the message, by its names; what the schema does not have is left out."""
+    return {_identifier(each.name): _plain(each.schema, value.get(each.name)) for each in schema.fields}
 
 
-def _add(message: Any, name: str, schema: Schema, value: Any) -> None:
-    if schema.type is Type.STRUCT:
-        _fill(getattr(message, name).add(), schema, value)
-    elif schema.name == TIMESTAMP:
-        getattr(message, name).add().FromDatetime(value)
-    else:
-        getattr(message, name).append(_scalar(schema, value))
-
-
-def _scalar(schema: Schema, value: Any) -> Any:
+def _plain(schema: Schema, value: Any) -> Any:
+    if value is None or schema.name == TIMESTAMP:
+        return value
+    match schema:
+        case Schema(type=Type.STRUCT):
+            return _row(schema, value)
+        case Schema(type=Type.ARRAY, values=Schema() as inner):
+            return [_plain(inner, one) for one in value]
+        case Schema(type=Type.MAP, values=Schema() as inner):
+            return {key: _plain(inner, one) for key, one in value.items()}
     return str(value) if isinstance(value, Decimal) else to_plain(schema, value)
 
 
@@ -185,7 +172,7 @@ def _schema_of(descriptor: Any, pending: tuple[str, ...]) -> Schema:
 
 def _field_schema(each: Any, pending: tuple[str, ...]) -> Schema:
     message = each.message_type
-    if message is not None and message.GetOptions().map_entry:
+    if is_map(each):
         keys = _bare(message.fields_by_name["key"], pending)
         return Schema(Type.MAP, keys=keys, values=_bare(message.fields_by_name["value"], pending))
     schema = _bare(each, pending)
@@ -196,53 +183,9 @@ def _field_schema(each: Any, pending: tuple[str, ...]) -> Schema:
 
 def _bare(each: Any, pending: tuple[str, ...]) -> Schema:
     if each.message_type is not None:
-        if each.message_type.full_name == _MOMENT:
+        if each.message_type.full_name == MOMENT:
             return TIMESTAMP_SCHEMA
         return _schema_of(each.message_type, pending)
     if each.type == FieldDescriptor.TYPE_BYTES:
         return Schema(Type.BYTES)
     return Schema(_FROM_PROTO.get(each.cpp_type, Type.STRING))
-
-
-def _read_payload(file: ProtoFile, payload: bytes) -> Any:
-    indexes, data = decode_message_indexes(payload)
-    messages = list(file.descriptor.message_types_by_name.values())
-    descriptor: Any = None
-    for index in indexes:
-        if index >= len(messages):
-            raise DataFailure(f"the schema has no message at {list(indexes)}")
-        descriptor = messages[index]
-        messages = descriptor.nested_types
-    try:
-        message = GetMessageClass(descriptor).FromString(bytes(data))
-    except DecodeError as wrong:
-        raise DataFailure(f"the bytes are no message {descriptor.full_name}: {wrong}") from None
-    return _value_of(message)
-
-
-def _value_of(message: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for each in message.DESCRIPTOR.fields:
-        inner = getattr(message, each.name)
-        if each.message_type is not None and each.message_type.GetOptions().map_entry:
-            value = each.message_type.fields_by_name["value"]
-            found[each.name] = {key: _one(value, inner[key]) for key in inner}
-        elif each.is_repeated:
-            found[each.name] = [_one(each, one) for one in inner]
-        elif each.has_presence and not message.HasField(each.name):
-            found[each.name] = None
-        else:
-            found[each.name] = _one(each, inner)
-    return found
-
-
-def _one(each: Any, value: Any) -> Any:
-    if each.message_type is not None:
-        if each.message_type.full_name == _MOMENT:
-            moment: datetime = value.ToDatetime(tzinfo=UTC)
-            return moment
-        return _value_of(value)
-    if each.enum_type is not None:
-        known = each.enum_type.values_by_number.get(value)
-        return known.name if known is not None else str(value)
-    return value

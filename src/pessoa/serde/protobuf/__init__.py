@@ -7,6 +7,7 @@
     printing.py  FileDescriptorProto → .proto text, one spelling for all
     builtin.py   the files that may be imported without anybody handing them in
     codec.py     data: binary and JSON
+    messages.py  data: messages and plain values of Python
 
 protobuf's own FileDescriptorProto is the syntax tree: it is what clients send (base64) and ask for, it holds options
 that nobody understands (`uninterpreted_option`), and the library can check and use it.

@@ -33,17 +33,24 @@ class ProtobufCodec:
 
     def to_json(self, payload: bytes) -> Any:
         """JSON from message indexes and binary."""
-        indexes, data = decode_message_indexes(payload)
-        descriptor = self._at(indexes)
+        message = self.read(payload)
         try:
-            message = GetMessageClass(descriptor).FromString(bytes(data))
             return json_format.MessageToDict(
                 message,
                 preserving_proto_field_name=True,
                 always_print_fields_with_no_presence=True,
                 descriptor_pool=self._file.pool,
             )
-        except (DecodeError, json_format.Error, TypeError, ValueError) as wrong:
+        except (json_format.Error, TypeError, ValueError) as wrong:
+            raise DataProblem(f"the bytes are no message {message.DESCRIPTOR.full_name}: {wrong}") from None
+
+    def read(self, payload: bytes) -> Any:
+        """The message itself, from message indexes and binary."""
+        indexes, data = decode_message_indexes(payload)
+        descriptor = self._at(indexes)
+        try:
+            return GetMessageClass(descriptor).FromString(bytes(data))
+        except (DecodeError, TypeError, ValueError) as wrong:
             raise DataProblem(f"the bytes are no message {descriptor.full_name}: {wrong}") from None
 
     def message_name(self, indexes: tuple[int, ...]) -> str:
