@@ -81,7 +81,8 @@ def validate(plugins: Plugins, worker: Mapping[str, str], settings: Mapping[str,
     groups += [group for group in kind.CONFIG.groups if group not in groups]
     reports |= own
     if not any(report.errors for report in reports.values()):
-        for name, complaint in kind.check(adapted).items():
+        # Blanks around a value count nowhere.
+        for name, complaint in kind.check({name: text.strip() for name, text in adapted.items()}).items():
             reports[name].errors.append(complaint)
     _check_overrides(texts, reports)
     return Verdict(str(texts["connector.class"]), groups, list(reports.values()))

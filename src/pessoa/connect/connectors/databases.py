@@ -267,11 +267,15 @@ class Postgres(Database):
         import psycopg
 
         self._psycopg = psycopg
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            port = parts.port or 5432
+        except ValueError as wrong:
+            raise DataFailure(f"jdbc:{url} is no address of a database: {wrong}") from None
         options = dict(parse_qsl(parts.query))
         facts: dict[str, Any] = {
             "host": options.pop("host", None) or parts.hostname or "localhost",
-            "port": parts.port or 5432,
+            "port": port,
             "dbname": unquote(parts.path.lstrip("/")) or "postgres",
             "user": user or options.pop("user", None) or parts.username,
             "password": password or options.pop("password", None) or parts.password,

@@ -38,7 +38,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def _one_schema(value: Any, settings: Settings) -> str | None:
-    given = [name for name in ("quickstart", "schema.string", "schema.filename") if settings.get(name)]
+    given = [name for name in ("quickstart", "schema.string", "schema.filename") if settings.get(name, "").strip()]
     if len(given) != 1:
         return "Set exactly one of quickstart, schema.string and schema.filename"
     if value and given == ["quickstart"] and str(value).lower() not in QUICKSTARTS:

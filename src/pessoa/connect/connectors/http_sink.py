@@ -93,7 +93,7 @@ class HttpSinkConnector(SinkConnector):
         if "headers" in settings and "http.api.url" in settings:
             separator = settings.get("header.separator", "|")
             found["http.headers.additional"] = ",".join(settings["headers"].split(separator))
-        if "http.api.url" in settings and int(settings.get("batch.max.size", "1")) > 1:
+        if "http.api.url" in settings and settings.get("batch.max.size", "1").strip() != "1":
             found |= {"batching.enabled": "true", "batch.prefix": "[", "batch.suffix": "]", "batch.separator": ","}
         return found
 

@@ -87,6 +87,14 @@ def storage_keys() -> list[Key]:
 
 
 class _ObjectSink(SinkConnector):
+    @classmethod
+    def check(cls, settings: Mapping[str, str]) -> Mapping[str, str]:
+        layout = settings.get("partitioner.class", "").rpartition(".")[2]
+        needed = {"FieldPartitioner": ("partition.field.name",),
+                  "TimeBasedPartitioner": ("path.format", "partition.duration.ms")}  # fmt: skip
+        missing = [name for name in needed.get(layout, ()) if not settings.get(name)]
+        return dict.fromkeys(missing, f"{layout} needs it")
+
     def start(self, config: dict[str, Any]) -> None:
         self._config = config
         self._format: Format = FORMATS[config["format.class"].rpartition(".")[2]](config)
@@ -173,12 +181,12 @@ class S3SinkConnector(_ObjectSink):
     )
 
     @classmethod
-    def check(cls, settings: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG003
+    def check(cls, settings: Mapping[str, str]) -> Mapping[str, str]:
         from importlib.util import find_spec
 
         if find_spec("boto3") is None:
             return {"s3.bucket.name": "S3 needs the package boto3: pip install boto3"}
-        return {}
+        return super().check(settings)
 
     def start(self, config: dict[str, Any]) -> None:
         super().start(config)

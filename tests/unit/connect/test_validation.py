@@ -1,0 +1,112 @@
+"""A wrong configuration, key by key: `validate` says which key and why, whatever was written there."""
+
+from __future__ import annotations
+
+import pytest
+
+from pessoa.base.config_values import ConfigType
+from pessoa.connect.common_keys import connector_keys
+from pessoa.connect.definition import Key
+from pessoa.connect.plugins import CONNECTORS, Plugins
+from pessoa.connect.validation import validate
+
+WORKER = {"bootstrap.servers": "127.0.0.1:1"}
+PLUGINS = Plugins()
+# Enough of each connector for nothing to be wrong.
+RIGHT = {
+    "FileStreamSink": {"topics": "t", "file": "/tmp/f"},
+    "FileStreamSource": {"topic": "t", "file": "/tmp/f"},
+    "Datagen": {"kafka.topic": "t", "quickstart": "users"},
+    "JdbcSink": {"topics": "t", "connection.url": "jdbc:sqlite::memory:"},
+    "JdbcSource": {"connection.url": "jdbc:sqlite::memory:", "mode": "bulk", "topic.prefix": "p"},
+    "S3Sink": {"topics": "t", "s3.bucket.name": "b", "flush.size": "3", "format.class": "JsonFormat"},
+    "FileSystemSink": {"topics": "t", "store.url": "/tmp/f", "flush.size": "3", "format.class": "JsonFormat"},
+    "io.confluent.connect.http.HttpSinkConnector": {"topics": "t", "http.api.url": "http://localhost/"},
+    "HttpSink": {"topics": "t", "http.url": "http://localhost/", "http.authorization.type": "none"},
+}
+ODD = ("", " ", "x", "-1", "0", "1.5", "99999999999999999999", "a,b,,c", "[", "${file:/none:x}", "é\u0000\n", "true")
+NUMBERS = (ConfigType.INT, ConfigType.LONG, ConfigType.SHORT, ConfigType.DOUBLE)
+
+
+def _keys(name: str) -> list[Key]:
+    kind = PLUGINS.connector(name)
+    return [*connector_keys(PLUGINS, WORKER, kind.TYPE, kind.VERSION), *kind.CONFIG]
+
+
+def _errors(settings: dict[str, str]) -> dict[str, list[str]]:
+    verdict = validate(PLUGINS, WORKER, {"name": "c", **settings})
+    return {report.key.name: report.errors for report in verdict.reports if report.errors}
+
+
+def test_every_connector_is_among_these() -> None:
+    assert {PLUGINS.connector(name) for name in CONNECTORS} == {PLUGINS.connector(name) for name in RIGHT}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_configuration_has_no_errors(name: str) -> None:
+    assert _errors({"connector.class": name, **RIGHT[name]}) == {}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_whatever_stands_at_a_key_is_an_answer_and_no_accident(name: str) -> None:
+    for each in _keys(name):
+        for text in ODD:
+            found = _errors({**RIGHT[name], each.name: text, "connector.class": name})
+            for errors in found.values():
+                assert all(error.strip() for error in errors), (each.name, text)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_number_that_is_none_is_an_error_of_its_key(name: str) -> None:
+    for each in _keys(name):
+        if each.type in (*NUMBERS, ConfigType.BOOLEAN):
+            found = _errors({"connector.class": name, **RIGHT[name], each.name: "many"})
+            assert each.name in found, found
+            assert "Invalid value many" in found[each.name][0]
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_must_be_said_and_is_not_is_an_error_of_its_key(name: str) -> None:
+    for each in PLUGINS.connector(name).CONFIG:
+        if each.is_required:
+            left = {key: text for key, text in PLUGINS.connector(name).adapted(RIGHT[name]).items() if key != each.name}
+            assert list(_errors({"connector.class": name, **left})) == [each.name]
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "words"),
+    [
+        ({"connector.class": "JdbcSource", "connection.url": "postgres://h/d"}, "connection.url", "jdbc:postgresql"),
+        (
+            {"connector.class": "JdbcSource", "connection.url": "jdbc:postgresql://localhost:port/d"},
+            "connection.url",
+            "port",
+        ),
+        ({"connector.class": "JdbcSource", "mode": "timestamp"}, "timestamp.column.name", "mode=timestamp"),
+        ({"connector.class": "JdbcSource", "query": "SELECT 1", "table.whitelist": "t"}, "query", "table.whitelist"),
+        ({"connector.class": "JdbcSink", "insert.mode": "upsert"}, "insert.mode", "pk.mode"),
+        ({"connector.class": "JdbcSink", "delete.enabled": "true"}, "delete.enabled", "record_key"),
+        ({"connector.class": "Datagen", "quickstart": "nobody"}, "quickstart", "nobody"),
+        ({"connector.class": "HttpSink", "http.url": "ftp://x"}, "http.url", "http"),
+        (
+            {"connector.class": "HttpSink", "http.authorization.type": "static"},
+            "http.headers.authorization",
+            "static",
+        ),
+        ({"connector.class": "FileSystemSink", "format.class": "OrcFormat"}, "format.class", "OrcFormat"),
+        (
+            {"connector.class": "FileSystemSink", "partitioner.class": "FieldPartitioner"},
+            "partition.field.name",
+            "FieldPartitioner",
+        ),
+        (
+            {"connector.class": "io.confluent.connect.http.HttpSinkConnector", "batch.max.size": "some"},
+            "batch.max.size",
+            "some",
+        ),
+    ],
+)
+def test_keys_that_do_not_go_together_name_the_one_to_change(settings: dict[str, str], key: str, words: str) -> None:
+    found = _errors({**RIGHT[settings["connector.class"]], **settings})
+    assert key in found, found
+    assert words in found[key][0]
