@@ -32,6 +32,7 @@ from pessoa.raft.messages import (
     ReplicaKey,
     Reply,
     Request,
+    Unanswered,
     Vote,
 )
 from pessoa.raft.ready import Timeouts
@@ -314,7 +315,8 @@ class World:
             nonlocal is_answered
             if sender.life == life and not is_answered:
                 is_answered = True
-                sender.raft.failed(self.now_ms, peer, request)
+                why = Unanswered.LATE if receiver.is_up else Unanswered.GONE
+                sender.raft.failed(self.now_ms, peer, request, why)
                 sender.obey()
 
         self._travel(sender.key.id, peer, deliver)

@@ -45,6 +45,10 @@ class ChannelFailed(Exception):
     """Refused, reset, timed out or nonsense: the answer is not known and will not come."""
 
 
+class ChannelTimedOut(ChannelFailed):
+    """Nothing has come within the time; the peer may be well, and slow."""
+
+
 class _Question(NamedTuple):
     correlation_id: int
     decode_header: Decoder
@@ -201,7 +205,7 @@ class Channel:
         except TimeoutError:
             why = f"no answer to {type(request).__name__} within {timeout_ms} ms"
             self.disconnect(why)
-            raise ChannelFailed(f"{self.host}:{self.port}: {why}") from None
+            raise ChannelTimedOut(f"{self.host}:{self.port}: {why}") from None
 
     def close(self) -> None:
         """Fail what waits. Nothing can be sent any more."""

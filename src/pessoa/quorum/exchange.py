@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pessoa.net.channel import ChannelFailed
+from pessoa.net.channel import ChannelFailed, ChannelTimedOut
 from pessoa.quorum.metadata_log import METADATA_TOPIC
 from pessoa.quorum.snapshot_file import SnapshotReader, adopt_part, snapshot_name
 from pessoa.quorum.translation import Introduction, Refused, addresses_in, reply_of, request_of
+from pessoa.raft.messages import Unanswered
 from pessoa.raft.voters import Address
 from pessoa.records.errors import InvalidBatch
 from pessoa.wire.api.fetch_snapshot import (
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("pessoa.quorum")
 
 
-async def exchange(quorum: RaftQuorum, peer: int, request: Request) -> Reply | None:
-    """The peer's answer; None if there is none that means anything."""
+async def exchange(quorum: RaftQuorum, peer: int, request: Request) -> Reply | Unanswered:
+    """The peer's answer, or why there is none that means anything."""
     address = quorum.endpoint_of(peer)
     if address is None:
-        return None
+        return Unanswered.GONE
     own = quorum.raft.voters.by_id.get(quorum.node_id)
     introduction = Introduction(
         quorum.cluster_id,
@@ -42,14 +43,14 @@ async def exchange(quorum: RaftQuorum, peer: int, request: Request) -> Reply | N
         response = await quorum.send(*address, request_of(request, introduction))
     except ChannelFailed as failure:
         log.debug("node %s: %s", peer, failure)
-        return None
+        return Unanswered.LATE if isinstance(failure, ChannelTimedOut) else Unanswered.GONE
     for node_id, known in addresses_in(response):
         quorum.learn_address(node_id, known)
     try:
         return reply_of(response)
     except Refused as refusal:
         log.warning("node %s refuses %s: %s", peer, type(request).__name__, refusal)
-        return None
+        return Unanswered.GONE
 
 
 async def download_snapshot(quorum: RaftQuorum, snapshot: OffsetAndEpoch) -> bool:

@@ -45,7 +45,7 @@ from pessoa.quorum.state_file import (
 )
 from pessoa.raft.machine import Raft
 from pessoa.raft.memory import Memory
-from pessoa.raft.messages import NO_NODE, ElectionState, ReplicaKey, Request
+from pessoa.raft.messages import NO_NODE, ElectionState, ReplicaKey, Request, Unanswered
 from pessoa.raft.roles import NEVER, Follower, Leader, Resigned
 from pessoa.raft.voters import KRAFT_VERSION_STATIC, Address, VoterSet
 from pessoa.records.errors import InvalidBatch
@@ -537,8 +537,8 @@ class RaftQuorum:
         if self._is_closed or self._failure is not None:
             return
         now_ms = self._clock.monotonic_ms()
-        if reply is None:
-            self.raft.failed(now_ms, peer, request)
+        if isinstance(reply, Unanswered):
+            self.raft.failed(now_ms, peer, request, reply)
         else:
             self.raft.replied(now_ms, peer, request, reply)
         self._obey()

@@ -18,8 +18,9 @@ that never goes back; `deadline_ms` is when `tick` wants to be called at the lat
 For the roles and the way between them see `pessoa.raft.roles`; for the rules, `pessoa.raft`.
 
 Two timings differ from Kafka's, and pre-vote makes both harmless: a voter that starts without a leader asks for
-pre-votes at once instead of an election timeout later, and a follower whose fetch fails doubts the leader at once
-instead of a fetch timeout later. Both need a majority of the same opinion before anything happens.
+pre-votes at once instead of an election timeout later, and a follower whose connection to the leader breaks doubts it
+at once instead of a fetch timeout later. Both need a majority of the same opinion before anything happens. A fetch that
+is merely late is no reason to doubt: that is what the fetch timeout is for.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from pessoa.raft.messages import (
     ReplicaKey,
     Reply,
     Request,
+    Unanswered,
     Vote,
     VoteReply,
 )
@@ -375,15 +377,16 @@ class Raft:
                 role.requests.done(peer)
         self._send_due(now_ms)
 
-    def failed(self, now_ms: int, peer: int, request: Request) -> None:
-        """No answer came: the peer cannot be reached, or the time is up."""
+    def failed(self, now_ms: int, peer: int, request: Request, why: Unanswered) -> None:
+        """No answer came."""
         role = self.role
         again_ms = now_ms + self._timeouts.retry_backoff_ms
         match role:
             case Follower(_, fetching) if fetching.in_flight is request:
                 fetching.in_flight = None
                 fetching.due_ms = again_ms
-                self._doubt_leader(now_ms, role)
+                if why is Unanswered.GONE:
+                    self._doubt_leader(now_ms, role)
             case Unattached(_, fetching) if fetching is not None and fetching.in_flight is request:
                 fetching.in_flight = None
                 fetching.due_ms = again_ms

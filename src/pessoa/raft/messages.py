@@ -8,6 +8,7 @@ travels: whoever hears of a higher epoch moves to it, whatever the question was.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import NamedTuple
 
 from pessoa.base.ids import ZERO_UUID, Uuid
@@ -123,6 +124,15 @@ class FetchReply(NamedTuple):
     def is_readable(self) -> bool:
         """Whether the asker's log is the beginning of this one, so that it can go on."""
         return self.error is ErrorCode.NONE and self.diverging is None and self.snapshot is None
+
+
+class Unanswered(Enum):
+    """Why no answer has come."""
+
+    # Refused, or the connection has broken: whoever was there is likely to be there no more.
+    GONE = "gone"
+    # The time is up, which says as much of the way as of the peer.
+    LATE = "late"
 
 
 Request = Vote | BeginEpoch | EndEpoch | Fetch

@@ -102,7 +102,7 @@ class Follower:
         # When the leader counts as gone.
         self.silence_ms = silence_ms
         self.fetching = fetching
-        # Whether there is reason to believe that the leader is well: it has answered, and the last fetch did not fail.
+        # Whether there is reason to believe that the leader is well: it has answered, and the connection still stands.
         self.trusts_leader = False
         # Whether it has just asked the others, and they still hear the leader.
         self.is_patient = is_patient

@@ -17,6 +17,7 @@ from pessoa.raft.messages import (
     FetchReply,
     OffsetAndEpoch,
     ReplicaKey,
+    Unanswered,
     Vote,
     VoteReply,
 )
@@ -176,7 +177,7 @@ def test_a_member_that_hears_its_leader_gives_no_pre_vote_and_one_that_does_not_
     raft.replied(1, 2, fetch, FetchReply(OK, 1, 2, 0))
     assert not raft.vote(1, vote(1, pre=True, who=THIRD)).granted
     ((_, again),) = raft.take_ready().sends
-    raft.failed(2, 2, again)
+    raft.failed(2, 2, again, Unanswered.GONE)
     assert raft.vote(2, vote(1, pre=True, who=THIRD)).granted
 
 
@@ -237,9 +238,9 @@ def test_silence_makes_a_voter_ask_and_it_comes_back_if_the_others_hear_the_lead
     assert raft.role.silence_ms == 4_001
 
 
-def test_a_fetch_that_fails_makes_a_voter_ask_soon_but_only_once() -> None:
+def test_a_connection_that_breaks_makes_a_voter_ask_soon_but_only_once() -> None:
     raft, fetch = follower()
-    raft.failed(10, 2, fetch)
+    raft.failed(10, 2, fetch, Unanswered.GONE)
     assert raft.role.silence_ms < 20  # type: ignore[union-attr]
     raft.tick(20)
     for peer, request in raft.take_ready().sends:
@@ -248,8 +249,20 @@ def test_a_fetch_that_fails_makes_a_voter_ask_soon_but_only_once() -> None:
     assert isinstance(raft.role, Follower)
     raft.tick(50)
     _, again = raft.take_ready().sends[-1]
-    raft.failed(60, 2, again)
+    raft.failed(60, 2, again, Unanswered.GONE)
     assert raft.role.silence_ms > 2_000, "the others hear it, so it is this one's connection that is bad"
+
+
+def test_a_fetch_that_is_late_is_repeated_and_the_leader_is_believed_until_the_fetch_timeout() -> None:
+    raft, fetch = follower()
+    raft.replied(1, 2, fetch, FetchReply(OK, 1, 2, 0))
+    ((_, again),) = raft.take_ready().sends
+    raft.failed(1_000, 2, again, Unanswered.LATE)
+    raft.tick(1_020)
+    assert [type(request) for _, request in raft.take_ready().sends] == [Fetch]
+    assert not raft.vote(1_030, vote(1, pre=True)).granted
+    raft.tick(2_001)
+    assert role_of(raft) is Prospective
 
 
 def test_a_voter_fetches_what_comes_after_its_disk_and_not_after_its_memory() -> None:
@@ -511,7 +524,7 @@ def test_a_leader_tells_everybody_until_they_fetch() -> None:
         raft.replied(now_ms, peer, request, VoteReply(OK, raft.epoch, NO_NODE, True))
     begins = raft.take_ready().sends
     assert [(peer, type(request)) for peer, request in begins] == [(2, BeginEpoch), (3, BeginEpoch)]
-    raft.failed(10, 3, begins[1][1])
+    raft.failed(10, 3, begins[1][1], Unanswered.LATE)
     raft.replied(10, 2, begins[0][1], EpochReply(OK, 1, 1))
     raft.tick(30)
     assert [peer for peer, _ in raft.take_ready().sends] == [3]
