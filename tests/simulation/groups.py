@@ -1,7 +1,7 @@
 """Members of a classic consumer group: join, divide the partitions, read, commit, and begin again.
 
-What must hold: within a generation a partition has one owner; and what was committed is where the next owner begins,
-never before it.
+What must hold: within a generation a partition has one owner; what was committed is where the next owner begins, never
+before it; and nobody commits for a partition that another has got in a later generation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pessoa.wire.schema import Message
     from tests.simulation.client import M
 
-_GROUP_ID = "g"
 _SESSION_MS = 3_000
 _REBALANCE_MS = 4_000
 _JOIN_TIMEOUT_MS = 2 * _REBALANCE_MS
@@ -45,11 +44,15 @@ _REJOIN = frozenset((ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATI
 _FORGOTTEN = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID))
 
 
-class _Rejoin(Exception):
+class Rejoin(Exception):
     """The generation is over for this member."""
 
 
 class GroupMember(Reader):
+    group_id = "g"
+    # Whose member and epoch the coordinator checks before it tells offsets, which it does for the newer protocol alone.
+    fetching_member: tuple[str | None, int] = (None, -1)
+    forgotten = _FORGOTTEN
     topic = ""
     partition_count = 0
     isolation = READ_COMMITTED
@@ -61,30 +64,30 @@ class GroupMember(Reader):
             try:
                 owned = await self._join()
                 await self._consume(owned)
-            except (_Rejoin, ChannelFailed):
-                self.forget_coordinator(GROUP, _GROUP_ID)
+            except (Rejoin, ChannelFailed):
+                self.forget_coordinator(GROUP, self.group_id)
                 await self.back_off()
         await self._leave()
 
     # The group.
 
     async def _ask(self, request: Message, kind: type[M], version: int, timeout_ms: int = 1_500) -> M:
-        return await self.ask_coordinator(GROUP, _GROUP_ID, request, kind, version, timeout_ms)
+        return await self.ask_coordinator(GROUP, self.group_id, request, kind, version, timeout_ms)
 
     def _check(self, error: ErrorCode, what: str) -> None:
-        """Pass where there is no error; `_Rejoin` where it can be tried anew."""
+        """Pass where there is no error; `Rejoin` where it can be tried anew."""
         if error is ErrorCode.NONE:
             return
         self.trace("%s: %s", what, error.name)
-        if error in _FORGOTTEN:
+        if error in self.forgotten:
             self._member_id = ""
-        if error in _FORGOTTEN or error in _REJOIN or error in TRANSIENT:
-            raise _Rejoin
+        if error in self.forgotten or error in _REJOIN or error in TRANSIENT:
+            raise Rejoin
         raise Violation(f"{self.name} meets {error.name} at {what}")
 
     async def _join(self) -> list[TopicPartition]:
         request = JoinGroupRequest(
-            group_id=_GROUP_ID,
+            group_id=self.group_id,
             session_timeout_ms=_SESSION_MS,
             rebalance_timeout_ms=_REBALANCE_MS,
             member_id=self._member_id,
@@ -105,7 +108,7 @@ class GroupMember(Reader):
                 assignments.append(SyncGroupRequestAssignment(member_id=member, assignment=mine))
         synced = await self._ask(
             SyncGroupRequest(
-                group_id=_GROUP_ID,
+                group_id=self.group_id,
                 generation_id=self._generation,
                 member_id=self._member_id,
                 protocol_type="consumer",
@@ -119,7 +122,7 @@ class GroupMember(Reader):
         self._check(ErrorCode.of(synced.error_code), "being assigned")
         owned = [TopicPartition(self.topic, index) for index in synced.assignment]
         self.trace("generation %s: owns %s", self._generation, [str(one) for one in owned])
-        self.history.own(_GROUP_ID, self._generation, owned, self.name)
+        self.history.own(self.group_id, self._generation, owned, self.name)
         return owned
 
     async def _consume(self, owned: list[TopicPartition]) -> None:
@@ -137,14 +140,14 @@ class GroupMember(Reader):
                 await asyncio.sleep(_HEARTBEAT_S)
 
     async def _heartbeat(self) -> None:
-        request = HeartbeatRequest(group_id=_GROUP_ID, generation_id=self._generation, member_id=self._member_id)
+        request = HeartbeatRequest(group_id=self.group_id, generation_id=self._generation, member_id=self._member_id)
         response = await self._ask(request, HeartbeatResponse, 4)
         self._check(ErrorCode.of(response.error_code), "its heartbeat")
 
     async def _leave(self) -> None:
         try:
             await self._ask(
-                LeaveGroupRequest(group_id=_GROUP_ID, members=[MemberIdentity(member_id=self._member_id)]),
+                LeaveGroupRequest(group_id=self.group_id, members=[MemberIdentity(member_id=self._member_id)]),
                 LeaveGroupResponse,
                 5,
             )
@@ -154,17 +157,20 @@ class GroupMember(Reader):
     # Its offsets.
 
     async def _committed_offsets(self, owned: list[TopicPartition]) -> dict[TopicPartition, int]:
-        floors = {one: self.history.committed_floor(_GROUP_ID, one) for one in owned}
+        floors = {one: self.history.committed_floor(self.group_id, one) for one in owned}
+        member_id, member_epoch = self.fetching_member
         request = OffsetFetchRequest(
             groups=[
                 OffsetFetchRequestGroup(
-                    group_id=_GROUP_ID,
+                    group_id=self.group_id,
+                    member_id=member_id,
+                    member_epoch=member_epoch,
                     topics=[OffsetFetchRequestTopics(name=self.topic, partition_indexes=[one.number for one in owned])],
                 )
             ],
             require_stable=True,
         )
-        response = await self._ask(request, OffsetFetchResponse, 8)
+        response = await self._ask(request, OffsetFetchResponse, 9)
         group = response.groups[0]
         self._check(ErrorCode.of(group.error_code), "fetching offsets")
         positions = {}
@@ -182,9 +188,10 @@ class GroupMember(Reader):
         return positions
 
     async def _commit(self, positions: dict[TopicPartition, int]) -> None:
+        owners = {partition: self.history.newest_owner(self.group_id, partition) for partition in positions}
         response = await self._ask(
             OffsetCommitRequest(
-                group_id=_GROUP_ID,
+                group_id=self.group_id,
                 generation_id_or_member_epoch=self._generation,
                 member_id=self._member_id,
                 topics=[
@@ -206,4 +213,5 @@ class GroupMember(Reader):
             for one in topic.partitions:
                 self._check(ErrorCode.of(one.error_code), "committing")
                 partition = TopicPartition(self.topic, one.partition_index)
-                self.history.commit_offset(_GROUP_ID, partition, positions[partition])
+                self.history.check_owner(self.group_id, self._generation, partition, self.name, owners[partition])
+                self.history.commit_offset(self.group_id, partition, positions[partition])

@@ -68,6 +68,8 @@ class History:
         self._committed_offsets: dict[str, dict[TopicPartition, int]] = {}
         # (group, generation, partition) → member
         self._owners: dict[tuple[str, int, TopicPartition], str] = {}
+        # (group, partition) → the newest generation in which it has an owner, and that one
+        self._newest_owners: dict[tuple[str, TopicPartition], tuple[int, str]] = {}
         self.latest_offsets: dict[tuple[TopicPartition, int], int] = {}
         # What a copier wrote → where it had read that
         self.copies: dict[bytes, tuple[TopicPartition, int]] = {}
@@ -148,6 +150,23 @@ class History:
             owner = self._owners.setdefault((group, generation, partition), member)
             if owner != member:
                 raise Violation(f"{partition} belongs to {owner} and to {member} in generation {generation} of {group}")
+            newest = self._newest_owners.get((group, partition))
+            if newest is None or newest[0] <= generation:
+                self._newest_owners[group, partition] = (generation, member)
+
+    def newest_owner(self, group: str, partition: TopicPartition) -> tuple[int, str]:
+        """The newest generation in which somebody has owned the partition, and who; whoever asks has owned it."""
+        return self._newest_owners[group, partition]
+
+    def check_owner(
+        self, group: str, generation: int, partition: TopicPartition, member: str, newest: tuple[int, str]
+    ) -> None:
+        """A commit was accepted; `newest` is the `newest_owner` of when it was sent."""
+        if newest[0] > generation and newest[1] != member:
+            raise Violation(
+                f"{member} commits for {partition} in generation {generation} of {group}, "
+                f"and {newest[1]} had got it in {newest[0]} before"
+            )
 
     def commit_offset(self, group: str, partition: TopicPartition, offset: int) -> None:
         offsets = self._committed_offsets.setdefault(group, {})

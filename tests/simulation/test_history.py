@@ -114,6 +114,17 @@ def test_a_partition_has_one_owner_in_a_generation(history: History) -> None:
         history.own("g", 1, [T0], "b")
 
 
+def test_who_owned_a_partition_before_must_not_commit_for_it(history: History) -> None:
+    history.own("g", 1, [T0], "a")
+    history.own("g", 2, [T0], "b")
+    history.own("g", 1, [T0], "a")
+    newest = history.newest_owner("g", T0)
+    history.check_owner("g", 2, T0, "b", newest)
+    history.check_owner("g", 1, T0, "a", (1, "a"))
+    with pytest.raises(Violation, match="b had got it in 2 before"):
+        history.check_owner("g", 1, T0, "a", newest)
+
+
 def copied(*sources: int) -> History:
     """A source with four committed records, of which those were copied, each by a write of its own."""
     history = History()
