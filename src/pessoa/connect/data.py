@@ -183,10 +183,8 @@ def _no_decimal(value: Decimal) -> int:
 
 
 def decimal_from_bytes(data: bytes, scale: int) -> Decimal:
-    # Built from digits: arithmetic would round to the context's precision.
-    unscaled = int.from_bytes(data, "big", signed=True)
-    digits = tuple(int(digit) for digit in str(abs(unscaled)))
-    return Decimal((int(unscaled < 0), digits, -scale))
+    # Built from text: arithmetic would round to the context's precision.
+    return Decimal(f"{int.from_bytes(data, 'big', signed=True)}E{-scale}")
 
 
 def to_millis(moment: datetime) -> int:

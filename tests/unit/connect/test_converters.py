@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pessoa.connect.converters.avro import AvroConverter
-from pessoa.connect.converters.json import JsonConverter
+from pessoa.connect.converters.json import JsonConverter, schema_from_json
 from pessoa.connect.converters.json_schema import JsonSchemaConverter
 from pessoa.connect.converters.protobuf import ProtobufConverter
 from pessoa.connect.converters.registry import RegistryConverter
@@ -101,6 +101,28 @@ def test_json_numbers_keep_their_digits_where_decimals_are_numeric() -> None:
 def test_json_that_is_none_or_has_no_envelope_is_refused(data: bytes) -> None:
     with pytest.raises(DataFailure):
         JsonConverter({}).from_bytes("t", data)
+
+
+def test_json_reads_each_record_by_its_own_schema_though_it_remembers_the_last() -> None:
+    number, text = b'{"type":"int32","optional":false}', b'{"type":"string","optional":false}'
+    marked = b'{"type":"struct","fields":[],"optional":true,"parameters":{"a":"1","payload":"2"}}'
+    converter = JsonConverter({})
+    given = [
+        (b'{"schema":%s,"payload":1}' % number, (INT32, 1)),
+        (b'{"schema":%s,"payload":2}' % number, (INT32, 2)),
+        (b'{"schema":%s,"payload":"2"}' % text, (STRING, "2")),
+        (b'{"schema":%s,"payload":3} ' % number, (INT32, 3)),
+        (b'{"payload":4,"schema":%s}' % number, (INT32, 4)),
+        (b'{"schema":%s,"payload":null}' % marked, (schema_from_json(json.loads(marked)), None)),
+        (b'{"schema":null,"payload":[5]}', (None, [5])),
+        (b'{"schema":null,"payload":"6"}', (None, "6")),
+        (b'{"schema":%s,"payload":7}' % number, (INT32, 7)),
+    ]
+    for data, expected in given:
+        assert converter.from_bytes("t", data) == expected
+    for wrong in (b'{"schema":%s,"payload":1,"x":2}', b'{"schema":%s,"payload":1', b'{"schema":%s,"payload":}'):
+        with pytest.raises(DataFailure):
+            converter.from_bytes("t", wrong % number)
 
 
 def test_json_refuses_a_null_where_the_schema_allows_none() -> None:

@@ -34,6 +34,7 @@ from pessoa.connect.data import (
 )
 from pessoa.connect.definition import BOOLEAN, HIGH, INT, LOW, STRING, Table, key
 
+_TEXT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _FLOATS = {Type.FLOAT32: "float", Type.FLOAT64: "double"}
 _FROM_FLOATS = {"float": Type.FLOAT32, "double": Type.FLOAT64, "float32": Type.FLOAT32, "float64": Type.FLOAT64}
 
@@ -57,6 +58,9 @@ class JsonConverter(Converter):
         self._fixed = schema_from_json(_parsed(content)) if content else None
         self._texts: dict[Schema, str] = {}
         self._schemas: dict[str, Schema | None] = {}
+        # What was seen last, since record after record has the same schema.
+        self._last_written: tuple[Schema, str] | None = None
+        self._last_envelope: tuple[bytes, Schema | None] | None = None
 
     # Writing.
 
@@ -76,15 +80,18 @@ class JsonConverter(Converter):
         if self._is_numeric:
             # The only one that writes a decimal with the digits that it has.
             return msgspec.json.Encoder(decimal_format="number").encode(payload).decode()
-        return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+        return _TEXT.encode(payload)
 
     def _schema_text(self, schema: Schema | None) -> str:
         if schema is None:
             return "null"
+        if self._last_written is not None and self._last_written[0] is schema:
+            return self._last_written[1]
         known = self._texts.get(schema)
         if known is None:
             tree = schema_to_json(schema, self.to_json)
             known = self._texts[schema] = self._text(tree)
+        self._last_written = schema, known
         return known
 
     def to_json(self, schema: Schema | None, value: Any) -> Any:
@@ -157,6 +164,15 @@ class JsonConverter(Converter):
     def from_bytes(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
         if data is None or (not data and self._with_schemas):
             return None, None
+        if self._last_envelope is not None and data.startswith(self._last_envelope[0]):
+            start, schema = self._last_envelope
+            try:
+                payload = json.loads(data[len(start) : -1])
+            except (ValueError, RecursionError):
+                # Something stands behind the payload, or it is broken: looked at whole.
+                pass
+            else:
+                return schema, self.from_json(schema, payload)
         tree = _parsed(data)
         if not self._with_schemas:
             return self._fixed, self.from_json(self._fixed, tree)
@@ -170,7 +186,20 @@ class JsonConverter(Converter):
                 "configuration."
             )
         schema = self._schema(tree["schema"])
+        self._remember_envelope(data, tree["schema"], schema)
         return schema, self.from_json(schema, tree["payload"])
+
+    def _remember_envelope(self, data: bytes, tree: Any, schema: Schema | None) -> None:
+        """The bytes up to the payload, if they are what Connect itself writes: then the next need not be parsed."""
+        start, mark = b'{"schema":', b',"payload":'
+        end = data.find(mark)
+        if data.startswith(start) and end > 0 and data.endswith(b"}"):
+            try:
+                if json.loads(data[len(start) : end]) == tree:
+                    self._last_envelope = data[: end + len(mark)], schema
+            except ValueError:
+                # The mark stands within the schema.
+                return
 
     def _schema(self, tree: Any) -> Schema | None:
         text = json.dumps(tree)

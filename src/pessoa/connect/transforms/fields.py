@@ -290,6 +290,8 @@ class ValueToKey(Transform):
 
     def configure(self, config: dict[str, Any]) -> None:
         self._names: tuple[str, ...] = config["fields"]
+        # Of the last value and its key: record after record has the same.
+        self._schemas: tuple[Schema, Schema] | None = None
 
     def apply(self, record: Record) -> Record:
         value, schema = record.value, record.value_schema
@@ -299,13 +301,18 @@ class ValueToKey(Transform):
         taken = {name: value.get(name) for name in self._names}
         if schema is None:
             return record.but(key_schema=None, key=taken)
+        if self._schemas is None or self._schemas[0] is not schema:
+            self._schemas = schema, self._key_schema(schema)
+        return record.but(key_schema=self._schemas[1], key=taken)
+
+    def _key_schema(self, schema: Schema) -> Schema:
         fields: dict[str, Schema] = {}
         for name in self._names:
             inner = schema.field(name)
             if inner is None:
                 raise DataFailure(f"Field does not exist: {name}")
             fields[name] = inner
-        return record.but(key_schema=struct(fields), key=taken)
+        return struct(fields)
 
 
 class Flatten(Sided):
