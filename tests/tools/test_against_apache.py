@@ -14,7 +14,10 @@ SCRIPTS = Path(__file__).with_name("scripts")
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.txt"))
 
 # These leave groups and use up producer ids, which others list.
-UNTIDY = ("console", "console_mistakes", "measuring")
+UNTIDY = ("console", "console_mistakes", "measuring", "verifiable")
+
+# These ask no cluster anything, or a controller that listens.
+ELSEWHERE = ("storage", "unreachable", "cluster", "verifiable_mistakes")
 
 pytestmark = pytest.mark.apache
 
@@ -28,8 +31,7 @@ def test_our_tools_and_apaches_say_the_same_about_an_apache_cluster(
     record_property("compared", f"{count} commands of {name} on Apache Kafka")
 
 
-# These need no cluster, or one with an authorizer, or a controller that listens.
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("storage", "unreachable", "cluster")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ELSEWHERE])
 def test_our_tools_and_apaches_say_the_same_about_our_cluster(
     name: str, tools: ToolServer, record_property: Callable[[str, object], None], request: pytest.FixtureRequest
 ) -> None:

@@ -58,10 +58,13 @@ def main(words: Sequence[str] | None = None) -> int:
 def _main(words: Sequence[str]) -> int:
     given = line.begin(OPTIONS, words)
     count = _check(given)
+    from pessoa.client.librdkafka import check_addresses
+
     settings = _settings(given)
     if not given.has("hide-header"):
         first = "time, threadId, " if given.has("show-detailed-stats") else "start.time, end.time, "
         print(first + _HEADER)
+    check_addresses(given.value("bootstrap-server"), "consumer")
     run_ = _Run(given, count)
     run_.consume(settings)
     if not given.has("show-detailed-stats"):

@@ -66,8 +66,9 @@ def _main(words: Sequence[str]) -> int:
 def _clients(given: Given) -> tuple[Any, Any]:
     from confluent_kafka import Consumer, Producer
 
-    from pessoa.client.librdkafka import translated
+    from pessoa.client.librdkafka import check_addresses, translated
 
+    check_addresses(given.value("bootstrap-server"), "consumer")
     own = translated(read_properties(given.value("command-config")), warn) if given.has("command-config") else {}
     common = {**own, "bootstrap.servers": given.value("bootstrap-server"), "log_level": 0}
     # Nothing may wait for more of its kind: neither the producer for a batch nor the broker for bytes.

@@ -111,8 +111,9 @@ def _properties(chosen: argparse.Namespace) -> dict[str, str]:
 def _producer(properties: dict[str, str]) -> Any:
     from confluent_kafka import KafkaException, Producer
 
-    from pessoa.client.librdkafka import translated
+    from pessoa.client.librdkafka import check_addresses, translated
 
+    check_addresses(properties["bootstrap.servers"], "producer")
     settings = translated({"client.id": "perf-producer-client", "acks": "all", **properties}, warn)
     settings.setdefault("linger.ms", "5")
     settings.setdefault("partitioner", "murmur2_random")

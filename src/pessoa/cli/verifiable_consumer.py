@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from pessoa.cli.running import read_properties, warn
+from pessoa.cli.running import warn
 from pessoa.cli.subcommands import Failed, Parser, run_parsed
-from pessoa.cli.verifiable import event
+from pessoa.cli.verifiable import event, own_properties
 
 _BATCH = 500
 _POLL_S = 0.2
@@ -46,10 +46,10 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _settings(chosen: argparse.Namespace) -> dict[str, Any]:
-    from pessoa.client.librdkafka import translated
+    from pessoa.client.librdkafka import check_addresses, translated
 
-    path = chosen.command_config or chosen.consumer_config
-    own = read_properties(path) if path else {}
+    own = own_properties(make_parser(), chosen.command_config, "consumer.config", chosen.consumer_config)
+    check_addresses(chosen.bootstrap_server, "consumer")
     protocol = chosen.group_protocol.lower()
     asked = {
         "bootstrap.servers": chosen.bootstrap_server,
@@ -84,11 +84,16 @@ def _act(chosen: argparse.Namespace) -> int:
     consumer.subscribe([chosen.topic], on_assign=told("partitions_assigned"), on_revoke=told("partitions_revoked"))
     try:
         _consume(consumer, chosen)
+        is_asked = False
     except KeyboardInterrupt:
+        is_asked = True
         event("shutdown_requested")
     finally:
         consumer.close()
         event("shutdown_complete")
+    if not is_asked:
+        # Java's tool says so whenever its process ends; who has had enough records has ended by then.
+        event("shutdown_requested")
     return 0
 
 
@@ -99,17 +104,18 @@ def _partition(one: Any) -> dict[str, Any]:
 def _consume(consumer: Any, chosen: argparse.Namespace) -> None:
     count = 0
     while chosen.max_messages < 0 or count < chosen.max_messages:
-        wanted = _BATCH if chosen.max_messages < 0 else min(_BATCH, chosen.max_messages - count)
-        messages = [one for one in consumer.consume(wanted, _POLL_S) if one.error() is None]
-        if not messages:
+        found = [one for one in consumer.consume(_BATCH, _POLL_S) if one.error() is None]
+        if not found:
             continue
+        # What came beyond the last that is wanted counts as come, and as nothing else.
+        messages = found if chosen.max_messages < 0 else found[: chosen.max_messages - count]
         count += len(messages)
-        _tell(messages, chosen.verbose)
+        _tell(messages, len(found), chosen.verbose)
         if not chosen.enable_autocommit:
             _commit(consumer, messages)
 
 
-def _tell(messages: list[Any], verbose: bool) -> None:
+def _tell(messages: list[Any], count: int, verbose: bool) -> None:
     ranges: dict[tuple[str, int], list[int]] = {}
     for one in messages:
         if verbose:
@@ -120,7 +126,7 @@ def _tell(messages: list[Any], verbose: bool) -> None:
         {"topic": topic, "partition": number, "count": len(found), "minOffset": found[0], "maxOffset": found[-1]}
         for (topic, number), found in ranges.items()
     ]
-    event("records_consumed", count=len(messages), partitions=partitions)
+    event("records_consumed", count=count, partitions=partitions)
 
 
 def _text(data: bytes | None) -> str | None:

@@ -12,12 +12,15 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pessoa.cli.running import read_properties, warn
+from pessoa.cli.running import warn
 from pessoa.cli.subcommands import Failed, Parser, run_parsed
-from pessoa.cli.verifiable import event
+from pessoa.cli.verifiable import event, own_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+# librdkafka's own is longer.
+_JAVA_DELIVERY_TIMEOUT_MS = "120000"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -52,14 +55,16 @@ class _Counts:
 def _act(chosen: argparse.Namespace) -> int:
     from confluent_kafka import KafkaException, Producer
 
-    from pessoa.client.librdkafka import translated
+    from pessoa.client.librdkafka import check_addresses, translated
 
-    path = chosen.command_config or chosen.producer_config
-    own = translated(read_properties(path), warn) if path else {}
+    files = chosen.command_config, "producer.config", chosen.producer_config
+    own = translated(own_properties(make_parser(), *files), warn)
+    check_addresses(chosen.bootstrap_server, "producer")
     settings = {**own, "bootstrap.servers": chosen.bootstrap_server, "acks": chosen.acks, "log_level": 0}
     # Zero retries in Java's tool, so that an error is seen and not mended.
     settings.setdefault("retries", "0")
     settings.setdefault("partitioner", "murmur2_random")
+    settings.setdefault("delivery.timeout.ms", _JAVA_DELIVERY_TIMEOUT_MS)
     try:
         producer = Producer(settings)
     except KafkaException as error:

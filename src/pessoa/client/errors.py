@@ -133,6 +133,18 @@ class BadSettings(KafkaFailure):
     java_name = "org.apache.kafka.common.config.ConfigException"
 
 
+class CannotConstruct(KafkaFailure):
+    """A client could not even be made; what is wrong with its settings stands behind it."""
+
+    def __init__(self, client: str, reason: KafkaFailure) -> None:
+        super().__init__(f"Failed to construct kafka {client}\nCaused by: {reason.java_text}")
+
+    @property
+    def java_text(self) -> str:
+        # Java's tools let this one through.
+        return f'Exception in thread "main" {super().java_text}'
+
+
 class HandshakeFailed(KafkaFailure):
     java_name = f"{PACKAGE}.SslAuthenticationException"
 

@@ -72,6 +72,17 @@ def translated(settings: Mapping[str, str], warn: Callable[[str], None]) -> dict
     return _known(found, warn)
 
 
+def check_addresses(servers: str, client: str) -> None:
+    """Refuse what is no address. librdkafka would look for it for minutes."""
+    from pessoa.client.cluster import parse_addresses
+    from pessoa.client.errors import BadSettings, CannotConstruct
+
+    try:
+        parse_addresses(servers)
+    except BadSettings as reason:
+        raise CannotConstruct(client, reason) from reason
+
+
 def _credentials(jaas: str) -> dict[str, str]:
     found = {match[1]: next(re.sub(r"\\(.)", r"\1", part) for part in match.groups()[1:] if part is not None)
              for match in _JAAS_OPTION.finditer(jaas)}  # fmt: skip

@@ -70,6 +70,7 @@ class ToolServer:
         if self._process is None:
             path = os.pathsep.join((str(_compiled()), classpath()))
             flags = [*SMALL_JVM, f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", "-Dpessoa.log.level=OFF"]
+            flags += ["--add-opens", "java.base/java.lang=ALL-UNNAMED"]
             self._process = subprocess.Popen(
                 [str(java()), *flags, "-cp", path, "ToolServer"],
                 stdin=subprocess.PIPE,
