@@ -23,6 +23,12 @@ from pessoa.wire.api.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from pessoa.wire.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
 from pessoa.wire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message
@@ -32,7 +38,7 @@ from tests.cluster.conftest import TIMEOUT_S, create_topic
 SETTINGS = {"offsets.commit.timeout.ms": "500"}
 GROUP = "g"
 # The newest in which topics have names.
-BY_NAME = {ProduceRequest: 12, OffsetCommitRequest: 9, FindCoordinatorRequest: 3}
+BY_NAME = {ProduceRequest: 12, OffsetCommitRequest: 9, OffsetFetchRequest: 9, FindCoordinatorRequest: 3}
 
 
 class Client:
@@ -64,6 +70,18 @@ class Client:
         answer = await self.ask(OffsetCommitRequest(group_id=group, member_id="", topics=[topic]))
         assert isinstance(answer, OffsetCommitResponse)
         return ErrorCode.of(answer.topics[0].partitions[0].error_code)
+
+    async def stable_offset(self, group: str) -> tuple[ErrorCode, int]:
+        wanted = OffsetFetchRequestTopics(name="t", partition_indexes=[0])
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=group, topics=[wanted])], require_stable=True
+        )
+        answer = await self.ask(request)
+        assert isinstance(answer, OffsetFetchResponse)
+        (found,) = answer.groups
+        if found.error_code:
+            return ErrorCode.of(found.error_code), -1
+        return ErrorCode.NONE, found.topics[0].partitions[0].committed_offset
 
 
 async def until_it_says(ask: Callable[[], Awaitable[ErrorCode]], wanted: ErrorCode) -> set[ErrorCode]:
@@ -127,6 +145,22 @@ def test_a_coordinator_that_is_cut_off_and_cannot_write_does_not_name_itself(clu
             return (await client.coordinator_of(GROUP))[0]
 
         assert await until_it_says(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE) <= {ErrorCode.NONE}
+        client.channel.close()
+
+    asyncio.run(main())
+
+
+def test_a_coordinator_that_is_cut_off_does_not_tell_what_it_remembers_of_offsets(cluster: Cluster) -> None:
+    """A producer that has fenced another would go on where the other was before its last transaction."""
+
+    async def main() -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            client = await coordinator_that_writes(cluster)
+            while await client.stable_offset(GROUP) != (ErrorCode.NONE, 1):
+                client.channel.close()
+                client = await coordinator_that_writes(cluster)
+        cluster.isolate(client.broker_id)
+        assert await client.stable_offset(GROUP) == (ErrorCode.NOT_COORDINATOR, -1)
         client.channel.close()
 
     asyncio.run(main())
