@@ -52,7 +52,14 @@ $(STAMP): requirements.lock pyproject.toml
 up: setup  ## start the platform, say what is where; Ctrl-C stops it
 	@exec $(BIN)/pessoa up $(ARGS)
 
-test: system lint  ## run every check and every test that needs no Spark
+# A shell that others wrote, for the test that tries it with our tools. pip would leave what it finds there as it is.
+KAFKA_SHELL := build/kafka-shell/.stamp
+$(KAFKA_SHELL): tools/kafka-shell.lock | $(STAMP)
+	@rm -rf $(@D)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --target $(@D) -r $<
+	@touch $@
+
+test: system lint $(KAFKA_SHELL)  ## run every check and every test that needs no Spark
 	@$(PYTEST) $(addprefix --ignore=,$(SPARK_TESTS)) $(ARGS)
 
 # A Spark wants both cores for itself: beside other tests its Python workers miss deadlines that it does not let us set.
