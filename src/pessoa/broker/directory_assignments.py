@@ -4,6 +4,9 @@ Only then does it know what is lost with a directory. A broker with one director
 controller assigns that one by itself. With more, every change of the metadata is looked through for replicas of ours
 whose directory it does not name right; they are gathered, and one request is on its way at a time. What comes back with
 an error is tried again with the next change, or a moment later.
+
+A directory that has failed is told like any other, because the controller may know the replica in one that works, and
+would leave it the leader for ever.
 """
 
 from __future__ import annotations
@@ -69,7 +72,7 @@ class DirectoryAssignments:
         if known is None or directory is None or self._broker.node_id not in known.replicas:
             return
         key = (partition.topic_id, partition.index)
-        if known.directory_of(self._broker.node_id) == directory or partition.directory.offline is not None:
+        if known.directory_of(self._broker.node_id) == directory:
             self._waiting.pop(key, None)
         else:
             self._waiting[key] = directory

@@ -185,7 +185,9 @@ class LogCleaner:
             self._uncleanable.add(partition_log)
             await self._tidy_up(chosen)
         except DiskError as error:
-            directory.fail(error)
+            # A partition that was deleted or moved meanwhile has taken its files along, and that is nobody's fault.
+            if not partition_log.is_released:
+                directory.fail(error)
         else:
             log.info("%s is clean up to %s: %r", partition_log.directory, finished.end_offset, finished.stats)
             self.last_stats = finished.stats

@@ -8,6 +8,7 @@
     log-start-offset-checkpoint        per partition: the log start offset, where it is not the first segment's
     orders-0/                          a partition
     orders-1.3f0c…-delete/             a partition that was deleted and waits to be removed
+    orders-2.9a41…-future/             a copy of a partition that moves here from another directory (`future_log`)
 
 Crash order: what a checkpoint says must be true before it says it. A recovery point moves only after its bytes are
 synced, the marker of a clean stop is written last and removed first. A partition that is gone may not stay in a
@@ -41,6 +42,7 @@ from pessoa.log.checkpoints import (
     render_offsets,
 )
 from pessoa.log.files import DiskError, create_file, replace_file
+from pessoa.log.future_log import DELETED_DIRECTORY_SUFFIX, FUTURE_SUFFIX, FutureLog, future_of, marked_name
 from pessoa.log.loading import load_partition
 from pessoa.log.properties import (
     META_PROPERTIES_FILE,
@@ -64,13 +66,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("pessoa.log")
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
-DELETED_DIRECTORY_SUFFIX = "-delete"
 # Kafka keeps a partition that moves between directories, or that the metadata does not know, under these.
-_OTHER_DIRECTORY_SUFFIXES = ("-future", "-stray")
+_OTHER_DIRECTORY_SUFFIXES = (FUTURE_SUFFIX, "-stray")
 # The metadata log has its own owner, the quorum.
 _METADATA_TOPIC = "__cluster_metadata"
-# A directory name has room for 255 bytes, and a topic name for 249.
-_MAX_NAME = 255
 
 
 class DirectoryOffline(Exception):
@@ -92,6 +91,8 @@ class LogDirectory:
         self.meta: MetaProperties | None = None
         self.partitions: dict[TopicPartition, PartitionLog] = {}
         self.topic_ids: dict[TopicPartition, Uuid] = {}
+        # Copies of partitions in other directories. None of them is in `partitions`.
+        self.futures: list[FutureLog] = []
         self.offline: DiskError | None = None
         # Told once, with the error, when the directory goes offline.
         self.on_offline: Callable[[DiskError], None] = lambda _: None
@@ -143,26 +144,28 @@ class LogDirectory:
             if name.endswith(DELETED_DIRECTORY_SUFFIX):
                 self.unwanted.append(name)
                 continue
-            partition = partition_of(name)
+            future = future_of(name)
+            partition = future or partition_of(name)
             if partition is None or partition[0] == _METADATA_TOPIC:
                 continue
-            self._keep(
-                partition,
-                load_partition(
-                    self._disk,
-                    self._in(name),
-                    config_of(partition[0]),
-                    now_ms,
-                    was_clean=self.was_clean,
-                    # A partition that the checkpoint does not know is newer than it.
-                    recovery_point=None if recovery_points is None else recovery_points.get(partition, 0),
-                    log_start_offset=(log_starts or {}).get(partition, 0),
-                    cleaned_to=(cleaned or {}).get(partition, 0),
-                    high_watermark=(high_watermarks or {}).get(partition, 0),
-                ),
+            loaded = load_partition(
+                self._disk,
+                self._in(name),
+                config_of(partition[0]),
+                now_ms,
+                was_clean=self.was_clean,
+                # A partition that the checkpoint does not know is newer than it.
+                recovery_point=None if recovery_points is None else recovery_points.get(partition, 0),
+                log_start_offset=(log_starts or {}).get(partition, 0),
+                cleaned_to=(cleaned or {}).get(partition, 0),
+                high_watermark=(high_watermarks or {}).get(partition, 0),
             )
+            if future is not None:
+                self._keep_future(FutureLog(*future, self._topic_id_in(self._in(name)), name, loaded, self))
+            else:
+                self._keep(partition, loaded)
         named = {*(recovery_points or ()), *(log_starts or ()), *(high_watermarks or ())}
-        if recovery_points is None or not named <= self.partitions.keys():
+        if recovery_points is None or not named <= {*self.partitions, *(one.key for one in self.futures)}:
             self.write_checkpoints()
         self.is_open = True
 
@@ -177,7 +180,7 @@ class LogDirectory:
         """Stop in order: everything is synced, the checkpoints tell the truth, and a marker says so."""
         self._check_online()
         try:
-            for partition_log in self.partitions.values():
+            for partition_log in (*self.partitions.values(), *(one.log for one in self.futures)):
                 partition_log.close()
             self.write_checkpoints()
             marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
@@ -200,7 +203,13 @@ class LogDirectory:
         self._check_online()
         key = (topic, partition)
         assert key not in self.partitions, f"{topic}-{partition} is in {self.path}"
-        name = f"{topic}-{partition}"
+        created = self._create(f"{topic}-{partition}", topic_id, config, now_ms)
+        self.topic_ids[key] = topic_id
+        self.newborn.append(created)
+        self._keep(key, created)
+        return created
+
+    def _create(self, name: str, topic_id: Uuid, config: LogConfig, now_ms: int) -> PartitionLog:
         try:
             self._disk.make_directory(self._in(name), durable=False)
             # Nothing of it can be trusted if it was there and unknown.
@@ -212,10 +221,7 @@ class LogDirectory:
         except DiskError as error:
             self.fail(error)
             raise DirectoryOffline(self.path) from error
-        self.topic_ids[key] = topic_id
         created.sync_birth = partial(self.sync_births, (created,))
-        self.newborn.append(created)
-        self._keep(key, created)
         return created
 
     def sync_births(self, newborn: Sequence[PartitionLog]) -> None:
@@ -234,13 +240,18 @@ class LogDirectory:
 
     def remove(self, topic: str, partition: int, unique: Uuid) -> None:
         """Make a partition unreachable at once; its bytes go with the upkeep. `unique` keeps the names apart."""
+        name = marked_name(topic, partition, unique.hex(), DELETED_DIRECTORY_SUFFIX)
+        self.retire(topic, partition, name)
+        self.unwanted.append(name)
+
+    def retire(self, topic: str, partition: int, name: str) -> None:
+        """Give a partition the name of one that is deleted. It is removed when that is among the unwanted ones."""
         self._check_online()
-        key = (topic, partition)
-        removed = self.partitions.pop(key)
-        self.topic_ids.pop(key, None)
-        # A long topic loses its end, and never the partition: Kafka reads these names too.
-        tail = f"-{partition}.{unique.hex()}{DELETED_DIRECTORY_SUFFIX}"
-        name = topic[: _MAX_NAME - len(tail)] + tail
+        removed = self.partitions.pop((topic, partition))
+        self.topic_ids.pop((topic, partition), None)
+        self._put_away(removed, name)
+
+    def _put_away(self, removed: PartitionLog, name: str) -> None:
         try:
             removed.release()
             self._disk.rename(removed.directory, self._in(name))
@@ -249,7 +260,6 @@ class LogDirectory:
         except DiskError as error:
             self.fail(error)
             raise DirectoryOffline(self.path) from error
-        self.unwanted.append(name)
 
     def remove_unwanted(self) -> None:
         """Remove the bytes of deleted partitions. Slow where there are many: for a worker thread."""
@@ -261,14 +271,61 @@ class LogDirectory:
         self.partitions[key] = loaded
         loaded.on_log_start_moved = partial(self._write_checkpoint, LOG_START_OFFSET_FILE)
         loaded.on_recovery_point_lowered = partial(self._write_checkpoint, RECOVERY_POINT_FILE)
-        path = f"{loaded.directory}/{PARTITION_METADATA_FILE}"
-        if key not in self.topic_ids and self._disk.exists(path):
-            try:
-                text = self._disk.read_file(path).decode("ascii", "replace")
-                self.topic_ids[key] = parse_partition_metadata(text, path)
-            except CorruptProperties as problem:
-                # As if there were none: the cluster's metadata says whose partition it is.
-                log.warning("%s; the topic id of %s-%s is not known", problem, *key)
+        if key not in self.topic_ids and (topic_id := self._topic_id_in(loaded.directory)) is not None:
+            self.topic_ids[key] = topic_id
+
+    def _topic_id_in(self, directory: str) -> Uuid | None:
+        path = f"{directory}/{PARTITION_METADATA_FILE}"
+        if not self._disk.exists(path):
+            return None
+        try:
+            return parse_partition_metadata(self._disk.read_file(path).decode("ascii", "replace"), path)
+        except CorruptProperties as problem:
+            # As if there were none: the cluster's metadata says whose partition it is.
+            log.warning("%s; the topic id is not known", problem)
+            return None
+
+    # Copies of partitions that move here.
+
+    def create_future(
+        self, topic: str, partition: int, topic_id: Uuid, unique: Uuid, config: LogConfig, now_ms: int
+    ) -> FutureLog:
+        """Begin the copy of a partition in another directory. Its birth is not synced."""
+        self._check_online()
+        name = marked_name(topic, partition, unique.hex(), FUTURE_SUFFIX)
+        created = FutureLog(topic, partition, topic_id, name, self._create(name, topic_id, config, now_ms), self)
+        self._keep_future(created)
+        return created
+
+    def _keep_future(self, future: FutureLog) -> None:
+        self.futures.append(future)
+        future.log.on_recovery_point_lowered = partial(self._write_checkpoint, RECOVERY_POINT_FILE)
+
+    def remove_future(self, future: FutureLog) -> None:
+        """Nobody needs the copy any more."""
+        self._check_online()
+        self.futures.remove(future)
+        self._put_away(future.log, future.retired_name)
+        self.unwanted.append(future.retired_name)
+
+    def promote(self, topic: str, future: FutureLog) -> None:
+        """The copy becomes the partition: its original is retired."""
+        self._check_online()
+        key = (topic, future.partition)
+        assert key not in self.partitions, f"{key} is in {self.path}"
+        self.futures.remove(future)
+        if future.topic_id is not None:
+            self.topic_ids[key] = future.topic_id
+        path = self._in(f"{topic}-{future.partition}")
+        try:
+            self._disk.rename(future.log.directory, path)
+            future.log.relocate(path)
+            self._disk.sync_directory(self.path)
+            self._keep(key, future.log)
+            self.write_checkpoints()
+        except DiskError as error:
+            self.fail(error)
+            raise DirectoryOffline(self.path) from error
 
     # Checkpoints.
 
@@ -297,7 +354,8 @@ class LogDirectory:
 
     def checkpoints(self) -> dict[str, Mapping[TopicPartition, int]]:
         """What each file would say now."""
-        logs = self.partitions
+        # A copy stands here under the name of its original, as in Kafka: one of them is in this directory, never both.
+        logs = {**{one.key: one.log for one in self.futures}, **self.partitions}
         return {
             RECOVERY_POINT_FILE: {key: one.recovery_point for key, one in logs.items()},
             REPLICATION_OFFSET_FILE: {key: one.high_watermark for key, one in logs.items()},

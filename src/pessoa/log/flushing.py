@@ -33,10 +33,18 @@ class Flusher:
     def __repr__(self) -> str:
         return f"<Flusher: {len(self._running)} flushes running, {self.flush_count} done>"
 
+    def is_flushing(self, log: PartitionLog) -> bool:
+        return log in self._running
+
     async def wait_until_durable(self, log: PartitionLog, offset: int) -> bool:
         """True when everything below `offset` is on the disk; False if the log has been cut below it or deleted.
         DiskError passes."""
-        while log.recovery_point < offset:
+        while True:
+            # It may move to another directory while we wait; then the disk that it left does not count.
+            while log.successor is not None:
+                log = log.successor
+            if log.recovery_point >= offset:
+                return True
             if log.is_released or offset > log.log_end_offset:
                 return False
             running = self._running.get(log)
@@ -44,7 +52,6 @@ class Flusher:
                 running = self._running[log] = asyncio.get_running_loop().create_task(self._flush(log))
             # One waiter that gives up must not take the flush away from the others.
             await asyncio.shield(running)
-        return True
 
     async def _flush(self, log: PartitionLog) -> None:
         try:

@@ -145,8 +145,10 @@ class PartitionLog:
         self.on_segments_dropped: Callable[[Sequence[Segment]], None] = _remove_at_once
         # Makes it durable that there is such a log at all; None once it is.
         self.sync_birth: Callable[[], None] | None = None
-        # The partition was deleted, and its files are let go.
+        # The partition was deleted or moved, and its files are let go.
         self.is_released = False
+        # The copy in another directory that has taken its place (`future_log`).
+        self.successor: PartitionLog | None = None
         self._disk = disk
         self._truncations = 0
         # What the last of them took away may come back with a loss of power.
@@ -353,6 +355,11 @@ class PartitionLog:
         self.on_rolled(self)
         return segment
 
+    def skip_to(self, offset: int, now_ms: int) -> None:
+        """Go on at `offset`: the log that this is a copy of has nothing before it."""
+        self.roll(now_ms, offset)
+        self.log_end_offset = self.producers.end_offset = offset
+
     # Reading.
 
     def read(self, offset: int, max_bytes: int, up_to: ReadUpTo, *, at_least_one_batch: bool = True) -> Fetched:
@@ -545,6 +552,22 @@ class PartitionLog:
         self._changes += 1
         self.on_segments_dropped(tuple(segments))
 
+    # Taking the place of another (`future_log`).
+
+    def take_over(self, original: PartitionLog) -> None:
+        """Know what the log knows that this is a copy of, besides its batches: producers and epochs whose batches have
+        been deleted or compacted away, and the offsets that others have agreed on."""
+        assert self.log_end_offset == original.log_end_offset, f"{self!r} is no copy of {original!r}"
+        self.producers, self.epochs = original.producers, original.epochs
+        self.high_watermark, self.log_start_offset = original.high_watermark, original.log_start_offset
+        self._write_epochs()
+
+    def relocate(self, directory: str) -> None:
+        """Its directory has got another name. Nobody may be syncing it meanwhile."""
+        self.directory = self.snapshots.directory = directory
+        for segment in self.segments:
+            segment.relocate(directory)
+
     # Making durable.
 
     @property
@@ -632,7 +655,7 @@ class PartitionLog:
             segment.close()
 
     def release(self) -> None:
-        """Let go of the files without writing anything more: the partition is being deleted."""
+        """Let go of the files without writing anything more: the partition is being deleted, or lives elsewhere."""
         self.is_released = True
         for segment in self.segments:
             for file in segment.files():

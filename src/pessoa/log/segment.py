@@ -547,6 +547,12 @@ class Segment:
         for file in self.files():
             file.path = next(self._path(kind) for kind in kinds if old[kind] == file.path)
 
+    def relocate(self, directory: str) -> None:
+        """The directory that it is in has got another name."""
+        self.prefix = f"{directory}/{segment_name(self.base_offset)}"
+        for file in self.files():
+            file.path = f"{directory}/{file.path.rpartition('/')[2]}"
+
     def remove_files(self) -> None:
         for path in self.release():
             self._disk.remove(path, missing_ok=True)

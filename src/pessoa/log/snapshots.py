@@ -28,15 +28,15 @@ SNAPSHOT_SUFFIX = ".snapshot"
 class ProducerSnapshots:
     """`offsets` is what there is, rising."""
 
-    __slots__ = ("_directory", "_disk", "offsets")
+    __slots__ = ("_disk", "directory", "offsets")
 
     def __init__(self, disk: Disk, directory: str, offsets: list[int]) -> None:
         self._disk = disk
-        self._directory = directory
+        self.directory = directory
         self.offsets = offsets
 
     def path(self, offset: int) -> str:
-        return f"{self._directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}"
+        return f"{self.directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}"
 
     def take(self, offset: int, producers: ProducerState) -> None:
         """Nothing is done if there is one: batches below an offset do not change."""

@@ -331,10 +331,11 @@ class Fetcher:
     async def _flush(self, partition: Partition) -> None:
         if partition.is_offline:
             return
+        directory = partition.directory
         try:
             await self._flusher.wait_until_durable(partition.log, partition.log.log_end_offset)
         except DiskError as problem:
-            partition.directory.fail(problem)
+            directory.fail(problem)
 
     # What the leader does not have.
 

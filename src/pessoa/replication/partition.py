@@ -26,6 +26,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from pessoa.log.files import DiskError
 from pessoa.log.leader_epochs import UNDEFINED_EPOCH, EpochEndOffset
 from pessoa.records.errors import InvalidBatch
 from pessoa.replication.isr import UNKNOWN, InSyncReplicas
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from pessoa.base.clock import Clock
     from pessoa.base.ids import Uuid
     from pessoa.log.directory import LogDirectory
+    from pessoa.log.future_log import FutureLog
     from pessoa.log.partition_log import Appended, PartitionLog
     from pessoa.log.producer_state import VerificationGuard
     from pessoa.metadata.image import MetadataImage
@@ -79,6 +81,7 @@ class LocalBroker:
         self.broker_epoch = broker_epoch
         self.leader_throttle = Throttle()
         self.follower_throttle = Throttle()
+        self.directory_throttle = Throttle()
         self.configure(settings)
         # Takes a change of in-sync replicas to the controller; the partition hears of it through `isr_answered`.
         self.propose: Callable[[Partition, IsrChange], None] = lambda _partition, _change: None
@@ -93,6 +96,7 @@ class LocalBroker:
         now_ms = self.clock.monotonic_ms()
         self.leader_throttle.limit(settings.leader_replication_throttled_rate, now_ms)
         self.follower_throttle.limit(settings.follower_replication_throttled_rate, now_ms)
+        self.directory_throttle.limit(settings.replica_alter_log_dirs_io_max_bytes_per_second, now_ms)
 
     def is_alive(self, broker_id: int) -> bool:
         broker = self.image.cluster.brokers.get(broker_id)
@@ -122,6 +126,7 @@ class Partition:
         "directory",
         "fetch_waiters",
         "follower_waiters",
+        "future",
         "in_sync",
         "index",
         "is_follower_throttled",
@@ -146,6 +151,8 @@ class Partition:
         self.index = index
         self.log = log
         self.directory = directory
+        # Its copy, while it moves to another directory. What cuts the log cuts the copy.
+        self.future: FutureLog | None = None
         self.leader_id = NO_LEADER
         self.leader_epoch = -1
         self.partition_epoch = -1
@@ -397,8 +404,9 @@ class Partition:
             return False
         return self._broker.leader_throttle.wait_ms(self._broker.clock.monotonic_ms()) > 0
 
-    def sent(self, replica_id: int, size: int) -> None:
-        if self.is_leader_throttled and replica_id not in self.isr:
+    def sent(self, size: int) -> None:
+        """To a follower. One in sync is never held back, and counts all the same: the rate is the replica's share."""
+        if self.is_leader_throttled:
             self._broker.leader_throttle.take(size, self._broker.clock.monotonic_ms())
 
     def maybe_shrink_isr(self) -> None:
@@ -464,7 +472,17 @@ class Partition:
     def truncate_to(self, offset: int, now_ms: int) -> None:
         self._uncommitted.clear()
         self.log.truncate_to(offset, now_ms)
+        self._cut_future(offset, now_ms)
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         self._uncommitted.clear()
         self.log.restart_at(offset, now_ms)
+        self._cut_future(0, now_ms)
+
+    def _cut_future(self, offset: int, now_ms: int) -> None:
+        future = self.future
+        if future is not None and future.directory.offline is None:
+            try:
+                future.truncate_to(offset, now_ms)
+            except DiskError as error:
+                future.directory.fail(error)

@@ -25,6 +25,7 @@ from pessoa.log.files import DiskError
 from pessoa.log.flushing import Flusher
 from pessoa.log.topic_config import topic_value
 from pessoa.metadata.image import ConfigResource, MetadataImage
+from pessoa.replication.directory_moves import DirectoryMoves
 from pessoa.replication.partition import NO_LEADER, LocalBroker, Partition
 from pessoa.replication.settings import ReplicationSettings
 from pessoa.replication.throttle import names_replica
@@ -87,6 +88,7 @@ class Replicas:
         self._broker = LocalBroker(
             node_id, self._clock, settings or ReplicationSettings(), MetadataImage.EMPTY, broker_epoch
         )
+        self.moves = DirectoryMoves(self._broker, directories, upkeep, self._flusher, new_uuid)
         self._broker.propose = self._propose
         self._broker.flush = self._flush_soon
         # Told about every directory that fails, after its partitions have been given up.
@@ -142,7 +144,10 @@ class Replicas:
         names = list(topics)
         for topic in names:
             for partition in self.by_name.get(topic, {}).values():
-                partition.log.configure(self._config_of(topic))
+                config = self._config_of(topic)
+                partition.log.configure(config)
+                if partition.future is not None:
+                    partition.future.log.configure(config)
         self._configure_replication(names)
 
     def _configure_replication(self, topics: Iterable[str]) -> None:
@@ -215,22 +220,26 @@ class Replicas:
         self._fetchers.follow(partition)
 
     def _create(self, topic: TopicImage, index: int, now_ms: int) -> Partition | None:
-        """Find the log among those that were loaded, or create it in the directory that has the fewest."""
+        """Find the log among those that were loaded, or create it: where somebody wished it to be, or in the directory
+        that has the fewest."""
         key = (topic.name, index)
+        self.moves.recover(topic.name, topic.id, index)
         for directory in self.directories:
             found = directory.partitions.get(key)
             if found is None:
                 continue
             if directory.topic_ids.get(key, topic.id) == topic.id:
                 found.configure(self._config_of(topic.name))
-                return self._keep(Partition(topic.name, topic.id, index, found, directory, self._broker))
+                partition = self._keep(Partition(topic.name, topic.id, index, found, directory, self._broker))
+                self.moves.resume(partition)
+                return partition
             # A topic of that name was deleted and created anew while we were away.
             directory.remove(topic.name, index, self._new_uuid())
         online = [directory for directory in self.directories if directory.offline is None]
         if not online:
             log.error("no log directory is left for %s-%s", topic.name, index)
             return None
-        directory = min(online, key=lambda one: len(one.partitions))
+        directory = self.moves.wished(*key) or min(online, key=lambda one: len(one.partitions) + len(one.futures))
         try:
             created = directory.create(topic.name, index, topic.id, self._config_of(topic.name), now_ms)
         except DirectoryOffline:
@@ -252,6 +261,7 @@ class Replicas:
         partition.leave()
         for listener in self.on_leadership:
             listener(partition)
+        self.moves.cancel(partition)
         self._remove_log(partition.directory, partition.topic, partition.index)
 
     def _remove_log(self, directory: LogDirectory, topic: str, index: int) -> None:
@@ -278,6 +288,7 @@ class Replicas:
                 if not is_ours:
                     log.info("%s-%s in %s is nobody's any more", topic, index, directory.path)
                     self._remove_log(directory, topic, index)
+        self.moves.remove_strays(list(self.all()))
 
     def _directory_failed(self, directory: LogDirectory, _: DiskError) -> None:
         """Give up what lies there: it is neither led nor followed any more, until a restart."""
@@ -305,10 +316,11 @@ class Replicas:
             task.add_done_callback(_report)
 
     async def _flush(self, partition: Partition) -> None:
+        directory = partition.directory
         try:
             await self._flusher.wait_until_durable(partition.log, partition.log.log_end_offset)
         except DiskError as error:
-            partition.directory.fail(error)
+            directory.fail(error)
             return
         finally:
             del self._flushing[partition]
@@ -364,6 +376,7 @@ class Replicas:
             await self._isr_changes.close()
         if self._fetchers is not None:
             await self._fetchers.close()
+        await self.moves.close()
         await asyncio.gather(*self._flushing.values(), return_exceptions=True)
         for partition in self.all():
             partition.wake_all()

@@ -25,6 +25,7 @@ class ReplicationSettings:
     # None is without a limit.
     leader_replication_throttled_rate: int | None = None
     follower_replication_throttled_rate: int | None = None
+    replica_alter_log_dirs_io_max_bytes_per_second: int | None = None
 
     @classmethod
     def of(cls, config: Settings) -> Self:

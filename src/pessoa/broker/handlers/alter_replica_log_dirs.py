@@ -1,7 +1,8 @@
 """AlterReplicaLogDirs: move replicas between the log directories of this broker (KIP-113).
 
-A replica that is where it shall be stays there, which is all that a broker with one directory can be asked. To another
-directory of the same broker no replica is moved, as Apache Kafka would: that is refused with KAFKA_STORAGE_ERROR.
+The answer says that the move has begun; DescribeLogDirs tells how far it is. Asking for the directory in which the
+replica is stops a move elsewhere. A replica that is not on this broker is answered with REPLICA_NOT_AVAILABLE, and made
+in the named directory if it comes. v2: flexible.
 """
 
 from __future__ import annotations
@@ -38,9 +39,15 @@ def handle(
 
 
 def _move(broker: BrokerServices, topic: str, index: int, path: str) -> ErrorCode:
-    if all(directory.path != path for directory in broker.replicas.directories):
+    replicas = broker.replicas
+    destination = next((one for one in replicas.directories if one.path == path), None)
+    if destination is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    partition = broker.replicas.get(topic, index)
+    if destination.offline is not None:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    partition = replicas.get(topic, index)
     if partition is None:
-        return broker.replicas.why_missing(broker.image, topic, index)
-    return ErrorCode.NONE if partition.directory.path == path else ErrorCode.KAFKA_STORAGE_ERROR
+        replicas.moves.wish(topic, index, destination)
+        missing = replicas.why_missing(broker.image, topic, index)
+        return ErrorCode.REPLICA_NOT_AVAILABLE if missing is ErrorCode.NOT_LEADER_OR_FOLLOWER else missing
+    return replicas.moves.move(partition, destination)

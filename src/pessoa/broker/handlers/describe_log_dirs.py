@@ -1,4 +1,7 @@
-"""DescribeLogDirs: the log directories of this broker and what lies in them (KIP-113). v4: the size of the disk."""
+"""DescribeLogDirs: the log directories of this broker and what lies in them (KIP-113). v4: the size of the disk.
+
+A copy of a replica that moves here is marked as such, and lags behind its original, not behind the high watermark.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,13 @@ def handle(broker: BrokerServices, context: RequestContext, request: DescribeLog
     return DescribeLogDirsResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
-        results=[_result(directory, wanted) for directory in broker.replicas.directories],
+        results=[_result(broker, directory, wanted) for directory in broker.replicas.directories],
     )
 
 
-def _result(directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+def _result(
+    broker: BrokerServices, directory: LogDirectory, wanted: set[tuple[str, int]] | None
+) -> DescribeLogDirsResult:
     if directory.offline is not None:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path, topics=[])
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
@@ -43,6 +48,17 @@ def _result(directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> Des
                     partition_size=log.size,
                     offset_lag=max(0, log.high_watermark - log.log_end_offset),
                     is_future_key=False,
+                )
+            )
+    for future in directory.futures:
+        original = broker.replicas.get(*future.key)
+        if original is not None and (wanted is None or future.key in wanted):
+            topics.setdefault(future.topic, []).append(
+                DescribeLogDirsPartition(
+                    partition_index=future.partition,
+                    partition_size=future.log.size,
+                    offset_lag=max(0, original.log.log_end_offset - future.log.log_end_offset),
+                    is_future_key=True,
                 )
             )
     total, usable = _capacity(directory.path)

@@ -364,7 +364,7 @@ def _response(
             assert one.fetched.data is not None
             one.data.records = memoryview(one.fetched.data.read())
             if reader.is_follower and one.partition is not None:
-                one.partition.sent(reader.replica_id, one.size)
+                one.partition.sent(one.size)
         if one.data.current_leader is not None:
             leaders[one.data.current_leader.leader_id] = None
         key = (one.wanted.topic, one.wanted.topic_id)

@@ -162,12 +162,13 @@ async def _wait_until_durable(broker: BrokerServices, due: list[Partition], resp
     """Until what was appended is on the disk, as the topics' `flush.messages` asks for."""
     failed: set[tuple[str, int]] = set()
     for partition in due:
+        directory = partition.directory
         try:
             await broker.flusher.wait_until_durable(partition.log, partition.log.log_end_offset)
             if partition.is_leader:
                 partition.maybe_advance_high_watermark()
         except DiskError as error:
-            partition.directory.fail(error)
+            directory.fail(error)
             failed.add((partition.topic, partition.index))
     for topic in response.responses:
         for one in topic.partition_responses:

@@ -1,0 +1,138 @@
+"""A log on its way to another directory of the same broker (KIP-113): a copy that takes the place of the original.
+
+    /a/orders-0                      the original: it is read from and written to until the copy has caught up
+    /b/orders-0.3f0c…-future         the copy
+    ── caught up ──▶
+    /a/orders-0.3f0c…-delete         the original, which waits to be removed
+    /b/orders-0                      the copy
+
+Two renames on two disks cannot be one step, so the first of them decides. The original gets the copy's own mark with
+its name: whoever finds a copy whose original is marked so has died between the two, and does the second. A copy whose
+original is where it was goes on; one without any original is half of something, and is removed.
+
+Batches are copied as they are, offsets and epochs and all, as a follower does. What cuts the original cuts the copy in
+the same step. After a start, the two are compared before the copy goes on: a loss of power may have taken from each
+what the other kept. Two logs that have the same batch at an offset have the same batches before it, so the last one is
+enough; where it differs, the copy begins anew.
+
+What the copy does not get from batches it takes over at the end: see `PartitionLog.take_over`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pessoa.log.partition_log import OffsetOutOfRange, ReadUpTo
+from pessoa.records.batch import RecordBatch
+from pessoa.records.errors import InvalidBatch
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pessoa.base.ids import Uuid
+    from pessoa.log.checkpoints import TopicPartition
+    from pessoa.log.directory import LogDirectory
+    from pessoa.log.partition_log import PartitionLog
+
+FUTURE_SUFFIX = "-future"
+DELETED_DIRECTORY_SUFFIX = "-delete"
+# A directory name has room for 255 bytes, and a topic name for 249.
+_MAX_NAME = 255
+_FUTURE_NAME = re.compile(r"(.+)-([0-9]+)\.([^.]+)-future")
+
+
+def marked_name(topic: str, partition: int, mark: str, suffix: str) -> str:
+    """A long topic loses its end, and never the partition: Kafka reads these names too."""
+    tail = f"-{partition}.{mark}{suffix}"
+    return topic[: _MAX_NAME - len(tail)] + tail
+
+
+def future_of(name: str) -> TopicPartition | None:
+    """The topic, as far as it has found room, and the partition that a copy is named by."""
+    found = _FUTURE_NAME.fullmatch(name)
+    return (found[1], int(found[2])) if found is not None else None
+
+
+class FutureLog:
+    """`topic` is what the name of its directory says; `topic_id` is None if the file that tells it is damaged."""
+
+    __slots__ = ("directory", "log", "name", "partition", "topic", "topic_id")
+
+    def __init__(
+        self, topic: str, partition: int, topic_id: Uuid | None, name: str, log: PartitionLog, directory: LogDirectory
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        # Of its directory.
+        self.name = name
+        self.log = log
+        self.directory = directory
+
+    def __repr__(self) -> str:
+        return f"<FutureLog {self.directory.path}/{self.name}: {self.log!r}>"
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.topic, self.partition
+
+    @property
+    def retired_name(self) -> str:
+        """What the original is called once this has taken its place."""
+        return self.name.removesuffix(FUTURE_SUFFIX) + DELETED_DIRECTORY_SUFFIX
+
+    def is_of(self, topic: str, topic_id: Uuid, partition: int) -> bool:
+        if self.partition != partition:
+            return False
+        return self.topic_id == topic_id if self.topic_id is not None else self.topic == topic
+
+    def copy_from(self, original: PartitionLog, max_bytes: int, now_ms: int) -> int:
+        """Copy some more; the number of bytes, 0 if nothing is left. DiskError and InvalidBatch pass."""
+        log = self.log
+        if log.log_end_offset < original.log_start_offset:
+            # Retention was faster.
+            self._begin(original, now_ms)
+        if log.log_end_offset >= original.log_end_offset:
+            assert log.log_end_offset == original.log_end_offset, f"{self!r} is ahead of {original!r}"
+            return 0
+        # The original may start in the middle of the batch that comes next.
+        found = original.read(max(log.log_end_offset, original.log_start_offset), max_bytes, ReadUpTo.LOG_END).data
+        if found is None:
+            # The last batches were compacted away.
+            log.skip_to(original.log_end_offset, now_ms)
+            return 0
+        data = found.read()
+        if not log.append_as_follower(data, now_ms):
+            raise InvalidBatch(
+                ErrorCode.CORRUPT_MESSAGE, f"no batch follows offset {log.log_end_offset} in {original!r}"
+            )
+        return len(data)
+
+    def resume(self, original: PartitionLog, now_ms: int) -> None:
+        """Keep what both have; after a start, or for a copy that was just made."""
+        if self.log.log_end_offset > original.log_end_offset:
+            self.log.truncate_to(original.log_end_offset, now_ms)
+        if not self._ends_like(original):
+            self._begin(original, now_ms)
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        self.log.truncate_to(offset, now_ms)
+
+    def _begin(self, original: PartitionLog, now_ms: int) -> None:
+        """Empty, at the start of the original, or at that of the batch in whose middle that is."""
+        start = original.log_start_offset
+        found = original.read(start, 1, ReadUpTo.LOG_END).data
+        if found is not None:
+            start = min(start, RecordBatch(found.read()).base_offset)
+        if (self.log.log_end_offset, self.log.log_start_offset) != (start, start):
+            self.log.restart_at(start, now_ms)
+
+    def _ends_like(self, original: PartitionLog) -> bool:
+        """Whether the original has the last batch of the copy."""
+        last_offset = self.log.log_end_offset - 1
+        try:
+            ours = self.log.read(last_offset, 1, ReadUpTo.LOG_END).data
+            theirs = original.read(last_offset, 1, ReadUpTo.LOG_END).data
+        except (OffsetOutOfRange, InvalidBatch):
+            return False
+        return ours is not None and theirs is not None and ours.read() == theirs.read()
