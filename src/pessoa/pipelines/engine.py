@@ -121,13 +121,14 @@ class Engine:
         self._spark_attempts = 0
         self._next_spark_start_s = 0.0
         self._settings = client_settings(self.kafka)
-        self._groups = GroupOffsets(self._settings)
         self._queries: dict[str, Query] = {}
         self._home_lock = _lock(home)
+        self._groups = GroupOffsets(self._settings)
         try:
             self._state = StateTopic(self._settings, state_topic) if state_topic is not None else None
             self._recall()
         except BaseException:
+            self._groups.close()
             self._home_lock.close()
             raise
         self._monitor = threading.Thread(target=self._watch, name="pessoa-engine", daemon=True)
@@ -195,16 +196,13 @@ class Engine:
             query = self._queries.get(query_id)
             if query is None and (self._state is not None or not self._folder(query_id).exists()):
                 raise EngineRefused(f"there is no query {query_id}")
-            groups: list[str] = []
             if query is not None:
                 self._end(query)
                 del self._queries[query_id]
-                self._groups.forget(query.spec.group)
-                groups = [] if query.spec.group_id else [query.spec.group]
+                self._groups.forget(query.spec.group, deletes=query.spec.group_id is None)
             if self._state is not None:
                 self._state.put(query_id, None)
             shutil.rmtree(self._folder(query_id), ignore_errors=True)
-            self._groups.delete(groups)
             remove_topic(self._settings, marker_topic(query_id))
 
     def queries(self) -> list[QueryStatus]:
@@ -233,6 +231,7 @@ class Engine:
                 self._end(query)
             self._drop_spark()
         self._monitor.join()
+        self._groups.close()
         self._home_lock.close()
 
     # Looking after it.

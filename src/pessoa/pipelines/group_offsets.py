@@ -3,50 +3,112 @@
 Spark keeps offsets in its checkpoint and commits none to Kafka. After a batch the engine commits them to the group
 `pessoa-<query>`, which has no members: kafka-consumer-groups, the control centre and every exporter show the pipeline
 and how far behind it is. Nobody starts from these offsets; where to go on stands in the checkpoint alone.
+
+So nobody waits for them either: a thread commits what is newest. A cluster that is down for a moment would otherwise
+hold up the engine just when it has queries to start again.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import TimeoutError as NoAnswer
+from typing import Any
 
 ANSWER_TIMEOUT_S = 15.0
+PAUSE_AFTER_FAILURE_S = 1.0
+
+Places = tuple[tuple[str, int, int], ...]
 
 
 class GroupOffsets:
     def __init__(self, settings: Mapping[str, str]) -> None:
-        from confluent_kafka.admin import AdminClient
-
-        self._admin = AdminClient({**settings, "log_level": "3"})
-        self._committed: dict[str, tuple[tuple[str, int, int], ...]] = {}
+        self._settings: dict[str, Any] = {**settings, "log_level": "3"}
+        self._committed: dict[str, Places] = {}
+        # The newest of each group that waits to be committed, None for one to be deleted. The condition guards both.
+        self._waiting: dict[str, Places | None] = {}
+        self._changed = threading.Condition()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="pessoa-group-offsets", daemon=True)
+        self._thread.start()
 
     def commit(self, group_id: str, offsets: Iterable[tuple[str, int, int]]) -> None:
-        """Commit what is new. A cluster that does not answer is asked again with the next batch."""
-        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-
+        """Commit what is new, soon."""
         wanted = tuple(offsets)
-        if not wanted or self._committed.get(group_id) == wanted:
-            return
-        places = [TopicPartition(topic, partition, offset) for topic, partition, offset in wanted]
-        request = ConsumerGroupTopicPartitions(group_id, places)
-        try:
-            self._admin.alter_consumer_group_offsets([request], request_timeout=ANSWER_TIMEOUT_S)[group_id].result(
-                ANSWER_TIMEOUT_S
-            )
-        except (KafkaException, NoAnswer):
-            return
-        self._committed[group_id] = wanted
+        with self._changed:
+            if wanted and self._committed.get(group_id) != wanted:
+                self._waiting[group_id] = wanted
+                self._changed.notify()
 
-    def forget(self, group_id: str) -> None:
-        self._committed.pop(group_id, None)
+    def forget(self, group_id: str, *, deletes: bool) -> None:
+        """Commit no more for a group, and delete it; one that cannot be deleted expires by itself."""
+        with self._changed:
+            self._waiting.pop(group_id, None)
+            self._committed.pop(group_id, None)
+            if deletes:
+                # In its turn: a commit that is on its way would bring the group back.
+                self._waiting[group_id] = None
+                self._changed.notify()
 
-    def delete(self, names: Iterable[str]) -> None:
-        """Delete groups; what cannot be deleted expires by itself."""
-        from confluent_kafka import KafkaException
+    def close(self) -> None:
+        """Commit what waits, if the cluster takes it, and end."""
+        with self._changed:
+            self._closing.set()
+            self._changed.notify()
+        self._thread.join(ANSWER_TIMEOUT_S)
 
-        doomed = list(names)
-        try:
-            for future in self._admin.delete_consumer_groups(doomed).values() if doomed else ():
-                future.result(ANSWER_TIMEOUT_S)
-        except (KafkaException, NoAnswer):
-            return
+    def _work(self) -> None:
+        admin: Any = None
+        while (next_one := self._next()) is not None:
+            group_id, wanted = next_one
+            admin = admin or self._admin()
+            if wanted is None:
+                _delete(admin, group_id)
+                continue
+            if _alter(admin, group_id, wanted):
+                continue
+            # A client may be stuck with a coordinator that is no more; a new one asks anew.
+            admin = None
+            with self._changed:
+                if self._committed.get(group_id) == wanted:
+                    del self._committed[group_id]
+                    self._waiting.setdefault(group_id, wanted)
+            if self._closing.wait(PAUSE_AFTER_FAILURE_S):
+                return
+
+    def _next(self) -> tuple[str, Places | None] | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closing.is_set())
+            if not self._waiting:
+                return None
+            group_id, wanted = self._waiting.popitem()
+            if wanted is not None:
+                self._committed[group_id] = wanted
+            return group_id, wanted
+
+    def _admin(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient(self._settings)
+
+
+def _alter(admin: Any, group_id: str, wanted: Places) -> bool:
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+
+    places = [TopicPartition(topic, partition, offset) for topic, partition, offset in wanted]
+    request = ConsumerGroupTopicPartitions(group_id, places)
+    try:
+        answer = admin.alter_consumer_group_offsets([request], request_timeout=ANSWER_TIMEOUT_S)[group_id]
+        answer.result(ANSWER_TIMEOUT_S)
+    except (KafkaException, NoAnswer):
+        return False
+    return True
+
+
+def _delete(admin: Any, group_id: str) -> None:
+    from confluent_kafka import KafkaException
+
+    try:
+        admin.delete_consumer_groups([group_id])[group_id].result(ANSWER_TIMEOUT_S)
+    except (KafkaException, NoAnswer):
+        return

@@ -222,7 +222,11 @@ class SlotWriter:
             partition=self.slot,
             on_delivery=lambda error, _: outcome.append(error),
         )
-        self.producer.flush(MARKER_TIMEOUT_S)
+        try:
+            self.producer.flush(MARKER_TIMEOUT_S)
+        except SystemError as fenced:
+            # The client sets its exception for a fatal error and then calls us back all the same, which Python forbids.
+            raise KafkaException(KafkaError(KafkaError._FATAL, f"slot {self.slot} has another writer")) from fenced
         if not outcome:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no broker took the marker of slot {self.slot}"))
         if outcome[0] is not None:
