@@ -68,17 +68,29 @@ class KillableBroker:
                 ready.set()
         ready.set()
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker does not run"
+        return self._process.pid
+
     def kill(self) -> None:
         """SIGKILL: no goodbye, no flush."""
-        process, self._process = self._process, None
+        assert self._process is not None
+        assert self._process.poll() is None, b"".join(self.lines[-50:]).decode()
+        self._process.send_signal(signal.SIGKILL)
+        self.wait_for_end()
+
+    def wait_for_end(self) -> int:
+        """Its exit code, when it has ended by itself."""
+        process = self._process
         assert process is not None
-        assert process.poll() is None, b"".join(self.lines[-50:]).decode()
-        process.send_signal(signal.SIGKILL)
-        process.wait(_START_TIMEOUT_S)
+        code = process.wait(_START_TIMEOUT_S)
+        self._process = None
         assert self._reader is not None
         self._reader.join(_START_TIMEOUT_S)
         assert process.stderr is not None
         process.stderr.close()
+        return code
 
     def crash(self) -> None:
         """Die, and come back."""

@@ -53,9 +53,10 @@ a cluster of three, each in a terminal of its own (N is 1, 2 and 3):
 def main(argv: list[str]) -> int:
     from pessoa.broker.registration import RegistrationRefused
     from pessoa.quorum.metadata_log import CorruptMetadataLog
+    from pessoa.quorum.raft_quorum import QuorumFailed
     from pessoa.quorum.state_file import CorruptQuorumState
 
-    damaged = (CorruptProperties, CorruptQuorumState, CorruptMetadataLog, DiskError)
+    damaged = (CorruptProperties, CorruptQuorumState, CorruptMetadataLog, QuorumFailed, DiskError)
     options = _parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     keep_freed_memory()
@@ -148,7 +149,8 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 async def _run_until_stopped(config: BrokerConfig, cluster_id: str | None) -> None:
-    """Serve until SIGTERM or SIGINT, or until the broker cannot go on."""
+    """Serve until SIGTERM or SIGINT, or until the broker cannot go on. Then it ends as if it had been killed: what it
+    would still write or say to end in order is nothing to build upon (Kafka halts as well, with 1)."""
     from pessoa.broker.lifecycle import Broker
 
     loop = asyncio.get_running_loop()
@@ -162,8 +164,11 @@ async def _run_until_stopped(config: BrokerConfig, cluster_id: str | None) -> No
         log.info("broker %s of cluster %s is ready", config.node_id, broker.services.cluster_id)
         ends: list[asyncio.Future[Any]] = [stopped, broker.failed]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        log.info("stopping")
     finally:
-        await broker.stop()
+        if broker.failed.done():
+            broker.abandon()
+        else:
+            log.info("stopping")
+            await broker.stop()
     if broker.failed.done():
         broker.failed.result()

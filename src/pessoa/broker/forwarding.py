@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pessoa.controller.decision import NotController, Refusal
 from pessoa.net.channel import ChannelFailed, Channels
+from pessoa.quorum.raft_quorum import QuorumFailed
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode, ProtocolViolation
 
@@ -137,6 +138,9 @@ class ControllerEntrance:
             except (NotController, ChannelFailed) as problem:
                 if deadline_ms - self._clock.monotonic_ms() <= _RETRY_MS:
                     raise ControllerUnavailable(f"no controller has answered: {problem}") from problem
+            except QuorumFailed as problem:
+                # Written or not, nobody will hear of it from this node: it is about to end.
+                raise ControllerUnavailable(f"the controller has failed: {problem}") from problem
             await self._clock.wait_ms(_RETRY_MS)
 
     def close(self) -> None:

@@ -131,7 +131,20 @@ class Broker:
     # Starting.
 
     async def start(self) -> None:
-        self.failed = asyncio.get_running_loop().create_future()
+        """Serving when it returns. What makes it fail meanwhile is raised: nobody waits for what cannot come."""
+        loop = asyncio.get_running_loop()
+        self.failed = loop.create_future()
+        starting = loop.create_task(self._start())
+        try:
+            await asyncio.wait([starting, self.failed], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not starting.done():
+                await _cancel([starting])
+        if self.failed.done():
+            self.failed.result()
+        starting.result()
+
+    async def _start(self) -> None:
         owners = await self._claim()
         self.cluster_id = next(iter(owners.values())).cluster_id
         if self.config.is_broker:
@@ -292,6 +305,8 @@ class Broker:
             from pessoa.broker.directory_assignments import DirectoryAssignments
 
             self._assignments = DirectoryAssignments(self.services, self._entrance, self._broker_epoch)
+            assignments = self._assignments
+            replicas.moves.on_moved.append(lambda partition: assignments.look_at([partition.topic_id]))
         self._publisher.subscribers.append(self._on_metadata)
         self._is_assembled = True
 

@@ -12,9 +12,10 @@ Syncs run in a worker thread, shared by all who wait (`Flusher`), while follower
 counts itself when its disk has them, like everybody else. With one voter there is nobody else; such a node leads, and
 its listeners have everything, when `start` returns.
 
-A disk that refuses ends it all: nobody can say what is on that disk. What waits fails with `QuorumFailed`, and
-`on_failure` is told once. What waits when the lead is lost fails with `NotLeader`: it may be committed all the same, by
-whoever leads next.
+A disk that refuses ends it all: nobody can say what is on that disk. So does what an `assert` calls impossible. What
+waits fails with `QuorumFailed`, and `on_failure` is told once, so that the process ends and is started again: a node
+that stayed would be counted on, and do nothing. What waits when the lead is lost fails with `NotLeader`: it may be
+committed all the same, by whoever leads next.
 
 A node that is no voter observes: it fetches like the others, and counts for nothing.
 """
@@ -375,7 +376,11 @@ class RaftQuorum:
 
         if self._failure is not None:
             raise QuorumFailed("the metadata log has failed") from self._failure
-        return serve(self, request, context.version)
+        try:
+            return serve(self, request, context.version)
+        except AssertionError as impossible:
+            self.fail(impossible)
+            raise
 
     # Doing what the machine says.
 
@@ -634,7 +639,11 @@ class RaftQuorum:
         await self._clock.wait_ms(max(0, deadline_ms - self._clock.monotonic_ms()))
         self._alarm = None
         if not self._is_closed and self._failure is None:
-            self.raft.tick(self._clock.monotonic_ms())
+            try:
+                self.raft.tick(self._clock.monotonic_ms())
+            except AssertionError as impossible:
+                self.fail(impossible)
+                raise
             self._obey()
 
     # Failing.
@@ -654,7 +663,12 @@ class RaftQuorum:
         log.error("the metadata log in %s has failed: %s", self._directory, error)
         self._fail_pending(QuorumFailed(str(error)))
         self._wake()
-        self.on_failure(error)
+        if isinstance(error, DiskError):
+            failure = QuorumFailed("this node cannot go on without its metadata log, and ends")
+            failure.__cause__ = error
+            self.on_failure(failure)
+        else:
+            self.on_failure(error)
 
 
 def _election(state: QuorumStateData) -> ElectionState:

@@ -7,10 +7,12 @@ from functools import partial
 
 import pytest
 
+from pessoa.log.files import DiskError
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.quorum.raft_quorum import NotLeader, QuorumFailed
 from pessoa.quorum.settings import LeaderAndEpoch
 from pessoa.quorum.state_file import CorruptQuorumState
+from pessoa.wire.api import vote
 from pessoa.wire.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, PartitionData, TopicData
 from pessoa.wire.api.vote import VoteRequest, VoteResponse
 from pessoa.wire.errors import ErrorCode
@@ -144,7 +146,38 @@ def test_a_disk_that_cannot_sync_fails_what_waits_and_all_that_comes() -> None:
         with pytest.raises(QuorumFailed):
             quorum.append([topic("b")])
         assert topics(node) == []
-        assert len(failures) == 1
+        (failure,) = failures
+        assert isinstance(failure.__cause__, DiskError)
+
+    run(body)
+
+
+def pre_vote() -> VoteRequest:
+    part = vote.PartitionData(
+        partition_index=0, replica_epoch=1, replica_id=3, last_offset_epoch=1, last_offset=1, pre_vote=True
+    )
+    topics = [vote.TopicData(topic_name="__cluster_metadata", partitions=[part])]
+    return VoteRequest(cluster_id=None, voter_id=2, topics=topics)
+
+
+def test_what_cannot_be_ends_the_quorum_whether_time_or_a_request_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def impossible(*_: object) -> None:
+        raise AssertionError("two leaders")
+
+    async def body() -> None:
+        failures: list[BaseException] = []
+        async with Quorums(3) as nodes:
+            first, second, _ = nodes.by_id.values()
+            for node in (first, second):
+                node.quorum.on_failure = failures.append
+            monkeypatch.setattr(first.quorum.raft, "tick", impossible)
+            monkeypatch.setattr(second.quorum.raft, "vote", impossible)
+            with pytest.raises(AssertionError, match="two leaders"):
+                second.quorum.handle(pre_vote(), Context(2))
+            await nodes.wait_until(lambda: len(failures) == 2)
+            assert [str(one) for one in failures] == ["two leaders", "two leaders"]
+            for node in (first, second):
+                node.kill()
 
     run(body)
 
