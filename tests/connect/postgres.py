@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
+
 from tests.apache.broker import reserve_port
 
 TIMEOUT_S = 120
@@ -25,29 +27,57 @@ def binaries() -> Path | None:
     return found[-1].parent if found else None
 
 
+class Postgres:
+    """A server that can be stopped and started again, as somebody's does."""
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self.port = reserve_port()
+        self._folder = folder
+        self._programs = programs
+        # It refuses to run as root.
+        self._user = "postgres" if os.geteuid() == 0 else None
+        if self._user is not None:
+            owner = pwd.getpwnam(self._user)
+            os.chown(folder, owner.pw_uid, owner.pw_gid)
+        self._run("initdb", "-D", self._data, "-U", "pessoa", "--auth=trust", "--no-sync", "-E", "UTF8")
+
+    @property
+    def _data(self) -> str:
+        return str(self._folder / "data")
+
+    def _run(self, program: str, *words: str) -> None:
+        subprocess.run(
+            [str(self._programs / program), *words], check=True, timeout=TIMEOUT_S, user=self._user, cwd=self._folder,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def start(self) -> None:
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
+        log = str(self._folder / "log")
+        self._run("pg_ctl", "-D", self._data, "-w", "-t", str(TIMEOUT_S), "-o", options, "-l", log, "start")
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", self._data, "-m", "immediate", "stop")
+
+    def url(self, database: str = "postgres") -> str:
+        """As JDBC writes it."""
+        return f"jdbc:postgresql://127.0.0.1:{self.port}/{database}?user=pessoa"
+
+    def create(self, database: str) -> str:
+        """The address of a new database."""
+        with psycopg.connect(self.url().removeprefix("jdbc:"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {database}".encode())
+        return self.url(database)
+
+
 @contextmanager
-def postgres() -> Iterator[str]:
-    """The address of a database, as JDBC writes it."""
-    folder = binaries()
-    assert folder is not None
-    # It refuses to run as root.
-    user = "postgres" if os.geteuid() == 0 else None
+def postgres() -> Iterator[Postgres]:
+    programs = binaries()
+    assert programs is not None
     with tempfile.TemporaryDirectory(prefix="pessoa-postgres-") as temporary:
-        if user is not None:
-            owner = pwd.getpwnam(user)
-            os.chown(temporary, owner.pw_uid, owner.pw_gid)
-        data, port = Path(temporary) / "data", reserve_port()
-
-        def run(program: str, *words: str) -> None:
-            subprocess.run(
-                [str(folder / program), *words], check=True, timeout=TIMEOUT_S, user=user, cwd=temporary,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
-
-        run("initdb", "-D", str(data), "-U", "pessoa", "--auth=trust", "--no-sync", "-E", "UTF8")
-        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
-        run("pg_ctl", "-D", str(data), "-w", "-t", str(TIMEOUT_S), "-o", options, "-l", f"{temporary}/log", "start")
+        server = Postgres(Path(temporary), programs)
+        server.start()
         try:
-            yield f"jdbc:postgresql://127.0.0.1:{port}/postgres?user=pessoa"
+            yield server
         finally:
-            run("pg_ctl", "-D", str(data), "-m", "immediate", "stop")
+            server.stop()

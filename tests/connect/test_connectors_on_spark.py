@@ -1,14 +1,14 @@
 """Every connector end to end: a real Spark, real brokers (ours and Apache's), a real PostgreSQL, files and HTTP.
 
-One worker runs them all at once, as a platform would; a test looks at one thing that must come out. The rows of JDBC
-are 100,000 out and in; on Apache's broker there are fewer, since what differs there is the broker and not the database.
+One worker runs them all at once, as a platform would: everything is started first, by the functions named `start_…`,
+and each test waits for one thing that must come out.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -22,26 +22,32 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from pessoa.testing import Broker
 from tests.apache.broker import ApacheKafka
-from tests.connect.postgres import binaries, postgres
+from tests.connect.postgres import Postgres, binaries, postgres
 from tests.connect.receivers import Receiver, receiver
 from tests.connect.serving import connect_worker, wait_for_states, wait_until
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
+TRANSFORMS = "org.apache.kafka.connect.transforms."
 EVENTS = 40
+ROWS = 100_000
+SHOPS = 30
 BAD = b"this is no JSON"
 
 
 class Stage:
     """A worker on one kind of Kafka, with everything around it."""
 
-    def __init__(self, kafka: str, bootstrap: str, http: httpx.Client, folder: Path, database: str) -> None:
+    def __init__(
+        self, kafka: str, bootstrap: str, http: httpx.Client, folder: Path, database: str, receiver: Receiver
+    ) -> None:
         self.kafka = kafka
         self.bootstrap = bootstrap
         self.http = http
         self.folder = folder
         self.database = database
-        self.row_count = 100_000 if kafka == "pessoa" else 5_000
+        self.receiver = receiver
+        self.events: list[dict[str, Any]] = []
 
     def run(self, name: str, **config: str) -> None:
         settings = {key.replace("_", "."): value for key, value in config.items()}
@@ -81,37 +87,81 @@ class Stage:
             cursor = connection.execute(statement.encode(), values or None)
             return cursor.fetchall() if cursor.description else []
 
-
-@pytest.fixture(scope="module")
-def http_receiver() -> Iterator[Receiver]:
-    with receiver() as server:
-        yield server
-
-
-@pytest.fixture(scope="module", params=["pessoa", pytest.param("apache", marks=pytest.mark.apache)])
-def stage(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark_address: str
-) -> Iterator[Stage]:
-    if binaries() is None:
-        pytest.skip("there is no PostgreSQL (initdb) on this machine")
-    folder = tmp_path_factory.mktemp(f"connect-{request.param}")
-    with ExitStack() as stack:
-        kafka: Broker | ApacheKafka = Broker() if request.param == "pessoa" else ApacheKafka()
-        stack.enter_context(kafka)
-        bootstrap = kafka.bootstrap_servers
-        database = stack.enter_context(postgres())
-        settings = {"pessoa.spark.remote": spark_address, "key.converter": STRING}
-        http = stack.enter_context(connect_worker(bootstrap, folder / "home", settings))
-        yield Stage(request.param, bootstrap, http, folder, database)
-        for name in http.get("/connectors").json():
-            http.delete(f"/connectors/{name}")
-        wait_until(lambda: not http.get("/connectors?expand=status").json(), "everything has ended")
+    def count(self, table: str) -> int:
+        """The number of its rows; 0 if there is no such table."""
+        if not self.sql("SELECT to_regclass(%s)", f'"{table}"')[0][0]:
+            return 0
+        return int(self.sql(f'SELECT count(*) FROM "{table}"')[0][0])
 
 
-@pytest.fixture(scope="module")
-def events(stage: Stage) -> list[dict[str, Any]]:
-    """A topic with records for the sinks, one of which cannot be read."""
-    made = [{"id": number, "city": "Porto" if number % 2 else "Faro", "price": number / 4} for number in range(EVENTS)]
+# What is started, and what must come of it.
+
+
+def start_files(stage: Stage) -> None:
+    source = stage.folder / "in.txt"
+    source.write_text("um\ndois\ntrês\n", encoding="utf-8")
+    stage.run(
+        "file-source", connector_class="FileStreamSource", file=str(source), topic="lines", value_converter=STRING,
+        transforms="mark", transforms_mark_type=f"{TRANSFORMS}RegexRouter", transforms_mark_regex="(.*)",
+        transforms_mark_replacement="$1-routed",
+    )  # fmt: skip
+    stage.run(
+        "file-sink", connector_class="FileStreamSink", file=str(stage.folder / "out.txt"), topics="lines-routed",
+        value_converter=STRING,
+    )  # fmt: skip
+
+
+def start_datagen(stage: Stage) -> None:
+    for name in ("users-a", "users-b"):
+        stage.run(
+            name, connector_class="DatagenConnector", kafka_topic=name, quickstart="users", iterations="50",
+            max_interval="0", random_seed="7", value_converter=JSON, value_converter_schemas_enable="false",
+        )  # fmt: skip
+
+
+def start_tables(stage: Stage) -> None:
+    stage.sql("CREATE TABLE clientes (id SERIAL PRIMARY KEY, nome TEXT NOT NULL, saldo NUMERIC(10,2), "
+              "mudado TIMESTAMP NOT NULL DEFAULT clock_timestamp())")  # fmt: skip
+    stage.sql(f"INSERT INTO clientes (nome, saldo) SELECT 'cliente ' || n, n / 4.0 FROM generate_series(1, {ROWS}) n")
+    stage.run(
+        "jdbc-source", connector_class="JdbcSource", connection_url=stage.database, mode="timestamp+incrementing",
+        incrementing_column_name="id", timestamp_column_name="mudado", table_whitelist="clientes", topic_prefix="db-",
+        poll_interval_ms="200", batch_max_rows="10000", key_converter=JSON, transforms="key,id",
+        transforms_key_type=f"{TRANSFORMS}ValueToKey", transforms_key_fields="id",
+        transforms_id_type=f"{TRANSFORMS}ExtractField$Key", transforms_id_field="id",
+    )  # fmt: skip
+    stage.run(
+        "jdbc-upsert", connector_class="JdbcSink", connection_url=stage.database, topics="db-clientes",
+        table_name_format="copia", insert_mode="upsert", pk_mode="record_key", pk_fields="id", auto_create="true",
+        delete_enabled="true", key_converter=JSON,
+    )  # fmt: skip
+
+
+def start_other_modes(stage: Stage) -> None:
+    """Three ways to find rows, and one sink that inserts what all of them bring."""
+    columns = "id SERIAL PRIMARY KEY, nome TEXT NOT NULL, mudado TIMESTAMP NOT NULL DEFAULT clock_timestamp()"
+    for mode in ("bulk", "incrementing", "timestamp"):
+        stage.sql(f"CREATE TABLE {mode} ({columns})")
+        stage.sql(f"INSERT INTO {mode} (nome) SELECT 'loja ' || n FROM generate_series(1, {SHOPS}) n")
+        # A bulk source reads everything again and again; here, once.
+        pause = "3600000" if mode == "bulk" else "200"
+        stage.run(
+            f"jdbc-{mode}", connector_class="JdbcSource", connection_url=stage.database, mode=mode,
+            timestamp_column_name="mudado" if mode == "timestamp" else "", table_whitelist=mode,
+            topic_prefix="lojas-", poll_interval_ms=pause, batch_max_rows="7",
+        )  # fmt: skip
+    stage.produce("lojas-crescentes", [(None, _shop(1)), (None, _shop(2, "Faro"))])
+    stage.run(
+        "jdbc-insert", connector_class="JdbcSink", connection_url=stage.database, topics_regex="lojas-.*",
+        table_name_format="in_${topic}", insert_mode="insert", pk_mode="kafka", auto_create="true", auto_evolve="true",
+    )  # fmt: skip
+
+
+def start_sinks_of_events(stage: Stage) -> None:
+    """A topic with records of which one cannot be read, and everything that takes them."""
+    stage.events = [
+        {"id": number, "city": "Porto" if number % 2 else "Faro", "price": number / 4} for number in range(EVENTS)
+    ]
     schema = {
         "type": "struct",
         "fields": [
@@ -121,7 +171,7 @@ def events(stage: Stage) -> list[dict[str, Any]]:
         ],
         "optional": False,
     }
-    values = [json.dumps({"schema": schema, "payload": each}).encode() for each in made]
+    values = [json.dumps({"schema": schema, "payload": each}).encode() for each in stage.events]
     rows: list[tuple[bytes | None, bytes | None]] = [(str(number).encode(), one) for number, one in enumerate(values)]
     rows.insert(EVENTS // 2, (b"bad", BAD))
     stage.produce("events", rows)
@@ -131,20 +181,59 @@ def events(stage: Stage) -> list[dict[str, Any]]:
             f"files-{kind.lower()}", connector_class="FileSystemSink", store_url=str(stage.folder / "store"),
             topics_dir=kind.lower(), format_class=f"{kind}Format", flush_size="25", **tolerant,
         )  # fmt: skip
-    return made
+    stage.run(
+        "s3", connector_class="io.confluent.connect.s3.S3SinkConnector", store_url=stage.receiver.url,
+        s3_bucket_name="balde", flush_size="1000", aws_access_key_id="a", aws_secret_access_key="b",
+        s3_region="eu-west-1", partitioner_class="FieldPartitioner", partition_field_name="city", **tolerant,
+    )  # fmt: skip
+    stage.receiver.refuses = b'"id":7,'
+    stage.run(
+        "http", connector_class="io.aiven.kafka.connect.http.HttpSinkConnector", http_url=stage.receiver.url,
+        http_authorization_type="none", errors_deadletterqueue_topic_name="letters",
+        errors_deadletterqueue_context_headers_enable="true", **tolerant,
+    )  # fmt: skip
+    stage.run("strict", connector_class="FileStreamSink", file=str(stage.folder / "strict.txt"), topics="events")
+
+
+STARTS: tuple[Callable[[Stage], None], ...] = (
+    start_tables,
+    start_files,
+    start_datagen,
+    start_other_modes,
+    start_sinks_of_events,
+)
+
+
+@pytest.fixture(scope="module")
+def database_server() -> Iterator[Postgres]:
+    if binaries() is None:
+        pytest.skip("there is no PostgreSQL (initdb) on this machine")
+    with postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="module", params=["pessoa", pytest.param("apache", marks=pytest.mark.apache)])
+def stage(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    spark_address: str,
+    database_server: Postgres,
+) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp(f"connect-{request.param}")
+    with ExitStack() as stack:
+        kafka: Broker | ApacheKafka = Broker() if request.param == "pessoa" else ApacheKafka()
+        stack.enter_context(kafka)
+        database = database_server.create(request.param)
+        settings = {"pessoa.spark.remote": spark_address, "key.converter": STRING}
+        http = stack.enter_context(connect_worker(kafka.bootstrap_servers, folder / "home", settings))
+        stage = Stage(request.param, kafka.bootstrap_servers, http, folder, database, stack.enter_context(receiver()))
+        for start in STARTS:
+            start(stage)
+        yield stage
 
 
 def test_lines_of_a_file_go_through_a_topic_into_another_file(stage: Stage) -> None:
     source, target = stage.folder / "in.txt", stage.folder / "out.txt"
-    source.write_text("um\ndois\ntrês\n", encoding="utf-8")
-    stage.run(
-        "file-source", connector_class="FileStreamSource", file=str(source), topic="lines", value_converter=STRING,
-        transforms="mark", transforms_mark_type="org.apache.kafka.connect.transforms.RegexRouter",
-        transforms_mark_regex="(.*)", transforms_mark_replacement="$1-routed",
-    )  # fmt: skip
-    stage.run(
-        "file-sink", connector_class="FileStreamSink", file=str(target), topics="lines-routed", value_converter=STRING
-    )
     wait_until(lambda: target.exists() and target.read_text(encoding="utf-8").count("\n") == 3, "three lines")
     with source.open("a", encoding="utf-8") as file:
         file.write("quatro\n")
@@ -159,11 +248,6 @@ def test_lines_of_a_file_go_through_a_topic_into_another_file(stage: Stage) -> N
 
 
 def test_made_up_records_are_as_many_as_was_asked_for_and_the_same_for_the_same_seed(stage: Stage) -> None:
-    for name in ("users-a", "users-b"):
-        stage.run(
-            name, connector_class="DatagenConnector", kafka_topic=name, quickstart="users", iterations="50",
-            max_interval="0", random_seed="7", value_converter=JSON, value_converter_schemas_enable="false",
-        )  # fmt: skip
     first, second = stage.records("users-a", 50), stage.records("users-b", 50)
     assert [each.value() for each in first] == [each.value() for each in second]
     user = json.loads(first[0].value())
@@ -172,32 +256,7 @@ def test_made_up_records_are_as_many_as_was_asked_for_and_the_same_for_the_same_
 
 
 def test_rows_go_from_table_to_topic_to_table_and_follow_updates_and_deletes(stage: Stage) -> None:
-    stage.sql("CREATE TABLE clientes (id SERIAL PRIMARY KEY, nome TEXT NOT NULL, saldo NUMERIC(10,2), "
-              "mudado TIMESTAMP NOT NULL DEFAULT clock_timestamp())")  # fmt: skip
-    rows = f"generate_series(1, {stage.row_count}) n"
-    stage.sql(f"INSERT INTO clientes (nome, saldo) SELECT 'cliente ' || n, n / 4.0 FROM {rows}")
-    key = {
-        "transforms": "key,id", "transforms_key_type": "org.apache.kafka.connect.transforms.ValueToKey",
-        "transforms_key_fields": "id", "transforms_id_type": "org.apache.kafka.connect.transforms.ExtractField$Key",
-        "transforms_id_field": "id",
-    }  # fmt: skip
-    stage.run(
-        "jdbc-source", connector_class="JdbcSource", connection_url=stage.database, mode="timestamp+incrementing",
-        incrementing_column_name="id", timestamp_column_name="mudado", table_whitelist="clientes", topic_prefix="db-",
-        poll_interval_ms="200", batch_max_rows="10000", key_converter=JSON, **key,
-    )  # fmt: skip
-    stage.run(
-        "jdbc-sink", connector_class="JdbcSink", connection_url=stage.database, topics="db-clientes",
-        table_name_format="copia", insert_mode="upsert", pk_mode="record_key", pk_fields="id", auto_create="true",
-        delete_enabled="true", key_converter=JSON,
-    )  # fmt: skip
-
-    def copied() -> int:
-        if not stage.sql("SELECT to_regclass('copia')")[0][0]:
-            return 0
-        return int(stage.sql("SELECT count(*) FROM copia")[0][0])
-
-    wait_until(lambda: copied() == stage.row_count, f"{stage.row_count} rows were copied", 300)
+    wait_until(lambda: stage.count("copia") == ROWS, f"{ROWS} rows were copied", 300)
     differing = "SELECT count(*) FROM (SELECT id, nome, saldo FROM clientes EXCEPT SELECT id, nome, saldo FROM copia) d"
     assert stage.sql(differing)[0][0] == 0
     stage.sql("UPDATE clientes SET nome = 'outro', mudado = clock_timestamp() WHERE id <= 10")
@@ -207,10 +266,26 @@ def test_rows_go_from_table_to_topic_to_table_and_follow_updates_and_deletes(sta
     envelope = {"schema": {"type": "int32", "optional": False}, "payload": 1}
     stage.produce("db-clientes", [(json.dumps(envelope).encode(), None)])
     wait_until(lambda: not stage.sql("SELECT 1 FROM copia WHERE id = 1"), "the row without a value is gone")
-    assert copied() == stage.row_count
+    assert stage.count("copia") == ROWS
 
 
-def test_records_become_files_of_every_format(stage: Stage, events: list[dict[str, Any]]) -> None:
+@pytest.mark.parametrize("mode", ["bulk", "incrementing", "timestamp"])
+def test_rows_that_are_found_in_every_other_way_are_inserted(stage: Stage, mode: str) -> None:
+    wait_until(lambda: stage.count(f"in_lojas-{mode}") == SHOPS, f"the rows of {mode} were inserted")
+    copied = stage.sql(f'SELECT id, nome FROM "in_lojas-{mode}" ORDER BY __connect_offset')
+    assert copied == [(number, f"loja {number}") for number in range(1, SHOPS + 1)]
+    if mode != "bulk":
+        stage.sql(f"INSERT INTO {mode} (nome) VALUES ('nova')")
+        wait_until(lambda: stage.count(f"in_lojas-{mode}") == SHOPS + 1, "the new row was found")
+
+
+def test_a_table_grows_by_the_columns_that_records_bring(stage: Stage) -> None:
+    wait_until(lambda: stage.count("in_lojas-crescentes") == 2, "both rows are there")
+    rows = stage.sql('SELECT id, cidade FROM "in_lojas-crescentes" ORDER BY id')
+    assert rows == [(1, None), (2, "Faro")]
+
+
+def test_records_become_files_of_every_format(stage: Stage) -> None:
     store = stage.folder / "store"
 
     def files(kind: str) -> list[Path]:
@@ -229,46 +304,26 @@ def test_records_become_files_of_every_format(stage: Stage, events: list[dict[st
 
     for kind in ("json", "avro", "parquet"):
         wait_until(lambda kind=kind: len(read(kind)) == EVENTS, f"{kind} has everything")  # type: ignore[misc]
-        assert read(kind) == events
+        assert read(kind) == stage.events
     assert files("json")[0].name == "events+0+0000000000.json"
     assert not list(store.rglob(".*")), "nothing half-written is left"
 
 
-def test_records_become_objects_of_a_bucket(
-    stage: Stage, events: list[dict[str, Any]], http_receiver: Receiver
-) -> None:
-    bucket = f"balde-{stage.kafka}"
-    stage.run(
-        "s3", connector_class="io.confluent.connect.s3.S3SinkConnector", topics="events", errors_tolerance="all",
-        store_url=http_receiver.url, s3_bucket_name=bucket, flush_size="1000", aws_access_key_id="a",
-        aws_secret_access_key="b", s3_region="eu-west-1", partitioner_class="FieldPartitioner",
-        partition_field_name="city",
-    )  # fmt: skip
-
+def test_records_become_objects_of_a_bucket(stage: Stage) -> None:
     def rows(city: str) -> list[Any]:
-        with http_receiver.lock:
-            found = {
-                path: data for path, data in http_receiver.objects.items() if path.startswith(f"/{bucket}/topics/")
-            }
+        with stage.receiver.lock:
+            found = {path: data for path, data in stage.receiver.objects.items() if path.startswith("/balde/topics/")}
         inside = [data for path, data in sorted(found.items()) if f"/events/city={city}/" in path]
         return [json.loads(line) for data in inside for line in data.splitlines()]
 
     wait_until(lambda: len(rows("Porto")) + len(rows("Faro")) == EVENTS, "everything is in the bucket")
-    assert rows("Porto") == [each for each in events if each["city"] == "Porto"]
+    assert rows("Porto") == [each for each in stage.events if each["city"] == "Porto"]
 
 
-def test_records_go_to_an_interface_and_those_that_cannot_become_dead_letters(
-    stage: Stage, events: list[dict[str, Any]], http_receiver: Receiver
-) -> None:
-    http_receiver.bodies.clear()
-    http_receiver.refuses = b'"id":7,'
-    stage.run(
-        "http", connector_class="io.aiven.kafka.connect.http.HttpSinkConnector", http_url=http_receiver.url,
-        topics="events", errors_tolerance="all", http_authorization_type="none",
-        errors_deadletterqueue_topic_name="letters", errors_deadletterqueue_context_headers_enable="true",
-    )  # fmt: skip
-    wait_until(lambda: len(http_receiver.bodies) == EVENTS - 1, "all but one arrived")
-    assert [json.loads(body)["id"] for body in http_receiver.bodies] == [n for n in range(EVENTS) if n != 7]
+def test_records_go_to_an_interface_and_those_that_cannot_become_dead_letters(stage: Stage) -> None:
+    bodies = stage.receiver.bodies
+    wait_until(lambda: len(bodies) == EVENTS - 1, "all but one arrived")
+    assert [json.loads(body)["id"] for body in bodies] == [n for n in range(EVENTS) if n != 7]
     letters = stage.records("letters", 2)
     stages = {_headers(each)["__connect.errors.stage"]: each for each in letters}
     assert set(stages) == {"VALUE_CONVERTER", "TASK_PUT"}
@@ -282,14 +337,30 @@ def test_records_go_to_an_interface_and_those_that_cannot_become_dead_letters(
     assert stages["TASK_PUT"].key() == b"7"
 
 
-def test_a_record_that_is_not_tolerated_fails_the_task_with_its_reason(
-    stage: Stage, events: list[dict[str, Any]]
-) -> None:
-    stage.run("strict", connector_class="FileStreamSink", file=str(stage.folder / "strict.txt"), topics="events")
+def test_a_record_that_is_not_tolerated_fails_the_task_with_its_reason(stage: Stage) -> None:
     wait_for_states(stage.http, "strict", "RUNNING", "FAILED")
     trace = stage.http.get("/connectors/strict/tasks/0/status").json()["trace"]
     assert "VALUE_CONVERTER" in trace
     assert "serialization error" in trace
+
+
+def test_a_connector_that_is_deleted_leaves_nothing_behind(stage: Stage) -> None:
+    def kept() -> list[Path]:
+        return list((stage.folder / "home" / "queries").glob("connect-users-a-*"))
+
+    assert kept()
+    assert stage.http.delete("/connectors/users-a").status_code == 204
+    wait_until(lambda: stage.http.get("/connectors/users-a/status").status_code == 404, "its status is gone")
+    wait_until(lambda: not kept(), "its checkpoint is gone")
+
+
+def _shop(number: int, city: str | None = None) -> bytes:
+    fields = [{"field": "id", "type": "int32", "optional": False}]
+    payload: dict[str, Any] = {"id": number}
+    if city is not None:
+        fields.append({"field": "cidade", "type": "string", "optional": True})
+        payload["cidade"] = city
+    return json.dumps({"schema": {"type": "struct", "fields": fields, "optional": False}, "payload": payload}).encode()
 
 
 def _headers(message: Any) -> dict[str, str]:

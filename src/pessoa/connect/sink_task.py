@@ -73,12 +73,17 @@ class SinkTask:
             sink.put(rows)
         except BaseException:
             # Whatever state it is in, the next attempt begins with a new one.
-            del _OPEN[self._name]
-            sink.close()
+            self.end()
             raise
 
     def close(self) -> None:
         """What is open stays open for the next batch."""
+
+    def end(self) -> None:
+        """Close what is open in this process."""
+        sink = _OPEN.pop(self._name, None)
+        if sink is not None:
+            sink.close()
 
 
 class OpenSink:

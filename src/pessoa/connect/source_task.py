@@ -127,6 +127,11 @@ class SourceTask:
     def commit(self, offset: Place) -> None:
         self._note(offset)
 
+    def stop(self) -> None:
+        if self._source is not None:
+            self._source.stop()
+        self._source = None
+
     def _note(self, offset: Place) -> None:
         """Write down how far the source has come, where the worker finds it."""
         changed = {name: one for name, one in offset["parts"].items() if self._noted.get(name) != one}
@@ -180,8 +185,7 @@ class SourceTask:
         return [SourceRow(changed.topic, changed.partition, key, value, headers, changed.timestamp)]
 
     def _open(self, offset: Place) -> None:
-        if self._source is not None:
-            self._source.stop()
+        self.stop()
         settings = Providers(self._worker).resolve(self._settings)
         plugins = Plugins(self._worker.get("plugin.path", ""))
         kind = plugins.connector(settings["connector.class"])

@@ -219,9 +219,10 @@ def test_an_upsert_keeps_the_latest_row_of_a_key_and_a_record_without_a_value_de
     assert rows(path, "SELECT id, name FROM items ORDER BY id") == [(1, "c"), (3, "d")]
 
 
-def test_a_repeated_batch_changes_nothing_where_the_key_is_kafkas(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["insert", "upsert"])
+def test_a_repeated_batch_changes_nothing_where_the_key_is_kafkas(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "out.db"
-    sink = opened(JdbcSinkConnector, sink_settings(path, insert_mode="upsert", pk_mode="kafka"))
+    sink = opened(JdbcSinkConnector, sink_settings(path, insert_mode=mode, pk_mode="kafka"))
     for _ in range(2):
         sink.put([item(1, "a"), item(2, "b")])
     sink.stop()

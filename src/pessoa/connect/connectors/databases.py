@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -97,6 +98,11 @@ class Database(ABC):
         names = ", ".join(self.quote(each) for each in columns)
         marks = ", ".join([self.placeholder] * len(columns))
         return f"INSERT INTO {self.quote(table)} ({names}) VALUES ({marks})"  # noqa: S608
+
+    def insert_once_sql(self, table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
+        """For keys that no two records share: a row with such a key is the same row."""
+        conflict = ", ".join(self.quote(each) for each in keys)
+        return f"{self.insert_sql(table, columns)} ON CONFLICT ({conflict}) DO NOTHING"
 
     def upsert_sql(self, table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
         """Both databases speak the same dialect here."""
@@ -321,7 +327,7 @@ class Postgres(Database):
         if self._connection.closed:
             passing = True
         else:
-            self._connection.rollback()
+            self.rollback()
         return (RetriableFailure if passing else DatabaseFailure)(str(wrong).strip())
 
     def commit(self) -> None:
@@ -331,7 +337,8 @@ class Postgres(Database):
             raise self._failure(wrong) from None
 
     def rollback(self) -> None:
-        if not self._connection.closed:
+        # A connection that is about to break forgets what was done in it too.
+        with suppress(self._psycopg.Error):
             self._connection.rollback()
 
     def close(self) -> None:

@@ -1,17 +1,17 @@
 """JdbcSink: records as rows of tables, inserted, updated or deleted.
 
-    insert.mode=insert   a row each          upsert   a row for each key,
-    the latest          update   only rows that are there
+    insert.mode=insert   a row each      upsert   a row for each key, the latest      update   only rows that are there
     pk.mode=none | kafka (topic, partition, offset) | record_key | record_value      which columns are the key
     delete.enabled       a record without a value deletes the row of its key
     auto.create, auto.evolve   make the table; add the columns that it lacks
 
-A batch is one transaction, and after a crash it comes again: with upsert or with pk.mode=kafka that changes nothing,
-with a plain insert into a table without a key it adds the rows a second time.
+A batch is one transaction, and after a crash it comes again: with upsert, or with pk.mode=kafka into a table that has
+that key, this changes nothing; a plain insert into a table without a key adds the rows a second time.
 """
 
 from __future__ import annotations
 
+import logging
 import time as clock
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,6 +24,8 @@ from pessoa.connect.converters.avro import schema_of
 from pessoa.connect.data import INT32, INT64, DataFailure, Record, Schema, Type
 from pessoa.connect.data import STRING as STRING_SCHEMA
 from pessoa.connect.definition import BOOLEAN, HIGH, INT, LIST, LOW, MEDIUM, STRING, Table, key
+
+log = logging.getLogger("pessoa.connect")
 
 KAFKA_KEYS = ("__connect_topic", "__connect_partition", "__connect_offset")
 KAFKA_SCHEMAS = dict(zip(KAFKA_KEYS, (STRING_SCHEMA, INT32, INT64), strict=True))
@@ -77,8 +79,9 @@ class JdbcSinkConnector(SinkConnector):
     def start(self, config: dict[str, Any]) -> None:
         self._config = config
         self._database: Database | None = None
-        # Columns by table, as far as they are known to be there.
+        # Columns by table, as far as they are known to be there, and those of the primary key.
         self._tables: dict[str, set[str]] = {}
+        self._primary: dict[str, set[str]] = {}
 
     def stop(self) -> None:
         if self._database is not None:
@@ -96,6 +99,7 @@ class JdbcSinkConnector(SinkConnector):
                 self.stop()
                 if not retries:
                     raise DatabaseFailure(f"given up after {self._config['max.retries']} retries: {failure}") from None
+                log.warning("the database is asked again in %d ms: %s", self._config["retry.backoff.ms"], failure)
                 retries -= 1
                 clock.sleep(self._config["retry.backoff.ms"] / 1000)
             except (DatabaseFailure, DataFailure) as failure:
@@ -205,6 +209,9 @@ class JdbcSinkConnector(SinkConnector):
             sql = database.update_sql(first.table, keys, columns)
         elif mode == "upsert":
             ordered, sql = columns, database.upsert_sql(first.table, keys, columns)
+        elif self._config["pk.mode"] == "kafka" and self._primary.get(first.table) == set(keys):
+            # After a crash the same records come again.
+            ordered, sql = columns, database.insert_once_sql(first.table, keys, columns)
         else:
             ordered, sql = columns, database.insert_sql(first.table, columns)
         database.run_many(sql, [[_cell(database, row, name) for name in ordered] for row in run])
@@ -214,13 +221,16 @@ class JdbcSinkConnector(SinkConnector):
         known = self._tables.get(row.table)
         if known is not None and known.issuperset(wanted):
             return
-        columns = {column.name for column in database.columns(row.table)}
+        found = database.columns(row.table)
+        columns = {column.name for column in found}
+        self._primary[row.table] = {column.name for column in found if column.is_key}
         if not columns:
             if not self._config["auto.create"]:
                 raise DatabaseFailure(f"there is no table {row.table}, and auto.create is false")
             pairs = [(name, row.schemas[name]) for name in wanted]
             database.run(database.create_sql(row.table, pairs, list(row.keys)))
             columns = set(wanted)
+            self._primary[row.table] = set(row.keys)
         missing = [name for name in wanted if name not in columns]
         if missing:
             self._add_columns(database, row, missing)

@@ -12,6 +12,7 @@ columns. A topic is named after the table, behind `topic.prefix`.
 
 from __future__ import annotations
 
+import logging
 import time as clock
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,8 @@ from pessoa.connect.data import (
     STRING as STRING_SCHEMA,
 )
 from pessoa.connect.definition import BOOLEAN, HIGH, INT, LIST, LONG, LOW, MEDIUM, REQUIRED, STRING, Table, key
+
+log = logging.getLogger("pessoa.connect")
 
 MODES = ("bulk", "timestamp", "incrementing", "timestamp+incrementing")
 MAPPINGS = ("none", "precision_only", "best_fit", "best_fit_eager_double")
@@ -146,7 +149,8 @@ class JdbcSourceConnector(SourceConnector):
                         each.bulk_offset = 0
                     if records:
                         return records
-        except (RetriableFailure, ConnectionError):
+        except (RetriableFailure, ConnectionError) as failure:
+            log.warning("the connection to the database broke: %s", failure)
             # A connection that broke is made again at the next poll; `_connected` decides when it is hopeless.
             self._disconnect()
         return []
@@ -166,6 +170,7 @@ class JdbcSourceConnector(SourceConnector):
                 return connect(config["connection.url"], config["connection.user"], config["connection.password"])
             except RetriableFailure as failure:
                 last = failure
+                log.warning("attempt %d at the database failed: %s", attempt + 1, failure)
                 if attempt + 1 < config["connection.attempts"]:
                     clock.sleep(config["connection.backoff.ms"] / 1000)
         raise DatabaseFailure(f"the database cannot be reached: {last}")
