@@ -48,6 +48,21 @@ class Home:
             env=os.environ | {"PESSOA_HOME": str(self.folder)},
         )
 
+    def confluent(self, *words: str) -> str:
+        """What it prints after its banner."""
+        environment = os.environ | {"PESSOA_HOME": str(self.folder)}
+        # Who sets it has services beside those of `pessoa up` in mind.
+        environment.pop("CONFLUENT_CURRENT", None)
+        done = subprocess.run(
+            [sys.executable, "-m", "pessoa.cli.confluent", *words],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            env=environment,
+        )
+        assert done.returncode == 0, done
+        return done.stdout.partition("\n\n")[2]
+
     def up(self, *options: str) -> str:
         """Start in the background, on ports that are free; what it says."""
         for _ in range(ATTEMPTS):
@@ -162,7 +177,35 @@ def test_the_demo_fills_the_topics_of_the_shop(platform: Home) -> None:
     assert again.stdout.splitlines() == ["the topics of the shop are there", done.stdout.splitlines()[1]]
 
 
-@pytest.mark.parametrize("name", ["broker-1", "broker-2", "broker-3", "schema-registry", "kafka-rest"])
+def test_connectors_are_loaded_shown_changed_and_unloaded(platform: Home, tmp_path: Path) -> None:
+    # Stopped from its birth on, so that nobody needs Spark.
+    settings = {"connector.class": "FileStreamSource", "file": "test.txt", "topic": "connect-test"}
+    description = tmp_path / "paused.json"
+    description.write_text(json.dumps({"name": "file-source", "config": settings, "initial_state": "STOPPED"}))
+    configured = settings | {"name": "file-source"}
+    loaded = json.loads(platform.confluent("load", "file-source", "-d", str(description)))
+    assert loaded == {"name": "file-source", "config": configured, "tasks": [], "type": "source"}
+    assert json.loads(platform.confluent("status", "connectors")) == ["file-source"]
+
+    def is_stopped() -> bool:
+        found = json.loads(platform.confluent("status", "file-source"))
+        return bool(found.get("connector", {}).get("state") == "STOPPED")
+
+    until(is_stopped, "the connector is stopped")
+    heading, _, shown = platform.confluent("config", "file-source").partition("\n")
+    assert heading == "Current configuration of 'file-source' connector:"
+    assert json.loads(shown) == configured
+    properties = tmp_path / "file-source.properties"
+    properties.write_text("connector.class=FileStreamSource\nfile=other.txt\ntopic=connect-test\n")
+    changed = json.loads(platform.confluent("config", "file-source", "-d", str(properties)))
+    assert changed["config"] == configured | {"file": "other.txt"}
+    assert platform.confluent("unload", "file-source") == ""
+    assert json.loads(platform.confluent("status", "connectors")) == []
+    plugins = platform.confluent("list", "plugins").removeprefix("Available Connector Plugins: \n")
+    assert "org.apache.kafka.connect.file.FileStreamSourceConnector" in {one["class"] for one in json.loads(plugins)}
+
+
+@pytest.mark.parametrize("name", ["broker-1", "broker-2", "broker-3", "schema-registry", "kafka-rest", "connect"])
 def test_what_is_killed_comes_back_and_its_clients_go_on(platform: Home, name: str) -> None:
     from confluent_kafka import Consumer
 
@@ -197,6 +240,7 @@ def test_what_is_killed_comes_back_and_its_clients_go_on(platform: Home, name: s
         reader.close()
     assert platform.get(8081, "/subjects") == b"[]"
     assert f'"during-{name}"'.encode() in platform.get(8082, "/topics")
+    assert platform.get(8083, "/connectors") == b"[]"
     assert platform("status").returncode == 0
 
 

@@ -1,9 +1,15 @@
-"""The connector commands of `confluent`, by the REST API of Connect."""
+"""The connector commands of `confluent`, by the REST API of Connect.
+
+The predefined connectors are those of Confluent's platform, with its settings. The first `confluent load file-source`
+writes them to `etc/file-source.properties` in the directory that `confluent current` names, and the next one reads what
+the user has made of them.
+"""
 
 from __future__ import annotations
 
 import json
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -12,7 +18,26 @@ from pessoa.cli import confluent_services as services
 from pessoa.cli.confluent_services import Mistake
 from pessoa.cli.running import read_properties
 
-PREDEFINED = ("elasticsearch-sink", "file-source", "file-sink", "jdbc-source", "jdbc-sink", "hdfs-sink", "s3-sink")
+# None: its plugin is not one of ours.
+PREDEFINED: dict[str, str | None] = {
+    "elasticsearch-sink": None,
+    "file-source": "connector.class=FileStreamSource\ntasks.max=1\nfile=test.txt\ntopic=connect-test\n",
+    "file-sink": "connector.class=FileStreamSink\ntasks.max=1\nfile=test.sink.txt\ntopics=connect-test\n",
+    "jdbc-source": (
+        "connector.class=io.confluent.connect.jdbc.JdbcSourceConnector\ntasks.max=1\nconnection.url=jdbc:sqlite:test.db\n"
+        "mode=incrementing\nincrementing.column.name=id\ntopic.prefix=test-sqlite-jdbc-\n"
+    ),
+    "jdbc-sink": (
+        "connector.class=io.confluent.connect.jdbc.JdbcSinkConnector\ntasks.max=1\ntopics=orders\n"
+        "connection.url=jdbc:sqlite:test.db\nauto.create=true\n"
+    ),
+    "hdfs-sink": None,
+    "s3-sink": (
+        "connector.class=io.confluent.connect.s3.S3SinkConnector\ntasks.max=1\ntopics=s3_topic\ns3.region=us-west-2\n"
+        "s3.bucket.name=confluent-kafka-connect-s3-testing\nflush.size=3\n"
+        "format.class=io.confluent.connect.s3.format.avro.AvroFormat\n"
+    ),
+}
 _TIMEOUT_S = 30.0
 
 
@@ -44,35 +69,51 @@ def print_plugins() -> None:
 
 
 def print_status(connector: str | None) -> None:
-    _show(_ask("GET", "/connectors" if connector is None else f"/connectors/{connector}/status"))
+    _show(_ask("GET", "/connectors" if connector is None else f"{_path(connector)}/status"))
+
+
+def _path(connector: str) -> str:
+    return f"/connectors/{urllib.parse.quote(connector, safe='')}"
 
 
 def load(name: str, path: str | None) -> None:
-    if path is None:
-        raise Mistake(
-            f"{name} is not a predefined connector name.\nUse -d <file> to load a connector from a properties or "
-            "JSON file."
-            if name not in PREDEFINED
-            else f"There is no configuration of {name} in this installation; give one with -d <file>."
-        )
-    content = _read(path)
+    content = _read(str(_predefined(name)) if path is None else path)
     _show(_ask("POST", "/connectors", content if "config" in content else {"name": name, "config": content}))
 
 
+def _predefined(name: str) -> Path:
+    """The file with the settings of a predefined connector; made where it is missing."""
+    if name not in PREDEFINED:
+        raise Mistake(
+            f"{name} is not a predefined connector name.\nUse -d <file> to load a connector from a properties or "
+            "JSON file."
+        )
+    settings = PREDEFINED[name]
+    if settings is None:
+        raise Mistake(
+            f"There is no plugin for {name} in this installation. 'confluent list plugins' shows those that there are."
+        )
+    path = services.run_directory() / "etc" / f"{name}.properties"
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(settings, encoding="utf-8")
+    return path
+
+
 def unload(name: str) -> None:
-    answer = _ask("DELETE", f"/connectors/{name}")
+    answer = _ask("DELETE", _path(name))
     if answer is not None:
         _show(answer)
 
 
 def configure(name: str, path: str | None) -> None:
     if path is None:
-        config = _ask("GET", f"/connectors/{name}/config")
+        config = _ask("GET", f"{_path(name)}/config")
         print(f"Current configuration of '{name}' connector:")
         _show(config)
     else:
         content = _read(path)
-        _show(_ask("PUT", f"/connectors/{name}/config", content.get("config", content)))
+        _show(_ask("PUT", f"{_path(name)}/config", content.get("config", content)))
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 In a terminal it is drawn by rich, and while the platform starts it is drawn again at every change; anywhere else (a
 log, a pipe, a test) it is plain aligned lines that grep and awk can read, and rich is not even imported.
+
+An address that is broken in two cannot be copied. So where a terminal is too narrow, columns are left out from the
+right, the logs first; a line below says where these are.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from pessoa.platform.child import Child
 
 HEADINGS = ("service", "address", "state", "ready after", "pid", "log")
+# What stands between two columns of a drawn table, and at its edges.
+_GAP, _EDGES = 3, 2
 _COLOURS = {"ready": "green", "down": "red", "starting": "yellow", "stopping": "yellow", "not answering": "red"}
 
 
@@ -59,20 +65,32 @@ def drawn_table(rows: Sequence[Sequence[str]], width: int, headings: Sequence[st
 
     # Into a string, not onto the terminal: the supervisor has one way of speaking.
     page = StringIO()
-    Console(file=page, force_terminal=True, width=width).print(rich_table(rows, headings))
+    Console(file=page, force_terminal=True, width=width).print(rich_table(rows, headings, width))
+    if rows and headings[-1] == "log" and _fitting(rows, headings, width) < len(headings):
+        page.write(f"The logs are in {Path(rows[0][-1]).parent}.\n")
     return page.getvalue().rstrip("\n")
 
 
-def rich_table(rows: Sequence[Sequence[str]], headings: Sequence[str] = HEADINGS) -> Table:
+def _fitting(rows: Sequence[Sequence[str]], headings: Sequence[str], width: int) -> int:
+    """How many columns fit, each in one line; never fewer than the first two."""
+    widths = [max(len(row[column]) for row in (headings, *rows)) for column in range(len(headings))]
+    count = len(headings)
+    while count > 2 and _EDGES + sum(widths[:count]) + _GAP * (count - 1) > width:
+        count -= 1
+    return count
+
+
+def rich_table(rows: Sequence[Sequence[str]], headings: Sequence[str] = HEADINGS, width: int | None = None) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
+    count = _fitting(rows, headings, shutil.get_terminal_size().columns if width is None else width)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in headings:
+    for heading in headings[:count]:
         table.add_column(heading, overflow="fold", style="bold" if heading == "service" else None)
     for row in rows:
-        table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
+        table.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row[:count]))
     return table
 
 

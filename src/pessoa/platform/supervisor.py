@@ -144,8 +144,9 @@ class Supervisor:
             await self._start_all()
             if not self._stop.is_set():
                 self._phase = "ready"
-                self._write()
+                # Told first: `pessoa up --detach` shows what was told as soon as it reads that all is ready.
                 self._tell(self._what_is_where())
+                self._write()
                 await self._watch()
         except StartFailure as failure:
             self._tell(str(failure))

@@ -24,9 +24,20 @@ def test_the_drawn_table_holds_the_same_words() -> None:
     assert all(word in drawn for row in ROWS for word in row)
 
 
-def test_the_drawn_table_folds_a_long_path_and_loses_nothing_of_it() -> None:
-    path = "/home/somebody/" + "deep/" * 20 + "broker.log"
-    drawn = drawn_table([("broker", "localhost:9092", "71", path)], 60, HEADINGS)
-    without_colour = re.sub(r"\x1b\[\d+m", "", drawn)
-    assert max(len(line) for line in without_colour.splitlines()) <= 60
-    assert "".join(line.split()[-1] for line in without_colour.splitlines()[3:-1]).endswith(path[-100:])
+def without_colour(text: str) -> str:
+    return re.sub(r"\x1b\[\d+m", "", text)
+
+
+def test_a_narrow_terminal_gets_whole_addresses_and_one_line_about_the_logs() -> None:
+    folder = "/home/somebody/" + "deep/" * 20
+    drawn = without_colour(drawn_table([("broker", "localhost:9092", "71", f"{folder}broker.log")], 60, HEADINGS))
+    *table, _, where = drawn.splitlines()
+    assert [line.split() for line in table if "broker" in line] == [["broker", "localhost:9092", "71"]]
+    assert where == f"The logs are in {folder.removesuffix('/')}."
+
+
+def test_a_terminal_that_is_wide_enough_gets_every_column() -> None:
+    narrowest = next(width for width in range(200) if "broker.log" in drawn_table(ROWS, width, HEADINGS))
+    lines = without_colour(drawn_table(ROWS, narrowest, HEADINGS)).splitlines()
+    assert [line.split() for line in lines if "localhost" in line] == [list(row) for row in ROWS]
+    assert max(map(len, lines)) <= narrowest
