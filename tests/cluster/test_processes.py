@@ -23,8 +23,9 @@ from tests.cluster.conftest import QUIET, TIMEOUT_S, check_nothing_lost, produci
 class Processes:
     """The three, with real disks; looks enough like a `Cluster` for the helpers."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, disks: int = 1) -> None:
         self._directory = directory
+        self._disks = disks
         self._ports = {number: (reserve_port(), reserve_port()) for number in (1, 2, 3)}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._admin: AdminClient | None = None
@@ -40,13 +41,17 @@ class Processes:
         config.write_text(
             f"process.roles=broker,controller\nnode.id={number}\ncontroller.listener.names=CONTROLLER\n"
             f"listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}\n"
-            f"controller.quorum.voters={voters}\nlog.dirs={self._directory / str(number)}\n"
+            f"controller.quorum.voters={voters}\nlog.dirs={','.join(self.log_dirs(number))}\n"
             "offsets.topic.num.partitions=3\n"
         )
         log = (self._directory / f"{number}.log").open("ab")
         command = [sys.executable, "-m", "pessoa", "broker", "--config", str(config)]
         self._processes[number] = subprocess.Popen(command, stderr=log, stdout=log)
         log.close()
+
+    def log_dirs(self, number: int) -> list[str]:
+        """The first is named like the broker, the next ones have a letter behind that."""
+        return [str(self._directory / f"{number}{letter}") for letter in ("", "b", "c")[: self._disks]]
 
     def signal(self, number: int, what: signal.Signals) -> None:
         self._processes[number].send_signal(what)
@@ -76,7 +81,7 @@ class Processes:
         def is_so() -> bool:
             metadata = self._metadata()
             partitions = [one for topic in metadata.topics.values() for one in topic.partitions.values()]
-            return len(metadata.brokers) == 3 and all(len(one.isrs) == 3 for one in partitions)
+            return len(metadata.brokers) == 3 and all(len(one.isrs) == len(one.replicas) for one in partitions)
 
         until(is_so, "all replicas in sync")
 

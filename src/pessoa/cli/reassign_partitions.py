@@ -163,7 +163,7 @@ def _act(cluster: Cluster, given: Given, action: str) -> int:
         return steps.execute(cluster, plan, given)
     if action == "verify":
         return steps.verify(cluster, plan, given.has("preserve-throttles"))
-    return steps.cancel(cluster, plan, given.has("preserve-throttles"))
+    return steps.cancel(cluster, plan, given)
 
 
 def existing_reassignment() -> Refused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING
 
 from pessoa.cli.options import UsageError
@@ -22,6 +23,7 @@ from pessoa.client.reassignments import (
     replica_directories,
 )
 from pessoa.client.topics import metadata
+from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,6 +35,12 @@ if TYPE_CHECKING:
     from pessoa.client.reassignments import Ongoing
 
 Assignment = dict["TopicPartition", list[int]]
+# Topic, partition and broker.
+Replica = tuple[str, int, int]
+Directories = dict[Replica, str]
+
+# As often as Apache's tool asks.
+_RETRY_S = 0.1
 
 
 def list_ongoing(cluster: Cluster) -> int:
@@ -128,7 +136,7 @@ def execute(cluster: Cluster, plan: Plan, given: Given) -> int:
         raise UsageError(f"Error reassigning partition(s):\n{reasons}")
     plural = "s" if len(plan) > 1 else ""
     print(f"Successfully started partition reassignment{plural} for {_names(plan)}")
-    _move_between_directories(cluster, plan)
+    _move_between_directories(cluster, _directories_in(plan), given)
     return 0
 
 
@@ -144,9 +152,12 @@ def _throttle(
         leaders: dict[str, set[str]] = {}
         followers: dict[str, set[str]] = {}
         brokers: set[int] = set()
-        for (topic, number), move in plan.items():
-            sources = set(current[topic, number]) | set(getattr(ongoing.get((topic, number)), "replicas", ()))
-            targets = set(move.replicas) - set(current[topic, number])
+        # A topic has one list for all its moves, so those under way come along.
+        moves = {key: (set(one.replicas) - set(one.adding), set(one.adding)) for key, one in ongoing.items()}
+        for key, move in plan.items():
+            sources, targets = moves.get(key, (set(current[key]), set()))
+            moves[key] = sources, targets | set(move.replicas) - sources
+        for (topic, number), (sources, targets) in moves.items():
             leaders.setdefault(topic, set()).update(f"{number}:{broker}" for broker in sources)
             followers.setdefault(topic, set()).update(f"{number}:{broker}" for broker in targets)
             brokers |= sources | targets
@@ -163,22 +174,37 @@ def _throttle(
         print(f"The replica-alter-dir throttle limit was set to {directory_rate} B/s")
 
 
-def _move_between_directories(cluster: Cluster, plan: Plan) -> None:
-    wanted: dict[int, dict[TopicPartition, str]] = {}
-    for key, move in plan.items():
-        for broker, path in zip(move.replicas, move.log_dirs, strict=True):
-            if path != ANY:
-                wanted.setdefault(broker, {})[key] = path
-    moved = []
-    for broker, paths in sorted(wanted.items()):
-        failed = move_directories(cluster, broker, paths)
-        if failed:
-            (topic, number), failure = next(iter(failed.items()))
-            raise UsageError(f"Failed to alter dir for {topic}-{number}-{broker}: {failure}")
-        moved += [f"{topic}-{number}-{broker}" for topic, number in sorted(paths)]
-    if moved:
-        plural = "s" if len(moved) > 1 else ""
-        print(f"Successfully started log directory move{plural} for: {','.join(moved)}")
+def _directories_in(plan: Plan) -> Directories:
+    """Where the plan wants replicas to lie, if it says so."""
+    return {
+        (topic, number, broker): path
+        for (topic, number), move in plan.items()
+        for broker, path in zip(move.replicas, move.log_dirs, strict=True)
+        if path != ANY
+    }
+
+
+def _move_between_directories(cluster: Cluster, wanted: Directories, given: Given) -> None:
+    """Ask every broker to move its replicas. One that has not heard of a replica keeps the wish, and is asked again."""
+    left, deadline = dict(wanted), time.monotonic() + given.number("timeout") / 1000
+    while left:
+        started = []
+        for broker in sorted({broker for _, _, broker in left}):
+            paths = {(topic, number): path for (topic, number, at), path in left.items() if at == broker}
+            failed = move_directories(cluster, broker, paths)
+            for (topic, number), failure in failed.items():
+                if failure.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
+                    raise UsageError(f"Failed to alter dir for {topic}-{number}-{broker}: {failure}")
+            started += [(*key, broker) for key in paths if key not in failed]
+        if started:
+            plural = "" if len(started) == 1 else "s"
+            print(f"Successfully started log directory move{plural} for: {_replicas(started)}")
+        left = {replica: path for replica, path in left.items() if replica not in started}
+        if left and time.monotonic() >= deadline:
+            plural = "" if len(left) == 1 else "s"
+            raise UsageError(f"Timed out before log directory move{plural} could be started for: {_replicas(left)}")
+        if left:
+            time.sleep(_RETRY_S)
 
 
 # Verify and cancel.
@@ -210,26 +236,30 @@ def verify(cluster: Cluster, plan: Plan, keeps_throttles: bool) -> int:
 
 
 def _verify_directories(cluster: Cluster, plan: Plan) -> bool:
-    wanted = {
-        (topic, number, broker): path
-        for (topic, number), move in plan.items()
-        for broker, path in zip(move.replicas, move.log_dirs, strict=True)
-        if path != ANY
-    }
+    wanted = _directories_in(plan)
     if not wanted:
         return True
     paths = replica_directories(cluster, {broker for _, _, broker in wanted})
     is_done = True
-    for (topic, number, broker), path in sorted(wanted.items()):
+    for topic, number, broker in sorted(wanted, key=_by_broker):
+        path = wanted[topic, number, broker]
         name = f"{topic}-{number}-{broker}"
         now, future = paths.get((topic, number, broker), ("", None))
-        if future == path:
-            print(f"Reassignment of replica {name} is still in progress.")
+        if not now:
+            print(f"Partition {topic}-{number} is not found in any live log dir on broker {broker}. There is likely an "
+                  "offline log directory on the broker.")  # fmt: skip
             is_done = False
+        elif future is not None:
+            is_done = False
+            if future == path:
+                print(f"Reassignment of replica {name} is still in progress.")
+            else:
+                print(
+                    f"Partition {topic}-{number} on broker {broker} is being moved to log dir {future} instead of "
+                    f"{path}."
+                )
         elif now == path:
             print(f"Reassignment of replica {name} completed successfully.")
-        elif not now:
-            print(f"Replica {name} cannot be found in any live log directory.")
         else:
             print(f"Partition {topic}-{number} on broker {broker} is not being moved from log dir {now} to {path}.")
     return is_done
@@ -248,7 +278,7 @@ def _clear_throttles(cluster: Cluster, plan: Plan) -> None:
         alter_configs(cluster, (ResourceType.TOPIC, topic), changes)
 
 
-def cancel(cluster: Cluster, plan: Plan, keeps_throttles: bool) -> int:
+def cancel(cluster: Cluster, plan: Plan, given: Given) -> int:
     active = sorted(set(plan) & set(list_reassignments(cluster)))
     if active:
         failed = alter_reassignments(cluster, dict.fromkeys(active))
@@ -258,17 +288,39 @@ def cancel(cluster: Cluster, plan: Plan, keeps_throttles: bool) -> int:
         print(f"Successfully cancelled partition reassignment{'s' if len(active) > 1 else ''} for: {_names(active)}")
     else:
         print("None of the specified partition reassignments are active.")
-    # Apache forgets to end this line.
-    print("None of the specified partition moves are active.", end="")
-    if keeps_throttles:
-        print()
+    moving = _moving(cluster, plan)
+    if moving:
+        _move_between_directories(cluster, moving, given)
     else:
+        # Apache forgets to end this line.
+        print("None of the specified partition moves are active.", end="")
+    if not given.has("preserve-throttles"):
         _clear_throttles(cluster, plan)
+    elif not moving:
+        print()
     return 0
+
+
+def _moving(cluster: Cluster, plan: Plan) -> Directories:
+    """The replicas of the plan that are on their way to another directory, and where they are."""
+    wanted = _directories_in(plan)
+    if not wanted:
+        return {}
+    found = replica_directories(cluster, {broker for _, _, broker in wanted})
+    return {key: now for key, (now, future) in found.items() if key in wanted and future is not None}
 
 
 def _ids(ids: Iterable[int]) -> str:
     return ",".join(map(str, ids))
+
+
+def _replicas(replicas: Iterable[Replica]) -> str:
+    return ",".join(f"{topic}-{number}-{broker}" for topic, number, broker in sorted(replicas, key=_by_broker))
+
+
+def _by_broker(replica: Replica) -> tuple[int, str, int]:
+    topic, number, broker = replica
+    return broker, topic, number
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:
