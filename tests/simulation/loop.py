@@ -41,6 +41,10 @@ class State(Enum):
     DEAD = "dead"
 
 
+# Looked up at every step, where an attribute of an enumeration is slow.
+_RUNNING = State.RUNNING
+
+
 class Process:
     """One run of a program. A node that is started again is a new process."""
 
@@ -51,7 +55,7 @@ class Process:
         # Tells processes apart in the fingerprint.
         self.number = number
         self.state = State.RUNNING
-        self.held: list[asyncio.Handle] = []
+        self.held: list[_Handle] = []
         self.tasks: list[asyncio.Task[Any]] = []
         self._swept_at = _TASKS_TO_SWEEP
         self.context: Context = copy_context()
@@ -96,6 +100,30 @@ class CountedTask(asyncio.Task[T]):
         return self._number
 
 
+class _Handle(asyncio.TimerHandle):
+    """What asyncio's are, without what debugging wants of them: a run makes and drops more of these than of anything
+    else."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> None:
+        self._when = when
+        self._callback: Any = callback
+        self._args: Any = args
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+
+    def __repr__(self) -> str:
+        return f"<_Handle of {self._callback!r}>"
+
+    def cancel(self) -> None:
+        """It is passed over when its time comes; what it would have called need not live so long."""
+        self._cancelled = True
+        self._callback = self._args = None
+
+
 class TooManySteps(Exception):
     """Something goes round in circles without time going on."""
 
@@ -114,8 +142,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         # Called after every step of a process, with it.
         self.after_step: Callable[[Process], None] | None = None
         self.trace: Callable[[str], None] | None = None
-        self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._ready: deque[_Handle] = deque()
+        self._timers: list[tuple[float, int, _Handle]] = []
         self._sequence = 0
         self._process_count = 0
         self._is_running = False
@@ -188,7 +216,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         last = self.steps + max_steps
         try:
             while not awaited.done():
-                self._step()
+                if self._ready or self._advance():
+                    self._step()
                 if self.steps > last:
                     raise TooManySteps(f"more than {max_steps} steps; it is {self.now_s:.3f} s")
         finally:
@@ -197,29 +226,29 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return awaited.result()
 
     def _step(self) -> None:
-        ready = self._ready
-        if not ready:
-            self._advance()
-        handle = ready.popleft()
+        handle = self._ready.popleft()
         if handle._cancelled:
             return
-        process = handle._context.get(_process)  # type: ignore[attr-defined]
         self.steps += 1
-        if process is None:
-            handle._run()
-            return
-        if process.state is not State.RUNNING:
-            if process.state is State.PAUSED:
-                process.held.append(handle)
-            return
-        self.fingerprint = hash((self.fingerprint, self.now_s, process.number))
-        handle._run()
+        process = handle._context.get(_process)
+        if process is not None:
+            if process.state is not _RUNNING:
+                if process.state is State.PAUSED:
+                    process.held.append(handle)
+                return
+            self.fingerprint = hash((self.fingerprint, self.now_s, process.number))
+        try:
+            handle._context.run(handle._callback, *handle._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 (as every loop does)
+            self.call_exception_handler({"message": f"in {handle!r}", "exception": error})
         # Whoever died in the middle of the step has done and said nothing more, whatever it meant to.
-        if self.after_step is not None and not process.is_dead:
+        if process is not None and self.after_step is not None and process.state is not State.DEAD:
             self.after_step(process)
 
-    def _advance(self) -> None:
-        """Nothing is ready: go to the next moment at which something is."""
+    def _advance(self) -> bool:
+        """Nothing is ready: go to the next moment at which something is, for there has to be one."""
         timers = self._timers
         while True:
             if not timers:
@@ -232,6 +261,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._ready.append(handle)
         while timers and timers[0][0] <= self.now_s:
             self._ready.append(heappop(timers)[2])
+        return True
 
     def mix(self, number: int) -> None:
         """Let something else that happened count in the fingerprint."""
@@ -245,7 +275,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(self.now_s, callback, args, context)
         if not self._is_closed:
             self._ready.append(handle)
         return handle
@@ -263,14 +293,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        handle = _Handle(when, callback, args, context)
         if not self._is_closed:
             self._sequence += 1
             heappush(self._timers, (when, self._sequence, handle))
         return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """A cancelled timer is passed over when its time comes."""
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)

@@ -8,11 +8,13 @@
     in-sync replicas are replicas             and never none, unless eligible ones are remembered
     one leader per epoch of the quorum        and a node's epoch never goes back, also over restarts
 
-The looks are cheap, so they are taken after every step: only what has changed since the last look is checked.
+The looks are cheap, so they are taken after every step: only what has changed since the last look is checked. What a
+look has seen of a node is kept in a `_Glance`, so that a node where nothing has changed costs a few comparisons.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pessoa.log.partition_log import ReadUpTo
@@ -27,8 +29,38 @@ if TYPE_CHECKING:
     from pessoa.replication.partition import Partition
     from tests.simulation.node import Node
 
-_METADATA = "the metadata log"
 _READ_BYTES = 1 << 20
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """One partition of the cluster, whoever has replicas of it."""
+
+    name: object
+    # How far anybody has committed it.
+    reached: int = 0
+    # Base offset → (last offset, leader epoch, checksum, node that had it first)
+    committed: dict[int, tuple[int, int, int, str]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class _SeenReplica:
+    place: _Place
+    # The last epoch in which it was seen to lead.
+    led_epoch: int = -1
+    log: PartitionLog | None = None
+    high_watermark: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Glance:
+    """What was last seen of one node."""
+
+    election: Any = None
+    metadata_log: PartitionLog | None = None
+    metadata_high_watermark: int = 0
+    image: Any = None
+    replicas: dict[Partition, _SeenReplica] = field(default_factory=dict)
 
 
 class Watch:
@@ -41,16 +73,13 @@ class Watch:
         self._epochs: dict[int, int] = {}
         # Told when a node enters an epoch of the quorum.
         self.on_epoch: Callable[[Node], None] = lambda _: None
-        # node → the last image that was looked at
-        self._images: dict[int, Any] = {}
+        self._glances: dict[int, _Glance] = {}
         # The high watermark up to which a log was compared.
         self._high_watermarks: dict[PartitionLog, int] = {}
         # The newest picture of the cluster that anybody has.
         self._newest_image: Any = None
-        # Partition → how far anybody has committed it
-        self._reached: dict[object, int] = {}
-        # Partition → base offset → (last offset, leader epoch, checksum, node that had it first)
-        self._committed: dict[object, dict[int, tuple[int, int, int, str]]] = {}
+        self._metadata = _Place("the metadata log")
+        self._places: dict[tuple[str, int, Uuid], _Place] = {}
 
     def __repr__(self) -> str:
         return f"<Watch: {len(self._leaders)} partition epochs, {len(self._quorum_leaders)} quorum epochs>"
@@ -61,20 +90,45 @@ class Watch:
         return max(self._epochs.values(), default=-1)
 
     def look(self, node: Node) -> None:
+        glance = self._glances.get(node.id)
+        if glance is None:
+            glance = self._glances[node.id] = _Glance()
         quorum = node.quorum
         if quorum is not None:
-            self._look_at_quorum(node, quorum)
+            self._look_at_quorum(node, quorum, glance)
         services = getattr(node.broker, "services", None)
         if services is None:
             return
-        if services.image is not self._images.get(node.id):
-            self._images[node.id] = services.image
-            self._look_at_image(services.image)
-            if self._newest_image is None or services.image.offset > self._newest_image.offset:
-                self._newest_image = services.image
-        is_member = self._is_member(node)
-        for partition in services.replicas.all():
-            self._look_at_partition(node, partition, is_member=is_member)
+        image = services.image
+        if image is not glance.image:
+            glance.image = image
+            self._look_at_image(image)
+            if self._newest_image is None or image.offset > self._newest_image.offset:
+                self._newest_image = image
+        known = glance.replicas
+        for partitions in services.replicas.by_name.values():
+            for partition in partitions.values():
+                seen = known.get(partition)
+                if seen is None:
+                    seen = known[partition] = self._first_seen(partition)
+                if partition.is_leader and partition.leader_epoch != seen.led_epoch:
+                    self._look_at_leader(node, partition)
+                    seen.led_epoch = partition.leader_epoch
+                log = partition.log
+                if log.is_released:
+                    continue
+                if log.high_watermark != seen.high_watermark or log is not seen.log:
+                    self._look_at_committed(node, seen.place, log)
+                    seen.log, seen.high_watermark = log, log.high_watermark
+                if log.log_end_offset < seen.place.reached and not partition.is_offline and self._is_member(node):
+                    self._look_at_laggard(node, partition, seen.place.reached)
+
+    def _first_seen(self, partition: Partition) -> _SeenReplica:
+        name = (partition.topic, partition.index, partition.topic_id)
+        place = self._places.get(name)
+        if place is None:
+            place = self._places[name] = _Place(f"{partition.topic}-{partition.index}")
+        return _SeenReplica(place)
 
     def _is_member(self, node: Node) -> bool:
         """Whether the cluster knows of this very life of the node. Until it does, the node may have less than it had in
@@ -82,11 +136,20 @@ class Watch:
         known = self._newest_image.cluster.brokers.get(node.id) if self._newest_image is not None else None
         return known is not None and known.epoch == node.broker_epoch
 
-    def _look_at_quorum(self, node: Node, quorum: Any) -> None:
+    def _look_at_quorum(self, node: Node, quorum: Any, glance: _Glance) -> None:
         if quorum._failure is not None:
             # Its disk has refused, and it says nothing more; what it had in mind nobody will hear of.
             return
-        epoch, leader = quorum.epoch, quorum.leader_id
+        election = quorum._raft.election
+        if election is not glance.election:
+            glance.election = election
+            self._look_at_election(node, quorum.epoch, quorum.leader_id)
+        log = metadata_log(quorum)
+        if log is not None and (log.high_watermark != glance.metadata_high_watermark or log is not glance.metadata_log):
+            self._look_at_committed(node, self._metadata, log)
+            glance.metadata_log, glance.metadata_high_watermark = log, log.high_watermark
+
+    def _look_at_election(self, node: Node, epoch: int, leader: int) -> None:
         newest = self._epochs.get(node.id, -1)
         if epoch != newest:
             if epoch < newest:
@@ -97,9 +160,6 @@ class Watch:
             known = self._quorum_leaders.setdefault(epoch, leader)
             if known != leader:
                 raise Violation(f"two leaders in epoch {epoch} of the quorum: {known}, and {leader} for {node.host}")
-        log = metadata_log(quorum)
-        if log is not None and log.high_watermark != self._high_watermarks.get(log, 0):
-            self._look_at_committed(node, _METADATA, log)
 
     def _look_at_image(self, image: Any) -> None:
         for topic in image.topics.by_id.values():
@@ -112,45 +172,34 @@ class Watch:
                 if not partition.isr and not partition.elr and not partition.last_known_elr:
                     raise Violation(f"{name}: nobody is in sync, and nobody eligible is remembered")
 
-    def _look_at_partition(self, node: Node, partition: Partition, *, is_member: bool) -> None:
-        if partition.is_leader:
-            key = (partition.topic_id, partition.index, partition.leader_epoch)
-            known = self._leaders.setdefault(key, node.id)
-            if known != node.id:
-                raise Violation(
-                    f"two leaders of {partition.topic}-{partition.index} in epoch {partition.leader_epoch}: "
-                    f"{known} and {node.id}"
-                )
-        log = partition.log
-        if log.is_released:
-            return
-        name = (partition.topic, partition.index, partition.topic_id)
-        if log.high_watermark != self._high_watermarks.get(log, 0):
-            self._look_at_committed(node, name, log)
-            self._reached[name] = max(self._reached.get(name, 0), log.high_watermark)
-        if is_member and log.log_end_offset < self._reached.get(name, 0) and not partition.is_offline:
-            self._look_at_laggard(node, partition)
+    def _look_at_leader(self, node: Node, partition: Partition) -> None:
+        known = self._leaders.setdefault((partition.topic_id, partition.index, partition.leader_epoch), node.id)
+        if known != node.id:
+            raise Violation(
+                f"two leaders of {partition.topic}-{partition.index} in epoch {partition.leader_epoch}: "
+                f"{known} and {node.id}"
+            )
 
-    def _look_at_laggard(self, node: Node, partition: Partition) -> None:
+    def _look_at_laggard(self, node: Node, partition: Partition, reached: int) -> None:
         """A replica that lacks something committed may not be in sync."""
         topic = self._newest_image.topics.by_id.get(partition.topic_id)
         wanted = topic.partitions.get(partition.index) if topic is not None else None
         if wanted is not None and node.id in wanted.isr:
             raise Violation(
-                f"{partition.topic}-{partition.index} is committed up to "
-                f"{self._reached[partition.topic, partition.index, partition.topic_id]}, and {node.host}, in sync in "
+                f"{partition.topic}-{partition.index} is committed up to {reached}, and {node.host}, in sync in "
                 f"{wanted.isr}, has {partition.log!r}"
             )
 
-    def _look_at_committed(self, node: Node, name: object, log: PartitionLog) -> None:
+    def _look_at_committed(self, node: Node, place: _Place, log: PartitionLog) -> None:
         """Compare what has become committed since the last look with what others have committed there."""
+        name, committed = place.name, place.committed
         before, high_watermark = self._high_watermarks.get(log, 0), log.high_watermark
         if high_watermark < before:
             raise Violation(f"the high watermark of {name} on {node.host} went back from {before} to {high_watermark}")
         if high_watermark > log.log_end_offset:
             raise Violation(f"{log!r} on {node.host}: the high watermark is behind the end")
         self._high_watermarks[log] = high_watermark
-        committed = self._committed.setdefault(name, {})
+        place.reached = max(place.reached, high_watermark)
         offset = max(before, log.log_start_offset)
         while offset < high_watermark:
             data = log.read(offset, _READ_BYTES, ReadUpTo.HIGH_WATERMARK).data
