@@ -14,31 +14,48 @@ if TYPE_CHECKING:
     from pessoa.platform.shop import Event
 
 GROUP = "shop-shipping"
-# librdkafka says on its own what went wrong; a minute is long enough for any cluster to come back.
+# A minute is long enough for any cluster to come back.
 TIMEOUT_S = 60.0
+# Whether there is a cluster at all is known sooner.
+FIRST_ANSWER_S = 10.0
+
+EPILOG = """\b
+Examples:
+  pessoa demo                        50 events a second until Ctrl-C
+  pessoa demo --events 1000          a thousand events, and the end
+  pessoa demo --seed 7 --rate 500    another shop, and a busier one
+"""
 
 
-@click.command(help="Fill topics with the events of a small shop.")
-@click.option("--bootstrap-server", default="localhost:9092", show_default=True, metavar="HOST:PORT,…")
+@click.command(help="Fill topics with the events of a small shop.", epilog=EPILOG)
+@click.option("--bootstrap-server", "servers", metavar="HOST:PORT,…", help="The cluster; default localhost:9092.")
 @click.option(
     "--rate", type=click.FloatRange(0, min_open=True), default=50.0, show_default=True, help="Events a second."
 )
 @click.option("--events", type=click.IntRange(1), metavar="N", help="Stop after N events, sent as fast as they go.")
 @click.option("--seed", default=1, show_default=True, help="Another seed is another shop.")
-def demo(bootstrap_server: str, rate: float, events: int | None, seed: int) -> None:
+def demo(servers: str | None, rate: float, events: int | None, seed: int) -> None:
     from confluent_kafka import KafkaException, Producer
 
+    from pessoa.cli.running import default_cluster, require_answer
+    from pessoa.client.errors import KafkaFailure
     from pessoa.platform.shop import stock
 
+    bootstrap_server = servers or default_cluster()
     try:
+        require_answer(bootstrap_server, FIRST_ANSWER_S)
         made = _make_topics(bootstrap_server)
         click.echo(f"made the topics {', '.join(made)}" if made else "the topics of the shop are there")
         failures: list[str] = []
-        producer = Producer({"bootstrap.servers": bootstrap_server, "client.id": "shop", "linger.ms": 20})
+        producer = Producer(
+            {"bootstrap.servers": bootstrap_server, "client.id": "shop", "linger.ms": 20, "log_level": 0}
+        )
         for event in stock(seed):
             _send(producer, event, failures)
         counts = _trade(producer, bootstrap_server, rate, events, seed, failures)
         producer.flush(TIMEOUT_S)
+    except KafkaFailure as problem:
+        raise click.ClickException(f"{bootstrap_server}: {problem}") from None
     except KafkaException as problem:
         raise click.ClickException(f"{bootstrap_server}: {problem.args[0].str()}") from None
     if failures:
@@ -52,7 +69,7 @@ def _make_topics(bootstrap_server: str) -> list[str]:
 
     from pessoa.platform.shop import PARTITIONS, TOPICS
 
-    admin = AdminClient({"bootstrap.servers": bootstrap_server})
+    admin = AdminClient({"bootstrap.servers": bootstrap_server, "log_level": 0})
     cluster = admin.list_topics(timeout=10)
     replicas = min(3, len(cluster.brokers))
     missing = [
@@ -76,7 +93,9 @@ def _trade(
 
     from pessoa.platform.shop import trade
 
-    shipping = Consumer({"bootstrap.servers": bootstrap_server, "group.id": GROUP, "auto.offset.reset": "earliest"})
+    shipping = Consumer(
+        {"bootstrap.servers": bootstrap_server, "group.id": GROUP, "auto.offset.reset": "earliest", "log_level": 0}
+    )
     shipping.subscribe(["orders"])
     counts: dict[str, int] = {}
     began_s = time.monotonic()

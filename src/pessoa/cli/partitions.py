@@ -8,6 +8,7 @@ of one partition is made, filled and read, and deleted again.
 from __future__ import annotations
 
 import math
+import shutil
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MEGABYTE = 1024 * 1024
-_BAR_WIDTH = 40
+# What a bar may take beside the numbers before it, at most and at least.
+_BAR_WIDTH, _SHORTEST_BAR, _BEFORE_BAR = 40, 5, 42
+_FIRST_ANSWER_S = 10.0
 # Records in one step between two looks at the clock.
 _STEP = 500
 
@@ -36,7 +39,17 @@ def partitions_needed(target_mb_s: float, measured: Measured) -> int:
     return max(1, math.ceil(max(by_producer, by_consumer)))
 
 
-@click.command(help="Say how many partitions a throughput needs, after measuring one on the running cluster.")
+EPILOG = """\b
+Examples:
+  pessoa partitions --target 100                      100 MB/s of records of 1000 bytes
+  pessoa partitions --target 20 --record-size 100     20 MB/s of small ones
+  pessoa partitions --target 100 --acks 1             when the leader alone need answer
+"""
+
+
+@click.command(
+    help="Say how many partitions a throughput needs, after measuring one on the running cluster.", epilog=EPILOG
+)
 @click.option("--bootstrap-server", "servers", default=None, help="The cluster; default localhost:9092.")
 @click.option("--target", "target_mb_s", type=click.FloatRange(min=0, min_open=True), required=True,
               help="The throughput that is wanted, t, in MB/s.")  # fmt: skip
@@ -48,11 +61,12 @@ def partitions_needed(target_mb_s: float, measured: Measured) -> int:
 def partitions(
     servers: str | None, target_mb_s: float, record_size: int, seconds: float, replication_factor: int, acks: str
 ) -> None:
-    from pessoa.cli.running import default_cluster
+    from pessoa.cli.running import default_cluster, require_answer
     from pessoa.client.errors import KafkaFailure
 
     servers = servers or default_cluster()
     try:
+        require_answer(servers, _FIRST_ANSWER_S)
         measured = measure(servers, record_size, seconds, replication_factor, acks)
     except KafkaFailure as failure:
         raise click.ClickException(f"{servers}: {failure}") from failure
@@ -144,8 +158,11 @@ def report(target_mb_s: float, measured: Measured) -> list[str]:
     p, c = measured.producer_mb_s, measured.consumer_mb_s
     largest = max(p, c, target_mb_s)
 
+    room = shutil.get_terminal_size().columns - _BEFORE_BAR
+    longest = min(_BAR_WIDTH, max(_SHORTEST_BAR, room))
+
     def bar(value: float) -> str:
-        return "█" * max(1, round(_BAR_WIDTH * value / largest))
+        return "█" * max(1, round(longest * value / largest))
 
     needed = partitions_needed(target_mb_s, measured)
     plural = "" if needed == 1 else "s"

@@ -151,6 +151,19 @@ def connect(given: Given, *, config: str = "command-config", servers: str | None
     return Cluster(servers, settings)
 
 
+def require_answer(servers: str, patience_s: float) -> None:
+    """Find out whether there is a cluster, sooner than Kafka's clients would give up."""
+    from pessoa.client.cluster import Cluster
+    from pessoa.client.errors import KafkaFailure, TimedOut
+    from pessoa.client.topics import list_topics
+
+    try:
+        with Cluster(servers, {"default.api.timeout.ms": str(int(1000 * patience_s))}) as cluster:
+            list_topics(cluster)
+    except TimedOut as silence:
+        raise KafkaFailure("no broker answers there. `pessoa up` starts a cluster on localhost:9092.") from silence
+
+
 def zookeeper_era(given: Given) -> str | None:
     """For tools that once took --zookeeper: what to use in its place."""
     if not given.has("zookeeper"):
