@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,8 +29,12 @@ class PretendingRunner:
         self.forgotten: list[str] = []
         self.reports: dict[tuple[str, int], TaskReport] = {}
         self.refusal: Exception | None = None
+        # Cleared for as long as starting something takes.
+        self.may_start = threading.Event()
+        self.may_start.set()
 
     def start(self, spec: TaskSpec) -> None:
+        assert self.may_start.wait(DEADLINE_S)
         if self.refusal is not None:
             raise self.refusal
         self.reports.pop((spec.connector, spec.number), None)

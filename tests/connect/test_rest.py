@@ -124,6 +124,23 @@ def test_a_task_that_cannot_be_started_is_failed_with_its_reason(http: httpx.Cli
     http.delete("/connectors/homeless")
 
 
+def test_a_connector_has_a_status_though_its_task_is_long_in_starting(
+    http: httpx.Client, runner: PretendingRunner
+) -> None:
+    runner.may_start.clear()
+    try:
+        create(http, "slow", SOURCE)
+        assert http.get("/connectors/slow/status").json()["connector"]["state"] in ("UNASSIGNED", "RUNNING")
+        wait_for_states(http, "slow", "RUNNING", "UNASSIGNED")
+        create(http, "behind", SOURCE)
+        assert states(http, "behind") == ("UNASSIGNED",)
+    finally:
+        runner.may_start.set()
+    for name in ("slow", "behind"):
+        wait_for_states(http, name, "RUNNING", "RUNNING")
+        http.delete(f"/connectors/{name}")
+
+
 def test_offsets_of_a_source_are_read_changed_and_reset_while_it_is_stopped(
     http: httpx.Client, runner: PretendingRunner
 ) -> None:

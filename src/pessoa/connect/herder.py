@@ -25,7 +25,7 @@ from hashlib import sha256
 from pessoa.connect.connector import SourceConnector
 from pessoa.connect.plugins import Plugins
 from pessoa.connect.providers import Providers
-from pessoa.connect.runner import FAILED, RUNNING, Runner, TaskReport, TaskSpec
+from pessoa.connect.runner import FAILED, RUNNING, UNASSIGNED, Runner, TaskReport, TaskSpec
 from pessoa.connect.state import (
     COMMIT,
     CONNECTOR,
@@ -170,10 +170,10 @@ class Herder:
                 self._pause(run, spec)
             self._say(name, PAUSED)
         else:
+            self._say(name, RUNNING)
             for spec in run.specs:
                 if run.states.get(spec.number) in (None, PAUSED):
                     self._start(run, spec)
-            self._say(name, RUNNING)
 
     def _begin(self, name: str, settings: dict[str, str]) -> Run:
         """Make the tasks of a configuration; a failure is the connector's state."""
@@ -203,6 +203,8 @@ class Herder:
         return run
 
     def _start(self, run: Run, spec: TaskSpec) -> None:
+        if spec.number not in run.states:
+            self._say_task(run, spec, UNASSIGNED)
         try:
             self._runner.start(self._with_offsets(spec))
         except Exception:
@@ -328,6 +330,12 @@ class Herder:
         if target is not None:
             self.store.write(CONFIG, TARGET + name, target_value(target))
         self.store.write(CONFIG, CONNECTOR + name, {"properties": dict(settings)})
+        with self.store.lock:
+            is_new = name not in self.store.state.connector_status
+        if is_new:
+            # Whoever asks for its status right away is told that there is one. If the thread was quicker than this, it
+            # says so again in its next round.
+            self._say(name, UNASSIGNED)
 
     def delete(self, name: str) -> None:
         self.store.write(CONFIG, CONNECTOR + name, None)

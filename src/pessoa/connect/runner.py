@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 RUNNING, FAILED = "RUNNING", "FAILED"
+# Known, and about to run: Spark may have to be started first.
+UNASSIGNED = "UNASSIGNED"
 
 
 @dataclass(frozen=True, slots=True)
