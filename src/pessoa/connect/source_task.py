@@ -16,7 +16,6 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -67,6 +66,15 @@ def read_place(worker: Mapping[str, str], connector: str, task: int) -> Place | 
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
+def _advance(parts: dict[str, Offset], record: Record) -> None:
+    if record.source_partition is not None and record.source_offset is not None:
+        parts[Offsets.name(record.source_partition)] = dict(record.source_offset)
+
+
+def _has_reached(parts: Mapping[str, Offset], end: Place) -> bool:
+    return all(parts.get(name) == offset for name, offset in end["parts"].items())
+
+
 class SourceTask:
     """A `SourceReader` for one task of a source connector."""
 
@@ -108,17 +116,28 @@ class SourceTask:
         return rows, self._at
 
     def read_between(self, start: Place, end: Place) -> Iterable[SourceRow]:
-        """Read anew from the start as many records as there were, or until the source has nothing more."""
+        """Read anew from the start as many records as there were, and on until the end is reached.
+
+        A row may have come in between since: then as many as there were do not reach the end, and what lies before it
+        is never asked for again. A row at the end may have gone: then everything is read that there is.
+        """
         self._open(start)
         rows: list[SourceRow] = []
+        parts: dict[str, Offset] = dict(start["parts"])
         left, patience = end["count"] - start["count"], PATIENCE
-        while left > 0 and patience:
-            polled = list(islice(self._polled(), left))
-            left -= len(polled)
-            for record in polled:
+        while left > 0 or (patience and not _has_reached(parts, end)):
+            polled = False
+            for record in self._polled():
+                polled = True
+                left -= 1
+                _advance(parts, record)
                 rows += self._rows_of(record)
+                if left <= 0 and _has_reached(parts, end):
+                    break
             if not polled:
                 patience -= 1
+                if left <= 0 or not patience:
+                    break
                 time.sleep(IDLE_S)
         # Whatever was polled beyond the end is asked for again, with the next offset.
         self._at = None
@@ -159,8 +178,7 @@ class SourceTask:
             polled = 0
             for record in self._polled():
                 polled += 1
-                if record.source_partition is not None and record.source_offset is not None:
-                    parts[Offsets.name(record.source_partition)] = dict(record.source_offset)
+                _advance(parts, record)
                 rows += self._rows_of(record)
             count += polled
             if not polled:
