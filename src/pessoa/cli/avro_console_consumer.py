@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from pessoa.cli.console_consumer import make_options
 from pessoa.cli.schema_console import consumer
+
+OPTIONS = make_options("kafka-avro-console-consumer")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    return consumer("kafka-avro-console-consumer", words)
+    return consumer(OPTIONS, words)
 
 
 if __name__ == "__main__":

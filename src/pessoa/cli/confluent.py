@@ -49,7 +49,7 @@ COMMANDS = {
 
 def main(words: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if words is None else words)
-    if not given:
+    if not given or given[0] in ("--help", "-h"):
         _print_help()
         return 0
     print(_BANNER)
@@ -289,13 +289,15 @@ def _help(words: list[str]) -> None:
 
 
 def _print_help() -> None:
+    from pessoa.cli.examples import text_of
+
     print("confluent: A command line interface to manage Confluent services\n")
     print("Usage: confluent <command> [<subcommand>] [<parameters>]\n\nThese are the available commands:\n")
     for name, (_, text) in COMMANDS.items():
         print(f"    {name:<12}{text}")
-    print(
-        "\n'confluent help' lists available commands. See 'confluent help <command>' to read about a\nspecific command."
-    )
+    print("\n'confluent help' lists available commands. See 'confluent help <command>' to read about a")
+    print("specific command.\n")
+    print(text_of("confluent"), end="")
 
 
 _ACTIONS: dict[str, Callable[[list[str]], int | None]] = {

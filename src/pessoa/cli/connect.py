@@ -14,11 +14,13 @@ from pathlib import Path
 
 import click
 
+from pessoa.cli.examples import for_click
+
 PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
-@click.command(help="Run a Connect worker (port 8083).", context_settings=CONTEXT)
+@click.command(help="Run a Connect worker (port 8083).", context_settings=CONTEXT, epilog=for_click("pessoa connect"))
 @click.argument("properties", required=False, type=PATH)
 @click.option("--bootstrap-server", help="Where Kafka is: host:port,…")
 @click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; 0 lets the system choose.")
@@ -51,7 +53,11 @@ def connect(
     ctx.exit(_run(settings))
 
 
-@click.command(help="Run a Connect worker by itself, with these connectors.", context_settings=CONTEXT)
+@click.command(
+    help="Run a Connect worker by itself, with these connectors.",
+    context_settings=CONTEXT,
+    epilog=for_click("connect-standalone"),
+)
 @click.argument("properties", type=PATH)
 @click.argument("connectors", nargs=-1, type=PATH)
 @click.pass_context

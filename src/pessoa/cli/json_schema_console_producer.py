@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from pessoa.cli.console_producer import make_options
 from pessoa.cli.schema_console import producer
+
+OPTIONS = make_options("kafka-json-schema-console-producer")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    return producer("JSON", "kafka-json-schema-console-producer", words)
+    return producer("JSON", OPTIONS, words)
 
 
 if __name__ == "__main__":

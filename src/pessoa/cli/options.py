@@ -209,6 +209,8 @@ class Options:
     def print_help(self, stream: TextIO) -> None:
         import textwrap
 
+        from pessoa.cli.examples import text_of
+
         rows = [
             (_left_half(option), _right_half(option))
             for option in sorted(self.table.values(), key=lambda option: option.name)
@@ -224,6 +226,8 @@ class Options:
                 one = names[index] if index < len(names) else ""
                 other = lines[index] if index < len(lines) else ""
                 stream.write(f"{one:<{left}} {other:<{right}}".rstrip() + "\n")
+        if examples := text_of(self.tool):
+            stream.write(f"\n{examples}")
 
 
 def _left_half(option: Option) -> str:

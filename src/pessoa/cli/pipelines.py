@@ -14,12 +14,18 @@ from typing import Any
 
 import click
 
+from pessoa.cli.examples import for_click
+
 URL = click.option(
     "--url", envvar="PESSOA_PIPELINES_URL", default="http://localhost:8084", show_default=True, help="The engine."
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, help="Run data pipelines on Spark.")
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Run data pipelines on Spark.",
+    epilog=for_click("pessoa pipelines"),
+)
 def pipelines() -> None:
     pass
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import click
 
+from pessoa.cli.examples import for_click
+
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]}, help="Run the REST proxy (port 8082) in the foreground."
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Run the REST proxy (port 8082) in the foreground.",
+    epilog=for_click("pessoa rest-proxy"),
 )
 @click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False))
 @click.option("--bootstrap-server", metavar="HOST:PORT,…", help="Brokers to begin with; default localhost:9092.")

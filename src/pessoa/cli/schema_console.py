@@ -131,10 +131,8 @@ class SchemaReader:
             raise BadLine(f"Error serializing line number {number}: {error}") from error
 
 
-def producer(schema_type: str, tool: str, words: Sequence[str] | None) -> int:
-    from pessoa.cli.console_producer import make_options, produce
-
-    options = make_options(tool)
+def producer(schema_type: str, options: Options, words: Sequence[str] | None) -> int:
+    from pessoa.cli.console_producer import produce
 
     def act(given_words: Sequence[str]) -> int:
         if not given_words:
@@ -182,10 +180,8 @@ class SchemaFormatter(DefaultFormatter):
         return text + self._id_separator + str(schema_id).encode() if self._shows_ids else text
 
 
-def consumer(tool: str, words: Sequence[str] | None) -> int:
-    from pessoa.cli.console_consumer import check, consume, formatter_properties, make_options
-
-    options = make_options(tool)
+def consumer(options: Options, words: Sequence[str] | None) -> int:
+    from pessoa.cli.console_consumer import check, consume, formatter_properties
 
     def act(given_words: Sequence[str]) -> int:
         if not given_words:

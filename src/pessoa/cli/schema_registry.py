@@ -12,9 +12,13 @@ from pathlib import Path
 
 import click
 
+from pessoa.cli.examples import for_click
+
 
 @click.command(
-    help="Run a schema registry in the foreground.", context_settings={"help_option_names": ["-h", "--help"]}
+    help="Run a schema registry in the foreground.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=for_click("pessoa schema-registry"),
 )
 @click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--bootstrap-server", help="Where Kafka is: host:port,…")

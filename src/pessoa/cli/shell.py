@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pessoa.cli.examples import for_click
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -66,7 +68,9 @@ def command_line(text: str, state: State) -> list[str] | None:
     return [sys.executable, "-m", f"pessoa.cli.{TOOLS[tool]}", *words[1:]]
 
 
-@click.command(help="Type Kafka's commands with completion, from the live cluster too.")
+@click.command(
+    help="Type Kafka's commands with completion, from the live cluster too.", epilog=for_click("pessoa shell")
+)
 @click.option("--cluster", "clusters", multiple=True, metavar="NAME=HOST:PORT,…", help="A cluster; repeatable, for F2.")
 def shell(clusters: tuple[str, ...]) -> None:
     from pessoa.cli.running import default_cluster

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 
 class Parser(argparse.ArgumentParser):
+    def format_help(self) -> str:
+        from pessoa.cli.examples import text_of
+
+        examples = text_of(self.prog)
+        return super().format_help() + (f"\n{examples}" if examples else "")
+
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         print(f"{self.prog.split()[0]}: error: {message}", file=sys.stderr)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from pessoa.cli.examples import for_click
+
 if TYPE_CHECKING:
     from pessoa.platform.run_file import Run
 
@@ -25,7 +27,7 @@ class Look(NamedTuple):
     uptime_s: float
 
 
-@click.command(help="Show what the processes of the platform use.")
+@click.command(help="Show what the processes of the platform use.", epilog=for_click("pessoa top"))
 @click.option("--once", is_flag=True, help="One table, also in a terminal.")
 @click.pass_context
 def top(ctx: click.Context, once: bool) -> None:

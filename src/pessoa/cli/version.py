@@ -7,9 +7,10 @@ import platform
 import click
 
 from pessoa import __version__
+from pessoa.cli.examples import for_click
 
 
-@click.command(help="Say which Pessoa, Python and machine this is.")
+@click.command(help="Say which Pessoa, Python and machine this is.", epilog=for_click("pessoa version"))
 def version() -> None:
     click.echo(f"pessoa {__version__}")
     click.echo(f"python {platform.python_version()} ({platform.python_implementation()})")

@@ -4,7 +4,8 @@
 // arguments, each in Base64, with blanks between them. The answer is one line: the exit code. A tool that ends the
 // whole process (argparse4j does, on a usage error) leaves its output in the files and its code as the process's.
 //
-// The verifiable clients say their last words when the process ends, so these are called for when the tool has ended.
+// Producers are closed when the process ends, and the verifiable clients say their last words then, so both are called
+// for when the tool has ended. Log4j's farewell is left to the end of this process, for it would say nothing after it.
 // Java keeps what is to be done then in a private field: hence --add-opens java.base/java.lang=ALL-UNNAMED.
 
 import java.io.BufferedReader;
@@ -64,9 +65,7 @@ public final class ToolServer {
                 code = null;
                 List<Thread> before = atTheEnd();
                 run(words[0], arguments, err);
-                if (words[0].contains(".Verifiable")) {
-                    sayLastWords(before);
-                }
+                sayLastWords(before);
             } finally {
                 System.setOut(answers);
                 System.setErr(errors);
@@ -78,7 +77,7 @@ public final class ToolServer {
 
     private static void sayLastWords(List<Thread> before) throws Exception {
         for (Thread one : atTheEnd()) {
-            if (!before.contains(one)) {
+            if (!before.contains(one) && !one.getClass().getName().startsWith("org.apache.logging")) {
                 Runtime.getRuntime().removeShutdownHook(one);
                 one.run();
             }

@@ -3,8 +3,6 @@
 A Java tool takes two seconds to start and a tenth of one to run, and a comparison per flag needs hundreds of runs. So
 `ToolServer.java` beside this file keeps one process and runs tool after tool in it. Where a tool ends the process, its
 output is in files by then, its exit code is the process's, and the next run starts a new one.
-
-Log lines are not part of what a run returns: log4j keeps the standard error that it found when it started.
 """
 
 from __future__ import annotations
@@ -14,11 +12,12 @@ import hashlib
 import os
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from tests.apache.broker import SMALL_JVM, TOOLS
+from tests.apache.broker import SMALL_JVM, TOOL_TIMEOUT_S, TOOLS
 from tests.apache.jars import LOCK_FILE, cache_directory, classpath, java, javac
 
 SOURCE = Path(__file__).with_name("ToolServer.java")
@@ -32,7 +31,9 @@ class Outcome(NamedTuple):
 
 
 class ToolServer:
-    def __init__(self) -> None:
+    def __init__(self, *, log_level: str = "OFF") -> None:
+        """Log lines are not what a comparison is about; who wants them finds them in `err`."""
+        self._log_level = log_level
         self._process: subprocess.Popen[str] | None = None
         self._directory = tempfile.TemporaryDirectory(prefix="apache-tools-")
 
@@ -42,10 +43,14 @@ class ToolServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._end()
         self._directory.cleanup()
 
-    def run(self, tool: str, *arguments: str, stdin: str = "") -> Outcome:
+    def run(self, tool: str, *arguments: str, stdin: str = "", timeout_s: float = TOOL_TIMEOUT_S) -> Outcome:
+        """A tool that is not done in time is killed, and its code says so."""
         folder = Path(self._directory.name)
         out, err, given = folder / "out", folder / "err", folder / "in"
         for path in (out, err):
@@ -58,7 +63,12 @@ class ToolServer:
         line = " ".join(base64.b64encode(word.encode()).decode() for word in words)
         process.stdin.write(line + "\n")
         process.stdin.flush()
-        answer = process.stdout.readline()
+        alarm = threading.Timer(timeout_s, process.kill)
+        alarm.start()
+        try:
+            answer = process.stdout.readline()
+        finally:
+            alarm.cancel()
         if answer:
             code = int(answer)
         else:
@@ -69,7 +79,11 @@ class ToolServer:
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None:
             path = os.pathsep.join((str(_compiled()), classpath()))
-            flags = [*SMALL_JVM, f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", "-Dpessoa.log.level=OFF"]
+            flags = [
+                *SMALL_JVM,
+                f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+                f"-Dpessoa.log.level={self._log_level}",
+            ]
             flags += ["--add-opens", "java.base/java.lang=ALL-UNNAMED"]
             self._process = subprocess.Popen(
                 [str(java()), *flags, "-cp", path, "ToolServer"],

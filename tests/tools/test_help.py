@@ -1,0 +1,117 @@
+"""Every command that is installed shows examples in its help, and understands them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from pessoa.cli.confluent import COMMANDS
+from pessoa.cli.confluent import main as confluent
+from pessoa.cli.main import SUBCOMMANDS
+from pessoa.cli.main import main as pessoa
+from pessoa.cli.tools import TOOLS
+from tests.tools.stage import run_ours
+
+SCRIPTS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+# Of these the help is click's; the others are Kafka's tools, whose options are tables of our own or argparse's.
+BY_CLICK = {
+    "kafka-rest-start": "pessoa.cli.rest_proxy:rest_proxy",
+    "schema-registry-start": "pessoa.cli.schema_registry:schema_registry",
+    "connect-distributed": "pessoa.cli.connect:connect",
+    "connect-standalone": "pessoa.cli.connect:standalone",
+    "kafka-shell": "pessoa.cli.shell:shell",
+}
+
+
+def command_at(place: str) -> click.Command:
+    module, _, attribute = place.partition(":")
+    found = getattr(import_module(module), attribute)
+    assert isinstance(found, click.Command)
+    return found
+
+
+def examples_in(text: str) -> list[list[str]]:
+    """The commands below the word Examples, as words; of a pipe what stands at its end."""
+    foot = re.split(r"(?im)^ *examples:$", text, maxsplit=1)[1]
+    found = []
+    for line in foot.splitlines():
+        # Behind a command stands, after two blanks, what it does; or that has a line of its own.
+        typed = re.split(r" {2,}", line.strip())[0].rpartition(" | ")[2]
+        words = re.sub(r"^[A-Z_]+=\S+ | && .*", "", typed)
+        if words.partition(" ")[0] in SCRIPTS:
+            found.append(shlex.split(words))
+    assert found
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _files_need_not_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(click.Path, "convert", lambda _self, value, _parameter, _context: value)
+
+
+def parse_by_click(command: click.Command, words: list[str]) -> None:
+    with command.make_context("example", list(words)) as context:
+        if isinstance(command, click.Group):
+            inner = command.get_command(context, words[0])
+            assert inner is not None, words
+            parse_by_click(inner, words[1:])
+
+
+def parse_by_table(module: Any, words: list[str]) -> None:
+    if hasattr(module, "OPTIONS"):
+        given = module.OPTIONS.parse(words)
+        assert not given.words, f"these belong to no option: {given.words}"
+    else:
+        parser = (getattr(module, "make_parser", None) or module._parser)()
+        assert isinstance(parser.parse_args(words), argparse.Namespace)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_tool_of_kafkas_understands_the_examples_in_its_help(tool: str) -> None:
+    try:
+        shown = run_ours(tool, "--help")
+        text = shown.out + shown.err
+    except SystemExit:
+        # The one that is argparse's alone ends by itself.
+        text = import_module(f"pessoa.cli.{TOOLS[tool]}")._parser().format_help()
+    for name, *words in examples_in(text):
+        assert name == tool
+        parse_by_table(import_module(f"pessoa.cli.{TOOLS[tool]}"), words)
+
+
+@pytest.mark.parametrize("name", [name for name in SUBCOMMANDS if name != "broker"])
+def test_a_subcommand_understands_the_examples_in_its_help(name: str) -> None:
+    shown = CliRunner().invoke(pessoa, [name, "--help"], terminal_width=200)
+    assert shown.exit_code == 0
+    for first, subcommand, *words in examples_in(shown.output):
+        assert (first, subcommand) == ("pessoa", name)
+        row = SUBCOMMANDS[name]
+        parse_by_click(command_at(f"{row.module}:{row.attribute}"), words)
+
+
+@pytest.mark.parametrize("name", BY_CLICK)
+def test_a_command_of_the_services_shows_examples(name: str) -> None:
+    command = command_at(BY_CLICK[name])
+    shown = CliRunner().invoke(command, ["--help"], terminal_width=200)
+    assert shown.exit_code == 0
+    for first, *words in examples_in(shown.output):
+        parse_by_click(command, words[1:] if first == "pessoa" else words)
+
+
+def test_confluent_has_the_commands_of_its_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert confluent(["--help"]) == 0
+    assert {words[1] for words in examples_in(capsys.readouterr().out)} <= set(COMMANDS)
+
+
+def test_no_command_is_left_out() -> None:
+    installed = {name for name in SCRIPTS if not name.endswith(".sh")}
+    assert installed == {*TOOLS, *BY_CLICK, "pessoa", "confluent"}
