@@ -33,6 +33,9 @@ def run(
     plan: Node, spark: SparkSession, records: Mapping[str, Iterable[KafkaRecord]], functions: Mapping[str, Any]
 ) -> list[KafkaRecord]:
     """What a plan that ends in a sink writes, in the order of time."""
+    # State is kept by a part of Spark that comes into being when somebody first asks about streams; before that, a
+    # batch with state fails.
+    _ = spark.streams.active
     frames = {topic: frame_of(spark, given) for topic, given in records.items()}
     written = compiler.compile(plan, spark, kafka=KafkaSettings(""), functions=functions, rows=frames)
     rows = written.selectExpr("topic", "key", "value", "unix_millis(timestamp) AS time_ms", "headers").collect()
