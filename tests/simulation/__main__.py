@@ -2,7 +2,6 @@
 
 make sim SEEDS=1-2000          all of them, on two processes; failing seeds come with the command to see them again
 make sim SEED=123 TRACE=1      one of them, with everything that happens
-make sim SEED=807 ARGS=--open   one of a plan that is known to fail: voters that change, two copiers on one replica
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def main() -> int:
             {**os.environ, "PYTHONHASHSEED": "0"},
         )
     if options.seed is not None:
-        return _show(options.seed, options.trace, with_open_questions=options.open)
+        return _show(options.seed, options.trace)
     first, _, last = options.seeds.partition("-")
     return _run_all(range(int(first), int(last or first) + 1), options.workers)
 
@@ -39,13 +38,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", default="1-2000", help="a range: 1-2000")
     parser.add_argument("--seed", type=int, help="one seed, with its plan")
     parser.add_argument("--trace", action="store_true", help="with --seed: say what happens, and let the brokers log")
-    parser.add_argument("--open", action="store_true", help="with --seed: also plans that are known to fail")
     parser.add_argument("--workers", type=int, default=2)
     return parser.parse_args()
 
 
-def _show(seed: int, is_traced: bool, *, with_open_questions: bool) -> int:
-    plan = Plan.of(seed, with_open_questions=with_open_questions)
+def _show(seed: int, is_traced: bool) -> int:
+    plan = Plan.of(seed)
     print(plan)
     if is_traced:
         logging.basicConfig(level=logging.INFO, format="            %(name)s: %(message)s", stream=sys.stdout)
