@@ -1,0 +1,113 @@
+"""The worker is killed in the middle of table → topic → table, and Spark dies with it: nothing may be missing.
+
+A source gives again what was under way, so the topic may hold a row twice. The sink writes by key, so the copy is
+exact.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pessoa.testing import Broker
+from tests.connect.postgres import binaries, postgres
+from tests.connect.serving import wait_until
+from tests.connect.worker_process import WorkerProcess
+from tests.support.topics import read_all
+
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+TRANSFORMS = "org.apache.kafka.connect.transforms."
+# Two of what a sink writes in one transaction, so that a kill falls between some of them.
+STEP = 10_000
+ROUNDS = int(os.environ.get("PESSOA_PIPELINES_ROUNDS", "1"))
+PATIENCE_S = 600.0
+
+
+@pytest.fixture
+def database() -> Iterator[str]:
+    if binaries() is None:
+        pytest.skip("there is no PostgreSQL (initdb) on this machine")
+    with postgres() as server:
+        yield server.url()
+
+
+@pytest.fixture
+def worker(broker: Broker, tmp_path: Path) -> Iterator[WorkerProcess]:
+    process = WorkerProcess(
+        broker.bootstrap_servers,
+        tmp_path / "home",
+        # The next worker leads once the group has missed the last one.
+        session_timeout_ms="6000",
+        heartbeat_interval_ms="1000",
+        offset_storage_partitions="3",
+        status_storage_partitions="2",
+        pessoa_pace_ms="200",
+    )
+    try:
+        process.start()
+        yield process
+    finally:
+        process.stop()
+
+
+def test_a_copy_of_a_table_is_whole_after_the_worker_was_killed(
+    broker: Broker, worker: WorkerProcess, database: str
+) -> None:
+    with psycopg.connect(database.removeprefix("jdbc:"), autocommit=True) as connection:
+
+        def number(sql: str) -> int:
+            (found,) = connection.execute(sql.encode()).fetchone() or (0,)
+            return int(found or 0)
+
+        def copied() -> int:
+            return number("SELECT count(*) FROM copia") if number("SELECT to_regclass('copia')::oid") else 0
+
+        def wait_for(count: int) -> None:
+            wait_until(lambda: copied() >= count, f"{count} rows are copied", PATIENCE_S)
+
+        def insert() -> None:
+            connection.execute(f"INSERT INTO contas (nome) SELECT 'conta ' || generate_series(1, {STEP})".encode())
+
+        connection.execute(
+            "CREATE TABLE contas (id SERIAL PRIMARY KEY, nome TEXT NOT NULL,"
+            " mudado TIMESTAMP NOT NULL DEFAULT clock_timestamp())"
+        )
+        insert()
+        _start_copying(worker, database)
+        for done in range(1, ROUNDS + 1):
+            wait_for((2 * done - 1) * STEP)
+            insert()
+            # Some of the new rows are there, and others under way.
+            wait_for((2 * done - 1) * STEP + 1)
+            worker.kill()
+            connection.execute("UPDATE contas SET nome = 'outra', mudado = clock_timestamp() WHERE id % 100 = 0")
+            insert()
+            worker.start()
+        differing = (
+            "SELECT count(*) FROM (SELECT id, nome FROM contas EXCEPT SELECT id, nome FROM copia UNION ALL"
+            " (SELECT id, nome FROM copia EXCEPT SELECT id, nome FROM contas)) AS d"
+        )
+        wait_until(lambda: copied() and not number(differing), "the tables are equal", PATIENCE_S)
+        ids = {row[0] for row in connection.execute("SELECT id FROM contas")}
+    found = {
+        json.loads(message.value())["payload"]["id"] for message in read_all(broker.bootstrap_servers, "db-contas")
+    }
+    assert found == ids
+
+
+def _start_copying(worker: WorkerProcess, database: str) -> None:
+    worker.put(
+        "contas", connector_class="JdbcSource", connection_url=database, mode="timestamp+incrementing",
+        incrementing_column_name="id", timestamp_column_name="mudado", table_whitelist="contas", topic_prefix="db-",
+        poll_interval_ms="100", batch_max_rows="5000", key_converter=JSON, transforms="key", transforms_key_fields="id",
+        transforms_key_type=f"{TRANSFORMS}ValueToKey",
+    )  # fmt: skip
+    worker.put(
+        "copia", connector_class="JdbcSink", connection_url=database, topics="db-contas", table_name_format="copia",
+        insert_mode="upsert", pk_mode="record_key", pk_fields="id", auto_create="true", key_converter=JSON,
+    )  # fmt: skip
