@@ -12,10 +12,12 @@ from typing import Any
 
 import httpx
 
+from tests.support import spark
+
 DEADLINE_S = 240.0
 _LISTENING = re.compile(r"pipelines is listening on (\S+)")
-# Spark that starts quickly; see tests/support/spark.py.
-SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
+# For JAVA_TOOL_OPTIONS.
+SMALL_JVM = " ".join(spark.SMALL_JVM)
 
 
 class EngineProcess:

@@ -20,8 +20,15 @@ import pytest
 
 from pessoa.pipelines.spark_server import SparkOptions, SparkServer, session_at
 
-# Quick to start rather than fast at full speed: C1 only, one collector thread.
-SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+# Quick to start rather than fast at full speed: C1 only, one collector thread, and Spark's classes are taken as they
+# are, which is a fifth of the processor time until the first batch is done.
+SMALL_JVM = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+)
 SMALL = SparkOptions(
     master="local[2]",
     memory="1g",

@@ -20,12 +20,12 @@ from typing import Self
 from pessoa.pipelines import spark_server
 from pessoa.pipelines.jars import spark_jars
 from pessoa.pipelines.java import find_java, options
+from tests.support.spark import SMALL_JVM
 
 HOST = "127.0.0.1"
 DEADLINE_S = 240.0
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Successfully registered with master")
-SMALL_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
 class StandaloneCluster:
@@ -66,7 +66,7 @@ class StandaloneCluster:
     def _run(self, name: str, main_class: str, *arguments: str) -> Path:
         log = self._folder / f"{name}.log"
         guardian = [sys.executable, "-S", "-E", str(Path(spark_server.__file__).with_name("guardian.py"))]
-        java = [str(find_java().executable), *SMALL_JVM, *options(), "-cp", str(spark_jars() / "*")]
+        java = [str(find_java().executable), "-Xmx256m", *SMALL_JVM, *options(), "-cp", str(spark_jars() / "*")]
         with log.open("wb") as sink:
             self._processes.append(
                 subprocess.Popen(
