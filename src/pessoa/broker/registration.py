@@ -202,7 +202,9 @@ class Registration:
             response = await self._heartbeat(self._config.broker_session_timeout_ms, want_fence=want_fence)
         except ControllerUnavailable as problem:
             log.warning("a heartbeat did not get through: %s", problem)
-            # It has waited for a whole session; the next one must not wait for its turn.
+            # It may have waited for a whole session, so the next one must not wait for its turn. But a controller whose
+            # log has failed refuses at once, and whoever asks it without a pause keeps this loop for itself.
+            await self._clock.wait_ms(_HURRY_MS)
             self.hurry()
             return None
         if response.error_code == ErrorCode.STALE_BROKER_EPOCH:

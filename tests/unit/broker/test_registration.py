@@ -192,6 +192,27 @@ def test_a_heartbeat_that_did_not_get_through_is_followed_by_the_next_at_once() 
     run([ControllerUnavailable("no leader")], scenario, heartbeat_interval_ms=3_600_000)
 
 
+def test_a_controller_that_refuses_at_once_is_not_asked_without_a_pause() -> None:
+    async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
+        clock = registration._clock = ManualClock()
+
+        async def ask(request: Message, caller: object, timeout_ms: int) -> Message:
+            controller.asked.append(request)
+            raise ControllerUnavailable("the metadata log has failed")
+
+        controller.ask = ask  # type: ignore[method-assign]
+        task = asyncio.create_task(registration.keep_alive())
+        registration.hurry()
+        for count in (1, 2, 3):
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert len(controller.asked) == count
+            clock.advance_ms(50)
+        task.cancel()
+
+    run([], scenario, heartbeat_interval_ms=3_600_000)
+
+
 def test_a_broker_is_out_of_touch_when_no_heartbeat_was_answered_for_a_whole_session() -> None:
     async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
         session_ms = registration._config.broker_session_timeout_ms
