@@ -58,9 +58,23 @@ def _supervise(brokers: int | None, services: list[str], port_shift: int) -> int
         with RunLock(home):
             if left := stop_orphans(home):
                 view.tell(f"The last `pessoa up` was killed and left {', '.join(left)} running; stopped them.")
-            return Supervisor(rows, home, view.tell, on_change=view.changed).run_until_signalled()
+            hint = where_the_commands_are()
+            return Supervisor(rows, home, view.tell, on_change=view.changed, hint=hint).run_until_signalled()
     except (HomeProblem, AlreadyRunning, CannotPlan) as problem:
         raise click.ClickException(str(problem)) from None
+
+
+def where_the_commands_are() -> str:
+    """For who has not activated the virtual environment: how to come by kafka-topics and the others."""
+    import shutil
+    import sys
+    from pathlib import Path
+
+    folder = Path(sys.executable).parent
+    if shutil.which("kafka-topics") is not None or not (folder / "kafka-topics").exists():
+        return ""
+    way = f". {folder}/activate" if (folder / "activate").exists() else f"export PATH={folder}:$PATH"
+    return f"In another terminal, `{way}` lets you type kafka-topics, confluent, pessoa and the other commands."
 
 
 def _detach(brokers: int | None, services: list[str], port_shift: int) -> int:

@@ -83,11 +83,13 @@ class Supervisor:
         tell: Callable[[str], object],
         patience: Patience | None = None,
         on_change: Callable[[Sequence[Child], Child], object] = lambda *_: None,
+        hint: str = "",
     ) -> None:
         self.home = home
         self.children = [Child(service, home) for service in services]
         self._tell = tell
         self._on_change = on_change
+        self._hint = hint
         self._phase = "starting"
         self._began_s = time.time()
         self._patience = patience or Patience()
@@ -298,4 +300,5 @@ class Supervisor:
         return (
             f"{table_for_here(rows_of(self.children))}\n"
             f"{brokers} after {seconds(times_s[''])}. Data and logs are in {self.home}. Ctrl-C stops everything."
+            + (f"\n{self._hint}" if self._hint else "")
         )
