@@ -211,9 +211,8 @@ class LogDirectory:
 
     def _create(self, name: str, topic_id: Uuid, config: LogConfig, now_ms: int) -> PartitionLog:
         try:
-            self._disk.make_directory(self._in(name), durable=False)
             # Nothing of it can be trusted if it was there and unknown.
-            is_new = not self._disk.list(self._in(name))
+            is_new = self._disk.make_directory(self._in(name), durable=False) or not self._disk.list(self._in(name))
             metadata = render_partition_metadata(topic_id).encode()
             write = create_file if is_new else replace_file
             write(self._disk, self._in(f"{name}/{PARTITION_METADATA_FILE}"), metadata)

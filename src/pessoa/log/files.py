@@ -155,8 +155,9 @@ class Disk(Protocol):
     def list(self, path: str) -> Names:
         """The names in a directory, sorted."""
 
-    def make_directory(self, path: str, *, durable: bool = True) -> None:
-        """Make a directory and those above it. It may be there already. Not `durable`: its name needs a sync."""
+    def make_directory(self, path: str, *, durable: bool = True) -> bool:
+        """Make a directory and those above it, unless it is there; whether it was made. Not `durable`: its name needs
+        a sync."""
 
     def remove(self, path: str, *, missing_ok: bool = False) -> None:
         """Remove a file."""
@@ -281,16 +282,24 @@ class OsDisk:
         with disk_errors("list", path):
             return sorted(os.listdir(path))
 
-    def make_directory(self, path: str, *, durable: bool = True) -> None:
+    def make_directory(self, path: str, *, durable: bool = True) -> bool:
         parent = parent_directory(path)
         with disk_errors("make the directory", path):
-            if os.path.isdir(path):
-                return
-            if parent != path:
+            try:
+                os.mkdir(path)
+            except FileNotFoundError:
+                if parent == path:
+                    raise
                 self.make_directory(parent)
-            os.mkdir(path)
+                os.mkdir(path)
+            except OSError:
+                # Also what a disk says that cannot be written to.
+                if os.path.isdir(path):
+                    return False
+                raise
         if durable:
             self.sync_directory(parent)
+        return True
 
     def remove(self, path: str, *, missing_ok: bool = False) -> None:
         with disk_errors("remove", path):

@@ -106,8 +106,10 @@ class _Loader:
         self.recovered_from: int | None = None
 
     def load(self, was_clean: bool, recovery_point: int, log_start_offset: int, high_watermark: int) -> PartitionLog:
-        self.disk.make_directory(self.directory)
-        names = self._finish_swaps(self.disk.list(self.directory))
+        names: list[str] = []
+        if not self.is_new:
+            self.disk.make_directory(self.directory)
+            names = self._finish_swaps(self.disk.list(self.directory))
         found_epochs = self._load_epochs(names)
         self.epochs = found_epochs or LeaderEpochs()
         self.snapshots = ProducerSnapshots(self.disk, self.directory, _offsets(names, SNAPSHOT_SUFFIX))

@@ -257,19 +257,20 @@ class SimulatedDisk:
             self.attend("list", path)
             return sorted(self.platter.directory(path).entries)
 
-    def make_directory(self, path: str, *, durable: bool = True) -> None:
+    def make_directory(self, path: str, *, durable: bool = True) -> bool:
         with disk_errors("make the directory", path):
             found = self.platter.find(path)
             if found is not None:
                 if isinstance(found, Inode):
                     raise refused(errno.EEXIST)
-                return
+                return False
             parent = parent_directory(path)
             self.make_directory(parent)
             self.attend("make_directory", path)
             self.platter.create(path, Directory())
         if durable:
             self.sync_directory(parent)
+        return True
 
     def remove(self, path: str, *, missing_ok: bool = False) -> None:
         with disk_errors("remove", path):

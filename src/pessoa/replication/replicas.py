@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Hashable
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pessoa.base.clock import SystemClock
@@ -176,6 +176,8 @@ class Replicas:
         return names_replica(replicas, index, self.node_id)
 
     def _update(self, topic: TopicImage, now_ms: int) -> None:
+        # Worked out once, if at all, for a topic of a thousand partitions.
+        config = cache(partial(self._config_of, topic.name))
         for index, wanted in topic.partitions.items():
             partition = self.by_id.get(topic.id, {}).get(index)
             if self.node_id not in wanted.replicas:
@@ -184,7 +186,7 @@ class Replicas:
                     self._remove(partition)
                 continue
             if partition is None:
-                partition = self._create(topic, index, now_ms)
+                partition = self._create(topic, index, config, now_ms)
                 if partition is None:
                     continue
             self._lead_or_follow(partition, wanted)
@@ -219,7 +221,7 @@ class Replicas:
             self._watch()
         self._fetchers.follow(partition)
 
-    def _create(self, topic: TopicImage, index: int, now_ms: int) -> Partition | None:
+    def _create(self, topic: TopicImage, index: int, config: Callable[[], LogConfig], now_ms: int) -> Partition | None:
         """Find the log among those that were loaded, or create it: where somebody wished it to be, or in the directory
         that has the fewest."""
         key = (topic.name, index)
@@ -229,7 +231,7 @@ class Replicas:
             if found is None:
                 continue
             if directory.topic_ids.get(key, topic.id) == topic.id:
-                found.configure(self._config_of(topic.name))
+                found.configure(config())
                 partition = self._keep(Partition(topic.name, topic.id, index, found, directory, self._broker))
                 self.moves.resume(partition)
                 return partition
@@ -241,9 +243,9 @@ class Replicas:
             return None
         directory = self.moves.wished(*key) or min(online, key=lambda one: len(one.partitions) + len(one.futures))
         try:
-            created = directory.create(topic.name, index, topic.id, self._config_of(topic.name), now_ms)
+            created = directory.create(topic.name, index, topic.id, config(), now_ms)
         except DirectoryOffline:
-            return self._create(topic, index, now_ms)
+            return self._create(topic, index, config, now_ms)
         return self._keep(Partition(topic.name, topic.id, index, created, directory, self._broker))
 
     def _keep(self, partition: Partition) -> Partition:
