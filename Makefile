@@ -45,6 +45,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@if ! $(BIN)/python -c '' 2>/dev/null; then \
 	    echo "making $(VENV) with $$($(PYTHON) --version)"; $(PYTHON) -m venv --clear $(VENV); \
 	fi
+	@echo "installing what requirements.lock names; the first time takes a few minutes"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
