@@ -102,8 +102,9 @@ def run_tool(
     tool: str, *arguments: str | Path, stdin: str | None = None, timeout_s: float = TOOL_TIMEOUT_S, check: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Runs one of Apache's tools, by the name of its script or of its main class, to its end."""
-    command = java_command(TOOLS.get(tool, tool), *map(str, arguments))
-    done = subprocess.run(command, input=stdin or "", capture_output=True, text=True, timeout=timeout_s)
+    from tests.apache.warm_tools import run_warm
+
+    done = run_warm(tool, *map(str, arguments), stdin=stdin or "", timeout_s=timeout_s)
     if check and done.returncode != 0:
         raise ApacheKafkaError(f"{tool} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done

@@ -1,6 +1,6 @@
 """Apache Kafka's Java clients, in the form of the tools of 4.3.1, against our broker.
 
-Every tool is a Java process of its own, so a test takes seconds, and one test asks for much.
+The tools that end by themselves run in one Java process (see `tests.apache.warm_tools`); the others have one each.
 """
 
 from __future__ import annotations

@@ -272,7 +272,10 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
     data = tmp_path_factory.mktemp("apache") / "data"
     settings = {"log.segment.bytes": SEGMENT_BYTES, "transaction.partition.verification.enable": False}
     with ApacheKafka(data=[data], properties=settings) as kafka:
-        kafka.run_tool("kafka-topics", "--bootstrap-server", kafka.bootstrap_servers, "--create", "--topic", TOPIC)
+        server = ("--bootstrap-server", kafka.bootstrap_servers)
+        kafka.run_tool("kafka-topics", *server, "--create", "--topic", TOPIC)
+        # Asks again until the broker leads the partition, which it does a little after the topic is there.
+        kafka.run_tool("kafka-get-offsets", *server, "--topic", TOPIC)
         with closing(Connection(kafka.port)) as connection:
             script = Script(connection)
             for _ in range(STEPS):

@@ -5,7 +5,7 @@
 // whole process (argparse4j does, on a usage error) leaves its output in the files and its code as the process's.
 //
 // Producers are closed when the process ends, and the verifiable clients say their last words then, so both are called
-// for when the tool has ended. Log4j's farewell is left to the end of this process, for it would say nothing after it.
+// for when the tool has ended.
 // Java keeps what is to be done then in a private field: hence --add-opens java.base/java.lang=ALL-UNNAMED.
 
 import java.io.BufferedReader;
@@ -77,7 +77,7 @@ public final class ToolServer {
 
     private static void sayLastWords(List<Thread> before) throws Exception {
         for (Thread one : atTheEnd()) {
-            if (!before.contains(one) && !one.getClass().getName().startsWith("org.apache.logging")) {
+            if (!before.contains(one)) {
                 Runtime.getRuntime().removeShutdownHook(one);
                 one.run();
             }
