@@ -18,15 +18,20 @@ import io
 import re
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import NamedTuple
 
 from pessoa.cli.tools import TOOLS
+from pessoa.client.cluster import Cluster as AskedCluster
+from pessoa.client.topics import list_topics
 from tests.tools.jvm import Outcome, ToolServer
 
 THEIRS, OURS = "Aa", "BB"
+TIMEOUT_S = 120.0
+_POLL_S = 0.02
 Runner = Callable[..., Outcome]
 
 
@@ -86,6 +91,8 @@ def transcript(run: Runner, script: str, cluster: Cluster, prefix: str) -> list[
             text = text.replace(sign, value)
         words = shlex.split(text)
         outcome = run(words[0], *words[1:], stdin=stdin)
+        if words[0] == "kafka-topics" and outcome.code == 0 and {"--create", "--delete"} & set(words):
+            _until_known(words, cluster.servers)
         plain = normalised(outcome, cluster, prefix)
         if is_unordered:
             plain = plain._replace(
@@ -95,6 +102,17 @@ def transcript(run: Runner, script: str, cluster: Cluster, prefix: str) -> list[
             plain = plain._replace(out=_BETWEEN_MEASURED.sub("<n>", _MEASURED.sub("<n>", plain.out)))
         steps.append(Step(line, plain))
     return steps
+
+
+def _until_known(words: list[str], servers: str) -> None:
+    """The controller has answered; wait until the broker, which the next command asks, has heard of it as well."""
+    topic = re.compile(words[words.index("--topic") + 1].replace(",", "|"))
+    is_there = "--create" in words
+    deadline = time.monotonic() + TIMEOUT_S
+    with AskedCluster(servers) as asked:
+        while any(topic.fullmatch(name) for name in list_topics(asked)) != is_there:
+            assert time.monotonic() < deadline, f"in vain: {' '.join(words)}"
+            time.sleep(_POLL_S)
 
 
 def compare(script: str, cluster: Cluster, theirs: ToolServer) -> int:

@@ -57,6 +57,8 @@ def main(words: Sequence[str] | None = None) -> int:
     if given[0] == "local":
         given = _modern(given[1:])
     command, *rest = given or ["help"]
+    # People write commands down with a capital letter, as at the beginning of a line.
+    command = command if command in _ACTIONS else command.lower()
     try:
         return _ACTIONS.get(command, _unknown(command))(rest) or 0
     except Mistake as mistake:
