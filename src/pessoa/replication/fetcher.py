@@ -1,4 +1,4 @@
-"""Following: one task for every broker that leads something that we follow.
+"""Following: one task for every broker that leads something that we follow, or several (`num.replica.fetchers`).
 
     positions of all partitions ──▶ Fetch, in a session ──▶ append, truncate, follow the high watermark ──▶ again
 
@@ -18,6 +18,9 @@ before they are acknowledged (`flush.messages`), the next fetch therefore waits 
 
 When partitions are added while a fetch waits for news, it is given up, so that a new partition does not begin with half
 a second in which nobody replicates it.
+
+A fetch costs both sides a look at every partition of its session, and a partition waits for the round of all that share
+its fetcher. More fetchers make rounds shorter for brokers with many partitions; they do not use more cores.
 """
 
 from __future__ import annotations
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
     from pessoa.wire.api.fetch import PartitionData
 
 log = logging.getLogger("pessoa.replication")
+
+_Place = tuple[int, int]
 
 _LATEST = -1
 _EARLIEST_LOCAL = -4
@@ -397,47 +402,55 @@ class Fetcher:
 
 
 class Fetchers:
-    """One fetcher for every leader that this broker follows."""
+    """One fetcher, or `num.replica.fetchers` of them, for every leader that this broker follows."""
 
     def __init__(self, broker: LocalBroker, channel_to: Callable[[int], Channel | None], flusher: Flusher) -> None:
         self._broker = broker
         self._channel_to = channel_to
         self._flusher = flusher
-        self._by_leader: dict[int, Fetcher] = {}
-        self._leader_of: dict[Partition, int] = {}
+        # By leader, and by their number among those of one leader.
+        self._running: dict[_Place, Fetcher] = {}
+        self._place_of: dict[Partition, _Place] = {}
         self._stopping: dict[asyncio.Task[None], None] = {}
 
     def __repr__(self) -> str:
-        return f"<Fetchers: {list(self._by_leader.values())}>"
+        return f"<Fetchers: {list(self._running.values())}>"
 
     def follow(self, partition: Partition) -> None:
         """Fetch it from its present leader, from its present epoch on; from nobody else."""
-        leader_id = partition.leader_id
-        if self._leader_of.get(partition, leader_id) != leader_id:
+        number = (partition.topic_id[-1] + partition.index) % self._broker.settings.num_replica_fetchers
+        place = (partition.leader_id, number)
+        if self._place_of.get(partition, place) != place:
             self.unfollow(partition)
-        fetcher = self._by_leader.get(leader_id)
+        fetcher = self._running.get(place)
         if fetcher is None:
-            fetcher = self._by_leader[leader_id] = Fetcher(leader_id, self._broker, self._channel_to, self._flusher)
+            leader_id = partition.leader_id
+            fetcher = self._running[place] = Fetcher(leader_id, self._broker, self._channel_to, self._flusher)
             fetcher.start()
-        self._leader_of[partition] = leader_id
+        self._place_of[partition] = place
         fetcher.follow(partition)
 
+    def spread(self) -> None:
+        """The number of fetchers may have changed: everybody goes where it belongs now."""
+        for partition in list(self._place_of):
+            self.follow(partition)
+
     def unfollow(self, partition: Partition) -> None:
-        leader_id = self._leader_of.pop(partition, None)
-        if leader_id is None:
+        place = self._place_of.pop(partition, None)
+        if place is None:
             return
-        fetcher = self._by_leader[leader_id]
+        fetcher = self._running[place]
         fetcher.unfollow(partition)
         if not len(fetcher):
-            del self._by_leader[leader_id]
+            del self._running[place]
             task = asyncio.get_running_loop().create_task(fetcher.stop())
             self._stopping[task] = None
             task.add_done_callback(self._stopping.pop)
 
     async def close(self) -> None:
-        fetchers = list(self._by_leader.values())
-        self._by_leader.clear()
-        self._leader_of.clear()
+        fetchers = list(self._running.values())
+        self._running.clear()
+        self._place_of.clear()
         await asyncio.gather(*(one.stop() for one in fetchers), *self._stopping)
 
 

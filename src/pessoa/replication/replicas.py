@@ -136,7 +136,10 @@ class Replicas:
 
     def configure(self, settings: ReplicationSettings) -> None:
         """The broker's configuration has changed."""
+        had = self._broker.settings.num_replica_fetchers
         self._broker.configure(settings)
+        if self._fetchers is not None and settings.num_replica_fetchers != had:
+            self._fetchers.spread()
         self._configure_replication(self.by_name)
 
     def reconfigure(self, topics: Iterable[str]) -> None:

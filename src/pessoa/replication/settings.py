@@ -19,6 +19,7 @@ class ReplicationSettings:
     replica_fetch_response_max_bytes: int = 10 << 20
     replica_fetch_backoff_ms: int = 1000
     replica_socket_timeout_ms: int = 30_000
+    num_replica_fetchers: int = 1
     replica_high_watermark_checkpoint_interval_ms: int = 5000
     # Of topics that say nothing else.
     min_insync_replicas: int = 1

@@ -68,3 +68,28 @@ def test_a_follower_that_catches_up_is_held_to_the_rate_and_one_that_is_in_sync_
     with Stage(Random(1), settings=settings) as stage:
         stage.configs[2, TOPIC][f"{side}.replication.throttled.replicas"] = "*"
         stage.run(scene(stage))
+
+
+def test_what_is_sent_to_replicas_in_sync_counts_and_only_the_others_are_held_back() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.start()
+        leader = stage.nodes[1]
+        for _ in range(60):
+            # Each answer waits for both followers, so they are held back by nothing.
+            assert (await stage.produce(leader))[0] == ErrorCode.NONE
+        partition = leader.partition
+        assert partition is not None
+        assert partition.log.size > 4000
+        assert not partition.holds_back(2)
+        stage.isolate(3)
+        assert (await stage.produce(leader, acks=1))[0] == ErrorCode.NONE
+        await stage.until(lambda: partition.isr == (1, 2))
+        for _ in range(60):
+            assert (await stage.produce(leader))[0] == ErrorCode.NONE
+        assert partition.holds_back(3)
+        assert not partition.holds_back(2)
+
+    settings = replace(SETTINGS, leader_replication_throttled_rate=100)
+    with Stage(Random(1), settings=settings) as stage:
+        stage.configs[2, TOPIC]["leader.replication.throttled.replicas"] = "*"
+        stage.run(scene(stage))
