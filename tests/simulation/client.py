@@ -77,6 +77,9 @@ class Client:
         # Who leads, and in which epoch.
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         self._coordinators: dict[tuple[int, str], tuple[str, int]] = {}
+        # The newest epoch from which something is known of a partition: a leader of an earlier one may not have come as
+        # far, and would say that the offset does not exist (KIP-320).
+        self.read_epochs: dict[TopicPartition, int] = {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

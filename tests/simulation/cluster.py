@@ -22,7 +22,8 @@ from pessoa.raft.memory import Memory
 from pessoa.raft.messages import ReplicaKey
 from pessoa.raft.voters import Address, Voter, VoterSet
 from tests.simulation.admin import Admin
-from tests.simulation.copier import Copier
+from tests.simulation.consumers import ConsumerMember
+from tests.simulation.copier import Copier, MemberCopier
 from tests.simulation.groups import GroupMember
 from tests.simulation.history import History, TopicPartition, Violation
 from tests.simulation.loop import Process, TooManySteps, current_process, new_loop
@@ -203,14 +204,15 @@ class Cluster:
             reader.partitions, reader.isolation = self.partitions, isolation
             self._run_client(reader)
         for number in range(plan.group_members):
-            member = self.client(GroupMember, f"g{number}")
+            member = self.client(ConsumerMember if plan.has_consumers else GroupMember, f"g{number}")
             member.topic, member.partition_count = TOPIC, plan.partitions
             self._run_client(member)
         if plan.admin:
             admin.partitions, admin.broker_ids = self.partitions, [node.id for node in self.brokers]
             self._run_client(admin)
         for number in range(plan.copiers):
-            self._run_client(self._copier(f"c{number}"))
+            name = f"c{number}"
+            self._run_client(self._member_copier(name) if plan.are_copiers_members else self._copier(name))
         if plan.is_dynamic:
             operator: Operator = self.client(Operator, "operator")
             operator.controllers = {node.id: self.directories[node.id] for node in self.controllers}
@@ -220,6 +222,13 @@ class Cluster:
         copier: Copier = self.client(Copier, name)
         copier.partitions, copier.target = self.partitions, COPIES
         copier.transactional_id = "copier"
+        copier.adds_by_producing = self.plan.copier_adds_by_producing
+        return copier
+
+    def _member_copier(self, name: str) -> MemberCopier:
+        copier: MemberCopier = self.client(MemberCopier, name)
+        copier.topic, copier.partition_count, copier.target = TOPIC, self.plan.partitions, COPIES
+        copier.transactional_id = name
         copier.adds_by_producing = self.plan.copier_adds_by_producing
         return copier
 

@@ -5,8 +5,11 @@
          └──────────────── a new epoch, which fences the rest ◀───────┘
 
 What must hold in the end is what "exactly once" means: every committed record of the source, up to the offset that the
-group has committed, has one visible copy, and nothing else has any. Several copiers may share a transactional id: then
-they fence each other all the time, and it must hold all the same.
+group has committed, has one visible copy, and nothing else has any. There are two ways to keep copiers apart:
+
+- they share a transactional id, and whoever begins fences the others. Here they do it all the time;
+- they are members of the group, each with an id of its own, and their commits name the generation (`MemberCopier`,
+  KIP-447). Who lost a partition cannot commit for it, and who got it hears of no offset that may still change.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from pessoa.wire.api.txn_offset_commit import (
 )
 from pessoa.wire.errors import ErrorCode
 from tests.simulation.client import GROUP, TRANSACTION, TRANSIENT
+from tests.simulation.groups import HEARTBEAT_S, GroupMember, Rejoin
 from tests.simulation.history import Outcome, TopicPartition, Violation
 from tests.simulation.producers import Doubt, TransactionalProducer
 from tests.simulation.readers import READ_COMMITTED, Reader, Seen, visible_records
@@ -49,6 +53,9 @@ class Copier(TransactionalProducer, Reader):
     isolation = READ_COMMITTED
     target = ""
     pause_s = 0.4
+    # Those of no member.
+    _member_id = ""
+    _generation = -1
 
     async def run(self) -> None:
         while not self.is_stopping:
@@ -80,6 +87,8 @@ class Copier(TransactionalProducer, Reader):
             found = [one for topic in group.topics for one in topic.partitions]
             errors = {ErrorCode.of(code) for code in (group.error_code, *(one.error_code for one in found))}
             if errors <= {ErrorCode.NONE}:
+                for one in found:
+                    self.know_epoch(TopicPartition(topic, one.partition_index), one.committed_leader_epoch)
                 return {TopicPartition(topic, one.partition_index): max(one.committed_offset, 0) for one in found}
             if not errors <= TRANSIENT | {ErrorCode.NONE}:
                 raise Violation(f"{self.name} asks for its offsets: {sorted(one.name for one in errors)}")
@@ -124,13 +133,18 @@ class Copier(TransactionalProducer, Reader):
         if not self.adds_by_producing:
             await self._add_group()
         partition = TxnOffsetCommitRequestPartition(
-            partition_index=source.number, committed_offset=offset, committed_metadata=None
+            partition_index=source.number,
+            committed_offset=offset,
+            committed_leader_epoch=self.read_epochs.get(source, -1),
+            committed_metadata=None,
         )
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id or "",
             group_id=GROUP_ID,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
+            generation_id=self._generation,
+            member_id=self._member_id,
             topics=[TxnOffsetCommitRequestTopic(name=source.topic, partitions=[partition])],
         )
         version = _COMMIT_V2 if self.adds_by_producing else _COMMIT_V1
@@ -168,3 +182,45 @@ class Copier(TransactionalProducer, Reader):
     def _look_elsewhere(self) -> None:
         super()._look_elsewhere()
         self.forget_coordinator(GROUP, GROUP_ID)
+
+
+_EVICTED = frozenset((ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+class MemberCopier(Copier, GroupMember):
+    """Copies the partitions that its group gives it; `topic` and `partition_count` say what there is to divide."""
+
+    group_id = GROUP_ID
+
+    async def run(self) -> None:
+        while not self.is_stopping:
+            # Also aborts what the last life has left open.
+            await self.wait_for_producer_id(self.timeout_ms)
+            self._sequences = {}
+            try:
+                await self._copy_as_member()
+            except Doubt:
+                continue
+            except (Rejoin, ChannelFailed):
+                self._look_elsewhere()
+                await self.back_off()
+        await self._leave()
+
+    async def _copy_as_member(self) -> None:
+        self.partitions = await self._join()
+        if self.partitions:
+            self._positions = await self.committed_offsets()
+        next_heartbeat_s = self.loop.now_s
+        while not self.is_stopping:
+            if self.loop.now_s >= next_heartbeat_s:
+                await self._heartbeat()
+                next_heartbeat_s = self.loop.now_s + HEARTBEAT_S
+            if self.partitions:
+                await self._copy(self.rng.choice(self.partitions))
+            await self.rest(self.pause_s)
+
+    async def _tolerate(self, error: ErrorCode, what: str) -> None:
+        if error in _EVICTED:
+            self.trace("%s: %s", what, error.name)
+            raise Doubt
+        await super()._tolerate(error, what)

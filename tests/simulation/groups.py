@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _SESSION_MS = 3_000
 _REBALANCE_MS = 4_000
 _JOIN_TIMEOUT_MS = 2 * _REBALANCE_MS
-_HEARTBEAT_S = 0.7
+HEARTBEAT_S = 0.7
 # The member has to join again, with or without its id.
 _REJOIN = frozenset((ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION))
 _FORGOTTEN = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID))
@@ -131,13 +131,13 @@ class GroupMember(Reader):
         while not self.is_stopping:
             if self.loop.now_s >= next_heartbeat_s:
                 await self._heartbeat()
-                next_heartbeat_s = self.loop.now_s + _HEARTBEAT_S
+                next_heartbeat_s = self.loop.now_s + HEARTBEAT_S
             for partition in owned:
                 positions[partition] = await self._read_once(partition, positions[partition])
             if owned and self.rng.random() < 0.5:
                 await self._commit(positions)
             if not owned:
-                await asyncio.sleep(_HEARTBEAT_S)
+                await asyncio.sleep(HEARTBEAT_S)
 
     async def _heartbeat(self) -> None:
         request = HeartbeatRequest(group_id=self.group_id, generation_id=self._generation, member_id=self._member_id)
@@ -185,6 +185,7 @@ class GroupMember(Reader):
                         f"and {self.name} gets {one.committed_offset}"
                     )
                 positions[partition] = offset
+                self.know_epoch(partition, one.committed_leader_epoch)
         return positions
 
     async def _commit(self, positions: dict[TopicPartition, int]) -> None:
@@ -199,7 +200,10 @@ class GroupMember(Reader):
                         name=self.topic,
                         partitions=[
                             OffsetCommitRequestPartition(
-                                partition_index=partition.number, committed_offset=offset, committed_metadata=None
+                                partition_index=partition.number,
+                                committed_offset=offset,
+                                committed_leader_epoch=self.read_epochs.get(partition, -1),
+                                committed_metadata=None,
                             )
                             for partition, offset in positions.items()
                         ],

@@ -52,6 +52,8 @@ class Plan:
     # Of the metadata, so often and kept so short that whoever was away has to fetch one.
     has_snapshots: bool = False
     copiers: int = 0
+    # Each with a transactional id of its own, kept apart by their group (KIP-447); otherwise they fence each other.
+    are_copiers_members: bool = False
     # The members of the group speak the newer protocol (KIP-848).
     has_consumers: bool = False
 
@@ -72,14 +74,13 @@ class Plan:
             # An operator may leave so few voters that none can be spared.
             faults = tuple(sorted((*faults, "rot")))
         has_snapshots, copiers = more.random() < 0.25, more.choice((0, 0, 0, 0, 0, 0, 1, 2))
-        has_consumers = more.random() < 0.4
-        min_insync_replicas = min(replication_factor, rng.choice((1, 2, 2, 2)))
+        has_consumers, are_copiers_members = more.random() < 0.4, more.random() < 0.5
         return cls(
             seed=seed,
             nodes=nodes,
             voters=voters,
             replication_factor=replication_factor,
-            min_insync_replicas=min_insync_replicas,
+            min_insync_replicas=min(replication_factor, rng.choice((1, 2, 2, 2))),
             partitions=rng.choice((1, 1, 2, 3)),
             is_synced=rng.random() < 0.25,
             is_harsh=rng.random() < 0.3,
@@ -99,9 +100,9 @@ class Plan:
             is_split=is_split,
             is_dynamic=is_dynamic,
             has_snapshots=has_snapshots,
-            # Offsets that another has committed may be ahead of a leader that has been replaced and does not know it.
-            copiers=0 if copiers > 1 and min_insync_replicas == 1 else copiers,
+            copiers=copiers,
             has_consumers=has_consumers,
+            are_copiers_members=are_copiers_members,
         )
 
     @property

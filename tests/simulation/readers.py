@@ -89,6 +89,10 @@ class Reader(Client):
 
     async def fetch(self, partition: TopicPartition, offset: int) -> PartitionData | None:
         """None if it has to be tried again."""
+        if self.leader_epoch(partition) < self.read_epochs.get(partition, -1):
+            await self.refresh([partition.topic])
+            await self.back_off()
+            return None
         request = FetchRequest(
             max_wait_ms=_FETCH_WAIT_MS,
             min_bytes=1,
@@ -121,6 +125,10 @@ class Reader(Client):
         else:
             error = ErrorCode.of(response.error_code)
         if error is ErrorCode.NONE:
+            if data.records is not None:
+                self.know_epoch(
+                    partition, max((one.partition_leader_epoch for one in batches(data.records)), default=-1)
+                )
             return data
         self.trace("fetch of %s@%s: %s", partition, offset, error.name)
         if error not in TRANSIENT:
@@ -128,6 +136,9 @@ class Reader(Client):
         await self.refresh([partition.topic])
         await self.back_off()
         return None
+
+    def know_epoch(self, partition: TopicPartition, epoch: int) -> None:
+        self.read_epochs[partition] = max(epoch, self.read_epochs.get(partition, -1))
 
     async def latest(self, partition: TopicPartition) -> int | None:
         """Where the partition ends for this isolation level; None if nobody says."""
