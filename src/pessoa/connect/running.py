@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,7 @@ from uuid import uuid4
 from pessoa.base.config_values import split_list
 from pessoa.connect.clients import client_settings
 from pessoa.connect.java_regex import JavaPattern
-from pessoa.connect.offsets import group_of, group_offsets, set_group_offsets
+from pessoa.connect.offsets import group_of, group_offsets
 from pessoa.connect.runner import FAILED, RUNNING, TaskReport, TaskSpec
 from pessoa.connect.sink_task import SinkTask
 from pessoa.connect.source_task import SourceTask, place_of, read_place
@@ -65,7 +64,7 @@ class SparkRunner:
         query_id = query_name(spec)
         if _is_known(engine, query_id):
             # Its checkpoint stays; what it does may be new.
-            self._drop(engine, query_id, spec, with_place=False)
+            engine.release(query_id)
         engine.start(self._query(spec, query_id))
 
     def report(self, spec: TaskSpec) -> TaskReport:
@@ -91,23 +90,9 @@ class SparkRunner:
     def forget(self, spec: TaskSpec) -> None:
         engine = self._started()
         query_id = query_name(spec)
-        if _is_known(engine, query_id):
-            self._drop(engine, query_id, spec, with_place=True)
-        # The checkpoint of a query that this engine never saw: the worker was started anew.
-        shutil.rmtree(self._config.home / "queries" / query_id, ignore_errors=True)
-
-    def _drop(self, engine: Engine, query_id: str, spec: TaskSpec, *, with_place: bool) -> None:
-        group = group_of(spec.connector, spec.settings)
-        folder, kept = self._config.home / "queries" / query_id, self._config.home / f"kept-{uuid4().hex}"
-        engine.stop(query_id)
-        before = group_offsets(self._config.settings, group)
-        if not with_place and folder.exists():
-            folder.rename(kept)
-        engine.delete(query_id)
-        if kept.exists():
-            kept.rename(folder)
-        if before:
-            set_group_offsets(self._config.settings, group, before)
+        # Also the checkpoint of a query that this engine never saw: the worker was started anew.
+        if _is_known(engine, query_id) or (self._config.home / "queries" / query_id).exists():
+            engine.delete(query_id)
 
     def close(self) -> None:
         if self._engine is not None:

@@ -27,6 +27,7 @@ from pessoa.connect.plugins import Plugins
 from pessoa.connect.providers import Providers
 from pessoa.connect.record_forms import Forms
 from pessoa.connect.topic_tracking import TopicTracker
+from pessoa.connect.worker_config import stand_where_the_worker_does
 
 if TYPE_CHECKING:
     from pessoa.pipelines.python_sink import KafkaRow
@@ -56,6 +57,7 @@ class SinkTask:
         return f"<SinkTask {self.connector}, start {self._start_id}>"
 
     def open(self, task: Task) -> None:
+        stand_where_the_worker_does(self._worker)
         for name, other in list(_OPEN.items()):
             if other.connector == self.connector and name != self._name:
                 del _OPEN[name]

@@ -30,6 +30,7 @@ from pessoa.connect.providers import Providers
 from pessoa.connect.record_forms import Forms
 from pessoa.connect.state import offset_key
 from pessoa.connect.topic_tracking import TopicCreation, TopicTracker
+from pessoa.connect.worker_config import stand_where_the_worker_does
 from pessoa.pipelines.python_source import SourceRow
 
 log = logging.getLogger("pessoa.connect")
@@ -204,6 +205,7 @@ class SourceTask:
 
     def _open(self, offset: Place) -> None:
         self.stop()
+        stand_where_the_worker_does(self._worker)
         settings = Providers(self._worker).resolve(self._settings)
         plugins = Plugins(self._worker.get("plugin.path", ""))
         kind = plugins.connector(settings["connector.class"])

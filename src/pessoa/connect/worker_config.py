@@ -5,7 +5,7 @@
     offset.storage.file.filename                                        standalone: state in this process and one file
 
 What is ours: `pessoa.home` (checkpoints and Spark's files), `pessoa.spark.remote` (a Spark cluster, sc://host:15002)
-and `pessoa.pace.ms`. A key that means nothing here is accepted and ignored.
+and `pessoa.pace.ms`; `pessoa.folder` is added for the tasks. A key that means nothing here is accepted and ignored.
 """
 
 from __future__ import annotations
@@ -86,6 +86,8 @@ def make_config(given: Mapping[str, str], *, is_standalone: bool = False) -> Wor
     host, port = _listener(settings)
     advertised = settings.get("rest.advertised.host.name") or (socket.gethostname() if host == "0.0.0.0" else host)  # noqa: S104
     advertised_port = settings.get("rest.advertised.port")
+    # Where relative names of files are looked for, wherever a task runs.
+    settings["pessoa.folder"] = str(Path.cwd())
     home = settings["pessoa.home"] = str(Path(settings.get("pessoa.home") or _default_home()).expanduser())
     return WorkerConfig(
         settings,
@@ -117,3 +119,13 @@ def _listener(settings: Mapping[str, str]) -> tuple[str, int]:
 def _default_home() -> str:
     base = os.environ.get("PESSOA_HOME") or str(Path.home() / ".pessoa")
     return str(Path(base) / "connect")
+
+
+def stand_where_the_worker_does(worker: Mapping[str, str]) -> None:
+    """Spark starts its processes elsewhere, and `file=test.txt` means the folder that the worker was started in.
+
+    On another machine there may be no such folder; then names of files had better be whole.
+    """
+    folder = worker.get("pessoa.folder")
+    if folder is not None and Path(folder).is_dir():
+        os.chdir(folder)

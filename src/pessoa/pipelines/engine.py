@@ -205,6 +205,15 @@ class Engine:
             shutil.rmtree(self._folder(query_id), ignore_errors=True)
             remove_topic(self._settings, marker_topic(query_id))
 
+    def release(self, query_id: str) -> None:
+        """Stop a query and let go of it. What it left stays: a query that starts under its name goes on from there."""
+        with self._mutex:
+            query = self.query(query_id)
+            self._end(query)
+            del self._queries[query_id]
+            if self._state is not None:
+                self._state.put(query_id, None)
+
     def queries(self) -> list[QueryStatus]:
         return [query.status() for query in list(self._queries.values())]
 
