@@ -151,7 +151,10 @@ def _targets(given: Given) -> list[Target]:
             targets.append(Target(kind, ""))
     if not targets:
         raise UsageError("At least one entity type must be specified")
-    if len(targets) > 1 and {target.kind for target in targets} != {"users", "clients"}:
+    found = [target.kind for target in targets]
+    if twice := [kind for index, kind in enumerate(found) if kind in found[:index]]:
+        raise UsageError(f"Duplicate entity type(s) specified: {','.join(dict.fromkeys(twice))}")
+    if len(targets) > 1 and set(found) != {"users", "clients"}:
         raise UsageError("Only 'users' and 'clients' entity types may be specified together")
     return targets
 
@@ -309,12 +312,6 @@ def _alter_one(cluster: Cluster, target: Target, added: dict[str, str], removed:
         known = {entry.name for entry in _entries(cluster, target, shows_all=True)}
         if unknown := [name for name in (*added, *removed) if name not in known]:
             raise UsageError(f"Invalid broker logger(s): {','.join(unknown)}")
-    elif target.kind in ("topics", "brokers") and removed:
-        known = {entry.name for entry in _entries(cluster, target, shows_all=target.kind == "topics")}
-        if unknown := [name for name in removed if name not in known]:
-            failure = KafkaFailure(f"Invalid config(s): {','.join(unknown)}")
-            failure.java_name = "org.apache.kafka.common.errors.InvalidConfigurationException"
-            raise failure
     changes = [Change(key, value) for key, value in added.items()]
     changes += [Change(key, "", Operation.DELETE) for key in removed]
     alter_configs(cluster, _resource(target), changes)

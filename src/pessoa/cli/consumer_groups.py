@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pessoa.cli import options as line
-from pessoa.cli.options import LONG, Given, Options, UsageError
+from pessoa.cli.options import LONG, Given, Options, UsageError, WrongNumber
 from pessoa.cli.running import connect, run, warn
 from pessoa.client.errors import BadSettings, KafkaFailure
 
@@ -110,8 +110,11 @@ def _main(words: Sequence[str]) -> int:
     if given.has("validate-regex"):
         return _validate_regex(given.value("validate-regex"))
     try:
+        given.check_numbers()
         with connect(given) as cluster:
             _execute(cluster, given)
+    except WrongNumber as error:
+        error_line(f"Executing consumer group command failed due to {error}")
     except BadSettings as error:
         error_line("Executing consumer group command failed due to Failed to create new KafkaAdminClient", error)
     except KafkaFailure as failure:

@@ -43,6 +43,10 @@ class UsageError(Exception):
         self.with_help = with_help
 
 
+class WrongNumber(UsageError):
+    """An option wants a number and was given something else."""
+
+
 class Option(NamedTuple):
     name: str
     help: str
@@ -84,7 +88,7 @@ class Given:
         """The one value of an option, None without it."""
         found = self.values(name)
         if len(found) > 1:
-            raise UsageError(f"Found multiple arguments for option {name}, but you asked for only one")
+            raise UsageError(f"Found multiple arguments for option {name}, but you asked for only one", with_help=False)
         return found[0] if found else None
 
     def value(self, name: str) -> str:
@@ -108,14 +112,14 @@ class Given:
             if self._options[name].kind in _BOUNDS:
                 try:
                     self.numbers(name)
-                except UsageError as error:
-                    raise UsageError(str(error), with_help=False) from None
+                except WrongNumber as error:
+                    raise WrongNumber(str(error), with_help=False) from None
 
     def _as_number(self, name: str, text: str) -> int:
         lowest, highest = _BOUNDS[self._options[name].kind]
         digits = text[1:] if text[:1] in "+-" else text
         if not (digits.isascii() and digits.isdigit()) or not lowest <= int(text) <= highest:
-            raise UsageError(f"Cannot parse argument '{text}' of option {name}")
+            raise WrongNumber(f"Cannot parse argument '{text}' of option {name}")
         return int(text)
 
 
@@ -182,8 +186,7 @@ class Options:
         option = self.table[known]
         found = values.setdefault(known, [])
         if option.kind == FLAG:
-            if equals:
-                raise UsageError(f"Option {known} does not take an argument")
+            # `--list=yes`: what follows is passed over, as joptsimple does.
             return
         if not equals:
             if option.optional_value:

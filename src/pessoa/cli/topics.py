@@ -112,10 +112,10 @@ def _main(words: Sequence[str]) -> int:
 
 def _check(given: Given) -> None:
     chosen = [name for name in _ACTIONS if given.has(name)]
-    if not (given.has("bootstrap-server") or given.has("zookeeper")):
-        raise UsageError("--bootstrap-server must be specified", with_help=False)
     if len(chosen) != 1:
         raise UsageError("Command must include exactly one action: --list, --describe, --create, --alter or --delete")
+    if not (given.has("bootstrap-server") or given.has("zookeeper")):
+        raise UsageError("--bootstrap-server must be specified", with_help=False)
     if not given.has("list") and not given.has("describe"):
         line.require(given, "topic")
     if given.has("alter"):
@@ -204,6 +204,8 @@ def _create(cluster: Cluster, given: Given) -> None:
         raise UsageError("The partitions must be greater than 0")
     assignment = _assignment(given.value("replica-assignment")) if given.has("replica-assignment") else None
     topic = NewTopic(name, partitions or -1, factor or -1, assignment, _settings(given.values("config")))
+    if not name:
+        raise UsageError("The given topic name '' cannot be represented in a request.")
     try:
         create_topic(cluster, topic)
     except RequestFailed as failure:
@@ -217,7 +219,8 @@ def _settings(pairs: list[str]) -> dict[str, str]:
     settings = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
-        if not equals:
+        # Java cuts at every sign, and forgets an empty end.
+        if not equals or not value or "=" in value:
             raise UsageError(
                 'requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".'
             )
