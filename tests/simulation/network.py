@@ -237,6 +237,7 @@ class WireTransport(asyncio.Transport):
         self._fabric = fabric
         self._number = number
         self._protocol: Any = None
+        self._is_buffered = False
         self._is_closing = False
         # Lost, and the ends have not heard of it.
         self._is_broken = False
@@ -254,7 +255,7 @@ class WireTransport(asyncio.Transport):
 
     def begin(self, make_protocol: Callable[[], Any]) -> None:
         if not self.is_over:
-            self._protocol = make_protocol()
+            self.set_protocol(make_protocol())
             self._protocol.connection_made(self)
             self._read_arrived()
 
@@ -320,6 +321,7 @@ class WireTransport(asyncio.Transport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
+        self._is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
 
     def get_write_buffer_size(self) -> int:
         return self._in_flight_bytes
@@ -374,7 +376,7 @@ class WireTransport(asyncio.Transport):
 
     def _feed(self, piece: bytes) -> None:
         protocol = self._protocol
-        if not isinstance(protocol, asyncio.BufferedProtocol):
+        if not self._is_buffered:
             protocol.data_received(piece)
             return
         view = memoryview(piece)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Generator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from pessoa.wire.schema import Message
@@ -53,7 +53,9 @@ class RequestContext:
 M = TypeVar("M", bound="Message")
 
 
-class Replicating(Awaitable[M]):
+# An awaitable by its method alone, as `Acknowledging`: whether something is of a kind that inherits from Awaitable is
+# slow to find out, and asked of every reply that is not at hand.
+class Replicating(Generic[M]):
     """The reply to a request whose records are in our log; what it waits for are disks and other replicas."""
 
     __slots__ = ("_reply",)

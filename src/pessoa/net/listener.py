@@ -54,7 +54,8 @@ _WRITE_BYTES = 256 * 1024
 _JOINED_BYTES = 16 * 1024
 
 
-class Acknowledging(Awaitable["list[Buffer] | None"]):
+# An awaitable by its method alone: whether something is of a kind that inherits from Awaitable is slow to find out.
+class Acknowledging:
     """The answer to a request that is done with its frame and has had its effect; it only waits for others."""
 
     __slots__ = ("_answer",)

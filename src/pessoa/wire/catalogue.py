@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
+from functools import cache
 from importlib import import_module
 
 from pessoa.wire.schema import Message
@@ -127,18 +128,21 @@ class ApiKey(IntEnum):
 
     @property
     def request(self) -> type[Message]:
-        return self._declaration("Request")
+        return _declaration(self, "Request")
 
     @property
     def response(self) -> type[Message]:
-        return self._declaration("Response")
+        return _declaration(self, "Response")
 
-    def _declaration(self, suffix: str) -> type[Message]:
-        module = import_module(f"pessoa.wire.api.{self.name.lower()}")
-        found = getattr(module, self.title + suffix)
-        assert isinstance(found, type)
-        assert issubclass(found, Message)
-        return found
+
+@cache
+def _declaration(key: ApiKey, suffix: str) -> type[Message]:
+    """Every request that a channel sends asks for it."""
+    module = import_module(f"pessoa.wire.api.{key.name.lower()}")
+    found = getattr(module, key.title + suffix)
+    assert isinstance(found, type)
+    assert issubclass(found, Message)
+    return found
 
 
 def all_messages() -> Iterator[type[Message]]:
