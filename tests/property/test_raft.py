@@ -15,6 +15,7 @@ from random import Random
 import pytest
 
 from pessoa.base.ids import Uuid
+from pessoa.raft import machine
 from pessoa.raft.machine import Raft
 from pessoa.raft.messages import ElectionState, ReplicaKey
 from pessoa.raft.progress import Progress
@@ -298,7 +299,7 @@ def test_a_follower_that_speaks_of_what_is_not_on_its_disk_is_seen(monkeypatch: 
 
 
 def test_a_vote_for_whoever_asks_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Raft, "_reaches", lambda *_: True)
+    monkeypatch.setattr(machine, "reaches", lambda *_: True)
     assert first_failing_seed(storm) is not None
 
 

@@ -30,7 +30,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pessoa.base.entropy import below
-from pessoa.base.ids import ZERO_UUID
 from pessoa.log.files import DiskError
 from pessoa.log.flushing import Flusher
 from pessoa.quorum.batches import CommittedBatch, VersionedRecord, decode_batch
@@ -39,20 +38,18 @@ from pessoa.quorum.remembering import memory_of
 from pessoa.quorum.settings import DEFAULT_SETTINGS, LeaderAndEpoch, QuorumSettings, Send
 from pessoa.quorum.state_file import (
     QUORUM_STATE_FILE,
-    STATIC_VOTERS,
-    VOTERS_IN_LOG,
+    election_of,
     read_quorum_state,
+    state_of,
     write_quorum_state,
 )
+from pessoa.quorum.waiting import Waiters
 from pessoa.raft.machine import Raft
 from pessoa.raft.memory import Memory
 from pessoa.raft.messages import NO_NODE, ElectionState, ReplicaKey, Request, Unanswered
 from pessoa.raft.roles import NEVER, Follower, Leader, Resigned
-from pessoa.raft.voters import KRAFT_VERSION_STATIC, Address, VoterSet
+from pessoa.raft.voters import Address, VoterSet
 from pessoa.records.errors import InvalidBatch
-from pessoa.wire.stored.control import KRaftVersionRecord, LeaderChangeMessage, Voter
-from pessoa.wire.stored.quorum_state import QuorumStateData
-from pessoa.wire.stored.quorum_state import Voter as StateVoter
 
 if TYPE_CHECKING:
     from pessoa.base.clock import Clock
@@ -142,8 +139,7 @@ class RaftQuorum:
         self._alarm: tuple[int, asyncio.Task[None]] | None = None
         # Exchanges under way, in the order in which they began.
         self._tasks: dict[asyncio.Task[None], None] = {}
-        # Fetches and changes of voters that wait for something to happen.
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters = Waiters(clock)
         self._told = LeaderAndEpoch(NO_NODE, -1)
         self._is_obeying = False
         self._is_downloading = False
@@ -219,7 +215,7 @@ class RaftQuorum:
             memory=memory_of(self.log, self._key, has_state=stored is not None),
         )
         self._load_latest_snapshot()
-        self._raft.start(now_ms, None if stored is None else _election(stored))
+        self._raft.start(now_ms, None if stored is None else election_of(stored))
         self._obey()
         if self._raft.is_leader:
             # Nobody is served yet, so nobody is kept waiting.
@@ -273,7 +269,7 @@ class RaftQuorum:
         for task in list(self._tasks):
             task.cancel()
         self._fail_pending(NotLeader(f"node {self.node_id} has left the metadata quorum"))
-        self._wake()
+        self._waiters.wake()
 
     async def _finish_flushing(self) -> None:
         while self._flushing is not None:
@@ -302,7 +298,7 @@ class RaftQuorum:
         pending = _Pending(base_offset, batch, asyncio.get_running_loop().create_future())
         self._pending.append(pending)
         self._flush_later()
-        self._wake()
+        self._waiters.wake()
         return pending.committed
 
     def append_control(self, messages: Sequence[QuorumMessage]) -> int:
@@ -311,7 +307,7 @@ class RaftQuorum:
         last_offset = self.log.append_control(messages, self.epoch, self._clock.now_ms())
         self._note_voters()
         self._obey()
-        self._wake()
+        self._waiters.wake()
         return last_offset
 
     def append_kraft_version(self, level: int) -> asyncio.Future[int]:
@@ -439,42 +435,17 @@ class RaftQuorum:
             self._spawn(self._exchange(peer, request))
         if ready.is_empty:
             return False
-        self._wake()
+        self._waiters.wake()
         return True
 
     def _persist(self, election: ElectionState) -> None:
-        has_static_voters = self.log.history.kraft_version == KRAFT_VERSION_STATIC
-        voted = election.voted
-        state = QuorumStateData(
-            leader_id=election.leader_id,
-            leader_epoch=election.epoch,
-            # A leader's own vote goes without saying; that of a follower still binds it.
-            voted_id=NO_NODE if voted is None or election.leader_id == self.node_id else voted.id,
-            voted_directory_id=ZERO_UUID if voted is None else voted.directory_id,
-            current_voters=[StateVoter(voter_id=voter) for voter in self.voters] if has_static_voters else [],
-        )
-        version = STATIC_VOTERS if has_static_voters else VOTERS_IN_LOG
+        state, version = state_of(election, self.node_id, self.log.history)
         write_quorum_state(self.disk, f"{self._directory}/{QUORUM_STATE_FILE}", state, version)
 
     def _open_epoch(self, granting: Sequence[int], now_ms: int) -> None:
-        """The first record of an epoch says who leads it; that of a new log also who the voters are, if they stand
-        there: those who follow it have not seen what it was formatted with."""
-        voters, history = self.raft.voters, self.log.history
-        version = 1 if history.kraft_version > KRAFT_VERSION_STATIC else 0
+        from pessoa.quorum.opening import opening_messages
 
-        def named(ids: Sequence[int]) -> list[Voter]:
-            return [
-                Voter(voter_id=one, voter_directory_id=voters.by_id[one].key.directory_id if version else ZERO_UUID)
-                for one in ids
-                if one in voters.by_id
-            ]
-
-        change = LeaderChangeMessage(
-            version=version, leader_id=self.node_id, voters=named(voters.ids), granting_voters=named(granting)
-        )
-        messages: list[QuorumMessage] = [change]
-        if version and history.voters_offset < 0:
-            messages += [KRaftVersionRecord(version=0, kraft_version=history.kraft_version), voters.record()]
+        messages = opening_messages(self.node_id, self.log.history, granting)
         self.log.append_control(messages, self.epoch, now_ms)
         self._note_voters()
 
@@ -500,7 +471,7 @@ class RaftQuorum:
                 self._apply(decode_batch(raw))
                 if self.applied_offset >= until:
                     break
-        self._wake()
+        self._waiters.wake()
         return True
 
     def _apply(self, batch: CommittedBatch) -> None:
@@ -518,7 +489,7 @@ class RaftQuorum:
         if isinstance(raft.role, Leader) and self.applied_offset <= raft.role.progress.epoch_start_offset:
             return False
         self._told = current
-        self._wake()
+        self._waiters.wake()
         for listener in self.on_leadership:
             listener(current)
         return True
@@ -547,7 +518,7 @@ class RaftQuorum:
         else:
             self.raft.replied(now_ms, peer, request, reply)
         self._obey()
-        self._wake()
+        self._waiters.wake()
 
     async def _download(self, snapshot: OffsetAndEpoch) -> None:
         from pessoa.quorum.exchange import download_snapshot
@@ -602,27 +573,7 @@ class RaftQuorum:
 
     async def wait_for_change(self, deadline_ms: int) -> bool:
         """Until something has happened; False if nothing has, up to the deadline on the monotonic clock."""
-        remaining_ms = deadline_ms - self._clock.monotonic_ms()
-        if remaining_ms <= 0 or self._is_closed:
-            return False
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = loop.create_future()
-        self._waiters.append(waiter)
-        timer = loop.create_task(self._clock.wait_ms(remaining_ms))
-        try:
-            await asyncio.wait((waiter, timer), return_when=asyncio.FIRST_COMPLETED)
-            return waiter.done()
-        finally:
-            timer.cancel()
-            if not waiter.done():
-                self._waiters.remove(waiter)
-                waiter.cancel()
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        return not self._is_closed and await self._waiters.wait(deadline_ms)
 
     def _set_alarm(self) -> None:
         deadline_ms = self.raft.deadline_ms
@@ -662,15 +613,10 @@ class RaftQuorum:
         self._failure = error
         log.error("the metadata log in %s has failed: %s", self._directory, error)
         self._fail_pending(QuorumFailed(str(error)))
-        self._wake()
+        self._waiters.wake()
         if isinstance(error, DiskError):
             failure = QuorumFailed("this node cannot go on without its metadata log, and ends")
             failure.__cause__ = error
             self.on_failure(failure)
         else:
             self.on_failure(error)
-
-
-def _election(state: QuorumStateData) -> ElectionState:
-    voted = None if state.voted_id == NO_NODE else ReplicaKey(state.voted_id, state.voted_directory_id)
-    return ElectionState(max(state.leader_epoch, 0), state.leader_id, voted)

@@ -15,10 +15,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from pessoa.base.ids import ZERO_UUID, Uuid
+from pessoa.raft.messages import NO_NODE, ElectionState, ReplicaKey
+from pessoa.raft.voters import KRAFT_VERSION_STATIC
 from pessoa.wire.stored.quorum_state import QuorumStateData, Voter
 
 if TYPE_CHECKING:
     from pessoa.log.files import Disk
+    from pessoa.raft.voters import VoterHistory
 
 QUORUM_STATE_FILE = "quorum-state"
 STATIC_VOTERS = 0
@@ -33,6 +36,26 @@ _WHAT_TO_DO = (
 
 class CorruptQuorumState(Exception):
     """The file is there and cannot be read. To go on without it could mean to vote twice in one epoch."""
+
+
+def election_of(state: QuorumStateData) -> ElectionState:
+    voted = None if state.voted_id == NO_NODE else ReplicaKey(state.voted_id, state.voted_directory_id)
+    return ElectionState(max(state.leader_epoch, 0), state.leader_id, voted)
+
+
+def state_of(election: ElectionState, node_id: int, history: VoterHistory) -> tuple[QuorumStateData, int]:
+    """What this node writes down, and in which version."""
+    has_static_voters = history.kraft_version == KRAFT_VERSION_STATIC
+    voted = election.voted
+    state = QuorumStateData(
+        leader_id=election.leader_id,
+        leader_epoch=election.epoch,
+        # A leader's own vote goes without saying; that of a follower still binds it.
+        voted_id=NO_NODE if voted is None or election.leader_id == node_id else voted.id,
+        voted_directory_id=ZERO_UUID if voted is None else voted.directory_id,
+        current_voters=[Voter(voter_id=voter) for voter in history.voters.ids] if has_static_voters else [],
+    )
+    return state, STATIC_VOTERS if has_static_voters else VOTERS_IN_LOG
 
 
 def render_quorum_state(state: QuorumStateData, version: int) -> bytes:

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pessoa.raft.comparing import parting, reaches, truncation
 from pessoa.raft.memory import Memory
 from pessoa.raft.messages import (
     NO_NODE,
@@ -36,7 +37,6 @@ from pessoa.raft.messages import (
     EpochReply,
     Fetch,
     FetchReply,
-    OffsetAndEpoch,
     ReplicaKey,
     Reply,
     Request,
@@ -44,6 +44,7 @@ from pessoa.raft.messages import (
     Vote,
     VoteReply,
 )
+from pessoa.raft.patience import Patience
 from pessoa.raft.progress import Progress
 from pessoa.raft.ready import LogState, Ready, Timeouts
 from pessoa.raft.roles import (
@@ -61,9 +62,6 @@ from pessoa.raft.roles import (
 )
 from pessoa.raft.voters import VoterSet
 from pessoa.wire.errors import ErrorCode
-
-# Two candidates in one epoch both lose; who comes back first wins the next one.
-_FIRST_BACKOFF_MS = 50
 
 
 class Raft:
@@ -89,6 +87,7 @@ class Raft:
         self._log = log
         self._timeouts = timeouts
         self._random_below = random_below
+        self._patience = Patience(timeouts, random_below)
         self._bootstrap = bootstrap
         self._can_vote = can_vote
         self.memory = memory
@@ -171,7 +170,7 @@ class Raft:
         if self.leader_id != NO_NODE:
             self._follow(now_ms, self.epoch, self.leader_id)
         else:
-            self._detach(now_ms, self.epoch, wait_ms=self._small_wait_ms() if len(self.voters) > 1 else 0)
+            self._detach(now_ms, self.epoch, wait_ms=self._patience.moment_ms() if len(self.voters) > 1 else 0)
         self.tick(now_ms)
 
     def tick(self, now_ms: int) -> None:
@@ -274,14 +273,14 @@ class Raft:
             return VoteReply(ErrorCode.INVALID_VOTER_KEY, self.epoch, self.leader_id)
         if request.epoch > self.epoch:
             self._detach(now_ms, request.epoch)
-        granted = self._may_vote_for(request) and self._reaches(request.last_epoch, request.log_end_offset)
+        granted = self._may_vote_for(request) and reaches(self._log, request.last_epoch, request.log_end_offset)
         if granted and not request.pre_vote:
             if self.election.voted is None:
                 self._move(self.election._replace(voted=request.candidate))
             if self.memory is Memory.NEW:
                 self._first_choice = request.candidate
             if isinstance(self.role, Unattached) and self._may_stand:
-                self.role.election_ms = now_ms + self._election_wait_ms()
+                self.role.election_ms = now_ms + self._patience.election_ms()
         return VoteReply(ErrorCode.NONE, self.epoch, self.leader_id, granted)
 
     def begin_epoch(self, now_ms: int, request: BeginEpoch) -> EpochReply:
@@ -306,7 +305,7 @@ class Raft:
                 len(request.successors),
             )
             self.role.trusts_leader = False
-            wait_ms = 0 if position == 0 else self._small_wait_ms() * (1 << min(position - 1, 6))
+            wait_ms = 0 if position == 0 else self._patience.moment_ms() * (1 << min(position - 1, 6))
             self.role.silence_ms = now_ms + wait_ms
             self.tick(now_ms)
         return EpochReply(ErrorCode.NONE, self.epoch, self.leader_id)
@@ -326,20 +325,11 @@ class Raft:
         if not isinstance(role, Leader) or request.epoch != self.epoch:
             return self._refuse_fetch(request)
         answer = FetchReply(ErrorCode.NONE, self.epoch, self.leader_id, self.high_watermark)
-        start, end = self._log.log_start_offset, self._log.log_end_offset
-        snapshot = self._log.latest_snapshot
-        is_beginning = request.offset == 0 and request.last_epoch == 0 and start == 0
-        if request.offset < start and snapshot is not None:
-            return answer._replace(snapshot=snapshot)
-        if not is_beginning:
-            common = self._log.end_of_epoch(request.last_epoch)
-            if common.epoch != request.last_epoch or common.offset < request.offset:
-                if common.offset < start and snapshot is not None:
-                    # Not even the point at which they part is in this log.
-                    return answer._replace(snapshot=snapshot)
-                return answer._replace(diverging=common)
+        apart = parting(self._log, request)
+        if apart is not None:
+            return answer._replace(diverging=apart.diverging, snapshot=apart.snapshot)
         if request.replica.id >= 0:
-            role.progress.fetched(request.replica, request.offset, end, now_ms)
+            role.progress.fetched(request.replica, request.offset, self._log.log_end_offset, now_ms)
         role.requests.again(request.replica.id, now_ms + self._timeouts.fetch_timeout_ms // 2)
         if self.voters.has(request.replica):
             self._advance(role.progress.committed(self.voters, self._log.durable_end_offset))
@@ -444,7 +434,8 @@ class Raft:
             role.fetching.due_ms = NEVER
             self._ready.snapshot = reply.snapshot
         elif reply.diverging is not None:
-            self._ready.truncate_to = self._truncation_for(reply.diverging)
+            end = self._ready.truncate_to = truncation(self._log, reply.diverging)
+            assert end >= self.high_watermark, f"{self!r} was told to cut its log at {end}"
             role.fetching.due_ms = now_ms
         else:
             self._ready.records = reply.records or None
@@ -453,15 +444,6 @@ class Raft:
             # The rest of it when the records are in the log, see `appended`.
             self._advance(min(reply.high_watermark, self._log.log_end_offset))
             self._maybe_recollect()
-
-    def _truncation_for(self, diverging: OffsetAndEpoch) -> int:
-        """The leader's log up to `diverging` and no further may be the same as this one."""
-        end = min(diverging.offset, self._log.log_end_offset)
-        if diverging.epoch > 0:
-            own = self._log.end_of_epoch(diverging.epoch)
-            end = min(own.offset, diverging.offset) if own.epoch == diverging.epoch else min(own.offset, end)
-        assert end >= self.high_watermark, f"{self!r} was told to cut its log at {end}"
-        return end
 
     # Becoming something else.
 
@@ -495,7 +477,7 @@ class Raft:
             self._move(self.election._replace(leader_id=NO_NODE))
         self._awaits_snapshot = False
         if self._may_stand:
-            wait_ms = self._election_wait_ms() if wait_ms is None else wait_ms
+            wait_ms = self._patience.election_ms() if wait_ms is None else wait_ms
             # Its voters may be of yesterday, and a leader that is none of them does not look for it (KAFKA-17030).
             self.role = Unattached(now_ms + wait_ms, Fetching(now_ms) if self._bootstrap else None)
         else:
@@ -515,7 +497,7 @@ class Raft:
         """Would a majority elect this member?"""
         assert self._may_stand, f"{self!r} is no voter, or must not be one"
         self._awaits_snapshot = False
-        role = self.role = Prospective(now_ms + self._election_wait_ms(), Repeated(now_ms, *self._others()))
+        role = self.role = Prospective(now_ms + self._patience.election_ms(), Repeated(now_ms, *self._others()))
         if self.is_voter:
             role.granted.add(self.own.id)
         self._maybe_win(now_ms, role)
@@ -524,7 +506,7 @@ class Raft:
     def _stand(self, now_ms: int) -> None:
         """Begin an epoch, with this member's own vote."""
         self._move(ElectionState(self.epoch + 1, NO_NODE, self.own))
-        role = self.role = Candidate(now_ms + self._election_wait_ms(), Repeated(now_ms, *self._others()))
+        role = self.role = Candidate(now_ms + self._patience.election_ms(), Repeated(now_ms, *self._others()))
         if self.is_voter:
             role.granted.add(self.own.id)
         self._maybe_win(now_ms, role)
@@ -543,9 +525,8 @@ class Raft:
         if isinstance(role, Prospective):
             self._lose(now_ms)
         else:
-            bound_ms = min(self._timeouts.election_backoff_max_ms, _FIRST_BACKOFF_MS << min(self._lost_elections, 10))
+            role.election_ms = min(role.election_ms, now_ms + self._patience.backoff_ms(self._lost_elections))
             self._lost_elections += 1
-            role.election_ms = min(role.election_ms, now_ms + 1 + self._random_below(max(1, bound_ms)))
 
     def _lose(self, now_ms: int) -> None:
         if self.leader_id != NO_NODE:
@@ -566,7 +547,7 @@ class Raft:
         assert isinstance(self.role, Leader)
         # The state on the disk stays: whoever led an epoch must not be taken for somebody who could still vote in it.
         successors = self.role.progress.successors(self.voters)
-        self.role = Resigned(now_ms + self._election_wait_ms(), Repeated(now_ms, *self._others()), successors)
+        self.role = Resigned(now_ms + self._patience.election_ms(), Repeated(now_ms, *self._others()), successors)
 
     def _miss_leader(self, now_ms: int) -> None:
         if self._may_stand:
@@ -576,7 +557,7 @@ class Raft:
 
     def _doubt_leader(self, now_ms: int, role: Follower) -> None:
         if not role.is_patient and self._may_stand:
-            role.silence_ms = min(role.silence_ms, now_ms + self._small_wait_ms())
+            role.silence_ms = min(role.silence_ms, now_ms + self._patience.moment_ms())
         role.trusts_leader = False
 
     # Sending.
@@ -647,9 +628,6 @@ class Raft:
             return self.election.voted.matches(request.candidate)
         return self.leader_id == NO_NODE and not isinstance(role, Leader | Resigned)
 
-    def _reaches(self, last_epoch: int, log_end_offset: int) -> bool:
-        return (last_epoch, log_end_offset) >= (self._log.last_epoch, self._log.log_end_offset)
-
     def _maybe_recollect(self) -> None:
         """A leader that has committed something of its own epoch knows of all that was ever committed. Whoever has that
         on its disk has all that it can have promised to keep."""
@@ -669,11 +647,3 @@ class Raft:
 
     def _others(self) -> list[int]:
         return [node_id for node_id in self.voters.ids if node_id != self.own.id]
-
-    def _election_wait_ms(self) -> int:
-        timeout_ms = self._timeouts.election_timeout_ms
-        return timeout_ms + self._random_below(max(1, timeout_ms))
-
-    def _small_wait_ms(self) -> int:
-        """Enough that of two who think of it at once, one is first."""
-        return 1 + self._random_below(max(1, self._timeouts.election_timeout_ms // 10))

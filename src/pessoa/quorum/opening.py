@@ -1,0 +1,40 @@
+"""What a new leader writes first.
+
+The first record of an epoch says who leads it and who has voted for it. That of a new log also says who the voters are,
+if they stand there (kraft.version 1): those who follow it have not seen what it was formatted with.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pessoa.base.ids import ZERO_UUID
+from pessoa.raft.voters import KRAFT_VERSION_STATIC
+from pessoa.wire.stored.control import KRaftVersionRecord, LeaderChangeMessage, Voter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pessoa.raft.voters import VoterHistory
+    from pessoa.records.control import QuorumMessage
+
+
+def opening_messages(leader_id: int, history: VoterHistory, granting: Sequence[int]) -> list[QuorumMessage]:
+    """`granting` are the ids of those whose votes have made it the leader."""
+    voters = history.voters
+    version = 1 if history.kraft_version > KRAFT_VERSION_STATIC else 0
+
+    def named(ids: Sequence[int]) -> list[Voter]:
+        return [
+            Voter(voter_id=one, voter_directory_id=voters.by_id[one].key.directory_id if version else ZERO_UUID)
+            for one in ids
+            if one in voters.by_id
+        ]
+
+    change = LeaderChangeMessage(
+        version=version, leader_id=leader_id, voters=named(voters.ids), granting_voters=named(granting)
+    )
+    messages: list[QuorumMessage] = [change]
+    if version and history.voters_offset < 0:
+        messages += [KRaftVersionRecord(version=0, kraft_version=history.kraft_version), voters.record()]
+    return messages
