@@ -4,7 +4,7 @@
     F9   help on or off        F10  leave (also exit, Ctrl-D); Ctrl-C clears the line
 
 A command gets `--bootstrap-server` of the chosen cluster where it names none. What completes is in shell_words; this is
-the terminal around it.
+the terminal around it. Without a terminal (`pessoa shell < commands.txt`) the lines are run one after the other.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -76,9 +77,16 @@ def shell(clusters: tuple[str, ...]) -> None:
     from pessoa.cli.running import default_cluster
 
     named = dict(one.partition("=")[::2] for one in clusters) or {"local": default_cluster()}
-    if not all(named.values()):
+    if not all(name and servers for name, servers in named.items()):
         raise click.UsageError("a cluster is given as NAME=HOST:PORT")
     state = State(named)
+    if not sys.stdin.isatty():
+        for text in sys.stdin:
+            if text.strip() == "exit":
+                return
+            # What follows are commands, and no input for this one.
+            _run(text.strip(), state, subprocess.DEVNULL)
+        return
     session = _session(state)
     while True:
         try:
@@ -92,7 +100,7 @@ def shell(clusters: tuple[str, ...]) -> None:
         _run(text.strip(), state)
 
 
-def _run(text: str, state: State) -> None:
+def _run(text: str, state: State, stdin: int | None = None) -> None:
     if not text:
         return
     try:
@@ -112,7 +120,7 @@ def _run(text: str, state: State) -> None:
         click.echo(f"{first} is not a command of Kafka's; Tab shows what there is.")
     else:
         try:
-            subprocess.run(command, check=False)
+            subprocess.run(command, check=False, stdin=stdin)
         except KeyboardInterrupt:
             click.echo()
 
@@ -121,7 +129,7 @@ def _session(state: State) -> Any:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
     from prompt_toolkit.completion import Completer, Completion, DynamicCompleter, FuzzyCompleter, ThreadedCompleter
-    from prompt_toolkit.history import FileHistory
+    from prompt_toolkit.history import FileHistory, History, InMemoryHistory
     from prompt_toolkit.key_binding import KeyBindings
 
     from pessoa.cli.shell_words import suggestions
@@ -141,12 +149,17 @@ def _session(state: State) -> Any:
     keys.add("f3")(lambda _: setattr(state, "is_fuzzy", not state.is_fuzzy))
     keys.add("f9")(lambda _: setattr(state, "shows_help", not state.shows_help))
     keys.add("f10")(lambda event: event.app.exit(exception=EOFError))
+    history: History = InMemoryHistory()
     home = pessoa_home()
-    home.mkdir(parents=True, exist_ok=True)
+    # Who may not write there goes without what was typed before.
+    with suppress(OSError):
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "shell-history").touch()
+        history = FileHistory(str(home / "shell-history"))
     return PromptSession(
         completer=DynamicCompleter(lambda: fuzzy if state.is_fuzzy else plain),
         auto_suggest=AutoSuggestFromHistory(),
-        history=FileHistory(str(home / "shell-history")),
+        history=history,
         key_bindings=keys,
         complete_while_typing=True,
     )

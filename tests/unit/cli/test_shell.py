@@ -3,8 +3,9 @@ from __future__ import annotations
 import sys
 
 import pytest
+from click.testing import CliRunner
 
-from pessoa.cli.shell import State, command_line
+from pessoa.cli.shell import State, command_line, shell
 from pessoa.cli.shell_words import Live, suggestions
 from pessoa.cli.topics import main as kafka_topics
 from pessoa.testing import Broker
@@ -68,3 +69,29 @@ def test_a_command_gets_the_chosen_cluster_unless_it_names_one() -> None:
     ]
     assert command_line("ls", state) is None
     assert state.toolbar() == " [F2] Cluster: far [F3] Fuzzy: ON [F9] In-Line Help: ON [F10] Exit"
+
+
+def test_the_tools_with_schemas_complete_and_get_the_cluster_too() -> None:
+    assert texts("kafka-avro-console-producer --top") == ["--topic"]
+    command = command_line("kafka-protobuf-console-consumer --topic orders", State({"here": "there:9092"}))
+    assert command is not None
+    assert command[3:] == ["--bootstrap-server", "there:9092", "--topic", "orders"]
+
+
+def test_without_a_terminal_lines_are_run_one_after_the_other() -> None:
+    lines = 'ls\ncluster other\n\ncluster nowhere\nkafka-topics "x\nexit\ncluster here\n'
+    done = CliRunner().invoke(shell, ["--cluster", "here=a:1", "--cluster", "other=b:2"], input=lines)
+    assert done.exit_code == 0
+    assert done.output.splitlines() == [
+        "ls is not a command of Kafka's; Tab shows what there is.",
+        "Selected cluster: other (b:2)",
+        "Unknown cluster!",
+        'No closing quotation: kafka-topics "x',
+    ]
+
+
+@pytest.mark.parametrize("cluster", ["nonsense", "=localhost:9092", "name="])
+def test_a_cluster_has_a_name_and_an_address(cluster: str) -> None:
+    refused = CliRunner().invoke(shell, ["--cluster", cluster])
+    assert refused.exit_code == 2
+    assert "a cluster is given as NAME=HOST:PORT" in refused.output
