@@ -11,6 +11,7 @@ import httpx
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from pessoa.connect.connectors.file_stream import FileStreamSourceConnector
 from pessoa.connect.runner import TaskReport
 from pessoa.testing import Broker
 from tests.connect.serving import PretendingRunner, connect_worker, states, wait_for_states, wait_until
@@ -139,6 +140,22 @@ def test_a_connector_has_a_status_though_its_task_is_long_in_starting(
     for name in ("slow", "behind"):
         wait_for_states(http, name, "RUNNING", "RUNNING")
         http.delete(f"/connectors/{name}")
+
+
+def test_a_connector_that_has_no_tasks_is_failed_with_its_reason_and_can_be_restarted(
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise LookupError("there is nothing to divide")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileStreamSourceConnector, "tasks", refuses)
+        create(http, "empty", SOURCE)
+        wait_for_states(http, "empty", "FAILED")
+        assert "nothing to divide" in http.get("/connectors/empty/status").json()["connector"]["trace"]
+    assert http.post("/connectors/empty/restart").status_code == 204
+    wait_until(lambda: states(http, "empty") == ("RUNNING", "RUNNING"), "it runs")
+    http.delete("/connectors/empty")
 
 
 def test_offsets_of_a_source_are_read_changed_and_reset_while_it_is_stopped(

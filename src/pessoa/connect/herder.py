@@ -61,7 +61,8 @@ class Run:
     states: dict[int, str] = field(default_factory=dict)
     # Tasks that were paused or have failed hold no query.
     live: set[int] = field(default_factory=set)
-    is_failed: bool = False
+    # Why there are no tasks, if there cannot be any.
+    failure: str | None = None
 
 
 class Herder:
@@ -163,7 +164,9 @@ class Herder:
                 for spec in run.specs:
                     self._runner.forget(spec)
             run = self._begin(name, settings)
-        if run.is_failed:
+        if run.failure is not None:
+            if self._state_of(name) != FAILED:
+                self._say(name, FAILED, run.failure)
             return
         if target == PAUSED:
             for spec in run.specs:
@@ -195,8 +198,8 @@ class Herder:
             run.specs = [TaskSpec(name, number, run.kind, run_id, dict(task)) for number, task in enumerate(tasks)]
         except Exception:
             log.exception("%s could not be started", name)
-            run.is_failed = True
-            self._say(name, FAILED, traceback.format_exc())
+            run.failure = traceback.format_exc()
+            self._say(name, FAILED, run.failure)
             return run
         self._write_tasks(name, run.specs)
         self._erase_tasks(name, len(run.specs))
@@ -354,7 +357,7 @@ class Herder:
             if run is None:
                 self._wake.set()
                 return
-            if run.is_failed:
+            if run.failure is not None:
                 del self._runs[name]
             elif tasks:
                 for spec in run.specs:
