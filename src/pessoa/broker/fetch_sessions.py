@@ -16,7 +16,7 @@ come first: the cluster lives on their fetches, so a follower may take the place
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pessoa.base.ids import Uuid
 from pessoa.wire.errors import ErrorCode
@@ -48,15 +48,18 @@ class Wanted(NamedTuple):
 _Key = tuple[str, Uuid, int]
 
 
-class _Known:
+class Known:
     """What the consumer has been told of a partition."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+    __slots__ = ("high_watermark", "last_look", "log_start_offset", "wanted")
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
         self.high_watermark = -1
         self.log_start_offset = -1
+        # What a look found for a follower that had everything: most partitions are as they were at the next one. It is
+        # the handler's, who knows when it still holds.
+        self.last_look: Any = None
 
     def is_news(self, data: PartitionData, record_bytes: int) -> bool:
         """Whether the answer must carry the partition; notes what it then says."""
@@ -86,7 +89,7 @@ class FetchSession:
         self.epoch = INITIAL_EPOCH
         self.uses_topic_ids = uses_topic_ids
         self.used_ms = now_ms
-        self.partitions: OrderedDict[_Key, _Known] = OrderedDict()
+        self.partitions: OrderedDict[_Key, Known] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"<FetchSession {self.id} in epoch {self.epoch}: {len(self.partitions)} partitions>"
@@ -100,7 +103,7 @@ class FetchSession:
             key = (wanted.topic, wanted.topic_id, wanted.request.partition)
             known = self.partitions.get(key)
             if known is None:
-                self.partitions[key] = _Known(wanted)
+                self.partitions[key] = Known(wanted)
             else:
                 known.wanted = wanted
         for forgotten in request.forgotten_topics_data:
@@ -128,6 +131,8 @@ class FetchPlan(NamedTuple):
     wanted: list[Wanted]
     session: FetchSession | None
     is_incremental: bool
+    # Beside `wanted`, for the next fetch of a follower's session.
+    known: list[Known] | None = None
 
     @property
     def session_id(self) -> int:
@@ -173,7 +178,8 @@ class FetchSessions:
         session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
         session.used_ms = now_ms
         self._sessions.move_to_end(session.id)
-        return FetchPlan(ErrorCode.NONE, session.wanted(), session, is_incremental=True)
+        known = list(session.partitions.values()) if session.is_follower else None
+        return FetchPlan(ErrorCode.NONE, session.wanted(), session, is_incremental=True, known=known)
 
     def _begin(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int, replica_id: int) -> FetchSession | None:
         if not request.topics or not self._make_room(now_ms, is_follower=replica_id != CONSUMER):
