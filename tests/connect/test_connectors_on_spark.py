@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -48,6 +49,7 @@ class Stage:
         self.folder = folder
         self.database = database
         self.receiver = receiver
+        self.lines = Path(os.path.relpath(folder / "in.txt"))
         self.row_count = ROWS[kafka]
         self.events: list[dict[str, Any]] = []
 
@@ -100,16 +102,16 @@ class Stage:
 
 
 def start_files(stage: Stage) -> None:
-    source = stage.folder / "in.txt"
-    source.write_text("um\ndois\ntrês\n", encoding="utf-8")
+    """By names as somebody writes them who stands beside the worker."""
+    stage.lines.write_text("um\ndois\ntrês\n", encoding="utf-8")
     stage.run(
-        "file-source", connector_class="FileStreamSource", file=str(source), topic="lines", value_converter=STRING,
+        "file-source", connector_class="FileStreamSource", file=str(stage.lines), topic="lines", value_converter=STRING,
         transforms="mark", transforms_mark_type=f"{TRANSFORMS}RegexRouter", transforms_mark_regex="(.*)",
         transforms_mark_replacement="$1-routed",
     )  # fmt: skip
     stage.run(
-        "file-sink", connector_class="FileStreamSink", file=str(stage.folder / "out.txt"), topics="lines-routed",
-        value_converter=STRING,
+        "file-sink", connector_class="FileStreamSink", file=os.path.relpath(stage.folder / "out.txt"),
+        topics="lines-routed", value_converter=STRING,
     )  # fmt: skip
 
 
@@ -237,18 +239,50 @@ def stage(
 
 
 def test_lines_of_a_file_go_through_a_topic_into_another_file(stage: Stage) -> None:
-    source, target = stage.folder / "in.txt", stage.folder / "out.txt"
-    wait_until(lambda: target.exists() and target.read_text(encoding="utf-8").count("\n") == 3, "three lines")
-    with source.open("a", encoding="utf-8") as file:
-        file.write("quatro\n")
-    wait_until(lambda: target.read_text(encoding="utf-8").count("\n") == 4, "the fourth line")
-    assert target.read_text(encoding="utf-8").splitlines() == ["um", "dois", "três", "quatro"]
-    position = {"offsets": [{"partition": {"filename": str(source)}, "offset": {"position": source.stat().st_size}}]}
-    wait_until(lambda: stage.http.get("/connectors/file-source/offsets").json() == position, "the offset is known")
-    place = {"kafka_topic": "lines-routed", "kafka_partition": 0}
-    reached = {"offsets": [{"partition": place, "offset": {"kafka_offset": 4}}]}
-    wait_until(lambda: stage.http.get("/connectors/file-sink/offsets").json() == reached, "the group is there too")
+    lines = _written(stage)
+    assert lines[:3] == ["um", "dois", "três"]
+    _write(stage, "quatro")
+    assert _written(stage) == [*lines, "quatro"]
     assert stage.http.get("/connectors/file-sink/topics").json() == {"file-sink": {"topics": ["lines-routed"]}}
+
+
+def test_a_connector_goes_on_where_it_was_after_a_pause_and_after_a_restart(stage: Stage) -> None:
+    both = ("file-source", "file-sink")
+    lines = _written(stage)
+    for name in both:
+        assert stage.http.put(f"/connectors/{name}/pause").status_code == 202
+    for name in both:
+        wait_for_states(stage.http, name, "PAUSED", "PAUSED")
+    _write(stage, "na pausa")
+    for name in both:
+        assert stage.http.put(f"/connectors/{name}/resume").status_code == 202
+    assert _written(stage) == [*lines, "na pausa"]
+    for name in both:
+        assert stage.http.post(f"/connectors/{name}/restart?includeTasks=true").status_code == 202
+    _write(stage, "depois")
+    assert _written(stage) == [*lines, "na pausa", "depois"]
+
+
+def _write(stage: Stage, line: str) -> None:
+    with stage.lines.open("a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+
+
+def _written(stage: Stage) -> list[str]:
+    """The lines that came out, once all that went in have and both connectors know where they are."""
+    count = stage.lines.read_text(encoding="utf-8").count("\n")
+    target = stage.folder / "out.txt"
+    wait_until(lambda: target.exists() and target.read_text(encoding="utf-8").count("\n") >= count, f"{count} lines")
+    size = stage.lines.stat().st_size
+    place = {"kafka_topic": "lines-routed", "kafka_partition": 0}
+    reached = {
+        "file-source": {"partition": {"filename": str(stage.lines)}, "offset": {"position": size}},
+        "file-sink": {"partition": place, "offset": {"kafka_offset": count}},
+    }
+    for name, place_and_offset in reached.items():
+        known = {"offsets": [place_and_offset]}
+        wait_until(lambda: stage.http.get(f"/connectors/{name}/offsets").json() == known, f"{name} is there")  # noqa: B023
+    return target.read_text(encoding="utf-8").splitlines()
 
 
 def test_made_up_records_are_as_many_as_was_asked_for_and_the_same_for_the_same_seed(stage: Stage) -> None:
