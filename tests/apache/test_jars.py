@@ -1,31 +1,12 @@
-"""The lock file and the download. No network: the repository is a folder, reached by a file: URL."""
+"""The lock file, and the Java that is found. How jars are fetched is tried where it is done, with Spark's."""
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import pytest
 
 from tests.apache import jars
-from tests.apache.jars import Jar, JarsUnavailableError
-
-CONTENT = b"not really a jar"
-JAR = Jar("org.example.deep", "thing_2.13", "1.2", hashlib.sha256(CONTENT).hexdigest())
-
-
-@pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty repository and an empty cache; returns where JAR belongs in the repository."""
-    monkeypatch.setenv("PESSOA_MAVEN", (tmp_path / "repository").as_uri() + "/")
-    monkeypatch.setenv("PESSOA_CACHE", str(tmp_path / "cache"))
-    place = tmp_path / "repository" / "org" / "example" / "deep" / "thing_2.13" / "1.2" / "thing_2.13-1.2.jar"
-    place.parent.mkdir(parents=True)
-    return place
-
-
-def cached_files(tmp_path: Path) -> list[str]:
-    return sorted(path.name for path in (tmp_path / "cache" / "jars").iterdir() if path.name != ".lock")
 
 
 def test_every_locked_jar_has_a_whole_checksum_and_a_file_name_of_its_own() -> None:
@@ -37,38 +18,6 @@ def test_every_locked_jar_has_a_whole_checksum_and_a_file_name_of_its_own() -> N
 def test_every_kafka_jar_has_the_one_version() -> None:
     versions = {jar.version for jar in jars.locked() if jar.group == "org.apache.kafka"}
     assert versions == {jars.KAFKA_VERSION}
-
-
-def test_a_missing_jar_is_downloaded_once_and_then_needs_no_repository(repository: Path, tmp_path: Path) -> None:
-    repository.write_bytes(CONTENT)
-    [path] = jars.fetch([JAR])
-    assert path.read_bytes() == CONTENT
-    repository.unlink()
-    assert jars.fetch([JAR]) == [path]
-    assert cached_files(tmp_path) == ["thing_2.13-1.2.jar"]
-
-
-def test_a_jar_with_another_checksum_is_refused_and_leaves_nothing_behind(repository: Path, tmp_path: Path) -> None:
-    repository.write_bytes(CONTENT + b"!")
-    with pytest.raises(JarsUnavailableError, match="the lock file demands"):
-        jars.fetch([JAR])
-    assert cached_files(tmp_path) == []
-
-
-def test_a_jar_that_the_repository_lacks_is_a_sentence_with_its_address(repository: Path, tmp_path: Path) -> None:
-    with pytest.raises(JarsUnavailableError, match=r"thing_2\.13-1\.2\.jar could not be downloaded"):
-        jars.fetch([JAR])
-    assert cached_files(tmp_path) == []
-
-
-def test_without_maven_and_without_a_repository_there_is_a_sentence(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("PESSOA_MAVEN")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(JarsUnavailableError, match=r"Maven \(mvn\) is not on PATH"):
-        jars.fetch([JAR])
-    assert cached_files(tmp_path) == []
 
 
 @pytest.mark.parametrize(

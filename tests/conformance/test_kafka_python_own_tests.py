@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from pessoa.pipelines.jars import cache_directory
 from pessoa.testing import Broker
-from tests.apache.jars import cache_directory
 
 VERSION = "3.0.12"
 SHA256 = "4ccda3616b9aa5c353d74a97f2770d6cd1b950890d77ab0e8890e09a48eeed65"

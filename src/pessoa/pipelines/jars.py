@@ -30,8 +30,11 @@ from pessoa.pipelines.java import NoJava, find_java
 
 DOWNLOAD_TIMEOUT_S = 30
 TOOL_TIMEOUT_S = 300
+DOWNLOAD_ATTEMPTS = 3
 CHUNK_BYTES = 1 << 16
-MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
+MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+# So many are named where some are missing.
+NAMES_SHOWN = 4
 
 
 class JarsUnavailable(Exception):
@@ -84,7 +87,8 @@ KAFKA_JARS = (
 
 # Told after each jar that has come: how many of how many, and its bytes.
 Progress = Callable[[int, int, int], None]
-Getter = Callable[[Sequence[Jar], Path], None]
+# Puts the jars into a folder, and says of each that it has come.
+Getter = Callable[[Sequence[Jar], Path], Iterator[Jar]]
 
 
 def cache_directory() -> Path:
@@ -103,8 +107,13 @@ def spark_jars() -> Path:
     return Path(spec.origin).parent / "jars"
 
 
-def fetch(jars: Sequence[Jar] = KAFKA_JARS, progress: Progress = lambda *_: None) -> list[Path]:
-    """The jars' paths in the cache, after getting those that are missing. Raises JarsUnavailable."""
+def fetch(
+    jars: Sequence[Jar] = KAFKA_JARS,
+    progress: Progress = lambda *_: None,
+    need: str = "Spark needs {} to speak to Kafka",
+) -> list[Path]:
+    """The jars' paths in the cache, after getting those that are missing. Raises JarsUnavailable, which says the
+    `need` of those that are."""
     directory = cache_directory() / "jars"
     paths = [directory / jar.file_name for jar in jars]
     if all(path.exists() for path in paths):
@@ -114,7 +123,7 @@ def fetch(jars: Sequence[Jar] = KAFKA_JARS, progress: Progress = lambda *_: None
         # Asked again under the lock: another process may have downloaded them while this one waited.
         missing = [jar for jar, path in zip(jars, paths, strict=True) if not path.exists()]
         if missing:
-            _get_all(missing, directory, progress)
+            _get_all(missing, directory, progress, need)
     return paths
 
 
@@ -125,26 +134,27 @@ def _one_process_at_a_time(lock_path: Path) -> Iterator[None]:
         yield
 
 
-def _get_all(missing: Sequence[Jar], directory: Path, progress: Progress) -> None:
+def _get_all(wanted: Sequence[Jar], directory: Path, progress: Progress, need: str) -> None:
     complaints = []
+    missing = list(wanted)
     for name, get in _getters():
         with TemporaryDirectory(dir=directory) as folder:
             try:
-                # One by one, so that there is progress to tell of and what has come stays.
-                for count, jar in enumerate(missing, 1):
-                    if (directory / jar.file_name).exists():
-                        continue
-                    get([jar], Path(folder))
+                # Each is kept when it comes, so what one way has brought the next need not bring again.
+                for jar in get(tuple(missing), Path(folder)):
                     size = _keep(jar, Path(folder) / jar.file_name, directory)
-                    progress(count, len(missing), size)
+                    missing.remove(jar)
+                    progress(len(wanted) - len(missing), len(wanted), size)
             except _Failed as failure:
                 complaints.append(f"{name}: {failure}")
             else:
                 return
-    names = ", ".join(jar.file_name for jar in missing)
+    names = [jar.file_name for jar in missing]
+    more = [f"{len(names) - NAMES_SHOWN} more"] if len(names) > NAMES_SHOWN else []
     raise JarsUnavailable(
-        f"Spark needs {names} to speak to Kafka, and could not download them ({'; '.join(complaints)}). Connect to the"
-        f" network once, name a Maven repository with PESSOA_MAVEN, or copy the files to {directory}."
+        f"{need.format(', '.join([*names[:NAMES_SHOWN], *more]))}, and could not download them "
+        f"({'; '.join(complaints)}). Connect to the network once, name a Maven repository with PESSOA_MAVEN, or copy "
+        f"the files to {directory}."
     )
 
 
@@ -171,28 +181,51 @@ def _getters() -> list[tuple[str, Getter]]:
     return [*found, ("Ivy", _with_ivy)]
 
 
-def _download(jars: Sequence[Jar], folder: Path, root: str) -> None:
+def _download(jars: Sequence[Jar], folder: Path, root: str) -> Iterator[Jar]:
     for jar in jars:
         url = f"{root}/{jar.path_in_repository}"
-        try:
-            # The root is the user's own setting: file:// is as welcome as https://.
-            with (
-                urllib.request.urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as response,  # noqa: S310
-                (folder / jar.file_name).open("wb") as file,
-            ):
-                while chunk := response.read(CHUNK_BYTES):
-                    file.write(chunk)
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            raise _Failed(f"{url}: {error}") from error
+        for attempt in range(1, DOWNLOAD_ATTEMPTS + 1):
+            try:
+                _copy(url, folder / jar.file_name)
+                break
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                if attempt == DOWNLOAD_ATTEMPTS:
+                    raise _Failed(f"{url}: {error}") from error
+        yield jar
 
 
-def _with_maven(jars: Sequence[Jar], folder: Path) -> None:
-    for jar in jars:
-        coordinate = f"{jar.group}:{jar.artifact}:{jar.version}"
-        _run(["mvn", "-q", "-B", MAVEN_COPY, f"-Dartifact={coordinate}", f"-DoutputDirectory={folder}"], folder, jar)
+def _copy(url: str, target: Path) -> None:
+    # The root is the user's own setting: file:// is as welcome as https://.
+    with urllib.request.urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as response, target.open("wb") as file:  # noqa: S310
+        while chunk := response.read(CHUNK_BYTES):
+            file.write(chunk)
 
 
-def _with_ivy(jars: Sequence[Jar], folder: Path) -> None:
+def _with_maven(jars: Sequence[Jar], folder: Path) -> Iterator[Jar]:
+    """One call for all of them; it downloads what its own repository on this machine lacks."""
+    pom = folder / "pom.xml"
+    pom.write_text(_pom(jars, folder), encoding="utf-8")
+    _run(["mvn", "--batch-mode", "--quiet", "--file", str(pom), f"{MAVEN_PLUGIN}:copy"], folder, jars)
+    yield from jars
+
+
+def _pom(jars: Sequence[Jar], folder: Path) -> str:
+    items = "".join(
+        f"<artifactItem><groupId>{jar.group}</groupId><artifactId>{jar.artifact}</artifactId>"
+        f"<version>{jar.version}</version></artifactItem>"
+        for jar in jars
+    )
+    group, artifact, version = MAVEN_PLUGIN.split(":")
+    return (
+        "<project><modelVersion>4.0.0</modelVersion><groupId>pessoa</groupId><artifactId>jars</artifactId>"
+        "<version>1</version><packaging>pom</packaging><build><plugins><plugin>"
+        f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        f"<configuration><artifactItems>{items}</artifactItems><outputDirectory>{folder}</outputDirectory>"
+        "</configuration></plugin></plugins></build></project>"
+    )
+
+
+def _with_ivy(jars: Sequence[Jar], folder: Path) -> Iterator[Jar]:
     try:
         java = find_java()
     except NoJava as missing:
@@ -214,15 +247,16 @@ def _with_ivy(jars: Sequence[Jar], folder: Path) -> None:
     words = ["-ivy", str(module), "-cache", str(folder / "ivy"), "-types", "jar", "-warn"]
     pattern = f"{folder}/[artifact]-[revision].[ext]"
     command = [str(java.executable), "-cp", str(ivy), "org.apache.ivy.Main", *words, "-retrieve", pattern]
-    for jar in jars:
-        _run(command, folder, jar)
+    _run(command, folder, jars)
+    yield from jars
 
 
-def _run(command: list[str], folder: Path, jar: Jar) -> None:
+def _run(command: list[str], folder: Path, jars: Sequence[Jar]) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, cwd=folder, check=False)
     except (OSError, subprocess.TimeoutExpired) as failure:
         raise _Failed(str(failure)) from failure
-    if done.returncode or not (folder / jar.file_name).exists():
+    absent = [jar.file_name for jar in jars if not (folder / jar.file_name).exists()]
+    if done.returncode or absent:
         said = (done.stdout + done.stderr).strip().splitlines()
-        raise _Failed(said[-1] if said else f"{jar.file_name} did not come")
+        raise _Failed(said[-1] if said else f"{absent[0]} did not come")

@@ -26,7 +26,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.apache.jars import LOCK_FILE, cache_directory, classpath, java, javac
+from pessoa.pipelines.jars import cache_directory
+from tests.apache.jars import LOCK_FILE, classpath, java, javac
 
 SOURCE = Path(__file__).with_name("Judge.java")
 JVM_FLAGS = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")

@@ -17,8 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from pessoa.pipelines.jars import cache_directory
 from tests.apache.broker import SMALL_JVM, TOOL_TIMEOUT_S, TOOLS
-from tests.apache.jars import LOCK_FILE, cache_directory, classpath, java, javac
+from tests.apache.jars import LOCK_FILE, classpath, java, javac
 
 SOURCE = Path(__file__).with_name("ToolServer.java")
 _LOGGING = Path(__file__).parents[2] / "apache" / "log4j2.properties"

@@ -57,8 +57,8 @@ def test_without_any_java_one_sentence_says_what_to_do(bare_machine: Path) -> No
     )
 
 
-def put_into_repository(root: Path, content: bytes) -> None:
-    path = root / JAR.path_in_repository
+def put_into_repository(root: Path, content: bytes, jar: Jar = JAR) -> None:
+    path = root / jar.path_in_repository
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
 
@@ -82,6 +82,19 @@ def test_a_jar_with_another_checksum_is_not_kept(tmp_path: Path, monkeypatch: py
     with pytest.raises(JarsUnavailable, match="which is not the pinned"):
         fetch([JAR])
     assert not (tmp_path / "cache" / "jars" / JAR.file_name).exists()
+
+
+def test_what_has_come_stays_where_another_jar_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PESSOA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PESSOA_MAVEN", (tmp_path / "repository").as_uri())
+    put_into_repository(tmp_path / "repository", CONTENT)
+    others = [Jar("org.example", f"other{number}", "2.0", JAR.sha256) for number in range(6)]
+    with pytest.raises(JarsUnavailable) as refused:
+        fetch([JAR, *others], need="The tests need {}")
+    named = ", ".join(f"other{number}-2.0.jar" for number in range(4))
+    assert str(refused.value).startswith(f"The tests need {named}, 2 more, and could not download them (file:///")
+    assert sorted(path.name for path in (tmp_path / "cache" / "jars").iterdir()) == [".lock", JAR.file_name]
+    assert fetch([JAR])[0].read_bytes() == CONTENT
 
 
 def test_without_a_network_one_sentence_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
