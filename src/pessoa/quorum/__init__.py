@@ -4,6 +4,7 @@ formatting, state_file    what a node's directory says before it has said anythi
 batches, snapshot_file    records as batches, snapshots as files
 metadata_log              the log on the disk with its snapshots, and the voters that they name
 raft_quorum               the machine of `pessoa.raft` with a log, a clock and peers
+opening, waiting          what a new leader writes first; those who wait for something to happen
 serving, exchange         its answers and its questions; translation says both in Kafka's words
 reconfiguration, membership
                           how voters are changed, and how a controller looks after its own place

@@ -4,8 +4,8 @@
     outputs     the answer to a request; and `Ready`: what to persist, cut, write, send and tell, in this order
 
 Read `messages` (what members say to each other), `voters` (who decides), `roles` (what a member can be), `progress`
-(what a leader knows of the others), then `machine`. The shell that owns the loop, the files and the connections is
-`pessoa.quorum`.
+(what a leader knows of the others), `comparing` (where logs part), then `machine`. The shell that owns the loop, the
+files and the connections is `pessoa.quorum`.
 
 The rules that everything rests on:
 
@@ -15,6 +15,8 @@ The rules that everything rests on:
 - A leader counts a record of an earlier epoch as committed only together with one of its own.
 - A member asks whether it would be elected before it begins an epoch (pre-vote); so one that was away, and heard
   nothing of a leader that is well, disturbs nobody when it comes back.
+- Voters change one at a time, each change committed before the next. A voter that is removed stands, without a vote of
+  its own, until that is committed; so the one log that has the change can still lead.
 - A member that may have forgotten something does not vote until it has it again (`memory`).
 - A leader that a majority has not fetched from for a while resigns; so one that is cut off stops answering for the
   cluster.
