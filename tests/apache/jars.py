@@ -8,6 +8,7 @@ prints the class path.
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pessoa.pipelines import jars as pinned
 from pessoa.pipelines.jars import Jar, JarsUnavailable
@@ -114,6 +116,38 @@ def javac() -> Path | None:
 
 def has_javac() -> bool:
     return javac() is not None
+
+
+class DoesNotCompile(Exception):
+    """A Java file of ours; with what the compiler says."""
+
+
+def compiled(source: Path) -> Path:
+    """The directory of the classes of one Java file of ours; it is made first where the cache lacks it."""
+    text = source.read_bytes() + LOCK_FILE.read_bytes()
+    cache = pinned.cache_directory()
+    directory = cache / f"{source.stem.lower()}-{hashlib.sha256(text).hexdigest()[:16]}"
+    if directory.exists():
+        return directory
+    compiler = javac()
+    if compiler is None:
+        raise DoesNotCompile(f"{source.name} is compiled with javac, and {java()} has none beside it.")
+    path = classpath()
+    with TemporaryDirectory(dir=cache) as scratch:
+        made = Path(scratch) / "classes"
+        # For the oldest Java that may run it: the cache outlives a change of Java.
+        release = ["--release", str(OLDEST_JAVA), "-proc:none"]
+        command = [str(compiler), *release, "-d", str(made), "-cp", path, str(source)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise DoesNotCompile(f"{source.name} does not compile:\n{done.stderr}")
+        try:
+            made.rename(directory)
+        except OSError:
+            # Another process was quicker and made the same.
+            if not directory.exists():
+                raise
+    return directory
 
 
 @functools.cache

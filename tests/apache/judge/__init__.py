@@ -14,11 +14,9 @@ waits for us to read would otherwise wait for ever.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import subprocess
-import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pessoa.pipelines.jars import cache_directory
-from tests.apache.jars import LOCK_FILE, classpath, java, javac
+from tests.apache.jars import classpath, compiled, java
 
 SOURCE = Path(__file__).with_name("Judge.java")
 JVM_FLAGS = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -62,7 +59,7 @@ class Judge:
         return f"<Judge {'not running' if self._process is None else f'in process {self._process.pid}'}>"
 
     def __enter__(self) -> Self:
-        command = [str(java()), *JVM_FLAGS, "-cp", os.pathsep.join((str(_compiled()), classpath())), "Judge"]
+        command = [str(java()), *JVM_FLAGS, "-cp", os.pathsep.join((str(compiled(SOURCE)), classpath())), "Judge"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         return self
 
@@ -197,29 +194,3 @@ def _hex_or_none(data: bytes | None) -> str | None:
 
 def _bytes_or_none(text: str | None) -> bytes | None:
     return None if text is None else bytes.fromhex(text)
-
-
-def _compiled() -> Path:
-    """The directory of the compiled judge; it is made first where the cache lacks it."""
-    text = SOURCE.read_bytes() + LOCK_FILE.read_bytes()
-    directory = cache_directory() / f"judge-{hashlib.sha256(text).hexdigest()[:16]}"
-    if directory.exists():
-        return directory
-    compiler = javac()
-    if compiler is None:
-        raise JudgeError(f"The judge is compiled with javac, and {java()} has none beside it.")
-    path = classpath()
-    with tempfile.TemporaryDirectory(dir=cache_directory()) as scratch:
-        made = Path(scratch) / "classes"
-        # For the oldest Java that may run it: the cache outlives a change of Java.
-        command = [str(compiler), "--release", "17", "-proc:none", "-d", str(made), "-cp", path, str(SOURCE)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise JudgeError(f"Judge.java does not compile:\n{done.stderr}")
-        try:
-            made.rename(directory)
-        except OSError:
-            # Another process was quicker and made the same.
-            if not directory.exists():
-                raise
-    return directory

@@ -8,7 +8,6 @@ output is in files by then, its exit code is the process's, and the next run sta
 from __future__ import annotations
 
 import base64
-import hashlib
 import os
 import subprocess
 import tempfile
@@ -17,9 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from pessoa.pipelines.jars import cache_directory
 from tests.apache.broker import SMALL_JVM, TOOL_TIMEOUT_S, TOOLS
-from tests.apache.jars import LOCK_FILE, classpath, java, javac
+from tests.apache.jars import classpath, compiled, java
 
 SOURCE = Path(__file__).with_name("ToolServer.java")
 _LOGGING = Path(__file__).parents[2] / "apache" / "log4j2.properties"
@@ -79,7 +77,7 @@ class ToolServer:
 
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None:
-            path = os.pathsep.join((str(_compiled()), classpath()))
+            path = os.pathsep.join((str(compiled(SOURCE)), classpath()))
             flags = [
                 *SMALL_JVM,
                 f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
@@ -104,21 +102,3 @@ class ToolServer:
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
-
-
-def _compiled() -> Path:
-    """The directory of the compiled class; it is made first where the cache lacks it."""
-    text = SOURCE.read_bytes() + LOCK_FILE.read_bytes()
-    directory = cache_directory() / f"tools-{hashlib.sha256(text).hexdigest()[:16]}"
-    if not directory.exists():
-        with tempfile.TemporaryDirectory(dir=cache_directory()) as scratch:
-            made = Path(scratch) / "classes"
-            command = [str(javac()), "--release", "17", "-proc:none", "-d", str(made), "-cp", classpath(), str(SOURCE)]
-            subprocess.run(command, check=True, capture_output=True)
-            try:
-                made.rename(directory)
-            except OSError:
-                # Another process was quicker and made the same.
-                if not directory.exists():
-                    raise
-    return directory
