@@ -129,6 +129,10 @@ def test_a_replica_that_moves_between_disks_survives_kill_minus_nine_in_the_midd
     started = moving.reassign("--execute", "--replica-alter-log-dirs-throttle", "1")
     assert "The replica-alter-dir throttle limit was set to 1 B/s" in started
     assert "Successfully started log directory move for: carried-0-1" in started
+    # Taken back, and begun again.
+    assert "Successfully started log directory move for: carried-0-1" in moving.reassign("--cancel")
+    assert list(moving.where(1)) == [here]
+    moving.reassign("--execute", "--replica-alter-log-dirs-throttle", "1")
     until(lambda: moving.where(1)[there][0] > 0, "the first piece has been copied")
     with producing(processes, "carried") as producer:
         producer.wait_for(20)

@@ -312,12 +312,12 @@ class LogDirectory:
         self._check_online()
         key = (topic, future.partition)
         assert key not in self.partitions, f"{key} is in {self.path}"
-        self.futures.remove(future)
         if future.topic_id is not None:
             self.topic_ids[key] = future.topic_id
         path = self._in(f"{topic}-{future.partition}")
         try:
             self._disk.rename(future.log.directory, path)
+            self.futures.remove(future)
             future.log.relocate(path)
             self._disk.sync_directory(self.path)
             self._keep(key, future.log)

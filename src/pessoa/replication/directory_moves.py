@@ -68,6 +68,8 @@ class DirectoryMoves:
         self.on_moved: list[Callable[[Partition], None]] = []
         # Where replicas shall be made that are not here.
         self._wishes: dict[tuple[str, int], LogDirectory] = {}
+        # Those whose interrupted swap cannot be ended before the next start.
+        self._unreachable: set[tuple[Uuid, int]] = set()
         # By the path of the directory that they move to.
         self._waiting: dict[str, deque[Partition]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -126,22 +128,43 @@ class DirectoryMoves:
 
     # After a start.
 
-    def recover(self, topic: str, topic_id: Uuid, index: int) -> None:
-        """Before a partition is opened or made: end a swap that was interrupted, and drop copies of what is lost."""
+    def recover(self, topic: str, topic_id: Uuid, index: int) -> bool:
+        """Before a partition is opened or made: end a swap that was interrupted, and drop copies of what is lost.
+        False if the partition lies where nobody can reach it: an empty one must not take its place."""
+        if (topic_id, index) in self._unreachable:
+            return False
         if any((topic, index) in directory.partitions for directory in self._directories):
-            return
-        for future in self._copies_of(topic, topic_id, index):
-            if any(future.retired_name in directory.unwanted for directory in self._directories):
-                log.info("%r takes the place of its original", future)
-                future.directory.promote(topic, future)
-                return
-        for future in self._copies_of(topic, topic_id, index):
-            log.warning("%r has no original: it is removed", future)
-            self._remove(future)
+            return True
+        copies = self._copies_of(topic, topic_id, index)
+        for future in copies:
+            original = next((one for one in self._directories if future.retired_name in one.unwanted), None)
+            if original is not None and not self._end_swap(topic, future):
+                # Its name is what tells that the swap was decided, so it stays until that has worked.
+                original.unwanted.remove(future.retired_name)
+                self._unreachable.add((topic_id, index))
+                return False
+            if original is not None:
+                return True
+        for future in copies:
+            if future.directory.offline is None:
+                log.warning("%r has no original: it is removed", future)
+                self._remove(future)
+        return True
+
+    def _end_swap(self, topic: str, future: FutureLog) -> bool:
+        try:
+            future.directory.promote(topic, future)
+        except DirectoryOffline as error:
+            log.error("%r cannot take the place of its original: %s", future, error)  # noqa: TRY400  # expected
+            return False
+        log.info("%s-%s has taken the place of its original", topic, future.partition)
+        return True
 
     def resume(self, partition: Partition) -> None:
         """Go on with the copy of a partition that was opened, if there is one."""
         for future in self._copies_of(partition.topic, partition.topic_id, partition.index):
+            if future.directory.offline is not None:
+                continue
             if partition.future is None and future.directory is not partition.directory:
                 future.topic, future.topic_id = partition.topic, partition.topic_id
                 future.log.configure(partition.log.config)
@@ -162,7 +185,6 @@ class DirectoryMoves:
         return [
             future
             for directory in self._directories
-            if directory.offline is None
             for future in directory.futures
             if future.is_of(topic, topic_id, index)
         ]

@@ -228,7 +228,8 @@ class Replicas:
         """Find the log among those that were loaded, or create it: where somebody wished it to be, or in the directory
         that has the fewest."""
         key = (topic.name, index)
-        self.moves.recover(topic.name, topic.id, index)
+        if not self.moves.recover(topic.name, topic.id, index):
+            return None
         for directory in self.directories:
             found = directory.partitions.get(key)
             if found is None:

@@ -55,7 +55,7 @@ class Rig:
         for directory in self.directories:
             directory.open(lambda _: self.config, self.clock.now_ms())
         self.flusher = Flusher()
-        upkeep = Upkeep(self.disk, self.directories, self.clock, self.flusher)
+        upkeep = self.upkeep = Upkeep(self.disk, self.directories, self.clock, self.flusher)
         self.replicas = Replicas(
             1, self.directories, upkeep, lambda _: self.config, partial(new_uuid, SeededEntropy(self.lives)),
             clock=self.clock, flusher=self.flusher, settings=self.settings,
@@ -384,6 +384,24 @@ def test_a_disk_that_fails_in_the_middle_of_the_swap_takes_the_replica_and_the_c
         assert not rig.partition.is_leader
         assert rig.moved == ["/b"]
         # After a restart the disk works, and the copy has everything.
+        rig.start_anew()
+        assert (rig.partition.directory.path, rig.partition.log.log_end_offset) == ("/b", 40)
+
+    play(scene)
+
+
+def test_while_a_disk_refuses_to_end_an_interrupted_swap_no_empty_replica_takes_its_place() -> None:
+    async def scene(rig: Rig) -> None:
+        rig.start()
+        rig.fill(20)
+        rig.disk.fail("rename", f"/b/{TOPIC}-0.*-future", times=2)
+        rig.move("/b")
+        await rig.until(lambda: rig.directory("/b").offline is not None)
+        rig.start_anew()
+        assert rig.directory("/b").offline is not None
+        rig.replicas.apply(rig.image, [TOPIC_ID], (), rig.clock.now_ms())
+        assert rig.replicas.get(TOPIC, 0) is None
+        await rig.upkeep.remove_dropped()
         rig.start_anew()
         assert (rig.partition.directory.path, rig.partition.log.log_end_offset) == ("/b", 40)
 
