@@ -9,6 +9,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,13 @@ def until(holds: Callable[[], object], what: str) -> None:
     while not holds():
         assert time.monotonic() < deadline, what
         time.sleep(0.05)
+
+
+def all_brokers_list(cluster: Cluster, expected: str) -> None:
+    """Wait until whichever broker a tool asks has heard of it."""
+    for server in cluster.bootstrap_servers.split(","):
+        lists = partial(run_ours, "kafka-reassign-partitions", "--bootstrap-server", server, "--list")
+        until(lambda lists=lists: lists().out == expected, f"{server} lists: {expected}")  # type: ignore[misc]
 
 
 def has_every_record(cluster: Cluster, topic: str) -> None:
@@ -144,6 +152,7 @@ def test_a_move_that_cannot_end_is_listed_not_started_twice_and_taken_back(
         started = reassign("--execute", "--reassignment-json-file", plan)
         assert started.code == 0, started
         lists = f"replicas: {leader},{target},{controller}. adding: {target}. removing: {controller}."
+        all_brokers_list(cluster, f"Current partition reassignments:\n{moved}: {lists}\n")
         assert reassign("--list").out == f"Current partition reassignments:\n{moved}: {lists}\n"
         again = reassign("--execute", "--reassignment-json-file", plan)
         assert again.code == 1
@@ -154,6 +163,7 @@ def test_a_move_that_cannot_end_is_listed_not_started_twice_and_taken_back(
         assert f"Successfully cancelled partition reassignment for: {moved}" in cancelled.out.splitlines()
         before = leader, [leader, controller], sorted([leader, controller])
         until(lambda: described(cluster, topic)[number] == before, "the replicas are as they were")
+        all_brokers_list(cluster, "No partition reassignments found.\n")
         assert reassign("--list").out == "No partition reassignments found.\n"
     finally:
         cluster.heal()
