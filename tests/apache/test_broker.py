@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.apache.broker import ApacheKafka, ApacheKafkaError, reserve_port, run_tool
+from tests.apache.broker import POLL_INTERVAL_S, ApacheKafka, ApacheKafkaError, reserve_port, run_tool
+from tests.support.clients import until
 
 pytestmark = pytest.mark.apache
 
@@ -44,7 +46,14 @@ def test_three_nodes_are_one_cluster_when_the_block_begins() -> None:
         kafka.run_tool("kafka-topics", *server, "--create", "--topic", "t", "--replication-factor", "3")
         quorum = kafka.run_tool("kafka-metadata-quorum", *server, "describe", "--replication").stdout
         assert quorum.count("Leader") + quorum.count("Follower") == 3
-        assert all((kafka.data_directory(node_id) / "t-0").exists() for node_id in (1, 2, 3))
+        places = [kafka.data_directory(node_id) / "t-0" for node_id in (1, 2, 3)]
+
+        def exist() -> list[bool]:
+            time.sleep(POLL_INTERVAL_S)
+            return [place.exists() for place in places]
+
+        # Followers make theirs a little after the topic is there.
+        until(exist, all, "a replica on every node")
         directories = [node.directory for node in kafka.nodes]
     assert not any(directory.exists() for directory in directories)
 
