@@ -48,6 +48,9 @@ def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
     sent = run_ours("kafka-console-producer", "--bootstrap-server", cluster.bootstrap_servers, "--topic", name,
                     "--batch-size", "0", stdin="".join(f"{record}\n" for record in RECORDS))  # fmt: skip
     assert sent == Outcome(0, "", "")
+    for server in cluster.bootstrap_servers.split(","):
+        describe = partial(run_ours, "kafka-topics", "--bootstrap-server", server, "--describe", "--topic", name)
+        until(lambda describe=describe: describe().out.count("Leader: ") == len(ASSIGNMENT), f"{server} knows {name}")  # type: ignore[misc]
     return name
 
 
@@ -124,14 +127,15 @@ def test_partitions_move_with_a_throttle_and_keep_their_records(
     until(is_completed, "the partitions have moved")
     assert "Clearing broker-level throttles on brokers 1,2,3" in verified[-1].out.splitlines()
     assert f"Clearing topic-level throttles on topic {topic}" in verified[-1].out.splitlines()
+    all_brokers_list(cluster, "No partition reassignments found.\n")
     assert reassign("--list").out == "No partition reassignments found.\n"
     # Whichever broker is asked may hear of the end of the move a moment later than the controller.
     moved = [(wanted[number], sorted(wanted[number])) for number in range(len(wanted))]
     until(lambda: [one[1:] for one in described(cluster, topic)] == moved, "every broker knows where they are")
-    throttles = run_ours(
-        "kafka-configs", "--bootstrap-server", cluster.bootstrap_servers, "--describe", "--topic", topic
+    throttles = partial(
+        run_ours, "kafka-configs", "--bootstrap-server", cluster.bootstrap_servers, "--describe", "--topic", topic
     )
-    assert "throttled" not in throttles.out
+    until(lambda: "throttled" not in throttles().out, "every broker knows that nothing is throttled")
     has_every_record(cluster, topic)
 
 
