@@ -29,7 +29,6 @@ from pessoa.broker.config import BrokerConfig, load
 from pessoa.broker.config_rules import ConfigRules
 from pessoa.controller.controller import Controller
 from pessoa.controller.quotas import describe_client_quotas
-from pessoa.controller.reassignments import list_partition_reassignments
 from pessoa.controller.scram import describe_user_scram_credentials
 from pessoa.controller.tokens import describe_delegation_token
 from pessoa.log.files import OsDisk
@@ -57,7 +56,6 @@ from pessoa.wire.api.describe_client_quotas import DescribeClientQuotasRequest
 from pessoa.wire.api.describe_delegation_token import DescribeDelegationTokenRequest
 from pessoa.wire.api.describe_quorum import DescribeQuorumRequest
 from pessoa.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
-from pessoa.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from pessoa.wire.primitives import read_uvarint
 from pessoa.wire.schema import Message, Struct
 from pessoa.wire.stored.framing import decode_metadata_record
@@ -134,8 +132,6 @@ class OurNode:
                 return describe_client_quotas(image, request)
             case DescribeUserScramCredentialsRequest():
                 return describe_user_scram_credentials(image, request)
-            case ListPartitionReassignmentsRequest():
-                return list_partition_reassignments(image, request)
             case DescribeQuorumRequest():
                 return describe_quorum(self.quorum, request, 2)
             case DescribeDelegationTokenRequest():

@@ -111,7 +111,7 @@ TABLE: tuple[Row, ...] = (
     _row(ApiKey.ELECT_LEADERS, "0-2", _CONTROLLER),
     _row(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1"),
     _row(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "0-1", _CONTROLLER),
-    _row(ApiKey.LIST_PARTITION_REASSIGNMENTS, "0", _IMAGE),
+    _row(ApiKey.LIST_PARTITION_REASSIGNMENTS, "0", _CONTROLLER),
     _row(ApiKey.OFFSET_DELETE, "0", _GROUPS),
     _row(ApiKey.DESCRIBE_CLIENT_QUOTAS, "0-1", _IMAGE),
     _row(ApiKey.ALTER_CLIENT_QUOTAS, "0-1", _CONTROLLER),
@@ -136,7 +136,6 @@ TABLE: tuple[Row, ...] = (
 _FROM_IMAGE = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: ("quotas", "describe_client_quotas"),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ("scram", "describe_user_scram_credentials"),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: ("reassignments", "list_partition_reassignments"),
 }
 
 _read_prefix = Struct(">hhi").unpack_from
@@ -163,7 +162,7 @@ CONTROLLER_TABLE: tuple[Row, ...] = (
     _forwarded(ApiKey.ELECT_LEADERS, "0-2"),
     _forwarded(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1"),
     _forwarded(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "0-1"),
-    _row(ApiKey.LIST_PARTITION_REASSIGNMENTS, "0", _IMAGE),
+    _forwarded(ApiKey.LIST_PARTITION_REASSIGNMENTS, "0"),
     _forwarded(ApiKey.ALTER_CLIENT_QUOTAS, "0-1"),
     _row(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "0", _IMAGE),
     _forwarded(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "0"),

@@ -321,6 +321,7 @@ _DECISIONS = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "configs.incremental_alter_configs",
     ApiKey.ELECT_LEADERS: "elections.elect_leaders",
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: "reassignments.alter_partition_reassignments",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "reassignments.list_partition_reassignments",
     ApiKey.ALTER_PARTITION: "replicas.alter_partition",
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: "replicas.assign_replicas_to_dirs",
     ApiKey.ALLOCATE_PRODUCER_IDS: "producer_ids.allocate_producer_ids",

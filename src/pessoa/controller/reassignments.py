@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pessoa.controller.decision import Situation
     from pessoa.controller.partition_change import PartitionChange
-    from pessoa.metadata.image import MetadataImage, PartitionImage
+    from pessoa.metadata.image import PartitionImage
     from pessoa.wire.schema import Message
 
 
@@ -109,10 +109,12 @@ def _cancel(situation: Situation, topic: str, partition: PartitionImage, change:
     return record
 
 
-def list_partition_reassignments(
-    image: MetadataImage, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
-    """The moves that are going on: of all partitions, or of those that the request names."""
+def list_partition_reassignments(situation: Situation, request: ListPartitionReassignmentsRequest) -> Decision:
+    """The moves that are going on: of all partitions, or of those that the request names.
+
+    The controller says it, so that whoever has just asked for a move finds it, whichever broker it asks.
+    """
+    image = situation.image
     topics = []
     if request.topics is None:
         wanted: Iterable[tuple[str, Iterable[int]]] = (
@@ -133,6 +135,7 @@ def list_partition_reassignments(
         ]
         if partitions:
             topics.append(OngoingTopicReassignment(name=name, partitions=partitions))
-    return ListPartitionReassignmentsResponse(
+    response = ListPartitionReassignmentsResponse(
         throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, topics=topics
     )
+    return Decision([], response)

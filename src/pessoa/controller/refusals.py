@@ -44,6 +44,7 @@ _NO_TOKEN: dict[str, object] = {
     "hmac": b"",
 }
 _WHOLE: dict[ApiKey, dict[str, object]] = {
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: {"topics": []},
     ApiKey.ALTER_PARTITION: {"topics": []},
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: {"directories": []},
     ApiKey.ALLOCATE_PRODUCER_IDS: {"producer_id_start": 0, "producer_id_len": 0},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pessoa.controller.reassignments import list_partition_reassignments
 from pessoa.metadata.image import PartitionImage
 from pessoa.wire.api.alter_partition import (
     AlterPartitionRequest,
@@ -18,7 +17,10 @@ from pessoa.wire.api.alter_partition_reassignments import AlterPartitionReassign
 from pessoa.wire.api.create_topics import CreateTopicsResponse
 from pessoa.wire.api.elect_leaders import ElectLeadersResponse
 from pessoa.wire.api.incremental_alter_configs import IncrementalAlterConfigsResponse
-from pessoa.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
+from pessoa.wire.api.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from pessoa.wire.errors import ErrorCode
 from tests.support.admin_script import SET, TOPIC, alter, create, elect, reassign, topic
 from tests.unit.controller.conftest import Cluster
@@ -317,11 +319,11 @@ def test_the_number_of_replicas_changes_only_where_that_is_allowed(moving: Clust
 
 def test_what_moves_is_listed_until_it_has_arrived(moving: Cluster) -> None:
     everything = ListPartitionReassignmentsRequest(topics=None)
-    assert list_partition_reassignments(moving.image, everything).topics == []
+    assert moving.ask(everything, ListPartitionReassignmentsResponse, 0).topics == []
     move(moving, [3, 1])
-    (listed,) = list_partition_reassignments(moving.image, everything).topics
+    (listed,) = moving.ask(everything, ListPartitionReassignmentsResponse, 0).topics
     assert listed.name == "t"
     (one,) = listed.partitions
     assert (one.replicas, one.adding_replicas, one.removing_replicas) == ([3, 1, 2], [3], [2])
     set_isr(moving, 1, 2, 3)
-    assert list_partition_reassignments(moving.image, everything).topics == []
+    assert moving.ask(everything, ListPartitionReassignmentsResponse, 0).topics == []
