@@ -60,11 +60,17 @@ $(KAFKA_SHELL): tools/kafka-shell.lock | $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --target $(@D) -r $<
 	@touch $@
 
-test: system lint $(KAFKA_SHELL)  ## run every check and every test that needs no Spark
-	@$(PYTEST) $(addprefix --ignore=,$(SPARK_TESTS)) $(ARGS)
+# Both parts run, each with a summary of its own, and either fails the whole.
+test: system lint $(KAFKA_SHELL)  ## run every check and every test
+	@failed=0; \
+	$(PYTEST) $(addprefix --ignore=,$(SPARK_TESTS)) $(ARGS) || failed=$$?; \
+	$(BIN)/python -m pytest $(SPARK_TESTS) $(ARGS) || failed=$$?; \
+	exit $$failed
 
 # A Spark wants both cores for itself: beside other tests its Python workers miss deadlines that it does not let us set.
-SPARK_TESTS := tests/pipelines tests/streams tests/connect
+SPARK_TESTS := tests/streams \
+    $(addprefix tests/pipelines/test_,api.py engine.py kill_minus_nine.py standalone_cluster.py) \
+    $(addprefix tests/connect/test_,connectors_on_spark.py kill_minus_nine.py)
 spark: system setup  ## the tests of pipelines, Streams and Connect with a real Spark
 	@$(BIN)/python -m pytest $(SPARK_TESTS) $(ARGS)
 
