@@ -60,12 +60,8 @@ $(KAFKA_SHELL): tools/kafka-shell.lock | $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --target $(@D) -r $<
 	@touch $@
 
-# Both parts run, each with a summary of its own, and either fails the whole.
 test: system lint $(KAFKA_SHELL)  ## run every check and every test
-	@failed=0; \
-	$(PYTEST) $(addprefix --ignore=,$(SPARK_TESTS)) $(ARGS) || failed=$$?; \
-	$(BIN)/python -m pytest $(SPARK_TESTS) $(ARGS) || failed=$$?; \
-	exit $$failed
+	@BIN=$(BIN) tools/run-tests $(WORKERS) "$(SPARK_TESTS)" $(ARGS)
 
 # A Spark wants both cores for itself: beside other tests its Python workers miss deadlines that it does not let us set.
 SPARK_TESTS := tests/streams \
