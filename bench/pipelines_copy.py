@@ -1,7 +1,7 @@
 """Topic → Spark → topic: records and megabytes a second, on our broker and Apache's, by our engine and plain PySpark.
 
-A topic of six partitions is filled first. A query copies a tenth of the load, which warms it up, and then the rest: the
-clock runs from the moment at which the rest stands in the topic until the last record has come out.
+A query on a topic of six partitions copies a tenth of the load, which warms it up, and then the load: the clock runs
+from its first record that is produced until its last one has come out.
 """
 
 from __future__ import annotations

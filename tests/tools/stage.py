@@ -143,6 +143,8 @@ _MEASURED = re.compile(
     r"|(?<=, )\d+(?=, <n>, |, \d+\.\d+, )"
 )
 _BETWEEN_MEASURED = re.compile(r"(?<=<n>, )\d+(?=, <n>)")
+# What a consumer of the newer protocol hears first depends on when the coordinator has worked out its assignment.
+_NOTHING_ASSIGNED = '"name":"partitions_assigned","partitions":[]'
 # An advertisement that the Java consumer logs.
 _ADVERTISEMENT = "The consumer rebalance protocol (KIP-848) is production-ready!"
 _TRACE = re.compile(r"\s+at |Caused by: |\s+\.\.\. \d+ more|\s+Suppressed: ")
@@ -159,7 +161,11 @@ def normalised(outcome: Outcome, cluster: Cluster, prefix: str) -> Outcome:
     other = OURS if prefix == THEIRS else THEIRS
     said = _HELP.split(outcome.out, maxsplit=1)
     text = outcome.out if len(said) == 1 else f"{said[0]}<help>\n"
-    lines = (line for line in text.splitlines() if other not in line and not line.startswith(_BOOTSTRAP))
+    lines = (
+        line
+        for line in text.splitlines()
+        if other not in line and not line.startswith(_BOOTSTRAP) and _NOTHING_ASSIGNED not in line
+    )
     out = "".join(f"{line}\n" for line in lines if not _TRACE.match(line) and not _LOG_OR_EXCEPTION.match(line))
     # Where a stack trace was, a blank line is left over at the end.
     out = out.rstrip("\n") + "\n" * out.endswith("\n")

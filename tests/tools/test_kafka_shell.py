@@ -110,6 +110,7 @@ def test_the_shell_from_pypi_finds_our_tools_and_adds_its_flags(shell: Terminal)
     shell.type("kafka-console-consumer --topic orders --timeout-ms 100")
     shell.until("Processed a total of 0 messages")
     shell.type("kafka-consumer-groups --list --state")
-    shell.until("GROUP                     STATE")
+    # How far apart depends on the number that the group above was given.
+    shell.until(" STATE ")
     shell.type("exit")
     assert shell.exit_code() == 0

@@ -265,6 +265,8 @@ class SimulatedDisk:
                     raise refused(errno.EEXIST)
                 return False
             parent = parent_directory(path)
+            if isinstance(self.platter.find(parent), Inode):
+                raise refused(errno.ENOTDIR)
             self.make_directory(parent)
             self.attend("make_directory", path)
             self.platter.create(path, Directory())
