@@ -111,6 +111,20 @@ def test_a_worker_whose_slot_another_worker_has_written_since_begins_anew(
     assert written(settings, topic) == [b"a", b"b", b"c"]
 
 
+def test_a_writer_that_was_shown_too_few_markers_does_not_write(
+    settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
+    topic_writer._kept.clear()
+    # As a leader tells it that was cut off before the batch was written.
+    monkeypatch.setattr(topic_writer, "last_marker", lambda *_: (0, 0))
+    with pytest.raises(KafkaException, match="were read to 0, and ours stands at 2"):
+        run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
+    monkeypatch.undo()
+    run_task(monkeypatch, settings, topic, 1, rows(topic, b"b"))
+    assert written(settings, topic) == [b"a", b"b"]
+
+
 def test_another_checkpoint_counts_from_its_own_beginning(
     settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,7 +137,7 @@ class SourceTask:
                     break
             if not polled:
                 patience -= 1
-                if left <= 0 or not patience:
+                if not patience:
                     break
                 time.sleep(IDLE_S)
         # Whatever was polled beyond the end is asked for again, with the next offset.

@@ -81,7 +81,9 @@ class GroupOffsets:
             self._changed.wait_for(lambda: self._waiting or self._closing.is_set())
             if not self._waiting:
                 return None
-            group_id, wanted = self._waiting.popitem()
+            # The one that has waited longest: a group whose coordinator is away must not keep the others.
+            group_id = next(iter(self._waiting))
+            wanted = self._waiting.pop(group_id)
             if wanted is not None:
                 self._committed[group_id] = wanted
             return group_id, wanted
@@ -99,10 +101,10 @@ def _alter(admin: Any, group_id: str, wanted: Places) -> bool:
     request = ConsumerGroupTopicPartitions(group_id, places)
     try:
         answer = admin.alter_consumer_group_offsets([request], request_timeout=ANSWER_TIMEOUT_S)[group_id]
-        answer.result(ANSWER_TIMEOUT_S)
+        altered = answer.result(ANSWER_TIMEOUT_S)
     except (KafkaException, NoAnswer):
         return False
-    return True
+    return all(place.error is None for place in altered.topic_partitions)
 
 
 def _delete(admin: Any, group_id: str) -> None:

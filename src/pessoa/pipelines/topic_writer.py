@@ -17,7 +17,8 @@ that a row of a repeated batch falls into its slot again: the functions of a pip
 
 Making a producer costs several round trips, so a worker process keeps the writers of its slots. Another process may
 have moved the slot since; the marker goes first into every transaction, and is waited for, because the broker then
-refuses us before a row is taken, and a new writer can be made.
+refuses us before a row is taken, and a new writer can be made. The first marker of a writer also shows that it has seen
+all of them: it stands where the writer had read to.
 """
 
 from __future__ import annotations
@@ -204,7 +205,9 @@ class SlotWriter:
         self.producer = Producer({**_PRODUCER, **settings, **transactional})
         retrying(lambda: self.producer.init_transactions(PATIENCE_S))
         # Read after the fence: nobody can change it any more.
-        self.marker = last_marker(settings, self._markers, slot, self._key)
+        self.marker, end = last_marker(settings, self._markers, slot, self._key)
+        # Where our first marker has to come to stand.
+        self._read_to: int | None = end
 
     def __repr__(self) -> str:
         return f"<SlotWriter {self.slot}: batches below {self.marker} are written>"
@@ -214,13 +217,13 @@ class SlotWriter:
 
         assert batch_id >= self.marker, f"batch {batch_id} is written: the marker is {self.marker}"
         self.producer.begin_transaction()
-        outcome: list[Any] = []
+        outcome: list[tuple[Any, int | None]] = []
         self.producer.produce(
             self._markers,
             b"%d" % (batch_id + 1),
             self._key,
             partition=self.slot,
-            on_delivery=lambda error, _: outcome.append(error),
+            on_delivery=lambda error, message: outcome.append((error, message.offset())),
         )
         try:
             self.producer.flush(MARKER_TIMEOUT_S)
@@ -229,8 +232,14 @@ class SlotWriter:
             raise KafkaException(KafkaError(KafkaError._FATAL, f"slot {self.slot} has another writer")) from fenced
         if not outcome:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no broker took the marker of slot {self.slot}"))
-        if outcome[0] is not None:
-            raise KafkaException(outcome[0])
+        error, offset = outcome[0]
+        if error is not None:
+            raise KafkaException(error)
+        if self._read_to not in (None, offset):
+            # A leader that is cut off, or has just begun to lead, shows an end that is not the end.
+            message = f"the markers of slot {self.slot} were read to {self._read_to}, and ours stands at {offset}"
+            raise KafkaException(KafkaError(KafkaError._STATE, message))
+        self._read_to = None
 
     def commit(self, batch_id: int) -> None:
         retrying(lambda: self.producer.commit_transaction(PATIENCE_S))
@@ -252,8 +261,8 @@ def _abandon(producer: Any) -> None:
         return
 
 
-def last_marker(settings: Settings, topic: str, slot: int, key: bytes) -> int:
-    """What the last committed record with this key says; 0 if there is none."""
+def last_marker(settings: Settings, topic: str, slot: int, key: bytes) -> tuple[int, int]:
+    """What the last committed record with this key says, 0 if there is none; and the offset of the end."""
     from confluent_kafka import Consumer, TopicPartition
 
     reading = {
@@ -273,18 +282,18 @@ def last_marker(settings: Settings, topic: str, slot: int, key: bytes) -> int:
         back = MARKERS_LOOKED_BACK
         while True:
             start = max(first, end - back)
-            found = _last_value(consumer, TopicPartition(topic, slot, start), key)
+            found, read_to = _last_value(consumer, TopicPartition(topic, slot, start), key)
             if found is not None:
-                return int(found)
+                return int(found), read_to
             if start == first:
-                return 0
+                return 0, read_to
             back *= 8
     finally:
         consumer.close()
 
 
-def _last_value(consumer: Any, start: Any, key: bytes) -> bytes | None:
-    """The value of the last record with this key from an offset on to the end."""
+def _last_value(consumer: Any, start: Any, key: bytes) -> tuple[bytes | None, int]:
+    """The value of the last record with this key from an offset on to the end, and where that is."""
     from confluent_kafka import KafkaError, KafkaException
 
     consumer.assign([start])
@@ -299,7 +308,7 @@ def _last_value(consumer: Any, start: Any, key: bytes) -> bytes | None:
             if message.key() == key:
                 found = message.value()
         elif error.code() == KafkaError._PARTITION_EOF:
-            return found
+            return found, message.offset()
         elif not error.retriable():
             raise KafkaException(error)
 
