@@ -269,6 +269,8 @@ class DirectoryMoves:
         """In one step, as far as anybody else can see. If a disk fails in the middle, the replica is lost with it."""
         original, source = partition.log, partition.directory
         future.log.take_over(original)
+        # Whoever dies after the first rename finds here where the log starts: what was deleted stays deleted.
+        future.directory.write_checkpoints()
         try:
             source.retire(partition.topic, partition.index, future.retired_name)
         except DirectoryOffline:

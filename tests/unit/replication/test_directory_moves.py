@@ -427,6 +427,7 @@ def _dies_at(nth: int, how: str) -> bool:
         rig.start()
         rig.fill(25)
         rig.partition.log.flush()
+        rig.partition.log.delete_records_before(21)
         rig.directories[0].write_checkpoints()
         await asyncio.sleep(1)
         expected.append(read_bytes(rig.partition.log))
@@ -446,6 +447,7 @@ def _dies_at(nth: int, how: str) -> bool:
             rig.disk.crash_process()
         rig.start()
         is_moving = rig.partition.future is not None
+        assert rig.partition.log.log_start_offset == 21
         assert [read_bytes(rig.partition.log)] == expected
         await asyncio.sleep(10)
         assert rig.partition.directory.path == ("/b" if is_moving or ended else rig.partition.directory.path)
