@@ -203,7 +203,8 @@ class Engine:
             if self._state is not None:
                 self._state.put(query_id, None)
             shutil.rmtree(self._folder(query_id), ignore_errors=True)
-            remove_topic(self._settings, marker_topic(query_id))
+            if query is None or query.spec.delivery == "exactly-once":
+                remove_topic(self._settings, marker_topic(query_id))
 
     def release(self, query_id: str) -> None:
         """Stop a query and let go of it. What it left stays: a query that starts under its name goes on from there."""

@@ -61,6 +61,8 @@ def remove_topic(settings: Mapping[str, str], name: str) -> None:
         error = failure.args[0]
         if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             log.warning("the topic %s cannot be deleted: %s", name, error.str())
+    except TimeoutError:
+        log.warning("the topic %s cannot be deleted: no broker answered", name)
 
 
 class StateTopic:
