@@ -98,6 +98,14 @@ class SourceConnector(Connector):
     def check_offset(cls, partition: Partition, offset: Offset) -> None:
         """OffsetRefused if the source could not go on from here."""
 
+    @classmethod
+    def is_beyond(cls, offset: Offset, end: Offset) -> bool | None:  # noqa: ARG003
+        """Whether a record at the first offset comes after all those at the second, in one part; None if unknown.
+
+        A source that knows is read exactly when a batch is repeated after a crash, also where rows came or went since.
+        """
+        return None
+
     def start(self, config: dict[str, Any], offsets: Offsets) -> None:
         """Typed settings, and how far it had come."""
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -41,6 +41,8 @@ BATCH_S = 1.0
 # A source that is read again after a crash, and has less than it had, is asked this often before it is believed.
 PATIENCE = 20
 IDLE_S = 0.1
+# Where a record stands, seen from the end of a batch.
+WITHIN, BEHIND, UNKNOWN = "within", "behind", "unknown"
 
 Place = dict[str, Any]
 
@@ -72,8 +74,16 @@ def _advance(parts: dict[str, Offset], record: Record) -> None:
         parts[Offsets.name(record.source_partition)] = dict(record.source_offset)
 
 
-def _has_reached(parts: Mapping[str, Offset], end: Place) -> bool:
-    return all(parts.get(name) == offset for name, offset in end["parts"].items())
+def _part_of(record: Record) -> str:
+    assert record.source_partition is not None
+    return Offsets.name(record.source_partition)
+
+
+def _is_whole(parts: Mapping[str, Offset], passed: Collection[str], left: int, end: Place) -> bool:
+    """Whether a batch that is read again is complete: every part has passed its end, or is there with enough read."""
+    if not end["parts"]:
+        return left <= 0
+    return all(name in passed or (left <= 0 and parts.get(name) == offset) for name, offset in end["parts"].items())
 
 
 class SourceTask:
@@ -116,33 +126,48 @@ class SourceTask:
         self._at = place_of(parts, count)
         return rows, self._at
 
-    def read_between(self, start: Place, end: Place) -> Iterable[SourceRow]:
-        """Read anew from the start as many records as there were, and on until the end is reached.
+    def read_between(self, start: Place, end: Place) -> Iterator[SourceRow]:
+        """The records between two places once more, one by one: a table may have grown without measure meanwhile.
 
-        A row may have come in between since: then as many as there were do not reach the end, and what lies before it
-        is never asked for again. A row at the end may have gone: then everything is read that there is.
+        A source that can tell which of two offsets comes first gives what lies between the two, whatever came or went
+        since. Another gives as many records as there were, and goes on until it meets the end: a record may have come
+        in between, and what lies before the end is never asked for again. If the end itself has gone, that is
+        everything there is, and what lies behind it is written twice.
         """
         self._open(start)
-        rows: list[SourceRow] = []
+        # Whatever is polled beyond the end is asked for again, with the next offset.
+        self._at = None
         parts: dict[str, Offset] = dict(start["parts"])
+        passed: set[str] = set()
         left, patience = end["count"] - start["count"], PATIENCE
-        while left > 0 or (patience and not _has_reached(parts, end)):
-            polled = False
+        while patience and not _is_whole(parts, passed, left, end):
+            has_taken = False
             for record in self._polled():
-                polled = True
+                place = self._against(record, end)
+                if place == BEHIND:
+                    passed.add(_part_of(record))
+                    continue
+                has_taken = True
                 left -= 1
                 _advance(parts, record)
-                rows += self._rows_of(record)
-                if left <= 0 and _has_reached(parts, end):
+                yield from self._rows_of(record)
+                if place == UNKNOWN and _is_whole(parts, passed, left, end):
                     break
-            if not polled:
+            if not has_taken and not _is_whole(parts, passed, left, end):
                 patience -= 1
-                if not patience:
-                    break
                 time.sleep(IDLE_S)
-        # Whatever was polled beyond the end is asked for again, with the next offset.
-        self._at = None
-        return rows
+
+    def _against(self, record: Record, end: Place) -> str:
+        """Where a record stands, seen from the end of a batch."""
+        assert self._source is not None
+        if record.source_partition is None or record.source_offset is None:
+            return UNKNOWN
+        last = end["parts"].get(_part_of(record))
+        if last is None:
+            # Nothing of this part was in the batch: the next one begins it.
+            return BEHIND
+        is_beyond = self._source.is_beyond(record.source_offset, last)
+        return UNKNOWN if is_beyond is None else BEHIND if is_beyond else WITHIN
 
     def commit(self, offset: Place) -> None:
         self._note(offset)

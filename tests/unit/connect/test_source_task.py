@@ -1,4 +1,4 @@
-"""A source's batch that comes again after a crash: never less than it was, whatever happened to the table meanwhile."""
+"""A source's batch that comes again after a crash: what lies before its end, whatever happened to the table since."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pessoa.connect.connector import SourceConnector
+from pessoa.connect.connectors.jdbc_source import JdbcSourceConnector
+from pessoa.connect.data import Record
 from pessoa.connect.source_task import Place, SourceTask, place_of
 from pessoa.pipelines.python_source import SourceRow
 
@@ -31,15 +34,19 @@ def sql(tmp_path: Path) -> Sql:
 def task(tmp_path: Path, sql: Sql) -> Iterator[SourceTask]:
     for number in (2, 4, 6):
         sql(f"INSERT INTO items VALUES ({number}, '{DAY.format(number)}')")
+    made = _task(tmp_path)
+    yield made
+    made.stop()
+
+
+def _task(tmp_path: Path, **changed: str) -> SourceTask:
     settings = {
         "connector.class": "JdbcSource", "connection.url": f"jdbc:sqlite:{tmp_path / 'shop.db'}",
         "mode": "timestamp+incrementing", "timestamp.column.name": "at", "incrementing.column.name": "id",
         "topic.prefix": "db-", "poll.interval.ms": "0", "batch.max.rows": "2", "validate.non.null": "false",
     }  # fmt: skip
-    made = SourceTask("items", 0, settings, {"pessoa.home": str(tmp_path), "bootstrap.servers": "127.0.0.1:1"},
-                      place_of({}))  # fmt: skip
-    yield made
-    made.stop()
+    worker = {"pessoa.home": str(tmp_path), "bootstrap.servers": "127.0.0.1:1"}
+    return SourceTask("items", 0, {**settings, **changed}, worker, place_of({}))
 
 
 def _ids(rows: list[SourceRow]) -> list[int]:
@@ -69,11 +76,63 @@ def test_a_row_that_came_in_between_does_not_push_another_out(task: SourceTask, 
     assert _again(task, end) == [2, 3, 4, 6]
 
 
-def test_a_batch_whose_last_row_has_moved_on_reads_all_that_there_is(task: SourceTask, sql: Sql) -> None:
+def test_a_row_that_has_moved_on_is_left_for_the_next_batch(task: SourceTask, sql: Sql) -> None:
     end = _first_batch(task)
     sql(f"UPDATE items SET at = '{DAY.format(8)}' WHERE id = 6")
     sql(f"INSERT INTO items VALUES (3, '{DAY.format(3)}')")
-    assert _again(task, end) == [2, 3, 4, 6]
+    assert _again(task, end) == [2, 3, 4]
+    assert _ids(list(task.read(end)[0])) == [6]
+
+
+def test_a_batch_whose_last_row_is_gone_ends_where_that_row_stood_and_not_with_the_table(
+    task: SourceTask, sql: Sql
+) -> None:
+    end = _first_batch(task)
+    sql("DELETE FROM items WHERE id = 6")
+    many = ", ".join(f"({number}, '{DAY.format(7)}')" for number in range(10, 60))
+    sql(f"INSERT INTO items VALUES {many}")
+    assert _again(task, end) == [2, 4]
+    assert _ids(list(task.read(end)[0])) == list(range(10, 60))
+
+
+def test_a_table_that_the_batch_had_nothing_of_is_left_for_the_next_one(task: SourceTask, sql: Sql) -> None:
+    end = _first_batch(task)
+    sql("CREATE TABLE another (id INTEGER PRIMARY KEY, at TEXT NOT NULL)")
+    sql(f"INSERT INTO another VALUES (99, '{DAY.format(1)}')")
+    assert _again(task, end) == [2, 4, 6]
+    assert _ids(list(task.read(end)[0])) == [99]
+
+
+def test_rows_of_one_moment_are_all_read_again_though_one_has_come_before_them(tmp_path: Path, sql: Sql) -> None:
+    for number, day in ((1, 1), (2, 2), (3, 2)):
+        sql(f"INSERT INTO items VALUES ({number}, '{DAY.format(day)}')")
+    task = _task(tmp_path, **{"mode": "timestamp", "batch.max.rows": "100"})
+    rows, end = task.read(task.initial_offset())
+    assert sorted(_ids(list(rows))) == [1, 2, 3]
+    sql("INSERT INTO items VALUES (7, '2024-01-01 12:00:00.000')")
+    assert sorted(_again(task, end)) == [1, 2, 3, 7]
+    task.stop()
+
+
+def test_a_source_that_cannot_compare_its_offsets_is_read_again_row_by_row(
+    task: SourceTask, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = _first_batch(task)
+    sql("DELETE FROM items WHERE id = 6")
+    many = ", ".join(f"({number}, '{DAY.format(7)}')" for number in range(10, 60))
+    sql(f"INSERT INTO items VALUES {many}")
+    monkeypatch.setattr(JdbcSourceConnector, "is_beyond", SourceConnector.is_beyond)
+    made: list[Record] = []
+    rows_of = task._rows_of
+
+    def counted(record: Record) -> list[SourceRow]:
+        made.append(record)
+        return rows_of(record)
+
+    monkeypatch.setattr(task, "_rows_of", counted)
+    rows = iter(task.read_between(task.initial_offset(), end))
+    assert _ids([next(rows) for _ in range(5)]) == [2, 4, 10, 11, 12]
+    assert len(made) == 5, "no row is made before it is asked for"
 
 
 def test_a_batch_of_which_rows_are_gone_ends_with_those_that_are_left(task: SourceTask, sql: Sql) -> None:

@@ -41,6 +41,10 @@ class FileStreamSourceConnector(SourceConnector):
         if position < 0:
             raise OffsetRefused(f"The value for the '{POSITION}' key in the offset should be a non-negative value")
 
+    @classmethod
+    def is_beyond(cls, offset: Offset, end: Offset) -> bool | None:
+        return bool(offset[POSITION] > end[POSITION])
+
     def start(self, config: dict[str, Any], offsets: Offsets) -> None:
         self._topic: str = config["topic"]
         self._path: str | None = config["file"]

@@ -21,7 +21,7 @@ from decimal import Decimal
 from typing import Any
 
 from pessoa.base.config_values import at_least, one_of, split_list
-from pessoa.connect.connector import Offsets, RetriableFailure, SourceConnector
+from pessoa.connect.connector import Offset, Offsets, RetriableFailure, SourceConnector
 from pessoa.connect.connectors.databases import Column, Database, DatabaseFailure, connect
 from pessoa.connect.connectors.jdbc_keys import connection_keys
 from pessoa.connect.data import (
@@ -125,6 +125,14 @@ class JdbcSourceConnector(SourceConnector):
         shares = [tables[index::count] for index in range(count)]
         others = {name: text for name, text in settings.items() if name != "table.include.list"}
         return [{**others, "table.whitelist": ",".join(share)} for share in shares]
+
+    @classmethod
+    def is_beyond(cls, offset: Offset, end: Offset) -> bool | None:
+        columns = {*offset, *end} & {"timestamp", "incrementing"}
+        if not columns or any(name not in each for name in columns for each in (offset, end)):
+            # All of a table, or a row without a time before the first one that has one.
+            return None
+        return _order_of(offset) > _order_of(end)
 
     def start(self, config: dict[str, Any], offsets: Offsets) -> None:
         self._config = config
@@ -374,6 +382,10 @@ def _seen_time(offset: Mapping[str, Any]) -> datetime:
         return _EPOCH_TEXT
     seconds, nanos = offset["timestamp"] // 1000, offset.get("timestamp_nanos", offset["timestamp"] % 1000 * 1_000_000)
     return EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
+
+
+def _order_of(offset: Mapping[str, Any]) -> tuple[datetime, int]:
+    return _seen_time(offset), offset.get("incrementing", 0)
 
 
 def _moment(value: Any) -> datetime:
