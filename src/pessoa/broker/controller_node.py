@@ -21,12 +21,13 @@ from pessoa.broker.dispatch import CONTROLLER_TABLE
 from pessoa.broker.services import Node
 from pessoa.broker.topic_listing import CLUSTER_OPERATIONS
 from pessoa.controller.decision import NotController, Refusal
+from pessoa.quorum.formatting import WrongDirectory
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from pessoa.base.clock import Clock
     from pessoa.broker.config import BrokerConfig
@@ -48,14 +49,15 @@ _QUORUM_APIS = frozenset((ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.
 
 
 class ControllerNode:
-    """Follows the quorum's leadership. `decide` is the one entrance for requests."""
+    """Follows the quorum's leadership. `decide` is the one entrance for requests. `bootstrap` gives the records that a
+    cluster begins with, or says why it cannot (WrongDirectory)."""
 
     def __init__(
         self,
         controller: Controller,
         quorum: Any,
         publisher: ImagePublisher,
-        bootstrap: Sequence[Message],
+        bootstrap: Callable[[], Sequence[Message]],
         clock: Clock,
     ) -> None:
         self.controller = controller
@@ -83,7 +85,12 @@ class ControllerNode:
             self.controller.deactivate()
         elif not self.controller.is_active:
             log.info("node %s is the active controller in epoch %s", self.controller.node_id, self._quorum.epoch)
-            first_records = self.controller.activate(self._publisher.loader, self._bootstrap)
+            try:
+                bootstrap = self._read_bootstrap()
+            except WrongDirectory as problem:
+                self._quorum.fail(problem)
+                return
+            first_records = self.controller.activate(self._publisher.loader, bootstrap)
             self._activation = asyncio.get_running_loop().create_task(_wait_for(first_records))
             # Brokers come to a new controller at once. One that does not may have died with the old one, and nobody
             # else would notice before the end of its session.
@@ -91,6 +98,12 @@ class ControllerNode:
                 if not broker.fenced:
                     self.controller.suspect(broker.id)
             self._tick()
+
+    def _read_bootstrap(self) -> Sequence[Message]:
+        """Asked for where a cluster begins, and only there."""
+        loader = self._publisher.loader
+        loader.finish_deferred()
+        return () if loader.image.features.metadata_version else self._bootstrap()
 
     def close(self) -> None:
         self._rest()

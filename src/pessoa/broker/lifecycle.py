@@ -42,7 +42,7 @@ from pessoa.log.upkeep import Upkeep, UpkeepSettings
 from pessoa.metadata.image import ConfigResource
 from pessoa.net.listener import ListenerLimits
 from pessoa.net.network import SystemNetwork
-from pessoa.quorum.formatting import format_metadata, read_bootstrap
+from pessoa.quorum.formatting import WrongDirectory, format_metadata, read_bootstrap
 from pessoa.quorum.publishing import ImagePublisher
 from pessoa.quorum.snapshotting import SnapshotTaker
 from pessoa.replication.replicas import Replicas
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from pessoa.broker.config import BrokerConfig
     from pessoa.broker.config_listeners import ListenerEndpoint
     from pessoa.broker.directory_assignments import DirectoryAssignments
+    from pessoa.log.cleaning_plan import CleaningPlan
+    from pessoa.log.cleaning_shell import RunningPass
     from pessoa.log.config import LogConfig
     from pessoa.log.files import Disk
     from pessoa.log.properties import MetaProperties
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
     from pessoa.quorum.raft_quorum import RaftQuorum
     from pessoa.quorum.snapshot_file import SnapshotReader
     from pessoa.wire.api.alter_partition import TopicData
+    from pessoa.wire.schema import Message
 
 log = logging.getLogger("pessoa.broker")
 
@@ -102,6 +105,8 @@ class Broker:
         self._tasks: list[asyncio.Task[None]] = []
         # Told about mistakes of ours that cost a request its answer.
         self.on_bug: Callable[[Exception], None] = lambda _: None
+        # Compacts logs on a disk that no other process can reach; without it, those are left as they are.
+        self.start_cleaning: Callable[[CleaningPlan], RunningPass] | None = None
         # What there is so far; a start that fails leaves some of it None.
         self._quorum: RaftQuorum | None = None
         self._snapshots: SnapshotTaker | None = None
@@ -231,8 +236,17 @@ class Broker:
             self.config.broker_session_timeout_ms,
             self._incarnation_id,
         )
-        bootstrap = read_bootstrap(self._disk, self.config.metadata_log_dir)
-        return ControllerNode(controller, quorum, self._publisher, bootstrap, self._clock)
+        return ControllerNode(controller, quorum, self._publisher, self._bootstrap(), self._clock)
+
+    def _bootstrap(self) -> Callable[[], list[Message]]:
+        """What a new cluster begins with. Damage is told of now; whether it matters is seen when this node leads."""
+        read = partial(read_bootstrap, self._disk, self.config.metadata_log_dir)
+        try:
+            records = read()
+        except WrongDirectory as problem:
+            log.warning("%s. A cluster that has begun does not need it", problem)
+            return read
+        return lambda: records
 
     def _serve_controllers(self, controller: ControllerNode) -> None:
         services = ControllerServices(controller, self._quorum, self._publisher, self.config, self.cluster_id)
@@ -367,8 +381,9 @@ class Broker:
 
     async def _clean(self) -> None:
         """Compact logs, in a process of its own; that needs files which another process can open."""
-        if self.config.log_cleaner_enable and isinstance(self._disk, OsDisk):
+        if self.config.log_cleaner_enable and (self.start_cleaning is not None or isinstance(self._disk, OsDisk)):
             from pessoa.log.cleaner import CleanerSettings
+            from pessoa.log.cleaning_process import CleaningProcess
             from pessoa.log.cleaning_shell import LogCleaner
 
             settings = CleanerSettings(
@@ -377,7 +392,8 @@ class Broker:
                 io_max_bytes_per_second=self.config.log_cleaner_io_max_bytes_per_second,
                 backoff_ms=self.config.log_cleaner_backoff_ms,
             )
-            await LogCleaner(self._disk, self._directories, self._clock, settings).run()
+            start = self.start_cleaning or CleaningProcess
+            await LogCleaner(self._disk, self._directories, self._clock, settings, start).run()
 
     # Following the metadata.
 

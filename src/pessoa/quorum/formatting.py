@@ -6,7 +6,8 @@
                             only where the voters are to stand in the log (KIP-853): the first of them
 
 The bootstrap file is a snapshot in Kafka's format (a header, the records, a footer). The first controller that finds
-an empty metadata log copies its records there; every node of a new cluster has the same ones.
+an empty metadata log copies its records there; every node of a new cluster has the same ones. After that nobody needs
+it, so one that is damaged stops nobody whose cluster has begun.
 
 A directory counts as formatted when it has its `meta.properties`, so that is written last. A crash before that leaves
 a directory that is formatted again, from the beginning and with other ids, and nobody has seen the first ones.
@@ -26,14 +27,18 @@ from pessoa.log.properties import (
     render_meta_properties,
 )
 from pessoa.metadata.features import METADATA_4_3_IV0, bootstrap_records, record_version
-from pessoa.quorum.batches import decode_batch, encode_batch
+from pessoa.metadata.settings import METADATA_VERSION
+from pessoa.quorum.batches import UnknownMetadataRecord, decode_batch, encode_batch
 from pessoa.quorum.metadata_log import METADATA_DIRECTORY
 from pessoa.quorum.snapshot_file import render_snapshot, write_snapshot
 from pessoa.raft.messages import OffsetAndEpoch
 from pessoa.raft.voters import KRAFT_VERSION_DYNAMIC, VoterSet
 from pessoa.records.batch import whole_batches
 from pessoa.records.control import build_quorum_batch
+from pessoa.records.errors import InvalidBatch
+from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.stored.control import SnapshotFooterRecord, SnapshotHeaderRecord
+from pessoa.wire.stored.metadata_log import FeatureLevelRecord
 
 if TYPE_CHECKING:
     from pessoa.base.ids import Uuid
@@ -61,11 +66,21 @@ def render_bootstrap(records: Sequence[Message], now_ms: int) -> bytes:
 
 
 def read_bootstrap(disk: Disk, directory: str) -> list[Message]:
-    """The records that the directory was formatted with; those of this release where it says nothing."""
+    """The records that the directory was formatted with; those of this release where there is no such file. One that is
+    damaged is WrongDirectory: a cluster that began with something else would be another one."""
     path = f"{directory}/{BOOTSTRAP_FILE}"
     if not disk.exists(path):
         return bootstrap_records()
-    return [record for batch in whole_batches(disk.read_file(path)) for record in decode_batch(batch).records]
+    try:
+        found = list(whole_batches(disk.read_file(path)))
+        if not all(batch.is_valid() for batch in found):
+            raise WrongDirectory(f"{path} is damaged: a checksum is wrong")
+        records = [record for batch in found for record in decode_batch(batch).records]
+    except (DiskError, InvalidBatch, ProtocolViolation, UnknownMetadataRecord) as problem:
+        raise WrongDirectory(f"{path} is damaged: {problem}") from problem
+    if not any(isinstance(one, FeatureLevelRecord) and one.name == METADATA_VERSION for one in records):
+        raise WrongDirectory(f"{path} is damaged: it names no {METADATA_VERSION}")
+    return records
 
 
 def format_metadata(

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from pessoa.broker.assembly import make_broker, memory_disk
 from pessoa.broker.config import BrokerConfig
 from pessoa.broker.lifecycle import Broker
 from pessoa.log.simulated_disk import SimulatedDisk
@@ -74,5 +75,25 @@ def test_a_node_that_nobody_tells_its_cluster_does_not_make_one_up(roles: str) -
         with pytest.raises(WrongDirectory, match="kafka-storage"):
             await lost.start()
         await lost.stop()
+
+    run(scenario)
+
+
+def test_a_damaged_bootstrap_file_stops_who_begins_a_cluster_and_nobody_else() -> None:
+    async def scenario() -> None:
+        disk = memory_disk("/data")
+        settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "/data"}
+        first = make_broker(settings, disk)
+        await first.start()
+        await first.stop()
+        disk.write_file("/data/bootstrap.checkpoint", b"\x00")
+        again = make_broker(settings, disk)
+        await again.start()
+        await again.stop()
+        disk.remove_tree("/data/__cluster_metadata-0")
+        beginner = make_broker(settings, disk)
+        with pytest.raises(WrongDirectory, match=r"/data/bootstrap\.checkpoint is damaged"):
+            await beginner.start()
+        await beginner.stop()
 
     run(scenario)

@@ -78,3 +78,21 @@ def test_the_bootstrap_file_holds_the_levels_of_a_new_cluster_and_is_optional() 
     assert levels["metadata.version"] == 30
     assert levels["transaction.version"] == 2
     assert read_bootstrap(disk, "/nowhere") == bootstrap_records()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda good: b"", "names no metadata.version"),
+        (lambda good: good[:100], "says it has"),
+        (lambda good: b"\x00\xff not a number\n", "says it has"),
+        (lambda good: good[:120] + bytes([good[120] ^ 1]) + good[121:], "a checksum is wrong"),
+    ],
+    ids=["empty", "cut", "garbage", "a bit"],
+)
+def test_a_damaged_bootstrap_file_is_no_beginning(change: Callable[[bytes], bytes], sentence: str) -> None:
+    disk = SimulatedDisk()
+    format_metadata(disk, ["/a"], "/a", 3, uuids(), 0)
+    disk.write_file("/a/bootstrap.checkpoint", change(disk.read_file("/a/bootstrap.checkpoint")))
+    with pytest.raises(WrongDirectory, match=f"/a/bootstrap.checkpoint is damaged: .*{sentence}"):
+        read_bootstrap(disk, "/a")
