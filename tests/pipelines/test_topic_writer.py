@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
+import confluent_kafka
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from pessoa.pipelines import topic_writer
+from pessoa.pipelines.failures import is_passing
 from pessoa.pipelines.state_topic import ensure_topic
 from pessoa.pipelines.tasks import Task
-from pessoa.pipelines.topic_writer import MARKER_TOPIC_CONFIG, SlotWriter, begin, marker_topic, send, write_slots
+from pessoa.pipelines.topic_writer import (
+    MARKER_TOPIC_CONFIG,
+    MarkersReadShort,
+    SlotWriter,
+    begin,
+    last_marker,
+    marker_topic,
+    retrying,
+    send,
+    write_slots,
+)
 from pessoa.testing import Broker
 from tests.support.topics import make_topic, read_all
 
@@ -111,16 +124,30 @@ def test_a_worker_whose_slot_another_worker_has_written_since_begins_anew(
     assert written(settings, topic) == [b"a", b"b", b"c"]
 
 
-def test_a_writer_that_was_shown_too_few_markers_does_not_write(
+def test_a_writer_that_was_shown_too_few_markers_reads_them_again_and_writes_nothing_twice(
     settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
     topic_writer._kept.clear()
-    # As a leader tells it that was cut off before the batch was written.
-    monkeypatch.setattr(topic_writer, "last_marker", lambda *_: (0, 0))
-    with pytest.raises(KafkaException, match="were read to 0, and ours stands at 2"):
-        run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
-    monkeypatch.undo()
+    truly_last = topic_writer.last_marker
+    # As a leader tells it that was cut off before the batch was written, and then one that is not.
+    too_few = [(0, 0)]
+    monkeypatch.setattr(topic_writer, "last_marker", lambda *about: too_few.pop() if too_few else truly_last(*about))
+    run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
+    assert not too_few
+    run_task(monkeypatch, settings, topic, 1, rows(topic, b"b"))
+    assert written(settings, topic) == [b"a", b"b"]
+
+
+def test_a_writer_that_is_always_shown_too_few_markers_does_not_write(
+    settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
+    topic_writer._kept.clear()
+    with monkeypatch.context() as shown:
+        shown.setattr(topic_writer, "last_marker", lambda *_: (0, 0))
+        with pytest.raises(MarkersReadShort, match="were read to 0, and ours stands at 2"):
+            begin(settings, topic, "checkpoint", 0, 0, patience_s=0)
     run_task(monkeypatch, settings, topic, 1, rows(topic, b"b"))
     assert written(settings, topic) == [b"a", b"b"]
 
@@ -142,3 +169,74 @@ def test_a_slot_goes_on_after_the_broker_was_killed_between_two_batches(
     broker.start()
     run_task(monkeypatch, settings, topic, 1, rows(topic, b"b"))
     assert written(settings, topic) == [b"a", b"b"]
+
+
+NO_LEADER = KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)
+PASSING = (
+    NO_LEADER,
+    KafkaError(KafkaError.LEADER_NOT_AVAILABLE),
+    KafkaError(KafkaError._TRANSPORT),
+    KafkaError(KafkaError._ALL_BROKERS_DOWN),
+    KafkaError(KafkaError._TIMED_OUT),
+)
+
+
+class Flickering(Consumer):
+    """A consumer whose cluster is choosing leaders: at first everything fails for a reason that passes."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__(settings)
+        self.failures = list(PASSING)
+        self.errors = list(PASSING)
+
+    def get_watermark_offsets(self, *about: Any, **more: Any) -> Any:
+        if self.failures:
+            raise KafkaException(self.failures.pop())
+        return super().get_watermark_offsets(*about, **more)
+
+    def poll(self, timeout: float = -1) -> Any:
+        return Failed(self.errors.pop()) if self.errors else super().poll(timeout)
+
+
+class Failed(NamedTuple):
+    """A message that is none."""
+
+    reason: KafkaError
+
+    def error(self) -> KafkaError:
+        return self.reason
+
+
+def test_markers_are_read_though_their_partition_has_no_leader_at_first(
+    settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
+    monkeypatch.setattr(confluent_kafka, "Consumer", Flickering)
+    monkeypatch.setattr(topic_writer, "PAUSE_S", 0.0)
+    assert last_marker(settings, marker_topic(topic), 0, b"checkpoint") == (1, 2)
+
+
+def test_what_does_not_pass_and_what_lasts_too_long_is_raised() -> None:
+    calls: list[KafkaError] = []
+
+    def failing(error: KafkaError) -> None:
+        calls.append(error)
+        raise KafkaException(error)
+
+    with pytest.raises(KafkaException):
+        retrying(lambda: failing(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)), is_passing)
+    assert len(calls) == 1
+    with pytest.raises(KafkaException):
+        retrying(lambda: failing(NO_LEADER), is_passing, patience_s=0)
+    # A transactional producer says itself what may be tried again: it is in a state.
+    calls.clear()
+    with pytest.raises(KafkaException):
+        retrying(lambda: failing(NO_LEADER))
+    assert len(calls) == 1
+
+
+def test_queries_whose_names_kafka_holds_to_be_one_have_marker_topics_that_it_does_not() -> None:
+    ids = ["".join(id_) for size in (1, 2, 3, 4) for id_ in product("a._-", repeat=size)]
+    names = {marker_topic(id_).replace(".", "_") for id_ in ids}
+    assert len(names) == len(ids)
+    assert all(len(marker_topic(character * 100)) <= 249 for character in "a._-")

@@ -18,7 +18,8 @@ that a row of a repeated batch falls into its slot again: the functions of a pip
 Making a producer costs several round trips, so a worker process keeps the writers of its slots. Another process may
 have moved the slot since; the marker goes first into every transaction, and is waited for, because the broker then
 refuses us before a row is taken, and a new writer can be made. The first marker of a writer also shows that it has seen
-all of them: it stands where the writer had read to.
+all of them: it stands where the writer had read to. If it does not, a leader had shown an end that was not the end, and
+the markers are read once more.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pessoa.pipelines.failures import is_passing
 from pessoa.pipelines.tasks import this_task
 
 if TYPE_CHECKING:
@@ -48,6 +50,9 @@ ABORT_TIMEOUT_S = 5.0
 # The last marker is among the last few offsets, unless many transactions were aborted behind it.
 MARKERS_LOOKED_BACK = 16
 POLL_S = 0.1
+WATERMARK_TIMEOUT_S = 10.0
+# Between two attempts, while a leader is chosen.
+PAUSE_S = 0.2
 # What a writer takes; a frame may have fewer of them.
 COLUMNS = ("topic", "partition", "key", "value", "headers", "timestamp")
 # So many connections may a worker process hold open for slots that moved elsewhere.
@@ -67,7 +72,8 @@ _kept: dict[tuple[str, str, int], SlotWriter] = {}
 
 
 def marker_topic(query_id: str) -> str:
-    return f"_pessoa_batches-{query_id}"
+    """A name for each query. Names that differ in dots and underscores alone are one to Kafka, so none has dots."""
+    return "_pessoa_batches-" + query_id.replace("_", "__").replace(".", "_-")
 
 
 def into_topics(
@@ -155,7 +161,9 @@ def by_slot(batch: Any) -> list[tuple[int, Any]]:
     return [(slot, batch.filter(compute.equal(column, slot))) for slot in slots]
 
 
-def begin(settings: Settings, query_id: str, checkpoint_id: str, slot: int, batch_id: int) -> SlotWriter | None:
+def begin(
+    settings: Settings, query_id: str, checkpoint_id: str, slot: int, batch_id: int, *, patience_s: float = PATIENCE_S
+) -> SlotWriter | None:
     """A writer with an open transaction for the batch; None if the slot has it already."""
     from confluent_kafka import KafkaException
 
@@ -173,19 +181,32 @@ def begin(settings: Settings, query_id: str, checkpoint_id: str, slot: int, batc
             del _kept[name]
         else:
             return kept
-    writer = SlotWriter(settings, query_id, checkpoint_id, slot)
-    if batch_id < writer.marker:
-        writer.give_up()
-        return None
-    try:
-        writer.begin(batch_id)
-    except BaseException:
-        writer.give_up()
-        raise
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        writer = SlotWriter(settings, query_id, checkpoint_id, slot)
+        if batch_id < writer.marker:
+            writer.give_up()
+            return None
+        try:
+            writer.begin(batch_id)
+        except MarkersReadShort:
+            writer.give_up()
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(PAUSE_S)
+        except BaseException:
+            writer.give_up()
+            raise
+        else:
+            break
     while len(_kept) >= MOST_KEPT_WRITERS:
         _kept.pop(next(iter(_kept)))
     _kept[name] = writer
     return writer
+
+
+class MarkersReadShort(Exception):
+    """A leader that is cut off, or has just begun to lead, had shown an end of the markers that is not the end."""
 
 
 class SlotWriter:
@@ -236,9 +257,9 @@ class SlotWriter:
         if error is not None:
             raise KafkaException(error)
         if self._read_to not in (None, offset):
-            # A leader that is cut off, or has just begun to lead, shows an end that is not the end.
-            message = f"the markers of slot {self.slot} were read to {self._read_to}, and ours stands at {offset}"
-            raise KafkaException(KafkaError(KafkaError._STATE, message))
+            raise MarkersReadShort(
+                f"the markers of slot {self.slot} were read to {self._read_to}, and ours stands at {offset}"
+            )
         self._read_to = None
 
     def commit(self, batch_id: int) -> None:
@@ -278,7 +299,7 @@ def last_marker(settings: Settings, topic: str, slot: int, key: bytes) -> tuple[
     consumer = Consumer({**settings, **reading})
     try:
         place = TopicPartition(topic, slot)
-        first, end = retrying(lambda: consumer.get_watermark_offsets(place, timeout=PATIENCE_S))
+        first, end = retrying(lambda: consumer.get_watermark_offsets(place, timeout=WATERMARK_TIMEOUT_S), is_passing)
         back = MARKERS_LOOKED_BACK
         while True:
             start = max(first, end - back)
@@ -299,31 +320,36 @@ def _last_value(consumer: Any, start: Any, key: bytes) -> tuple[bytes | None, in
     consumer.assign([start])
     found: bytes | None = None
     deadline_s = time.monotonic() + PATIENCE_S
-    while True:
+    while time.monotonic() < deadline_s:
         message = consumer.poll(POLL_S)
         if message is None:
-            if time.monotonic() > deadline_s:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{start.topic} could not be read to its end"))
-        elif (error := message.error()) is None:
+            continue
+        if (error := message.error()) is None:
             if message.key() == key:
                 found = message.value()
         elif error.code() == KafkaError._PARTITION_EOF:
             return found, message.offset()
-        elif not error.retriable():
+        elif not is_passing(error):
             raise KafkaException(error)
+    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{start.topic} could not be read to its end"))
 
 
-def retrying(act: Callable[[], Any], attempts: int = 3) -> Any:
-    """librdkafka says which of its failures may be tried again as they are."""
+def _says_so(error: Any) -> bool:
+    return bool(error.retriable())
+
+
+def retrying(act: Callable[[], Any], may_pass: Callable[[Any], bool] = _says_so, patience_s: float = PATIENCE_S) -> Any:
+    """Try until it works, or fails for good, or patience is at its end."""
     from confluent_kafka import KafkaException
 
-    for attempt in range(1, attempts + 1):
+    deadline_s = time.monotonic() + patience_s
+    while True:
         try:
             return act()
         except KafkaException as failure:
-            if attempt == attempts or not failure.args[0].retriable():
+            if time.monotonic() > deadline_s or not may_pass(failure.args[0]):
                 raise
-    raise AssertionError("unreachable")
+        time.sleep(PAUSE_S)
 
 
 def send(producer: Any, batch: Any, on_delivery: Callable[[Any, Any], object] | None = None) -> None:
