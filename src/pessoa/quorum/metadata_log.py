@@ -269,7 +269,11 @@ class MetadataLog:
                 return True
         if self._settings.metadata_max_retention_ms < 0:
             return False
-        last_ms = self.read_snapshot(self.snapshots[0]).last_timestamp_ms
+        try:
+            last_ms = self.read_snapshot(self.snapshots[0]).last_timestamp_ms
+        except InvalidBatch as damage:
+            log.warning("%s/%s is damaged, and goes: %s", self.directory, snapshot_name(self.snapshots[0]), damage)
+            return True
         return now_ms - last_ms > self._settings.metadata_max_retention_ms
 
     def _remove_snapshots(self, snapshots: Sequence[OffsetAndEpoch]) -> None:

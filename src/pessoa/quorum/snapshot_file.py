@@ -21,6 +21,8 @@ from pessoa.raft.messages import OffsetAndEpoch
 from pessoa.raft.voters import KRAFT_VERSION_STATIC, VoterSet, voters_of
 from pessoa.records.batch import whole_batches
 from pessoa.records.control import QuorumMessage, build_quorum_batch, control_records
+from pessoa.records.errors import InvalidBatch
+from pessoa.wire.errors import ErrorCode
 from pessoa.wire.stored.control import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord, VotersRecord
 
 if TYPE_CHECKING:
@@ -94,7 +96,8 @@ def adopt_part(disk: Disk, directory: str, snapshot: OffsetAndEpoch) -> None:
 
 
 class SnapshotReader:
-    """A snapshot, read as batches. What the quorum says about itself is known at once."""
+    """A snapshot, read as batches. What the quorum says about itself is known at once, and that nothing has changed
+    since it was written: InvalidBatch where something has."""
 
     def __init__(self, snapshot: OffsetAndEpoch, data: bytes) -> None:
         self.snapshot = snapshot
@@ -104,6 +107,9 @@ class SnapshotReader:
         self.is_complete = False
         self._data = data
         for batch in whole_batches(data):
+            if not batch.is_valid():
+                # A topic of which one bit is another is another topic, and whoever believes it deletes the first.
+                raise InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"the checksum of {batch!r} is wrong")
             if batch.is_control:
                 for control in control_records(batch):
                     self._learn(control.message)

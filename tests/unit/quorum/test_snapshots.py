@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import pytest
+
 from pessoa.base.ids import Uuid
 from pessoa.log.simulated_disk import Crashed, SimulatedDisk
 from pessoa.metadata.delta import MetadataDelta
-from pessoa.quorum.metadata_log import MetadataLog
+from pessoa.quorum.metadata_log import CorruptMetadataLog, MetadataLog
 from pessoa.quorum.publishing import ImagePublisher
 from pessoa.quorum.settings import QuorumSettings
-from pessoa.quorum.snapshot_file import render_snapshot, snapshots_among, write_snapshot
+from pessoa.quorum.snapshot_file import render_snapshot, snapshot_name, snapshots_among, write_snapshot
 from pessoa.quorum.snapshotting import SnapshotTaker
 from pessoa.raft.messages import OffsetAndEpoch
 from pessoa.raft.voters import VoterSet
@@ -275,3 +277,31 @@ def test_a_snapshot_names_the_voters_where_the_log_does() -> None:
     again = MetadataLog(disk, DIRECTORY, SETTINGS, VoterSet(), 0)
     assert again.history.voters == voters
     assert again.history.kraft_version == 1
+
+
+def test_a_bit_that_has_changed_in_a_snapshot_is_found_before_anybody_believes_it() -> None:
+    async def body() -> None:
+        nodes = Quorums(1, metadata_log_max_record_bytes_between_snapshots=1_000)
+        one = Follower(nodes.by_id[1])
+        await one.start()
+        one.publisher.go_live()
+        await one.node.quorum.append(level())
+        for number in range(40):
+            await one.node.quorum.append(topic(number))
+        await one.stop()
+        older, *_, latest = [f"{DIRECTORY}/{snapshot_name(one_of)}" for one_of in one.files]
+        good = one.node.disk.read_file(latest)
+        damaged = bytearray(good)
+        damaged[len(good) // 2] ^= 4
+        one.node.disk.write_file(latest, damaged)
+        with pytest.raises(CorruptMetadataLog, match="checksum"):
+            await one.start()
+        # One that nobody reads any more stops nobody, and goes when its time has come.
+        one.node.disk.write_file(latest, good)
+        one.node.disk.write_file(older, b"\x00")
+        await one.start()
+        one.node.quorum.log.clean(one.node.quorum.now_ms())
+        assert not one.node.disk.exists(older)
+        await one.stop()
+
+    run(body)
