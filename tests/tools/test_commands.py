@@ -69,7 +69,7 @@ def test_what_a_process_prints_is_whole_although_it_ends_without_ceremony() -> N
     assert done.stdout.splitlines() == names
 
 
-@pytest.mark.parametrize("tool", [tool for tool in TOOLS if tool != "kafka-dump-log"])
+@pytest.mark.parametrize("tool", TOOLS)
 def test_an_option_that_nobody_knows_ends_with_one(tool: str) -> None:
     assert run_ours(tool, "--levitate").code == 1
 

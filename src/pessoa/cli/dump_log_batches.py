@@ -13,6 +13,7 @@ Messages of the formats 0 and 1, which Apache's tool still prints, are among tho
 
 from __future__ import annotations
 
+import os.path
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,7 +24,6 @@ from pessoa.records.record import records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
     from typing import BinaryIO
 
     from pessoa.cli.dump_log_findings import Findings
@@ -48,10 +48,10 @@ class Detail(NamedTuple):
     decode: Decode | None
 
 
-def lines(path: Path, detail: Detail, max_bytes: int, findings: Findings) -> Iterator[str]:
+def lines(path: str, detail: Detail, max_bytes: int, findings: Findings) -> Iterator[str]:
     yield _headline(path)
     end, previous_offset = 0, -1
-    with path.open("rb", _READ_BUFFER_BYTES) as file:
+    with open(path, "rb", _READ_BUFFER_BYTES) as file:
         for position, batch in batches(file, max_bytes):
             end = position + batch.size
             try:
@@ -63,25 +63,26 @@ def lines(path: Path, detail: Detail, max_bytes: int, findings: Findings) -> Ite
                     yield record_line(batch, record, detail)
             except InvalidBatch as problem:
                 raise Unreadable(f"{path}, in the batch at position {position}: {problem.message}") from problem
-    if max_bytes == _INT32_MAX and (rest := path.stat().st_size - end) > 0:
-        yield f"Found {rest} invalid bytes at the end of {path.name}"
+    if max_bytes == _INT32_MAX and (rest := os.path.getsize(path) - end) > 0:
+        yield f"Found {rest} invalid bytes at the end of {os.path.basename(path)}"
 
 
-def _headline(path: Path) -> str:
-    if path.suffix == ".log":
+def _headline(path: str) -> str:
+    name = os.path.basename(path)
+    if name.endswith(".log"):
         return f"Log starting offset: {base_offset_of(path)}"
-    if path.name == BOOTSTRAP_NAME:
+    if name == BOOTSTRAP_NAME:
         return "KRaft bootstrap snapshot"
-    found = _CHECKPOINT_NAME.match(path.name)
+    found = _CHECKPOINT_NAME.match(name)
     if found is None:
         raise Unreadable(f"{path}: a snapshot's name says offset and epoch, like {0:020d}-{1:010d}.checkpoint")
     return f"Snapshot end offset: {int(found[1])}, epoch: {int(found[2])}"
 
 
-def base_offset_of(path: Path) -> int:
-    digits = path.name.partition(".")[0]
+def base_offset_of(path: str) -> int:
+    digits, _, kind = os.path.basename(path).partition(".")
     if not (digits.isascii() and digits.isdigit()):
-        raise Unreadable(f"{path}: the name of a segment's file begins with an offset, like {0:020d}{path.suffix}")
+        raise Unreadable(f"{path}: the name of a segment's file begins with an offset, like {0:020d}.{kind}")
     return int(digits)
 
 

@@ -6,11 +6,11 @@ further is `Unreadable`, and ends the run.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     Pairs = dict[str, list[tuple[int, int]]]
 
@@ -30,23 +30,23 @@ class Findings:
         self._gaps: dict[str, dict[int, int]] = {}
         self._sentences: list[str] = []
 
-    def index_mismatch(self, path: Path, index_offset: int, log_offset: int) -> None:
+    def index_mismatch(self, path: str, index_offset: int, log_offset: int) -> None:
         """The index says that a batch with this last offset is there, and it is another."""
-        self._index_mismatches.setdefault(str(path.absolute()), {})[index_offset] = log_offset
+        self._index_mismatches.setdefault(_absolute(path), {})[index_offset] = log_offset
 
-    def timestamp_mismatch(self, path: Path, index_timestamp: int, log_timestamp: int) -> None:
-        self._timestamp_mismatches.setdefault(str(path.absolute()), []).append((index_timestamp, log_timestamp))
+    def timestamp_mismatch(self, path: str, index_timestamp: int, log_timestamp: int) -> None:
+        self._timestamp_mismatches.setdefault(_absolute(path), []).append((index_timestamp, log_timestamp))
 
-    def timestamp_out_of_order(self, path: Path, timestamp: int, previous: int) -> None:
-        self._timestamps_out_of_order.setdefault(str(path.absolute()), []).append((timestamp, previous))
+    def timestamp_out_of_order(self, path: str, timestamp: int, previous: int) -> None:
+        self._timestamps_out_of_order.setdefault(_absolute(path), []).append((timestamp, previous))
 
-    def offset_not_found(self, path: Path, index_offset: int, log_offset: int) -> None:
+    def offset_not_found(self, path: str, index_offset: int, log_offset: int) -> None:
         """A time index names an offset that ends no batch; `log_offset` is where the batch in question ends, or -1."""
-        self._offsets_not_found.setdefault(str(path.absolute()), []).append((index_offset, log_offset))
+        self._offsets_not_found.setdefault(_absolute(path), []).append((index_offset, log_offset))
 
-    def gap(self, path: Path, previous_offset: int, offset: int) -> None:
+    def gap(self, path: str, previous_offset: int, offset: int) -> None:
         """Records that do not follow each other: compaction leaves such gaps, and so does an append to a later base."""
-        self._gaps.setdefault(str(path.absolute()), {})[previous_offset] = offset
+        self._gaps.setdefault(_absolute(path), {})[previous_offset] = offset
 
     def sentence(self, text: str) -> None:
         self._sentences.append(text)
@@ -69,3 +69,8 @@ class Findings:
         for path, gaps in self._gaps.items():
             yield f"Non-consecutive offsets in {path}"
             yield from (f"  {previous} is followed by {offset}" for previous, offset in sorted(gaps.items()))
+
+
+def _absolute(path: str) -> str:
+    """As Java has it: what stands in the path stays, dots and all."""
+    return os.path.join(os.getcwd(), path)

@@ -17,6 +17,7 @@ The formats are those of `pessoa.log`, and their modules are the only ones of a 
 
 from __future__ import annotations
 
+import os.path
 from typing import TYPE_CHECKING
 
 from pessoa.cli.dump_log_batches import base_offset_of, batches, java_optional
@@ -27,7 +28,6 @@ from pessoa.records.record import records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
     from struct import Struct
 
     from pessoa.cli.dump_log_findings import Findings
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 def offset_index_lines(
-    path: Path, sanity_only: bool, verify_only: bool, max_message_size: int, findings: Findings
+    path: str, sanity_only: bool, verify_only: bool, max_message_size: int, findings: Findings
 ) -> Iterator[str]:
     from pessoa.log.index import OFFSET_ENTRY
 
-    base_offset, data = base_offset_of(path), path.read_bytes()
-    with _log_beside(path).open("rb") as log:
+    base_offset, data = base_offset_of(path), _bytes_of(path)
+    with open(_log_beside(path), "rb") as log:
         if len(data) < OFFSET_ENTRY.size:
             yield f"{path} is empty."
             return
@@ -74,10 +74,10 @@ def _last_offset(header: bytes, max_message_size: int, where: str) -> int:
     return last_offset
 
 
-def time_index_lines(path: Path, sanity_only: bool, verify_only: bool, findings: Findings) -> Iterator[str]:
+def time_index_lines(path: str, sanity_only: bool, verify_only: bool, findings: Findings) -> Iterator[str]:
     from pessoa.log.index import TIME_ENTRY
 
-    base_offset, data = base_offset_of(path), path.read_bytes()
+    base_offset, data = base_offset_of(path), _bytes_of(path)
     if sanity_only:
         if len(data) >= TIME_ENTRY.size:
             (first_timestamp, _), (timestamp, relative_offset) = (
@@ -112,14 +112,14 @@ def time_index_lines(path: Path, sanity_only: bool, verify_only: bool, findings:
 class _BatchSearch:
     """Looks up offsets in a log. Entries of a sound index rise, so one walk through the log serves them all."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
         self._walk = self._restart()
         self._offset = -1
         self._found: RecordBatch | None = None
 
     def _restart(self) -> Iterator[tuple[int, RecordBatch]]:
-        with self._path.open("rb") as file:
+        with open(self._path, "rb") as file:
             yield from batches(file)
 
     def ending_at_or_after(self, offset: int) -> RecordBatch | None:
@@ -134,18 +134,18 @@ class _BatchSearch:
         return self._found
 
 
-def _newest_timestamp(batch: RecordBatch, path: Path) -> int:
+def _newest_timestamp(batch: RecordBatch, path: str) -> int:
     try:
         return max((record.timestamp for record in records(batch)), default=NO_TIMESTAMP)
     except InvalidBatch as problem:
         raise Unreadable(f"{path}, the batch of offset {batch.base_offset}: {problem.message}") from problem
 
 
-def transaction_index_lines(path: Path) -> Iterator[str]:
+def transaction_index_lines(path: str) -> Iterator[str]:
     from pessoa.log.aborted_transactions import VERSION, CorruptTransactionIndex, decode_aborted_transactions
 
     try:
-        transactions = decode_aborted_transactions(path.read_bytes(), base_offset_of(path))
+        transactions = decode_aborted_transactions(_bytes_of(path), base_offset_of(path))
     except CorruptTransactionIndex as problem:
         raise Unreadable(f"{path}: {problem}") from problem
     for one in transactions:
@@ -155,11 +155,11 @@ def transaction_index_lines(path: Path) -> Iterator[str]:
         )
 
 
-def producer_snapshot_lines(path: Path, findings: Findings) -> Iterator[str]:
+def producer_snapshot_lines(path: str, findings: Findings) -> Iterator[str]:
     from pessoa.log.producer_snapshot import CorruptSnapshot, decode_snapshot
 
     try:
-        entries = decode_snapshot(path.read_bytes())
+        entries = decode_snapshot(_bytes_of(path))
     except CorruptSnapshot as problem:
         findings.sentence(f"{path}: {problem}")
         return
@@ -178,7 +178,7 @@ def producer_snapshot_lines(path: Path, findings: Findings) -> Iterator[str]:
         yield line
 
 
-def _check_sanity(path: Path, data: bytes, entry: Struct, last_offset: int, base_offset: int) -> None:
+def _check_sanity(path: str, data: bytes, entry: Struct, last_offset: int, base_offset: int) -> None:
     """What makes a starting broker rebuild an index: pieces of an entry, or an end before the beginning."""
     if last_offset < base_offset:
         raise Unreadable(f"{path}: its last offset, {last_offset}, lies before its base offset {base_offset}")
@@ -197,5 +197,11 @@ def _last_entry(data: bytes, entry: Struct) -> tuple[int, int]:
     return first, second
 
 
-def _log_beside(path: Path) -> Path:
-    return path.with_name(f"{path.name.partition('.')[0]}.log")
+def _log_beside(path: str) -> str:
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f"{name.partition('.')[0]}.log")
+
+
+def _bytes_of(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()

@@ -122,6 +122,18 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("kafka-storage format -t 4L6g3nShT-eMCtK--X86sw -c server.properties", "make a node's directories its own"),
         ("kafka-storage info -c server.properties", "whose they are"),
     ),
+    "kafka-dump-log": (
+        ("kafka-dump-log --files orders-0/00000000000000000000.log", "the batches of a segment"),
+        ("kafka-dump-log --print-data-log --files orders-0/00000000000000000000.log", "and their records"),
+        (
+            "kafka-dump-log --offsets-decoder --files __consumer_offsets-7/00000000000000000000.log",
+            "what groups have committed",
+        ),
+        (
+            "kafka-dump-log --verify-index-only --files orders-0/00000000000000000000.index",
+            "whether an index is true of its log",
+        ),
+    ),
     "kafka-producer-perf-test": (
         (
             f"kafka-producer-perf-test {_B} --topic fast --num-records 100000 --record-size 100 --throughput -1",

@@ -1,6 +1,7 @@
 """The command lines of Kafka's tools: what joptsimple understands, and what it says about the rest.
 
     --topic orders     --topic=orders     -topic orders        all the same
+    --boot host:9092   the first letters are enough where no other option begins with them
     --state            an option whose value may be left out
     orders             a word that belongs to no option is kept aside and usually ignored, as in Kafka
 
@@ -180,7 +181,7 @@ class Options:
 
     def _take(self, word: str, queue: list[str], values: dict[str, list[str]]) -> None:
         name, equals, value = word.lstrip("-").partition("=")
-        known = self._names.get(name)
+        known = self._names.get(name) or self._abbreviated(name)
         if known is None:
             raise UsageError(f"{name} is not a recognized option")
         option = self.table[known]
@@ -196,6 +197,11 @@ class Options:
                 raise UsageError(f"Option {self._all_names(option)} requires an argument")
             value = queue.pop(0)
         found += value.split(option.separator) if option.separator else [value]
+
+    def _abbreviated(self, name: str) -> str | None:
+        """The option that alone begins with these letters."""
+        begun = [known for known in self._names if known.startswith(name)] if name else []
+        return self._names[begun[0]] if len(begun) == 1 else None
 
     def _check_required(self, values: dict[str, list[str]]) -> None:
         missing = [option.name for option in self.table.values() if option.required and option.name not in values]

@@ -10,7 +10,6 @@ from struct import pack
 
 import pytest
 
-from pessoa import __version__
 from pessoa.cli.dump_log import main
 from pessoa.cli.dump_log_json import as_json, json_text
 from pessoa.log.aborted_transactions import AbortedTransaction, encode_aborted_transaction
@@ -390,39 +389,27 @@ def test_unknown_files_are_passed_over_and_missing_ones_end_the_run(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "the following arguments are required: --files"),
-        (["--files", "x.log", "--frob"], "unrecognized arguments: --frob"),
-        (["--files", "x.log", "--max-bytes", "many"], "argument --max-bytes: invalid int value: 'many'"),
+        (["--deep-iteration"], 'Missing required argument "[files]"'),
+        (["--files", "x.log", "--frob"], "frob is not a recognized option"),
+        (["--files", "x.log", "--max", "7"], "max is not a recognized option"),
+        (["--files", "x.log", "--max-bytes", "many"], "Cannot parse argument 'many' of option max-bytes"),
     ],
 )
 def test_a_wrong_command_line_ends_with_one_and_says_why(
     capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert ended.value.code == 1
-    assert capsys.readouterr().err.splitlines() == [
-        "usage: kafka-dump-log --files FILE[,FILE...] [options]",
-        f"kafka-dump-log: {problem}; --help says what there is",
-    ]
+    assert main(arguments) == 1
+    assert capsys.readouterr().err.splitlines()[0] == problem
 
 
 def test_help_has_every_option_of_apaches_tool_and_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--help"])
-    assert ended.value.code == 0
-    text = capsys.readouterr().out
+    assert main(["--help"]) == 1
+    text = capsys.readouterr().err
     for option in """cluster-metadata-decoder deep-iteration files help index-sanity-check key-decoder-class max-bytes
         max-message-size offsets-decoder print-data-log remote-log-metadata-decoder share-group-state-decoder
         skip-record-metadata transaction-log-decoder value-decoder-class verify-index-only version""".split():
         assert f"--{option}" in text
-    assert "examples:\n  kafka-dump-log --files " in text
-
-
-def test_version_is_the_package_version(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--version"])
-    assert capsys.readouterr().out == f"pessoa {__version__}\n"
+    assert "kafka-dump-log --files " in text
 
 
 @pytest.mark.parametrize(
@@ -469,11 +456,12 @@ def test_a_dump_into_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
         assert dump.wait(30) == 1
 
 
-def test_dumping_a_segment_imports_neither_a_broker_nor_click(tmp_path: Path) -> None:
+def test_dumping_a_segment_imports_neither_a_broker_nor_what_takes_long(tmp_path: Path) -> None:
     path = segment(tmp_path, batch_at(5, b"a"))
+    heavy = ("pessoa.log", "click", "asyncio", "cramjam", "argparse", "pathlib", "shutil")
     code = (
         f"import sys; from pessoa.cli.dump_log import main; main(['--files', {str(path)!r}]); "
-        "print(sorted(name for name in sys.modules if name.startswith(('pessoa.log', 'click', 'asyncio', 'cramjam'))))"
+        f"print(sorted(name for name in sys.modules if name.startswith({heavy})))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines()[-1] == "[]"
