@@ -14,7 +14,7 @@ import subprocess
 import threading
 
 from tests.apache.broker import TOOLS, java_command
-from tests.tools.jvm import ToolServer
+from tests.apache.tool_server import ToolServer
 
 _is_busy = threading.Lock()
 

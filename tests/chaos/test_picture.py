@@ -18,8 +18,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.apache.broker import run_tool
+from tests.apache.tool_server import ToolServer
 from tests.chaos.processes import IMPATIENT, TIMEOUT_S, BrokerProcesses, until
-from tests.tools.jvm import ToolServer
 
 # One of Apache's tools with the cluster as its first argument, which must succeed: what it prints.
 Run = Callable[..., str]

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from tests.apache.tool_server import Outcome, ToolServer
 from tests.cluster.conftest import QUIET, TIMEOUT_S, check_nothing_lost, producing, read_all, until
 from tests.cluster.test_processes import Processes
-from tests.tools.jvm import Outcome, ToolServer
 from tests.tools.stage import run_ours
 
 Run = Callable[..., Outcome]

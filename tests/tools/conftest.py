@@ -8,7 +8,7 @@ import pytest
 
 from pessoa.testing import Broker
 from tests.apache.broker import ApacheKafka
-from tests.tools.jvm import ToolServer
+from tests.apache.tool_server import ToolServer
 from tests.tools.stage import OURS, THEIRS, Cluster
 
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from pessoa.cli.tools import TOOLS
 from pessoa.client.cluster import Cluster as AskedCluster
 from pessoa.client.topics import list_topics
-from tests.tools.jvm import Outcome, ToolServer
+from tests.apache.tool_server import Outcome, ToolServer
 
 THEIRS, OURS = "Aa", "BB"
 TIMEOUT_S = 120.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.jvm import ToolServer
+from tests.apache.tool_server import ToolServer
 from tests.tools.stage import compare
 
 SCRIPTS = Path(__file__).with_name("scripts")

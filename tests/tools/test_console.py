@@ -10,7 +10,7 @@ import pytest
 
 from pessoa.cli.tools import TOOLS
 from pessoa.testing import Broker
-from tests.tools.jvm import Outcome
+from tests.apache.tool_server import Outcome
 from tests.tools.stage import run_ours
 
 TIMEOUT_S = 60

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.apache.broker import reserve_port
-from tests.tools.jvm import Outcome, ToolServer
+from tests.apache.tool_server import Outcome, ToolServer
 from tests.tools.stage import run_ours
 
 TIMEOUT_S = 180.0

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pessoa.testing import Cluster
-from tests.tools.jvm import Outcome, ToolServer
+from tests.apache.tool_server import Outcome, ToolServer
 from tests.tools.stage import run_ours
 
 TIMEOUT_S = 90.0

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from pessoa.testing import Broker
+from tests.apache.tool_server import Outcome
 from tests.services.schema_registry.serving import registry
-from tests.tools.jvm import Outcome
 from tests.tools.test_console import run
 
 SCHEMAS = {

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pytest
 
 from tests.apache.broker import ApacheKafka, reserve_port
+from tests.apache.tool_server import Outcome
 from tests.tools.certificates import Authority
-from tests.tools.jvm import Outcome
 from tests.tools.stage import run_ours
 
 pytestmark = pytest.mark.apache

@@ -20,7 +20,7 @@ from tests.apache.broker import SMALL_JVM, TOOL_TIMEOUT_S, TOOLS
 from tests.apache.jars import classpath, compiled, java
 
 SOURCE = Path(__file__).with_name("ToolServer.java")
-_LOGGING = Path(__file__).parents[2] / "apache" / "log4j2.properties"
+_LOGGING = Path(__file__).parents[1] / "log4j2.properties"
 
 
 class Outcome(NamedTuple):
