@@ -283,7 +283,7 @@ class GroupCoordinator:
             )
 
         return all_of(
-            [answer(group_id) for group_id in request.groups],
+            [answer(group_id) for group_id in dict.fromkeys(request.groups)],
             lambda responses: DescribeGroupsResponse(
                 groups=_with_operations([each.groups[0] for each in responses], request.include_authorized_operations)
             ),
@@ -308,7 +308,7 @@ class GroupCoordinator:
             )
 
         return all_of(
-            [answer(group_id) for group_id in request.group_ids],
+            [answer(group_id) for group_id in dict.fromkeys(request.group_ids)],
             lambda responses: ConsumerGroupDescribeResponse(
                 throttle_time_ms=0,
                 groups=_with_operations([each.groups[0] for each in responses], request.include_authorized_operations),

@@ -194,7 +194,8 @@ class OffsetService:
 
     def fetch(self, request: OffsetFetchRequest, context: RequestContext) -> Maybe[OffsetFetchResponse]:
         if context.version >= _FETCH_GROUPS_VERSION:
-            answers = [self._fetch_group(group, request.require_stable, context) for group in request.groups]
+            groups = _asked_once(request.groups)
+            answers = [self._fetch_group(group, request.require_stable, context) for group in groups]
             return all_of(answers, lambda groups: OffsetFetchResponse(groups=groups))
         topics = request.topics
         group = OffsetFetchRequestGroup(
@@ -344,6 +345,19 @@ def _txn_commit_error(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> Tx
             for each in topic.partitions
         ],
     )
+
+
+def _asked_once(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """Without those that ask for everything of a group of which everything was asked for."""
+    whole: set[str] = set()
+    kept = []
+    for group in groups:
+        if group.topics is None:
+            if group.group_id in whole:
+                continue
+            whole.add(group.group_id)
+        kept.append(group)
+    return kept
 
 
 def _fetch_error(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:

@@ -15,6 +15,8 @@ What the generated decoder guarantees for hostile bytes:
 
 - every length is checked for sign, and every array count against the bytes that are left divided by the smallest size
   that one element can have, *before* anything is allocated for it;
+- a request has at most `MAX_REQUEST_ITEMS` elements in all its arrays: an object takes many times the bytes of the
+  element that it is made of, and the time to serve it, so a large frame of small elements could end a broker;
 - positions only grow, so no byte is read twice; a length that points past the end leaves `pos` there, which the next
   read or the last check turns into a violation;
 - running off the buffer (struct.error, IndexError) becomes `ProtocolViolation`. Nothing else is raised.
@@ -105,6 +107,7 @@ class Layout:
         self.version = version
         self.is_flexible = version in message.flexible
         self.title = f"{message.__name__} v{version}"
+        self.is_request = message.__name__.endswith(("Request", "RequestHeader"))
 
     def has(self, field: Field) -> bool:
         present = self.version in Versions.parse(field.versions)

@@ -1,7 +1,8 @@
 """Writes the source of decoders. `pessoa.wire.compiler` tells what they look like and what they guarantee.
 
-The generated function keeps to a few names: `data`, `pos` and `end`, the struct at hand `s1`, `s2`, …, and lengths
-`n1`, `n2`, …. A struct's fixed fields are stored into its slots straight from the run that reads them.
+The generated function keeps to a few names: `data`, `pos` and `end`, the struct at hand `s1`, `s2`, …, lengths
+`n1`, `n2`, …, and in requests how many elements may still come, `left`. A struct's fixed fields are stored into its
+slots straight from the run that reads them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import partial
 from struct import calcsize
 
 from pessoa.wire.compiler import FIXED, Layout, Source, array_unpackers, decode_names, default_struct, literal, unpacker
-from pessoa.wire.primitives import MAX_TEXT_BYTES
+from pessoa.wire.primitives import MAX_REQUEST_ITEMS, MAX_TEXT_BYTES
 from pessoa.wire.schema import Decoder, Field, Struct
 
 
@@ -21,6 +22,8 @@ class DecoderWriter:
         self.layout = layout
         self.source = Source()
         self.source.names.update(decode_names())
+        # Answers may be as long as their requests have asked for.
+        self.is_bounded = layout.is_request
         # The run of fixed-size values that waits to be read: struct code and target of each.
         self.run: list[tuple[str, str]] = []
 
@@ -30,6 +33,8 @@ class DecoderWriter:
         with source.block("def decode(data, pos, end):"):
             if self._has_records(self.layout.message):
                 source.add("view = memoryview(data)")
+            if self.is_bounded:
+                source.add(f"left = {MAX_REQUEST_ITEMS}")
             with source.block("try:"):
                 root = self._struct(self.layout.message)
             source.add(
@@ -74,6 +79,7 @@ class DecoderWriter:
             self._finish_uvarint(count)
             claim = self._violation("claims more tagged fields than there are bytes")
             source.add(f"if {count} > (end - pos) >> 1: {claim}")
+            self._charge(count)
             unknown = source.variable("unknown")
             source.add(f"{unknown} = []")
             with source.block(f"for _ in range({count}):"):
@@ -162,12 +168,18 @@ class DecoderWriter:
         room = "end - pos" if smallest == 1 else f"(end - pos) // {smallest}"
         with self._unless_null(field, count, target):
             source.add(f"if {count} > {room}: {self._violation(f'claims more {field.name} than there are bytes')}")
+            self._charge(count)
             assert field.item is not None
             if field.item in FIXED and field.item not in ("uuid", "bool"):
                 read = array_unpackers(source, FIXED[field.item])
                 source.add(f"{target} = list({read}[{count}](data, pos))", f"pos += {count} * {smallest}")
             else:
                 self._items(field, count, target)
+
+    def _charge(self, count: str) -> None:
+        if self.is_bounded:
+            many = self._violation(f"has more than {MAX_REQUEST_ITEMS} elements")
+            self.source.add(f"left -= {count}", f"if left < 0: {many}")
 
     def _items(self, field: Field, count: str, target: str) -> None:
         source = self.source

@@ -22,6 +22,10 @@ MAX_INT64 = (1 << 63) - 1
 # The classic form counts a string with an int16, and Kafka keeps that bound in the compact form.
 MAX_TEXT_BYTES = (1 << 15) - 1
 
+# What a request may name in all. A follower that fetches every partition of a large cluster names some ten thousand;
+# a hundred thousand take a broker about a second.
+MAX_REQUEST_ITEMS = 100_000
+
 # 32 bits in groups of seven; the fifth byte has room for four bits only.
 _LAST_SHIFT = 28
 _LAST_BYTE_MAX = 0x0F

@@ -199,8 +199,8 @@ def test_a_resource_type_that_does_not_exist_fails_the_whole_request() -> None:
 
 
 def test_no_keys_and_an_empty_list_of_keys_mean_all() -> None:
-    everything, empty, some = describe(
-        (TOPIC, "t", None), (TOPIC, "t", []), (TOPIC, "t", ["nope", "flush.ms", "flush.ms"])
+    [everything], [empty], [some] = (
+        describe((TOPIC, "t", keys)) for keys in (None, [], ["nope", "flush.ms", "flush.ms"])
     )
     assert len(everything.configs) == len(empty.configs) == 33
     assert [entry.name for entry in some.configs] == ["flush.ms"]

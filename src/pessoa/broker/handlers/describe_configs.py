@@ -7,10 +7,15 @@ metrics subscription has the defaults, an unknown topic is an error. Keys that d
 no keys, or an empty list of them, means all. Secrets, and what nobody knows the type of, come without their value.
 
 A resource type that does not exist fails the whole request, as in Apache Kafka.
+
+A broker has some three hundred keys with their synonyms, so a few bytes of a request make much of an answer. Whoever
+names a resource several times gets it once, nobody gets more than `_MAX_RESOURCES`, and an answer that takes long to
+make lets others be served in between.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from pessoa.broker.config_entries import (
@@ -42,6 +47,9 @@ if TYPE_CHECKING:
     from pessoa.broker.services import BrokerServices
 
 _TYPES = frozenset(ConfigResource)
+_MAX_RESOURCES = 10_000
+# So many take some milliseconds; then others have their turn.
+_AT_A_TIME = 10
 
 
 class _Refusal(Exception):
@@ -51,13 +59,48 @@ class _Refusal(Exception):
 
 
 def handle(broker: BrokerServices, context: RequestContext, request: DescribeConfigsRequest) -> Reply:
-    strange = next((one.resource_type for one in request.resources if one.resource_type not in _TYPES), None)
+    resources = _distinct(request.resources)
+    strange = next((one.resource_type for one in resources if one.resource_type not in _TYPES), None)
     if strange is not None:
-        refusal = _Refusal(ErrorCode.INVALID_REQUEST, f"There are no resources of type {strange}.")
-        results = [_refused(one, refusal) for one in request.resources]
-    else:
-        results = [_describe(broker, request, one) for one in request.resources]
+        return _refused_all(resources, f"There are no resources of type {strange}.")
+    if len(resources) > _MAX_RESOURCES:
+        return _refused_all(resources, f"A request describes at most {_MAX_RESOURCES} resources.")
+    if len(resources) > _AT_A_TIME:
+        return _describe_by_and_by(broker, request, resources)
+    return DescribeConfigsResponse(throttle_time_ms=0, results=[_describe(broker, request, one) for one in resources])
+
+
+def _distinct(resources: list[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
+    """Each resource once, with all the keys that were asked for."""
+    found: dict[tuple[int, str], list[DescribeConfigsResource]] = {}
+    for one in resources:
+        found.setdefault((one.resource_type, one.resource_name), []).append(one)
+    return [same[0] if len(same) == 1 else _joined(same) for same in found.values()]
+
+
+def _joined(same: list[DescribeConfigsResource]) -> DescribeConfigsResource:
+    keys: list[str] | None = None
+    if all(one.configuration_keys for one in same):
+        keys = list({key: None for one in same for key in one.configuration_keys or ()})
+    return DescribeConfigsResource(
+        resource_type=same[0].resource_type, resource_name=same[0].resource_name, configuration_keys=keys
+    )
+
+
+async def _describe_by_and_by(
+    broker: BrokerServices, request: DescribeConfigsRequest, resources: list[DescribeConfigsResource]
+) -> DescribeConfigsResponse:
+    results = []
+    for number, one in enumerate(resources, 1):
+        results.append(_describe(broker, request, one))
+        if number % _AT_A_TIME == 0:
+            await asyncio.sleep(0)
     return DescribeConfigsResponse(throttle_time_ms=0, results=results)
+
+
+def _refused_all(resources: list[DescribeConfigsResource], message: str) -> DescribeConfigsResponse:
+    refusal = _Refusal(ErrorCode.INVALID_REQUEST, message)
+    return DescribeConfigsResponse(throttle_time_ms=0, results=[_refused(one, refusal) for one in resources])
 
 
 def _describe(
@@ -67,7 +110,7 @@ def _describe(
         entries = _entries(broker, resource.resource_type, resource.resource_name)
     except _Refusal as refusal:
         return _refused(resource, refusal)
-    wanted = resource.configuration_keys
+    wanted = set(resource.configuration_keys or ())
     return DescribeConfigsResult(
         error_code=ErrorCode.NONE,
         error_message="",

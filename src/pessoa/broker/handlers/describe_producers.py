@@ -1,4 +1,7 @@
-"""DescribeProducers: the producers that a partition's leader remembers, and their open transactions (KIP-664)."""
+"""DescribeProducers: the producers that a partition's leader remembers, and their open transactions (KIP-664).
+
+Who asks for a partition several times gets one answer.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,12 @@ if TYPE_CHECKING:
 def handle(
     broker: BrokerServices, context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     topics = [
-        TopicResponse(
-            name=topic.name, partitions=[_answer(broker, topic.name, index) for index in topic.partition_indexes]
-        )
-        for topic in request.topics
+        TopicResponse(name=name, partitions=[_answer(broker, name, index) for index in indexes])
+        for name, indexes in wanted.items()
     ]
     return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 

@@ -39,7 +39,9 @@ async def _write(port: LocalMarkers, wanted: WritableTxnMarker) -> WritableTxnMa
         wanted.transaction_result,
         wanted.transaction_version,
     )
-    found = port.write(marker, [(topic.name, index) for topic in wanted.topics for index in topic.partition_indexes])
+    # A partition that is named twice gets one marker.
+    partitions = dict.fromkeys((topic.name, index) for topic in wanted.topics for index in topic.partition_indexes)
+    found = port.write(marker, list(partitions))
     errors = await found if isinstance(found, Awaitable) else found
     return WritableTxnMarkerResult(
         producer_id=wanted.producer_id,

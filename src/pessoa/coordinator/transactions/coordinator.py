@@ -284,7 +284,7 @@ class TransactionCoordinator:
 
     def _describe(self, request: DescribeTransactionsRequest, context: RequestContext) -> Maybe[Message]:
         return _together(
-            [self._describe_one(name, context) for name in request.transactional_ids],
+            [self._describe_one(name, context) for name in dict.fromkeys(request.transactional_ids)],
             lambda responses: DescribeTransactionsResponse(
                 throttle_time_ms=0,
                 transaction_states=[state for response in responses for state in response.transaction_states],
