@@ -10,7 +10,8 @@ an empty metadata log copies its records there; every node of a new cluster has 
 it, so one that is damaged stops nobody whose cluster has begun.
 
 A directory counts as formatted when it has its `meta.properties`, so that is written last. A crash before that leaves
-a directory that is formatted again, from the beginning and with other ids, and nobody has seen the first ones.
+a directory that is formatted again, from the beginning and with other ids, and nobody has seen the first ones. One that
+has logs in it has lost the file: with new ids its partitions would be nobody's, so it is refused.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 from pessoa.log.files import DiskError
 from pessoa.log.properties import (
     META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
     CorruptProperties,
     MetaProperties,
     parse_meta_properties,
@@ -110,6 +112,7 @@ def format_metadata(
         if path in known:
             continue
         disk.make_directory(path)
+        _check_empty(disk, path)
         directory_id = new_uuid()
         if path == metadata_directory:
             disk.write_file(f"{path}/{BOOTSTRAP_FILE}", render_bootstrap(bootstrap_records(), now_ms))
@@ -120,6 +123,15 @@ def format_metadata(
         meta = known[path] = MetaProperties(cluster_id, node_id, directory_id)
         disk.write_file(f"{path}/{META_PROPERTIES_FILE}", render_meta_properties(meta, now_ms).encode())
     return {path: known[path] for path in paths}
+
+
+def _check_empty(disk: Disk, path: str) -> None:
+    for name in disk.list(path):
+        if disk.exists(f"{path}/{name}/{PARTITION_METADATA_FILE}"):
+            raise WrongDirectory(
+                f"{path} has no {META_PROPERTIES_FILE}, and is not empty: {name} is in it. Restore the file from a "
+                "copy; or empty the directory, if others have what is in it"
+            )
 
 
 def _write_voters(disk: Disk, metadata_directory: str, voters: VoterSet, now_ms: int) -> None:
