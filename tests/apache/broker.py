@@ -35,6 +35,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from tests.apache.class_archive import small_java
 from tests.apache.jars import KAFKA_VERSION, classpath, java, why_no_java
 
 HOST = "127.0.0.1"
@@ -43,9 +44,6 @@ STOP_TIMEOUT_S = 30.0
 TOOL_TIMEOUT_S = 120.0
 POLL_INTERVAL_S = 0.02
 LOG_TAIL_LINES = 40
-
-# Quick to start and small, rather than fast at full speed: C1 only, no parallel collector. A benchmark passes its own.
-SMALL_JVM = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 # The scripts of Apache's bin/ and the classes behind them in 4.3.
 TOOLS = {
@@ -88,14 +86,17 @@ class ApacheKafkaError(Exception):
 
 
 def java_command(
-    main_class: str, *arguments: str, jvm: Sequence[str] = SMALL_JVM, log_level: str = "WARN"
+    main_class: str, *arguments: str, jvm: Sequence[str] | None = None, log_level: str = "WARN"
 ) -> list[str]:
+    """`jvm` are the flags of who measures; others get a small Java that is quick to start."""
     executable = java()
     if executable is None:
         raise ApacheKafkaError(why_no_java())
+    options = small_java() if jvm is None else jvm
+    path = [] if "-cp" in options else ["-cp", classpath()]
     logging = Path(__file__).with_name("log4j2.properties")
-    flags = [*jvm, f"-Dlog4j2.configurationFile={logging.as_uri()}", f"-Dpessoa.log.level={log_level}"]
-    return [str(executable), *flags, "-cp", classpath(), main_class, *arguments]
+    flags = [f"-Dlog4j2.configurationFile={logging.as_uri()}", f"-Dpessoa.log.level={log_level}"]
+    return [str(executable), *path, *options, *flags, main_class, *arguments]
 
 
 def run_tool(
@@ -123,14 +124,14 @@ class ApacheKafka:
         nodes: int = 1,
         data: Sequence[Path] = (),
         properties: Mapping[str, object] | None = None,
-        jvm: Sequence[str] = SMALL_JVM,
+        jvm: Sequence[str] | None = None,
         start_timeout_s: float = START_TIMEOUT_S,
         **server_properties: object,
     ) -> None:
         self._cleanup = ExitStack()
         temporary = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="apache-kafka-")))
         self._is_temporary = not data
-        self._jvm = tuple(jvm)
+        self._jvm = jvm
         self._start_timeout_s = start_timeout_s
         overrides = {key.replace("_", "."): value for key, value in server_properties.items()}
         self._overrides = {key: _property_text(value) for key, value in (overrides | dict(properties or {})).items()}
@@ -183,13 +184,16 @@ class ApacheKafka:
     def start(self) -> None:
         """Formats what is not formatted, starts every node that does not run and waits until the cluster is whole."""
         deadline = time.monotonic() + self._start_timeout_s
-        for node in self.nodes:
-            node.write_properties(self._quorum_voters(), self._overrides, cluster_size=len(self.nodes))
+        self.write_properties()
         self._format()
         for node in self.nodes:
             node.start(self._jvm)
         for node in self.nodes:
             self._wait_until_it_sees_everybody(node, deadline)
+
+    def write_properties(self) -> None:
+        for node in self.nodes:
+            node.write_properties(self._quorum_voters(), self._overrides, cluster_size=len(self.nodes))
 
     def stop(self, *, kill: bool = False) -> None:
         """Stops every node: asked politely, and killed after a deadline; or killed at once."""
@@ -309,7 +313,7 @@ class _Node:
         text = "".join(f"{key}={value}\n" for key, value in meta.items())
         (self.data / "meta.properties").write_text(text, encoding="utf-8")
 
-    def start(self, jvm: Sequence[str]) -> None:
+    def start(self, jvm: Sequence[str] | None) -> None:
         if not self.has_ended:
             return
         command = java_command("kafka.Kafka", str(self.properties_path), jvm=jvm, log_level="INFO")

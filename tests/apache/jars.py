@@ -7,6 +7,7 @@ prints the class path.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -17,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from zipfile import ZipFile
 
 from pessoa.pipelines import jars as pinned
 from pessoa.pipelines.jars import Jar, JarsUnavailable
@@ -119,35 +121,38 @@ def has_javac() -> bool:
 
 
 class DoesNotCompile(Exception):
-    """A Java file of ours; with what the compiler says."""
+    """Java of ours; with what the compiler says."""
 
 
-def compiled(source: Path) -> Path:
-    """The directory of the classes of one Java file of ours; it is made first where the cache lacks it."""
-    text = source.read_bytes() + LOCK_FILE.read_bytes()
+@functools.cache
+def own_jar() -> Path:
+    """The jar of the Java programs of ours that stand beside this file; it is made first where the cache lacks it."""
+    sources = sorted(Path(__file__).parent.glob("*/*.java"))
+    text = b"".join(path.read_bytes() for path in (*sources, LOCK_FILE))
     cache = pinned.cache_directory()
-    directory = cache / f"{source.stem.lower()}-{hashlib.sha256(text).hexdigest()[:16]}"
-    if directory.exists():
-        return directory
+    jar = cache / f"tests-apache-{hashlib.sha256(text).hexdigest()[:16]}.jar"
+    if jar.exists():
+        return jar
     compiler = javac()
     if compiler is None:
-        raise DoesNotCompile(f"{source.name} is compiled with javac, and {java()} has none beside it.")
+        raise DoesNotCompile(f"{sources[0].name} is compiled with javac, and {java()} has none beside it.")
     path = classpath()
     with TemporaryDirectory(dir=cache) as scratch:
-        made = Path(scratch) / "classes"
+        classes = Path(scratch) / "classes"
         # For the oldest Java that may run it: the cache outlives a change of Java.
         release = ["--release", str(OLDEST_JAVA), "-proc:none"]
-        command = [str(compiler), *release, "-d", str(made), "-cp", path, str(source)]
+        command = [str(compiler), *release, "-d", str(classes), "-cp", path, *map(str, sources)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
-            raise DoesNotCompile(f"{source.name} does not compile:\n{done.stderr}")
-        try:
-            made.rename(directory)
-        except OSError:
-            # Another process was quicker and made the same.
-            if not directory.exists():
-                raise
-    return directory
+            raise DoesNotCompile(f"The compiler says:\n{done.stderr}")
+        made = Path(scratch) / jar.name
+        with ZipFile(made, "w") as archive:
+            for path_of_class in sorted(classes.rglob("*.class")):
+                archive.write(path_of_class, path_of_class.relative_to(classes))
+        # Whoever was quicker made the same, and theirs stays: an archive of classes knows a jar by its time.
+        with contextlib.suppress(FileExistsError):
+            os.link(made, jar)
+    return jar
 
 
 @functools.cache

@@ -15,19 +15,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.apache.jars import classpath, compiled, java
+from tests.apache.class_archive import small_java
+from tests.apache.jars import java
 
-SOURCE = Path(__file__).with_name("Judge.java")
-JVM_FLAGS = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 STOP_TIMEOUT_S = 10.0
 
 # A record for write_batch: offset, timestamp, key, value, headers; all may be left out.
@@ -59,7 +56,7 @@ class Judge:
         return f"<Judge {'not running' if self._process is None else f'in process {self._process.pid}'}>"
 
     def __enter__(self) -> Self:
-        command = [str(java()), *JVM_FLAGS, "-cp", os.pathsep.join((str(compiled(SOURCE)), classpath())), "Judge"]
+        command = [str(java()), *small_java(), "-Xmx512m", "Judge"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         return self
 

@@ -2,7 +2,8 @@
 //
 // A request is one line: the main class, the files for standard output, standard error and standard input, and the
 // arguments, each in Base64, with blanks between them. The answer is one line: the exit code. A tool that ends the
-// whole process (argparse4j does, on a usage error) leaves its output in the files and its code as the process's.
+// whole process (argparse4j does, on a usage error) leaves its output in the files and its code as the process's. A
+// main class with & before it is one that stays, as a broker does: it gets a thread, and the answer comes at once.
 //
 // Producers are closed when the process ends, and the verifiable clients say their last words then, so both are called
 // for when the tool has ended.
@@ -63,6 +64,12 @@ public final class ToolServer {
                 System.setErr(err);
                 System.setIn(in);
                 code = null;
+                if (words[0].startsWith("&")) {
+                    stay(words[0].substring(1), arguments);
+                    answers.println(0);
+                    answers.flush();
+                    continue;
+                }
                 List<Thread> before = atTheEnd();
                 run(words[0], arguments, err);
                 sayLastWords(before);
@@ -73,6 +80,20 @@ public final class ToolServer {
             answers.println(code == null ? 0 : code);
             answers.flush();
         }
+        // Who stays would keep the process.
+        System.exit(0);
+    }
+
+    private static void stay(String name, String[] arguments) throws Exception {
+        Method main = Class.forName(name).getMethod("main", String[].class);
+        new Thread(() -> {
+            try {
+                main.invoke(null, (Object) arguments);
+            } catch (ReflectiveOperationException ended) {
+                // Whoever waits for it finds that it is not there.
+                return;
+            }
+        }, name).start();
     }
 
     private static void sayLastWords(List<Thread> before) throws Exception {

@@ -8,19 +8,20 @@ output is in files by then, its exit code is the process's, and the next run sta
 from __future__ import annotations
 
 import base64
-import os
+import contextlib
 import subprocess
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from tests.apache.broker import SMALL_JVM, TOOL_TIMEOUT_S, TOOLS
-from tests.apache.jars import classpath, compiled, java
+from tests.apache.broker import STOP_TIMEOUT_S, TOOL_TIMEOUT_S, TOOLS, java_command
+from tests.apache.class_archive import small_java
 
-SOURCE = Path(__file__).with_name("ToolServer.java")
-_LOGGING = Path(__file__).parents[1] / "log4j2.properties"
+# See the head of ToolServer.java.
+_OPENED = ("--add-opens", "java.base/java.lang=ALL-UNNAMED")
 
 
 class Outcome(NamedTuple):
@@ -30,9 +31,10 @@ class Outcome(NamedTuple):
 
 
 class ToolServer:
-    def __init__(self, *, log_level: str = "OFF") -> None:
+    def __init__(self, *, log_level: str = "OFF", jvm: Sequence[str] | None = None) -> None:
         """Log lines are not what a comparison is about; who wants them finds them in `err`."""
         self._log_level = log_level
+        self._jvm = jvm
         self._process: subprocess.Popen[str] | None = None
         self._directory = tempfile.TemporaryDirectory(prefix="apache-tools-")
 
@@ -55,10 +57,10 @@ class ToolServer:
         for path in (out, err):
             path.write_text("")
         given.write_text(stdin, encoding="utf-8")
-        words = (TOOLS.get(tool, tool), str(out), str(err), str(given), *arguments)
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
+        words = (TOOLS.get(tool, tool), str(out), str(err), str(given), *arguments)
         line = " ".join(base64.b64encode(word.encode()).decode() for word in words)
         process.stdin.write(line + "\n")
         process.stdin.flush()
@@ -77,21 +79,20 @@ class ToolServer:
 
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None:
-            path = os.pathsep.join((str(compiled(SOURCE)), classpath()))
-            flags = [
-                *SMALL_JVM,
-                f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
-                f"-Dpessoa.log.level={self._log_level}",
-            ]
-            flags += ["--add-opens", "java.base/java.lang=ALL-UNNAMED"]
+            options = [*(small_java() if self._jvm is None else self._jvm), *_OPENED]
+            command = java_command("ToolServer", jvm=options, log_level=self._log_level)
             self._process = subprocess.Popen(
-                [str(java()), *flags, "-cp", path, "ToolServer"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
             )
         return self._process
+
+    def leave(self) -> None:
+        """Lets the process end by itself, for what Java does then."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_TIMEOUT_S)
+        self._end()
 
     def _end(self) -> None:
         process, self._process = self._process, None

@@ -1,0 +1,98 @@
+"""A quick Java for Apache Kafka's programs: small, and with an archive of classes that it maps instead of making them.
+
+A broker needs some seven thousand classes before it serves, and to read them from jars, check and link them is half of
+the processor time that its start takes. Java can write what it has made of them into a file (class data sharing) and
+map that file the next time. So the first process that wants Apache's programs and finds no such file rehearses: one
+Java runs a broker and tools that talk to it, and leaves the archive when it ends. Whoever comes while that goes on
+does without. The archive stands in the cache under a name that says of which Java and which jars it is, because Java
+itself would silently pass over one that does not fit; its classes are found by their place in the class path, so every
+program has the same one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import os
+import subprocess
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pessoa.pipelines.jars import cache_directory
+from tests.apache.jars import fetch, java, own_jar
+
+# Quick to start and small, rather than fast at full speed: C1 only, no parallel collector.
+SMALL_JVM = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xlog:cds*=off")
+START_TIMEOUT_S = 120.0
+POLL_INTERVAL_S = 0.05
+
+
+def small_java() -> list[str]:
+    """The flags and the class path."""
+    archive = class_archive()
+    return [*SMALL_JVM, *([f"-XX:SharedArchiveFile={archive}"] if archive is not None else []), *_class_path()]
+
+
+@functools.cache
+def _class_path() -> list[str]:
+    return ["-cp", os.pathsep.join(map(str, [*fetch(), own_jar()]))]
+
+
+@functools.cache
+def _archive_path() -> Path:
+    version = subprocess.run([str(java()), "-version"], capture_output=True, text=True, timeout=30).stderr
+    jars = [(str(jar), (status := jar.stat()).st_size, status.st_mtime_ns) for jar in [*fetch(), own_jar()]]
+    name = hashlib.sha256(repr((version, jars, SMALL_JVM)).encode()).hexdigest()[:16]
+    return cache_directory() / f"classes-{name}.jsa"
+
+
+def class_archive() -> Path | None:
+    """The archive, which is made where the cache lacks it; None while another process makes it, or if it cannot be."""
+    path = _archive_path()
+    if not path.exists():
+        _try_to_make(path)
+    return path if path.exists() else None
+
+
+# Cached, because whoever has failed once would fail again.
+@functools.cache
+def _try_to_make(path: Path) -> None:
+    with path.with_suffix(".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        if path.exists():
+            return
+        with TemporaryDirectory(dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            _rehearse(Path(folder), made)
+            if made.exists():
+                made.rename(path)
+
+
+def _rehearse(folder: Path, archive: Path) -> None:
+    """Calls for the classes that tests will want: those of a broker and of its usual clients."""
+    from tests.apache.broker import ApacheKafka, random_id
+    from tests.apache.tool_server import ToolServer
+
+    options = [*SMALL_JVM, f"-XX:ArchiveClassesAtExit={archive}", *_class_path()]
+    kafka = ApacheKafka(data=[folder / "data"])
+    (node,) = kafka.nodes
+    with ToolServer(jvm=options) as tools:
+        kafka.write_properties()
+        tools.run("kafka-storage", "format", "-t", random_id(), "-c", str(node.properties_path))
+        tools.run("&kafka.Kafka", str(node.properties_path))
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while node.count_of_brokers_it_sees() == 0 and time.monotonic() < deadline:
+            time.sleep(POLL_INTERVAL_S)
+        server = ("--bootstrap-server", kafka.bootstrap_servers)
+        tools.run("kafka-topics", *server, "--create", "--topic", "t")
+        tools.run("kafka-console-producer", *server, "--topic", "t", stdin="one\ntwo\n")
+        limits = ("--from-beginning", "--max-messages", "2", "--timeout-ms", "20000")
+        tools.run("kafka-console-consumer", *server, "--topic", "t", "--group", "g", *limits)
+        tools.run("kafka-consumer-groups", *server, "--describe", "--group", "g")
+        tools.run("kafka-configs", *server, "--describe", "--topic", "t")
+        tools.leave()
