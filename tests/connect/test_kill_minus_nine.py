@@ -17,7 +17,7 @@ import pytest
 from pessoa.testing import Broker
 from tests.connect.postgres import binaries, postgres
 from tests.connect.serving import wait_until
-from tests.connect.worker_process import WorkerProcess
+from tests.support.service_process import ServiceProcess, worker_process
 from tests.support.topics import read_all
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -37,8 +37,8 @@ def database() -> Iterator[str]:
 
 
 @pytest.fixture
-def worker(broker: Broker, tmp_path: Path) -> Iterator[WorkerProcess]:
-    process = WorkerProcess(
+def worker(broker: Broker, tmp_path: Path) -> Iterator[ServiceProcess]:
+    process = worker_process(
         broker.bootstrap_servers,
         tmp_path / "home",
         # The next worker leads once the group has missed the last one.
@@ -56,7 +56,7 @@ def worker(broker: Broker, tmp_path: Path) -> Iterator[WorkerProcess]:
 
 
 def test_a_copy_of_a_table_is_whole_after_the_worker_was_killed(
-    broker: Broker, worker: WorkerProcess, database: str
+    broker: Broker, worker: ServiceProcess, database: str
 ) -> None:
     with psycopg.connect(database.removeprefix("jdbc:"), autocommit=True) as connection:
 
@@ -100,14 +100,20 @@ def test_a_copy_of_a_table_is_whole_after_the_worker_was_killed(
     assert found == ids
 
 
-def _start_copying(worker: WorkerProcess, database: str) -> None:
-    worker.put(
-        "contas", connector_class="JdbcSource", connection_url=database, mode="timestamp+incrementing",
+def _start_copying(worker: ServiceProcess, database: str) -> None:
+    _put(
+        worker, "contas", connector_class="JdbcSource", connection_url=database, mode="timestamp+incrementing",
         incrementing_column_name="id", timestamp_column_name="mudado", table_whitelist="contas", topic_prefix="db-",
         poll_interval_ms="100", batch_max_rows="5000", key_converter=JSON, transforms="key", transforms_key_fields="id",
         transforms_key_type=f"{TRANSFORMS}ValueToKey",
     )  # fmt: skip
-    worker.put(
-        "copia", connector_class="JdbcSink", connection_url=database, topics="db-contas", table_name_format="copia",
-        insert_mode="upsert", pk_mode="record_key", pk_fields="id", auto_create="true", key_converter=JSON,
+    _put(
+        worker, "copia", connector_class="JdbcSink", connection_url=database, topics="db-contas",
+        table_name_format="copia", insert_mode="upsert", pk_mode="record_key", pk_fields="id", auto_create="true",
+        key_converter=JSON,
     )  # fmt: skip
+
+
+def _put(worker: ServiceProcess, connector: str, **config: str) -> None:
+    settings = {key.replace("_", "."): text for key, text in config.items()}
+    worker.ask("PUT", f"/connectors/{connector}/config", settings)

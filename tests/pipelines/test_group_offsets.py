@@ -1,11 +1,20 @@
-"""How far a pipeline is, shown as a consumer group: nobody waits for the commit, whatever happens to the broker."""
+"""How far a pipeline is, shown as a consumer group: nobody waits for the commit, whatever happens to the broker.
+
+Who stops a query waits a moment, and is then alone with its group.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from pessoa.pipelines.group_offsets import GroupOffsets
+from pessoa.pipelines import group_offsets
+from pessoa.pipelines.group_offsets import GroupOffsets, Places
 from pessoa.testing import Broker
 from tests.support.topics import eventually, make_topic
 
@@ -30,4 +39,75 @@ def test_offsets_are_committed_though_the_broker_was_away_and_go_with_their_quer
     eventually(lambda: committed(servers) == [9])
     groups.forget("shown", deletes=True)
     eventually(lambda: committed(servers) == [])
+    groups.close()
+
+
+class Coordinator:
+    """Takes commits when it is let, and notes them."""
+
+    def __init__(self) -> None:
+        self.may_answer = threading.Event()
+        self.was_asked = threading.Event()
+        self.answer = True
+        self.taken: list[Places] = []
+
+    def alter(self, admin: Any, group_id: str, wanted: Places) -> bool:
+        self.was_asked.set()
+        assert self.may_answer.wait(60)
+        if self.answer:
+            self.taken.append(wanted)
+        return self.answer
+
+
+@pytest.fixture
+def coordinator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Coordinator]:
+    made = Coordinator()
+    monkeypatch.setattr(group_offsets, "_alter", made.alter)
+    monkeypatch.setattr(group_offsets, "PAUSE_AFTER_FAILURE_S", 0.0)
+    yield made
+    made.may_answer.set()
+
+
+FIRST, SECOND = (("input", 0, 5),), (("input", 0, 7),)
+
+
+def test_who_stops_a_query_waits_for_the_commit_that_is_on_its_way(coordinator: Coordinator) -> None:
+    groups = GroupOffsets({"bootstrap.servers": "127.0.0.1:1"})
+    groups.commit("shown", FIRST)
+    assert coordinator.was_asked.wait(60)
+    groups.commit("shown", SECOND)
+    settled: list[tuple[bool, list[Places]]] = []
+    stopping = threading.Thread(target=lambda: settled.append((groups.settle("shown", 60), list(coordinator.taken))))
+    stopping.start()
+    coordinator.may_answer.set()
+    stopping.join(60)
+    assert settled == [(True, [FIRST, SECOND])]
+    groups.close()
+
+
+def test_a_cluster_that_is_away_is_not_waited_for_and_gets_nothing_afterwards(coordinator: Coordinator) -> None:
+    groups = GroupOffsets({"bootstrap.servers": "127.0.0.1:1"})
+    groups.commit("shown", FIRST)
+    assert coordinator.was_asked.wait(60)
+    groups.commit("shown", SECOND)
+    assert not groups.settle("shown", 0.01)
+    # The commit that was under way fails, and is not tried again; the one that waited is gone.
+    coordinator.answer = False
+    coordinator.may_answer.set()
+    assert groups.settle("shown", 60)
+    coordinator.answer = True
+    groups.commit("another", SECOND)
+    assert groups.settle("another", 60)
+    assert coordinator.taken == [SECOND]
+    groups.close()
+
+
+def test_a_query_that_is_resumed_shows_its_offsets_again(coordinator: Coordinator) -> None:
+    coordinator.may_answer.set()
+    groups = GroupOffsets({"bootstrap.servers": "127.0.0.1:1"})
+    for _ in range(2):
+        # Somebody may have set them meanwhile.
+        groups.commit("shown", FIRST)
+        assert groups.settle("shown", 60)
+    assert coordinator.taken == [FIRST, FIRST]
     groups.close()

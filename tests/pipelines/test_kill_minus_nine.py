@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pessoa.testing import Broker
-from tests.support.engine_process import EngineProcess
+from tests.support.service_process import ServiceProcess, engine_process, is_alive
 from tests.support.topics import eventually, fill, make_topic, read_all
 
 FLOWS = Path(__file__).with_name("flows.py")
@@ -30,12 +30,12 @@ ROUNDS = int(os.environ.get("PESSOA_PIPELINES_ROUNDS", "1"))
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[tuple[Broker, EngineProcess]]:
+def world(tmp_path: Path) -> Iterator[tuple[Broker, ServiceProcess]]:
     with Broker() as broker:
         for topic in ("input", "copied", "counted"):
             # The records are of a fixed time, which is long ago.
             make_topic(broker.bootstrap_servers, topic, retention_ms="-1")
-        engine = EngineProcess(broker.bootstrap_servers, tmp_path / "home")
+        engine = engine_process(broker.bootstrap_servers, tmp_path / "home")
         try:
             engine.start()
             yield broker, engine
@@ -44,7 +44,7 @@ def world(tmp_path: Path) -> Iterator[tuple[Broker, EngineProcess]]:
 
 
 def test_nothing_is_lost_or_doubled_when_spark_the_engine_and_the_broker_are_killed(
-    world: tuple[Broker, EngineProcess],
+    world: tuple[Broker, ServiceProcess],
 ) -> None:
     broker, engine = world
     servers = broker.bootstrap_servers
@@ -100,23 +100,16 @@ def test_nothing_is_lost_or_doubled_when_spark_the_engine_and_the_broker_are_kil
     )
 
 
-def kill_spark(engine: EngineProcess) -> None:
+def kill_spark(engine: ServiceProcess) -> None:
     spark = eventually(lambda: engine.spark_pid() or 0)
     os.kill(spark, signal.SIGKILL)
     eventually(lambda: engine.spark_pid() != spark and engine.ask("GET", "/queries/copy")["restarts"] > 0, PATIENCE_S)
 
 
-def kill_engine(engine: EngineProcess) -> None:
+def kill_engine(engine: ServiceProcess) -> None:
     spark = eventually(lambda: engine.spark_pid() or 0)
     engine.kill()
     eventually(lambda: not is_alive(spark), about="Spark outlived its engine")
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def expected_counts(written: int) -> Counter[str]:

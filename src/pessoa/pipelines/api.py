@@ -29,6 +29,7 @@ from pessoa.pipelines.java import NoJava
 from pessoa.pipelines.plan import PlanRefused
 from pessoa.pipelines.queries import QueryStatus, SpecRefused, State, from_value
 from pessoa.pipelines.spark_server import SparkUnavailable
+from pessoa.pipelines.state_topic import StateUnavailable
 from pessoa.web.app import App, json_response, make_app
 from pessoa.web.bodies import read_json
 from pessoa.web.problems import HttpProblem
@@ -129,7 +130,7 @@ async def asked(act: Callable[[], object]) -> None:
         raise HttpProblem(422, str(refused)) from None
     except EngineRefused as refused:
         raise HttpProblem(404 if "there is no query" in str(refused) else 409, str(refused)) from None
-    except (NoJava, JarsUnavailable, SparkUnavailable) as missing:
+    except (NoJava, JarsUnavailable, SparkUnavailable, StateUnavailable) as missing:
         raise HttpProblem(503, str(missing)) from None
     except PySparkException as refused:
         raise HttpProblem(422, plain(str(refused))) from None

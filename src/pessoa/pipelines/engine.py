@@ -15,7 +15,8 @@ What should run stands in a compacted topic (state_topic.py), where each query i
 `<home>/queries/<id>`. So the engine, Spark or a broker may be killed at any moment: an engine that starts with the same
 home goes on. Two engines in one home would run every query twice; the second one is refused.
 
-Locks: `_mutex` is held by whoever changes a query or speaks to Spark. Looking at a status takes no lock.
+Locks: `_mutex` is held by whoever changes a query or speaks to Spark, and never while a cluster is asked something: one
+that is away would keep everybody from stopping a query. Looking at a status takes no lock.
 """
 
 from __future__ import annotations
@@ -47,7 +48,14 @@ from pessoa.pipelines.queries import (
     to_value,
 )
 from pessoa.pipelines.spark_server import SparkOptions, SparkServer, SparkUnavailable, forget, in_use
-from pessoa.pipelines.state_topic import STATE_TOPIC, StateTopic, ensure_topic, remove_topic
+from pessoa.pipelines.state_topic import (
+    ANSWER_TIMEOUT_S,
+    STATE_TOPIC,
+    StateTopic,
+    StateUnavailable,
+    ensure_topic,
+    remove_topic,
+)
 from pessoa.pipelines.topic_writer import MARKER_TOPIC_CONFIG, marker_topic
 
 if TYPE_CHECKING:
@@ -56,6 +64,8 @@ if TYPE_CHECKING:
 LOOK_INTERVAL_S = 0.5
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
+# Whoever looks after all queries does not wait longer for a cluster on behalf of one.
+MARKERS_TIMEOUT_S = 5.0
 # Only the engine's owner can mend these, so nothing is tried again.
 REFUSALS = (PlanRefused, SpecRefused, NoJava, JarsUnavailable)
 
@@ -79,12 +89,23 @@ class Query:
         self.restarts = 0
         self.attempts = 0
         self.next_start_s = 0.0
+        # Whether the topic that an exactly-once query needs was seen since it last failed.
+        self.has_markers = False
         # Spark's query, while there is one.
         self.running: Any = None
         self.first_batch_id = -1
 
     def __repr__(self) -> str:
         return f"<Query {self.spec.id} {self.state}, batch {self.progress.batch_id}>"
+
+    @property
+    def is_prepared(self) -> bool:
+        return self.has_markers or self.spec.delivery != "exactly-once"
+
+    def is_due(self) -> bool:
+        """Whether it should run, does not, and may be tried."""
+        should_run = self.target == "RUNNING" and self.state != "FAILED"
+        return should_run and self.running is None and time.monotonic() >= self.next_start_s
 
     def status(self) -> QueryStatus:
         return QueryStatus(
@@ -149,24 +170,32 @@ class Engine:
 
     def start(self, spec: QuerySpec) -> Query:
         """Run a query, and keep it running. Raises what only its author can mend: PlanRefused, SpecRefused, …"""
+        self._refuse_twin(spec)
+        # What is wrong on paper is said before Spark is started for it.
+        if self._state is not None:
+            to_value(spec)
+        if isinstance(spec.start_function, str):
+            find_function(spec.start_function)
+        query = Query(spec, "RUNNING")
+        if not query.is_prepared:
+            self._make_markers(query, ANSWER_TIMEOUT_S)
         with self._mutex:
-            if spec.id in self._queries:
-                raise EngineRefused(f"there is a query {spec.id} already: delete it, or choose another name")
-            # What is wrong on paper is said before Spark is started for it.
-            if self._state is not None:
-                to_value(spec)
-            if isinstance(spec.start_function, str):
-                find_function(spec.start_function)
-            query = Query(spec, "RUNNING")
+            self._refuse_twin(spec)
             self._launch(query, raises=True)
             self._queries[spec.id] = query
-            self._remember(query)
-            return query
+            wait_until_written = self._remember(query)
+        wait_until_written()
+        return query
+
+    def _refuse_twin(self, spec: QuerySpec) -> None:
+        if spec.id in self._queries:
+            raise EngineRefused(f"there is a query {spec.id} already: delete it, or choose another name")
 
     def pause(self, query_id: str) -> None:
         self._rest(query_id, "PAUSED")
 
     def stop(self, query_id: str) -> None:
+        """At rest, and its group's offsets are anybody's to set."""
         self._rest(query_id, "STOPPED")
 
     def resume(self, query_id: str) -> None:
@@ -174,18 +203,23 @@ class Engine:
             query = self.query(query_id)
             if query.target == "RUNNING" and query.state != "FAILED":
                 return
-            query.target, query.state, query.error = "RUNNING", "STARTING", ""
-            query.attempts, query.next_start_s = 0, 0.0
-            self._remember(query)
-            self._look_after(query)
+            wait_until_written = self._set_going(query)
+        wait_until_written()
 
     def restart(self, query_id: str) -> None:
         with self._mutex:
             query = self.query(query_id)
             self._end(query)
-            query.state, query.target = "STOPPED", "STOPPED"
             query.restarts += 1
-            self.resume(query_id)
+            wait_until_written = self._set_going(query)
+        wait_until_written()
+
+    def _set_going(self, query: Query) -> Callable[[], None]:
+        query.target, query.state, query.error = "RUNNING", "STARTING", ""
+        query.attempts, query.next_start_s = 0, 0.0
+        wait_until_written = self._remember(query)
+        self._look_after(query)
+        return wait_until_written
 
     def delete(self, query_id: str) -> None:
         """Stop a query and forget it, with its checkpoint, markers and group; a group that was named for it stays.
@@ -200,11 +234,11 @@ class Engine:
                 self._end(query)
                 del self._queries[query_id]
                 self._groups.forget(query.spec.group, deletes=query.spec.group_id is None)
-            if self._state is not None:
-                self._state.put(query_id, None)
+            wait_until_written = self._forget(query_id)
             shutil.rmtree(self._folder(query_id), ignore_errors=True)
-            if query is None or query.spec.delivery == "exactly-once":
-                remove_topic(self._settings, marker_topic(query_id))
+        wait_until_written()
+        if query is None or query.spec.delivery == "exactly-once":
+            remove_topic(self._settings, marker_topic(query_id))
 
     def release(self, query_id: str) -> None:
         """Stop a query and let go of it. What it left stays: a query that starts under its name goes on from there."""
@@ -212,8 +246,8 @@ class Engine:
             query = self.query(query_id)
             self._end(query)
             del self._queries[query_id]
-            if self._state is not None:
-                self._state.put(query_id, None)
+            wait_until_written = self._forget(query_id)
+        wait_until_written()
 
     def queries(self) -> list[QueryStatus]:
         return [query.status() for query in list(self._queries.values())]
@@ -248,21 +282,43 @@ class Engine:
 
     def _watch(self) -> None:
         while not self._closing.wait(LOOK_INTERVAL_S):
+            self._prepare()
             with self._mutex:
-                if not self._closing.is_set():
-                    self.look()
+                self.look()
+
+    def _prepare(self) -> None:
+        """See that the next query that starts by itself has its markers. The cluster may take its time to answer."""
+        for query in list(self._queries.values()):
+            if query.is_prepared or not query.is_due():
+                continue
+            try:
+                self._make_markers(query, MARKERS_TIMEOUT_S)
+            except StateUnavailable as missing:
+                with self._mutex:
+                    if query.is_due() and not self._closing.is_set():
+                        self._failed(query, str(missing), counts=not missing.may_pass)
+            # The others have their turn when everything else was looked after.
+            return
+
+    def _make_markers(self, query: Query, timeout_s: float) -> None:
+        spec = query.spec
+        slots = _kept_slots(self._folder(spec.id), spec.slots)
+        ensure_topic(self._settings, marker_topic(spec.id), slots, MARKER_TOPIC_CONFIG, timeout_s)
+        query.has_markers = True
 
     def look(self) -> None:
         """One round: notice what has ended, start what should run."""
         if self._server is not None and not self._server.is_running:
             self._lose_spark("Spark has ended")
         for query in list(self._queries.values()):
+            if self._closing.is_set():
+                return
             if query.target == "RUNNING" and query.state != "FAILED":
                 self._look_after(query)
 
     def _look_after(self, query: Query) -> None:
         if query.running is None:
-            if time.monotonic() >= query.next_start_s:
+            if query.is_due() and query.is_prepared:
                 self._launch(query)
             return
         try:
@@ -293,8 +349,6 @@ class Engine:
         try:
             spark = self._spark()
             slots = _kept_slots(self._folder(query.spec.id), query.spec.slots)
-            if query.spec.delivery == "exactly-once":
-                ensure_topic(self._settings, marker_topic(query.spec.id), slots, MARKER_TOPIC_CONFIG)
             with in_use(spark):
                 query.running = launch(query.spec, spark, self.kafka, self._checkpoint(query.spec.id), slots)
             query.first_batch_id = -1
@@ -313,17 +367,18 @@ class Engine:
                 raise
             self._failed(query, plain(str(failure)))
 
-    def _failed(self, query: Query, reason: str) -> None:
+    def _failed(self, query: Query, reason: str, *, counts: bool = True) -> None:
         self._end(query)
         query.error = reason
-        query.attempts += 1
+        query.has_markers = False
+        query.attempts += counts
         if query.attempts > query.spec.max_restarts or is_final(reason):
             query.state = "FAILED"
             log.error("query %s failed and is given up: %s", query.spec.id, reason)
             return
-        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (query.attempts - 1))
+        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** max(0, query.attempts - 1))
         query.state = "RESTARTING"
-        query.restarts += 1
+        query.restarts += counts
         query.next_start_s = time.monotonic() + pause_s
         log.warning("query %s failed and starts again in %.0f s: %s", query.spec.id, pause_s, reason)
 
@@ -404,11 +459,19 @@ class Engine:
             query = self.query(query_id)
             self._end(query)
             query.target = query.state = target
-            self._remember(query)
+            wait_until_written = self._remember(query)
+        if not self._groups.settle(query.spec.group):
+            log.warning("a commit for the group %s is still on its way to a cluster that is away", query.spec.group)
+        wait_until_written()
 
-    def _remember(self, query: Query) -> None:
-        if self._state is not None:
-            self._state.put(query.spec.id, {"spec": to_value(query.spec), "target": query.target})
+    def _remember(self, query: Query) -> Callable[[], None]:
+        """Under the lock, so that the last word on a query is the one that is kept; to be waited for without it."""
+        if self._state is None:
+            return _at_once
+        return self._state.put(query.spec.id, {"spec": to_value(query.spec), "target": query.target})
+
+    def _forget(self, query_id: str) -> Callable[[], None]:
+        return self._state.put(query_id, None) if self._state is not None else _at_once
 
     def _recall(self) -> None:
         for query_id, value in (self._state.load() if self._state is not None else {}).items():
@@ -424,6 +487,10 @@ class Engine:
         if self._checkpoints is not None:
             return f"{self._checkpoints.rstrip('/')}/{query_id}"
         return (self._folder(query_id) / "checkpoint").absolute().as_uri()
+
+
+def _at_once() -> None:
+    """There is nothing to wait for."""
 
 
 def _lock(home: Path) -> IO[str]:

@@ -6,6 +6,9 @@ and how far behind it is. Nobody starts from these offsets; where to go on stand
 
 So nobody waits for them either: a thread commits what is newest. A cluster that is down for a moment would otherwise
 hold up the engine just when it has queries to start again.
+
+Only who stops a query waits a moment (`settle`). The group is then free for whoever wants to set its offsets, and a
+commit that was still on its way would undo that.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any
 
 ANSWER_TIMEOUT_S = 15.0
 PAUSE_AFTER_FAILURE_S = 1.0
+SETTLE_TIMEOUT_S = 5.0
 
 Places = tuple[tuple[str, int, int], ...]
 
@@ -27,6 +31,8 @@ class GroupOffsets:
         self._committed: dict[str, Places] = {}
         # The newest of each group that waits to be committed, None for one to be deleted. The condition guards both.
         self._waiting: dict[str, Places | None] = {}
+        # The group that the thread is at work on.
+        self._at_work: str | None = None
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="pessoa-group-offsets", daemon=True)
@@ -38,7 +44,24 @@ class GroupOffsets:
         with self._changed:
             if wanted and self._committed.get(group_id) != wanted:
                 self._waiting[group_id] = wanted
-                self._changed.notify()
+                self._changed.notify_all()
+
+    def settle(self, group_id: str, timeout_s: float = SETTLE_TIMEOUT_S) -> bool:
+        """Nothing is committed for a group any more, until `commit` is asked again; False if that cannot be promised.
+
+        What waits is still committed, if that is soon; a cluster that is away is not waited for.
+        """
+
+        def is_busy() -> bool:
+            return group_id in self._waiting or self._at_work == group_id
+
+        with self._changed:
+            self._changed.wait_for(lambda: not is_busy(), timeout_s)
+            if self._waiting.get(group_id) is not None:
+                del self._waiting[group_id]
+            # So a commit that fails later is not tried again, and one that is asked for after this is new.
+            self._committed.pop(group_id, None)
+            return self._at_work != group_id
 
     def forget(self, group_id: str, *, deletes: bool) -> None:
         """Commit no more for a group, and delete it; one that cannot be deleted expires by itself."""
@@ -48,13 +71,13 @@ class GroupOffsets:
             if deletes:
                 # In its turn: a commit that is on its way would bring the group back.
                 self._waiting[group_id] = None
-                self._changed.notify()
+                self._changed.notify_all()
 
     def close(self) -> None:
         """Commit what waits, if the cluster takes it, and end."""
         with self._changed:
             self._closing.set()
-            self._changed.notify()
+            self._changed.notify_all()
         self._thread.join(ANSWER_TIMEOUT_S)
 
     def _work(self) -> None:
@@ -64,17 +87,20 @@ class GroupOffsets:
             admin = admin or self._admin()
             if wanted is None:
                 _delete(admin, group_id)
-                continue
-            if _alter(admin, group_id, wanted):
-                continue
-            # A client may be stuck with a coordinator that is no more; a new one asks anew.
-            admin = None
+                is_done = True
+            else:
+                is_done = _alter(admin, group_id, wanted)
             with self._changed:
-                if self._committed.get(group_id) == wanted:
+                self._at_work = None
+                if not is_done and self._committed.get(group_id) == wanted:
                     del self._committed[group_id]
                     self._waiting.setdefault(group_id, wanted)
-            if self._closing.wait(PAUSE_AFTER_FAILURE_S):
-                return
+                self._changed.notify_all()
+            if not is_done:
+                # A client may be stuck with a coordinator that is no more; a new one asks anew.
+                admin = None
+                if self._closing.wait(PAUSE_AFTER_FAILURE_S):
+                    return
 
     def _next(self) -> tuple[str, Places | None] | None:
         with self._changed:
@@ -82,7 +108,7 @@ class GroupOffsets:
             if not self._waiting:
                 return None
             # The one that has waited longest: a group whose coordinator is away must not keep the others.
-            group_id = next(iter(self._waiting))
+            group_id = self._at_work = next(iter(self._waiting))
             wanted = self._waiting.pop(group_id)
             if wanted is not None:
                 self._committed[group_id] = wanted

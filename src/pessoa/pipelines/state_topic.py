@@ -12,21 +12,36 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import TimeoutError as NoAnswer
 from typing import Any
+
+from pessoa.pipelines.failures import is_passing
 
 STATE_TOPIC = "_pessoa_queries"
 ANSWER_TIMEOUT_S = 60.0
+WRITE_TIMEOUT_S = 30.0
+POLL_S = 0.1
 REPLICATION_FACTOR = 3
 
 log = logging.getLogger(__name__)
 
 
 class StateUnavailable(Exception):
-    """The topic cannot be read or written; the sentence says why."""
+    """The topic cannot be read or written; the sentence says why, and `may_pass` whether it may in a moment."""
+
+    def __init__(self, sentence: str, *, may_pass: bool = False) -> None:
+        super().__init__(sentence)
+        self.may_pass = may_pass
 
 
-def ensure_topic(settings: Mapping[str, str], name: str, partitions: int, config: Mapping[str, str]) -> None:
+def ensure_topic(
+    settings: Mapping[str, str],
+    name: str,
+    partitions: int,
+    config: Mapping[str, str],
+    timeout_s: float = ANSWER_TIMEOUT_S,
+) -> None:
     """A topic of so many partitions or more, on as many brokers as there are, three at most."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient
@@ -34,19 +49,22 @@ def ensure_topic(settings: Mapping[str, str], name: str, partitions: int, config
 
     admin = AdminClient({**settings, "log_level": "3"})
     try:
-        metadata = admin.list_topics(timeout=ANSWER_TIMEOUT_S)
+        metadata = admin.list_topics(timeout=timeout_s)
         if name in metadata.topics:
             if len(metadata.topics[name].partitions) < partitions:
                 more = [NewPartitions(name, partitions)]
-                admin.create_partitions(more, request_timeout=ANSWER_TIMEOUT_S)[name].result(ANSWER_TIMEOUT_S)
+                admin.create_partitions(more, request_timeout=timeout_s)[name].result(timeout_s)
             return
         replicas = min(REPLICATION_FACTOR, len(metadata.brokers))
         wanted = NewTopic(name, partitions, replicas, config=dict(config))
-        admin.create_topics([wanted], request_timeout=ANSWER_TIMEOUT_S)[name].result(ANSWER_TIMEOUT_S)
+        admin.create_topics([wanted], request_timeout=timeout_s)[name].result(timeout_s)
     except KafkaException as failure:
         error = failure.args[0]
         if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise StateUnavailable(f"the topic {name} cannot be made: {error.str()}") from failure
+            sentence = f"the topic {name} cannot be made: {error.str()}"
+            raise StateUnavailable(sentence, may_pass=is_passing(error)) from failure
+    except NoAnswer:
+        raise StateUnavailable(f"the topic {name} cannot be made: no broker answered", may_pass=True) from None
 
 
 def remove_topic(settings: Mapping[str, str], name: str) -> None:
@@ -61,7 +79,7 @@ def remove_topic(settings: Mapping[str, str], name: str) -> None:
         error = failure.args[0]
         if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             log.warning("the topic %s cannot be deleted: %s", name, error.str())
-    except TimeoutError:
+    except NoAnswer:
         log.warning("the topic %s cannot be deleted: no broker answered", name)
 
 
@@ -108,16 +126,20 @@ class StateTopic:
         finally:
             consumer.close()
 
-    def put(self, query_id: str, value: Mapping[str, Any] | None) -> None:
-        """Remember, or forget, and return when it is written."""
-        failures: list[Any] = []
+    def put(self, query_id: str, value: Mapping[str, Any] | None) -> Callable[[], None]:
+        """Remember, or forget, in the order of the calls. What is given back returns when it is written."""
+        outcome: list[Any] = []
         payload = None if value is None else json.dumps(value).encode()
         self._producer.produce(
-            self.name,
-            payload,
-            query_id.encode(),
-            on_delivery=lambda error, _: failures.append(error) if error else None,
+            self.name, payload, query_id.encode(), on_delivery=lambda error, _: outcome.append(error)
         )
-        if self._producer.flush(ANSWER_TIMEOUT_S) or failures:
-            why = failures[0] if failures else "no broker answered"
-            raise StateUnavailable(f"the topic {self.name} cannot be written: {why}")
+
+        def wait() -> None:
+            deadline = time.monotonic() + WRITE_TIMEOUT_S
+            while not outcome and time.monotonic() < deadline:
+                self._producer.poll(POLL_S)
+            if not outcome or outcome[0] is not None:
+                why = outcome[0] if outcome else "no broker answered"
+                raise StateUnavailable(f"the topic {self.name} cannot be written: {why}")
+
+        return wait

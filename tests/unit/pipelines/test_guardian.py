@@ -7,18 +7,11 @@ import sys
 from pathlib import Path
 
 from pessoa.pipelines import spark_server
-from tests.support.engine_process import children
+from tests.support.service_process import children, is_alive
 from tests.support.topics import eventually
 
 GUARDIAN = Path(spark_server.__file__).with_name("guardian.py")
 SLEEP = "import time; time.sleep(600)"
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_the_program_and_what_it_started_end_with_the_owner() -> None:

@@ -1,0 +1,116 @@
+"""A service with a Spark of its own, as a process that a test may kill: `pessoa pipelines serve` or `pessoa connect`.
+
+engine = engine_process(servers, home)
+engine.start()                              returns when it is healthy
+engine.ask("GET", "/queries")
+engine.kill()                               as the kernel would; `start` starts it again, in the same home
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support import spark
+from tests.support.topics import eventually
+
+DEADLINE_S = 240.0
+_LISTENING = re.compile(r"is listening on (\S+)")
+
+
+def engine_process(servers: str, home: Path) -> ServiceProcess:
+    return ServiceProcess(
+        home,
+        *("pipelines", "serve", "--bootstrap-server", servers, "--home", str(home), "--port", "0"),
+        *("--spark-master", "local[2]", "--spark-set", "spark.sql.shuffle.partitions=2"),
+    )
+
+
+def worker_process(servers: str, home: Path, **settings: str) -> ServiceProcess:
+    """A Connect worker; `settings` have underscores for dots."""
+    settings["pessoa_home"] = str(home)
+    overrides = [f"{name.replace('_', '.')}={text}" for name, text in settings.items()]
+    return ServiceProcess(
+        home,
+        *("connect", "--bootstrap-server", servers, "--host", "127.0.0.1", "--port", "0"),
+        *(word for override in overrides for word in ("--override", override)),
+    )
+
+
+class ServiceProcess:
+    def __init__(self, home: Path, *words: str) -> None:
+        self._output = home.with_suffix(".output")
+        self._command = [sys.executable, "-m", "pessoa", *words]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    def __repr__(self) -> str:
+        return f"<ServiceProcess {self.url}: {'running' if self._process else 'gone'}>"
+
+    def start(self) -> None:
+        assert self._process is None, "it is running"
+        environment = {**os.environ, "JAVA_TOOL_OPTIONS": " ".join(spark.SMALL_JVM), "PYTHONUNBUFFERED": "1"}
+        with self._output.open("ab") as sink:
+            position = sink.tell()
+            process = self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, env=environment
+            )
+
+        def listens() -> bool:
+            said = self._output.read_bytes()[position:].decode(errors="replace")
+            if process.poll() is not None:
+                raise RuntimeError(f"it did not start:\n{said}")
+            match = _LISTENING.search(said)
+            self.url = match[1] if match else ""
+            return bool(match)
+
+        eventually(listens, DEADLINE_S, pause_s=0.05)
+        eventually(lambda: httpx.get(f"{self.url}/health", timeout=DEADLINE_S).is_success, DEADLINE_S, pause_s=0.05)
+
+    def kill(self) -> None:
+        """No goodbye."""
+        assert self._process is not None, "it is not running"
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(DEADLINE_S)
+            finally:
+                self.kill()
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        answer = httpx.request(method, self.url + path, json=body, timeout=DEADLINE_S)
+        assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
+        return answer.json() if answer.content else None
+
+    def spark_pid(self) -> int | None:
+        """Of the Java that is Spark: our child is its guardian, and Java is the guardian's."""
+        assert self._process is not None, "it is not running"
+        return next((java for guardian in children(self._process.pid) for java in children(guardian)), None)
+
+
+def children(pid: int) -> list[int]:
+    """Of all its threads: Linux keeps a list for each, and threads come and go."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found += map(int, path.read_text().split())
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

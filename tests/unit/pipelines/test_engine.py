@@ -1,0 +1,129 @@
+"""The engine while its cluster is away: nobody who wants to stop a query waits for an answer that does not come.
+
+Spark and the cluster are stand-ins here; `tests/pipelines` has real ones.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pessoa.pipelines import engine as engine_file
+from pessoa.pipelines.engine import Engine
+from pessoa.pipelines.queries import QuerySpec, to_value
+from pessoa.pipelines.state_topic import StateUnavailable
+from tests.support.topics import eventually
+
+DEADLINE_S = 60.0
+
+
+class Cluster:
+    """What the engine asks of Kafka, and of Spark."""
+
+    def __init__(self) -> None:
+        self.was_asked = threading.Event()
+        self.may_answer = threading.Event()
+        self.refusals: list[Exception] = []
+        self.remembered: dict[str, Any] = {}
+        self.launched: list[str] = []
+
+    def ensure_topic(self, *_: object) -> None:
+        self.was_asked.set()
+        assert self.may_answer.wait(DEADLINE_S)
+        if self.refusals:
+            raise self.refusals.pop()
+
+    def state_topic(self, *_: object) -> Any:
+        return SimpleNamespace(load=lambda: dict(self.remembered), put=self.put)
+
+    def put(self, query_id: str, value: Any) -> Callable[[], None]:
+        self.remembered[query_id] = value
+        return lambda: None
+
+    def launch(self, spec: QuerySpec, *_: object) -> Any:
+        self.launched.append(spec.id)
+        return SimpleNamespace(isActive=True, lastProgress=None, stop=lambda: None)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    made = Cluster()
+    for name in ("ensure_topic", "launch"):
+        monkeypatch.setattr(engine_file, name, getattr(made, name))
+    monkeypatch.setattr(engine_file, "StateTopic", made.state_topic)
+    monkeypatch.setattr(engine_file, "in_use", nullcontext)
+    monkeypatch.setattr(Engine, "_connect", lambda _: SimpleNamespace(stop=lambda: None))
+    monkeypatch.setattr(engine_file, "LOOK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(engine_file, "FIRST_PAUSE_S", 0.0)
+    yield made
+    made.may_answer.set()
+
+
+def once(query_id: str, **more: Any) -> QuerySpec:
+    return QuerySpec(query_id, start_function="flows:copy", topic="out", delivery="exactly-once", **more)
+
+
+def make_engine(home: Path) -> Engine:
+    return Engine("127.0.0.1:1", home=home, spark_remote="sc://127.0.0.1:1")
+
+
+def in_time(act: Callable[[], object]) -> None:
+    acting = threading.Thread(target=act, daemon=True)
+    acting.start()
+    acting.join(DEADLINE_S)
+    assert not acting.is_alive(), "it waited for the cluster"
+
+
+def test_queries_are_stopped_and_shown_while_the_cluster_is_asked_for_markers(cluster: Cluster, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        cluster.remembered[name] = {"spec": to_value(once(name)), "target": "RUNNING"}
+    with make_engine(tmp_path) as engine:
+        assert cluster.was_asked.wait(DEADLINE_S)
+        in_time(lambda: engine.stop("a"))
+        in_time(lambda: engine.pause("b"))
+        assert [(status.id, status.state) for status in engine.queries()] == [("a", "STOPPED"), ("b", "PAUSED")]
+        cluster.may_answer.set()
+        in_time(lambda: engine.resume("a"))
+        eventually(lambda: cluster.launched == ["a"])
+    assert cluster.launched == ["a"], "a query that was stopped before the answer came is not started"
+
+
+def test_others_can_be_stopped_while_a_query_waits_to_be_started_by_hand(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.remembered["a"] = {
+        "spec": to_value(QuerySpec("a", start_function="flows:copy", topic="out")),
+        "target": "RUNNING",
+    }
+    with make_engine(tmp_path) as engine:
+        eventually(lambda: cluster.launched == ["a"])
+        spec = QuerySpec("b", start_function="tests.pipelines.flows:copy", topic="out", delivery="exactly-once")
+        starting = threading.Thread(target=lambda: engine.start(spec), daemon=True)
+        starting.start()
+        assert cluster.was_asked.wait(DEADLINE_S)
+        in_time(lambda: engine.stop("a"))
+        cluster.may_answer.set()
+        starting.join(DEADLINE_S)
+        assert [(status.id, status.state) for status in engine.queries()] == [("a", "STOPPED"), ("b", "RUNNING")]
+
+
+def test_a_cluster_that_is_away_costs_a_query_none_of_its_attempts(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.refusals = [StateUnavailable("no broker answered", may_pass=True) for _ in range(5)]
+    cluster.may_answer.set()
+    cluster.remembered["a"] = {"spec": to_value(once("a", max_restarts=0)), "target": "RUNNING"}
+    with make_engine(tmp_path) as engine:
+        eventually(lambda: cluster.launched == ["a"], about=engine.queries)
+
+
+def test_a_cluster_that_refuses_the_markers_ends_the_query_with_its_sentence(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.refusals = [StateUnavailable("you may not create topics") for _ in range(3)]
+    cluster.may_answer.set()
+    cluster.remembered["a"] = {"spec": to_value(once("a", max_restarts=2)), "target": "RUNNING"}
+    with make_engine(tmp_path) as engine:
+        eventually(lambda: engine.query("a").status().state == "FAILED")
+        assert engine.query("a").status().error == "you may not create topics"
+    assert cluster.launched == []
