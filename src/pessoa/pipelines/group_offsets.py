@@ -33,6 +33,8 @@ class GroupOffsets:
         self._waiting: dict[str, Places | None] = {}
         # The group that the thread is at work on.
         self._at_work: str | None = None
+        # Whether the last thing that the cluster was asked came to nothing.
+        self._is_away = False
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="pessoa-group-offsets", daemon=True)
@@ -52,11 +54,11 @@ class GroupOffsets:
         What waits is still committed, if that is soon; a cluster that is away is not waited for.
         """
 
-        def is_busy() -> bool:
-            return group_id in self._waiting or self._at_work == group_id
+        def is_quiet() -> bool:
+            return self._at_work != group_id and (group_id not in self._waiting or self._is_away)
 
         with self._changed:
-            self._changed.wait_for(lambda: not is_busy(), timeout_s)
+            self._changed.wait_for(is_quiet, timeout_s)
             if self._waiting.get(group_id) is not None:
                 del self._waiting[group_id]
             # So a commit that fails later is not tried again, and one that is asked for after this is new.
@@ -91,7 +93,7 @@ class GroupOffsets:
             else:
                 is_done = _alter(admin, group_id, wanted)
             with self._changed:
-                self._at_work = None
+                self._at_work, self._is_away = None, not is_done
                 if not is_done and self._committed.get(group_id) == wanted:
                     del self._committed[group_id]
                     self._waiting.setdefault(group_id, wanted)
