@@ -33,6 +33,9 @@ from pessoa.wire.schema import Message
 if TYPE_CHECKING:
     from pessoa.quorum.raft_quorum import RaftQuorum
 
+# The first in which an answer can name a leader, a snapshot, or where the logs part (KIP-595).
+_FIRST_FETCH_OF_REPLICAS = 12
+
 
 def serve(quorum: RaftQuorum, request: Message, version: int) -> Message | Awaitable[Message]:
     return _SERVERS[ApiKey(request.api_key)](quorum, request, version)
@@ -86,11 +89,13 @@ def _with_leader(quorum: RaftQuorum, response: Message, version: int, first_vers
 
 
 def _fetch(quorum: RaftQuorum, request: FetchRequest, version: int) -> Message | Awaitable[Message]:
+    if version < _FIRST_FETCH_OF_REPLICAS:
+        return _no_fetch(ErrorCode.UNSUPPORTED_VERSION)
     try:
         translation.check_cluster(request.cluster_id, quorum.cluster_id)
         fetch = translation.fetch_of(request)
     except Refused as refusal:
-        return FetchResponse(throttle_time_ms=0, error_code=refusal.error, session_id=0, responses=[])
+        return _no_fetch(refusal.error)
     reply = quorum.raft.fetch(quorum.monotonic_ms(), fetch)
     quorum.step()
     if reply.is_readable:
@@ -98,6 +103,10 @@ def _fetch(quorum: RaftQuorum, request: FetchRequest, version: int) -> Message |
         if not reply.records and quorum.high_watermark <= fetch.high_watermark and request.max_wait_ms > 0:
             return _fetch_later(quorum, fetch, reply, request.max_wait_ms, version)
     return _fetch_response(quorum, reply, version)
+
+
+def _no_fetch(error: ErrorCode) -> FetchResponse:
+    return FetchResponse(throttle_time_ms=0, error_code=error, session_id=0, responses=[])
 
 
 async def _fetch_later(quorum: RaftQuorum, fetch: Fetch, reply: FetchReply, max_wait_ms: int, version: int) -> Message:

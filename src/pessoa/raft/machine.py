@@ -63,6 +63,9 @@ from pessoa.raft.roles import (
 from pessoa.raft.voters import VoterSet
 from pessoa.wire.errors import ErrorCode
 
+# Elections take tens of milliseconds at least: this many, one after another, take most of a day.
+MAX_EPOCH_LEAP = 1 << 20
+
 
 class Raft:
     def __init__(
@@ -269,6 +272,8 @@ class Raft:
     def vote(self, now_ms: int, request: Vote) -> VoteReply:
         if request.epoch < self.epoch:
             return VoteReply(ErrorCode.FENCED_LEADER_EPOCH, self.epoch, self.leader_id)
+        if not self._is_plausible(request.epoch):
+            return VoteReply(ErrorCode.INVALID_REQUEST, self.epoch, self.leader_id)
         if not request.voter.matches(self.own):
             return VoteReply(ErrorCode.INVALID_VOTER_KEY, self.epoch, self.leader_id)
         if request.epoch > self.epoch:
@@ -313,7 +318,7 @@ class Raft:
     def _check_leader(self, request: BeginEpoch | EndEpoch) -> ErrorCode:
         if request.epoch < self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if request.leader_id < 0 or request.leader_id == self.own.id:
+        if request.leader_id < 0 or request.leader_id == self.own.id or not self._is_plausible(request.epoch):
             return ErrorCode.INVALID_REQUEST
         if request.epoch == self.epoch and self.leader_id not in (NO_NODE, request.leader_id):
             return ErrorCode.INVALID_REQUEST
@@ -330,6 +335,7 @@ class Raft:
             return answer._replace(diverging=apart.diverging, snapshot=apart.snapshot)
         if request.replica.id >= 0:
             role.progress.fetched(request.replica, request.offset, self._log.log_end_offset, now_ms)
+            role.progress.forget_observers(self.voters)
         role.requests.again(request.replica.id, now_ms + self._timeouts.fetch_timeout_ms // 2)
         if self.voters.has(request.replica):
             self._advance(role.progress.committed(self.voters, self._log.durable_end_offset))
@@ -340,6 +346,7 @@ class Raft:
         if isinstance(self.role, Leader):
             progress = self.role.progress
             progress.fetched(key, max(progress.end_offset_of(key), 0), NEVER, now_ms)
+            progress.forget_observers(self.voters)
 
     def _refuse_fetch(self, request: Fetch) -> FetchReply:
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -392,7 +399,16 @@ class Raft:
         """Whether the answer tells of an epoch or a leader that this member does not know."""
         if reply.epoch == self.epoch:
             return self.leader_id == NO_NODE and reply.leader_id not in (NO_NODE, self.own.id)
-        return reply.epoch > self.epoch
+        return reply.epoch > self.epoch and self._is_plausible(reply.epoch)
+
+    def _is_plausible(self, epoch: int) -> bool:
+        """Epochs are never taken back, and there are 2³¹ of them. Whoever speaks of one that no row of elections can
+        have led to has a damaged disk or bad intentions, and would take the rest of them from everybody."""
+        return epoch <= self.epoch + MAX_EPOCH_LEAP or self._knows_nothing
+
+    @property
+    def _knows_nothing(self) -> bool:
+        return self.epoch == 0 and self._log.log_end_offset == 0
 
     def _count(self, now_ms: int, role: Prospective | Candidate, peer: int, request: Request, reply: VoteReply) -> None:
         assert isinstance(request, Vote)

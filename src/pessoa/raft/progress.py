@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 UNKNOWN = -1
 # An observer that has not fetched for so long is forgotten, as in Kafka.
 OBSERVER_SESSION_MS = 300_000
+# Any number may stand in a fetch; so many observers are remembered, those who fetched last.
+MAX_OBSERVERS = 1_000
 
 
 class ReplicaProgress:
@@ -64,6 +66,16 @@ class Progress:
             # With another directory it is another replica.
             known = self.replicas[key.id] = ReplicaProgress(key)
         known.fetched(offset, leader_end_offset, now_ms)
+
+    def forget_observers(self, voters: VoterSet) -> None:
+        """Those beyond what is remembered."""
+        if len(self.replicas) <= MAX_OBSERVERS + len(voters):
+            return
+        observers = [one for one in self.replicas.values() if not voters.has(one.key)]
+        observers.sort(key=lambda one: one.last_fetch_ms)
+        # Half of them, so that this is rare.
+        for one in observers[: MAX_OBSERVERS // 2]:
+            del self.replicas[one.key.id]
 
     def end_offset_of(self, key: ReplicaKey) -> int:
         known = self.replicas.get(key.id)

@@ -1,0 +1,60 @@
+"""What others may say and is not believed: epochs out of reach, and fetches of replicas without number."""
+
+from __future__ import annotations
+
+import pytest
+
+from pessoa.raft.machine import MAX_EPOCH_LEAP
+from pessoa.raft.messages import NO_NODE, BeginEpoch, ElectionState, EndEpoch, Fetch, ReplicaKey, VoteReply
+from pessoa.raft.progress import MAX_OBSERVERS
+from pessoa.raft.roles import Leader
+from pessoa.wire.errors import ErrorCode
+from tests.unit.raft.test_machine import ME, OK, durable, leader, log_of, machine, prospective, vote
+
+LAST_EPOCH = (1 << 31) - 1
+HERE = 5
+
+
+@pytest.mark.parametrize("epoch", [LAST_EPOCH, HERE + MAX_EPOCH_LEAP + 1])
+def test_an_epoch_that_no_elections_can_have_led_to_changes_nothing(epoch: int) -> None:
+    raft, _ = machine(log_of(1, HERE), ElectionState(HERE))
+    assert raft.vote(1, vote(epoch, epoch, 1_000)).error is ErrorCode.INVALID_REQUEST
+    assert raft.vote(1, vote(epoch, epoch, 1_000, pre=True)).error is ErrorCode.INVALID_REQUEST
+    assert raft.begin_epoch(1, BeginEpoch(epoch, 2, ME)).error is ErrorCode.INVALID_REQUEST
+    assert raft.end_epoch(1, EndEpoch(epoch, 2, ())).error is ErrorCode.INVALID_REQUEST
+    assert raft.epoch == HERE
+    assert raft.take_ready().persist is None
+
+
+def test_an_answer_that_speaks_of_such_an_epoch_is_none() -> None:
+    raft, ready = prospective(log_of(1, HERE), ElectionState(HERE))
+    (peer, request), *_ = ready.sends
+    raft.replied(2, peer, request, VoteReply(OK, LAST_EPOCH, NO_NODE, False))
+    assert raft.epoch == HERE
+
+
+def test_many_elections_may_have_been_missed() -> None:
+    raft, _ = machine(log_of(1, HERE), ElectionState(HERE))
+    assert raft.vote(1, vote(HERE + MAX_EPOCH_LEAP, HERE, 2)).granted
+    assert raft.epoch == HERE + MAX_EPOCH_LEAP
+
+
+def test_who_knows_nothing_believes_the_first_that_it_hears() -> None:
+    raft, _ = machine()
+    assert raft.begin_epoch(1, BeginEpoch(MAX_EPOCH_LEAP + 7, 2, ME)).error is OK
+    assert raft.epoch == MAX_EPOCH_LEAP + 7
+
+
+def test_a_leader_remembers_a_bounded_number_of_observers_and_all_voters() -> None:
+    raft, log = leader()
+    durable(log)
+    raft.flushed(4)
+    assert isinstance(raft.role, Leader)
+    for who in (2, 3):
+        raft.fetch(5, Fetch(raft.epoch, ReplicaKey(who), 1, raft.epoch, 0))
+    for number in range(3 * MAX_OBSERVERS):
+        raft.fetch(6 + number, Fetch(raft.epoch, ReplicaKey(100 + number), 0, 0, 0))
+    known = raft.role.progress.replicas
+    assert {2, 3, 100 + 3 * MAX_OBSERVERS - 1} <= set(known)
+    assert len(known) <= MAX_OBSERVERS + 3
+    assert raft.role.progress.end_offset_of(ReplicaKey(2)) == 1
