@@ -12,7 +12,12 @@ from pessoa.wire.api.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from pessoa.wire.api.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from pessoa.wire.api.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from pessoa.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from pessoa.wire.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from pessoa.wire.errors import ErrorCode
@@ -20,7 +25,7 @@ from tests.simulation.client import TRANSIENT, Client
 from tests.simulation.history import TopicPartition, Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _TIMEOUT_MS = 2_000
 # As many brokers may not have registered by then, or not be unfenced.
@@ -31,7 +36,9 @@ class Admin(Client):
     partitions: Sequence[TopicPartition] = ()
     broker_ids: Sequence[int] = ()
 
-    async def create_topic(self, name: str, partitions: int, replication_factor: int) -> None:
+    async def create_topic(
+        self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str] | None = None
+    ) -> None:
         """Until it is there."""
         request = CreateTopicsRequest(
             topics=[
@@ -40,7 +47,7 @@ class Admin(Client):
                     num_partitions=partitions,
                     replication_factor=replication_factor,
                     assignments=[],
-                    configs=[],
+                    configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
                 )
             ],
             timeout_ms=_TIMEOUT_MS,

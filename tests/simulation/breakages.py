@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from pessoa.log import cleaner, cleaning_shell
+from pessoa.log.cleaning_pass import CleaningPass
 from pessoa.quorum import raft_quorum
 from pessoa.quorum.state_file import STATIC_VOTERS, render_quorum_state
 from pessoa.raft.machine import Raft
@@ -70,12 +73,47 @@ def _forget_the_pre_vote() -> Any:
     return patch.object(Raft, "_prospect", Raft._stand)
 
 
+def _clean_what_is_undecided() -> Any:
+    """The cleaner comes past the last stable offset, and a record is superseded by one that is aborted later."""
+
+    def first_uncleanable(partition_log: Any, *_: object) -> int:
+        bound = min(partition_log.high_watermark, partition_log.recovery_point)
+        starts: list[int] = [segment.base_offset for segment in partition_log.segments]
+        return max(start for start in starts if start <= bound)
+
+    return patch.object(cleaner, "_first_uncleanable", first_uncleanable)
+
+
+def _take_aborted_for_committed() -> Any:
+    """The cleaner knows nothing of aborted transactions, and their records supersede others."""
+    return patch.object(cleaning_shell, "make_plan", lambda *details: replace(cleaner.make_plan(*details), aborted=()))
+
+
+def _forget_the_last_of_a_producer() -> Any:
+    """What a producer wrote is compacted away to the last batch, and its sequence numbers with it."""
+    return patch.object(CleaningPass, "_is_last_of_producer", lambda *_: False)
+
+
+def _drop_tombstones_at_once() -> Any:
+    """Whoever reads slowly never hears that a key was deleted (KIP-534)."""
+
+    def without_retention(*details: Any) -> Any:
+        plan = cleaner.make_plan(*details)
+        return replace(plan, config=replace(plan.config, delete_retention_ms=0))
+
+    return patch.object(cleaning_shell, "make_plan", without_retention)
+
+
 BREAKAGES: dict[str, Callable[[], Any]] = {
     "no epoch check": _forget_the_epoch_check,
     "anybody's acknowledgement": _count_anybodys_acknowledgement,
     "vote not synced": _skip_the_sync_of_the_vote,
     "truncate to the high watermark": _truncate_to_the_high_watermark,
     "no pre-vote": _forget_the_pre_vote,
+    "cleaning past the last stable offset": _clean_what_is_undecided,
+    "aborted records supersede": _take_aborted_for_committed,
+    "last batch of a producer compacted": _forget_the_last_of_a_producer,
+    "tombstones dropped at once": _drop_tombstones_at_once,
 }
 
 

@@ -30,7 +30,7 @@ from tests.simulation.loop import Process, TooManySteps, current_process, new_lo
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import Fabric
 from tests.simulation.node import CONTROLLER_PORT, Node, comes_from_disk, dynamic_node_settings, node_settings
-from tests.simulation.producers import IdempotentProducer, TransactionalProducer
+from tests.simulation.producers import IdempotentProducer, Producer, TransactionalProducer
 from tests.simulation.quorum_operator import Operator
 from tests.simulation.readers import READ_COMMITTED, READ_UNCOMMITTED, Reader
 from tests.simulation.watch import Watch
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 TOPIC = "t"
 # Where copiers write.
 COPIES = "copies"
+# What is compacted, if anything is, and how many bytes a segment has: room for the largest batch, and a few more.
+_COMPACTED = {TOPIC: 400, "__consumer_offsets": 1_500, "__transaction_state": 800}
+_KEYS = 3
+_BRISK_S = 0.3
 CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
 # Nobody needs more, except in circles.
 _MAX_STEPS = 400_000
@@ -71,8 +75,8 @@ class Cluster:
         self.loop = new_loop()
         self.loop.trace = None if trace is None else lambda text: trace(f"{self.loop.now_s:10.4f}  {text}")
         self.fabric = Fabric(self.loop, Random(self.rng.random()))
-        self.history = History()
-        self.watch = Watch()
+        self.history = History([TOPIC] if plan.is_compacted else [], drops_tombstones=plan.drops_tombstones)
+        self.watch = Watch(lambda: self.loop.now_s, _COMPACTED if plan.is_compacted else (), plan.tombstones_stay_s)
         self.nodes = self._make_nodes()
         self.brokers = [node for node in self.nodes if node.is_broker]
         self.controllers = [node for node in self.nodes if node.is_controller]
@@ -164,11 +168,7 @@ class Cluster:
             node.clock.skew_ms = self.rng.randint(-50, 50)
             node.start()
         admin = self.client(Admin, "admin")
-        await self._within(
-            _WHOLE_WITHIN_S,
-            self._as(admin, admin.create_topic(TOPIC, self.plan.partitions, self.plan.replication_factor)),
-            "the topic was not created",
-        )
+        await self._within(_WHOLE_WITHIN_S, self._as(admin, self._create_topics(admin)), "the topic was not created")
         if self.plan.copiers:
             await self._within(
                 _WHOLE_WITHIN_S,
@@ -187,17 +187,29 @@ class Cluster:
         await self._within(_DONE_WITHIN_S, asyncio.gather(*self._running), "the clients did not come to an end")
         await self._verdict()
 
+    async def _create_topics(self, admin: Admin) -> None:
+        plan = self.plan
+        if not plan.is_compacted:
+            await admin.create_topic(TOPIC, plan.partitions, plan.replication_factor)
+            return
+        for name, segment_bytes in _COMPACTED.items():
+            partitions = plan.partitions if name == TOPIC else 1
+            configs = {"cleanup.policy": "compact", "internal.segment.bytes": str(segment_bytes)}
+            await admin.create_topic(name, partitions, plan.replication_factor, configs)
+
     def _start_clients(self, admin: Admin) -> None:
         plan = self.plan
         for number in range(plan.idempotent_producers):
             producer = self.client(IdempotentProducer, f"p{number}")
             producer.partitions, producer.in_flight = self.partitions, plan.in_flight
+            self._give_keys(producer)
             self._run_client(producer)
         for number in range(plan.transactional_producers):
             transactional = self.client(TransactionalProducer, f"x{number}")
             transactional.partitions = self.partitions
             transactional.transactional_id = "tx" if plan.has_zombies else f"tx{number}"
             transactional.adds_by_producing = plan.adds_by_producing
+            self._give_keys(transactional)
             self._run_client(transactional)
         for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
             reader = self.client(Reader, f"r{isolation}")
@@ -217,6 +229,11 @@ class Cluster:
             operator: Operator = self.client(Operator, "operator")
             operator.controllers = {node.id: self.directories[node.id] for node in self.controllers}
             self._run_client(operator)
+
+    def _give_keys(self, producer: Producer) -> None:
+        """What is compacted needs keys; and more records than there are keys."""
+        if self.plan.is_compacted:
+            producer.keys, producer.pause_s = _KEYS, _BRISK_S
 
     def _copier(self, name: str) -> Copier:
         copier: Copier = self.client(Copier, name)
@@ -394,11 +411,16 @@ class Cluster:
                     yield node, replica.log
 
     def _compare_replicas(self) -> None:
-        """Below the high watermark all replicas have the same bytes."""
+        """Below the high watermark all replicas have the same bytes; of what is compacted, the same but for what may be
+        gone."""
         contents: dict[tuple[str, int], tuple[Node, list[bytes]]] = {}
         for node in self.brokers:
             assert node.broker is not None
-            for replica in node.broker.services.replicas.all():
+            replicas = node.broker.services.replicas.all()
+            self.watch.look_at_compacted(node, replicas)
+            for replica in replicas:
+                if self.plan.is_compacted and replica.topic in _COMPACTED:
+                    continue
                 batches = _committed_batches(replica.log)
                 first, known = contents.setdefault((replica.topic, replica.index), (node, batches))
                 for ours, theirs in zip(batches, known, strict=False):

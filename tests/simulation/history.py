@@ -8,13 +8,22 @@ Every value is written once, by one producer, so wherever it turns up it is know
 
 and a transaction is seen whole or not at all. What readers see is checked on the spot against everything that was seen
 before: an offset has one value, for ever, on every replica.
+
+In a compacted topic a write may be gone in the end, if a later one with its key is there, or has deleted the key. What
+is there stands where it always stood.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+_ANYWHERE = 1 << 62
 
 
 class Violation(Exception):
@@ -52,10 +61,16 @@ class Write:
     transaction: Transaction | None = None
     outcome: Outcome = Outcome.OPEN
     offset: int = -1
+    key: bytes | None = None
+    is_tombstone: bool = False
 
 
 class History:
-    def __init__(self) -> None:
+    """`compacted` are the topics of which a part may go, `drops_tombstones` whether those go as well."""
+
+    def __init__(self, compacted: Collection[str] = (), *, drops_tombstones: bool = False) -> None:
+        self._compacted = compacted
+        self._drops_tombstones = drops_tombstones
         self.writes: dict[bytes, Write] = {}
         self.transactions: list[Transaction] = []
         # What anybody has seen, by partition: offset → value
@@ -184,11 +199,48 @@ class History:
         """`uncommitted` and `committed` are what a reader of each kind finds after everything has healed."""
         present = {value for records in uncommitted.values() for value in records.values()}
         visible = {value for records in committed.values() for value in records.values()}
-        self._check_writes(present, visible)
-        self._check_transactions(visible)
-        self._check_what_was_seen(uncommitted, self.seen, "was read")
-        self._check_what_was_seen(committed, self.seen_committed, "was read as committed")
+        superseded = self._superseded(committed)
+        self._check_writes(present | superseded | self._aborted_and_compacted(), visible | superseded)
+        self._check_transactions(visible, superseded)
+        # Who reads uncommitted sees what is aborted later, and goes then.
+        self._check_what_was_seen(uncommitted, self.seen, "was read", superseded | self._aborted_and_compacted())
+        self._check_what_was_seen(committed, self.seen_committed, "was read as committed", superseded)
         self._check_order(uncommitted)
+
+    def _superseded(self, committed: dict[TopicPartition, dict[int, bytes]]) -> set[bytes]:
+        """What compaction may have taken, of writes whose place is known and that were not aborted."""
+        last: dict[tuple[TopicPartition, bytes], int] = {}
+        for partition, records in committed.items():
+            for offset, value in records.items():
+                key = self.writes[value].key
+                if partition.topic in self._compacted and key is not None:
+                    last[partition, key] = max(offset, last.get((partition, key), -1))
+        if self._drops_tombstones:
+            for write in self.writes.values():
+                is_aborted = write.transaction is not None and write.transaction.outcome is Outcome.FAILED
+                if write.is_tombstone and write.key is not None and not is_aborted:
+                    # One that nobody has seen or acknowledged with its place may be anywhere.
+                    offset = self._places.get(write.value, (write.partition, _ANYWHERE))[1]
+                    place = (write.partition, write.key)
+                    # It may itself be gone.
+                    last[place] = max(offset + 1, last.get(place, -1))
+        return {
+            write.value
+            for write in self.writes.values()
+            if write.partition.topic in self._compacted
+            and write.key is not None
+            and (write.transaction is None or write.transaction.outcome is not Outcome.FAILED)
+            and self._places.get(write.value, (write.partition, -1))[1] < last.get((write.partition, write.key), -1)
+        }
+
+    def _aborted_and_compacted(self) -> set[bytes]:
+        return {
+            write.value
+            for transaction in self.transactions
+            if transaction.outcome is not Outcome.OK
+            for write in transaction.writes
+            if write.partition.topic in self._compacted
+        }
 
     def check_copies(
         self, committed: dict[TopicPartition, dict[int, bytes]], offsets: dict[TopicPartition, int]
@@ -206,6 +258,9 @@ class History:
         for source, end in offsets.items():
             due = {offset for offset in committed.get(source, {}) if offset < end}
             missing, early = due - copied[source].keys(), copied[source].keys() - due
+            if source.topic in self._compacted:
+                # What was copied may be gone since.
+                early = {offset for offset in early if offset >= end}
             if missing:
                 raise Violation(f"the offset {end} of {source} is committed, and {min(missing)} was not copied")
             if early:
@@ -222,14 +277,14 @@ class History:
                     f"{write.value!r} at {write.partition}@{write.offset} is hidden from who reads committed"
                 )
 
-    def _check_transactions(self, visible: set[bytes]) -> None:
+    def _check_transactions(self, visible: set[bytes], superseded: set[bytes]) -> None:
         for transaction in self.transactions:
             shown = [write for write in transaction.writes if write.value in visible]
             if shown and transaction.outcome is Outcome.FAILED:
                 raise Violation(f"aborted read: {transaction.name} was aborted, and {shown[0].value!r} is visible")
             # What was never acknowledged may be missing from any transaction: its producer did not wait for it.
             due = [write for write in transaction.writes if write.outcome is Outcome.OK]
-            hidden = [write for write in due if write.value not in visible]
+            hidden = [write for write in due if write.value not in visible and write.value not in superseded]
             if hidden and (transaction.outcome is Outcome.OK or shown):
                 raise Violation(
                     f"torn: of {transaction.name} ({transaction.outcome.value}) {hidden[0].value!r} is missing "
@@ -241,11 +296,12 @@ class History:
         final: dict[TopicPartition, dict[int, bytes]],
         seen: dict[TopicPartition, dict[int, bytes]],
         how: str,
+        gone: set[bytes],
     ) -> None:
         for partition, records in seen.items():
             there = final.get(partition, {})
             for offset, value in records.items():
-                if there.get(offset) != value:
+                if there.get(offset) != value and not (offset not in there and value in gone):
                     raise Violation(
                         f"lost: {value!r} {how} at {partition}@{offset}, where {there.get(offset)!r} is now"
                     )

@@ -20,11 +20,22 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from random import Random
 
+    from pessoa.log.simulated_disk import KindOrAll
     from tests.simulation.cluster import Cluster
     from tests.simulation.node import Node
 
 # API keys of what may be held back and delivered later: Produce, EndTxn, TxnOffsetCommit, AddPartitionsToTxn.
 _HELD_APIS = frozenset((0, 24, 26, 28))
+# What a pass of compaction does to the disk: writes a segment anew, puts it in the place of others, says so.
+_STEPS_OF_CLEANING: tuple[tuple[KindOrAll, str], ...] = (
+    ("change", "*.cleaned"),
+    ("rename", "*.cleaned"),
+    ("rename", "*.log"),
+    ("change", "*.swap"),
+    ("remove", "*.deleted"),
+    ("sync_directory", "*-[0-9]"),
+    ("change", "*/cleaner-offset-checkpoint*"),
+)
 # Then whoever told the node to stop loses patience.
 _STOP_WITHIN_S = 10.0
 
@@ -57,6 +68,7 @@ class Nemesis:
             "disk error": self._disk_error,
             "disk full": self._disk_full,
             "rot": self._rot,
+            "cleaning": self._disturb_cleaning,
         }
 
     async def run(self, seconds: float) -> None:
@@ -250,6 +262,37 @@ class Nemesis:
             self._back(node)
             await cluster.wait_until_whole()
         self._is_rot_about = False
+
+    async def _disturb_cleaning(self) -> None:
+        """A process dies in the middle of compaction, and sometimes its machine loses power with it."""
+        cluster, plan, rng = self._cluster, self._plan, self._rng
+        node = self._victim()
+        if node is None or not node.is_broker:
+            return
+        is_well = not self._hurt and cluster.is_whole()
+        loses_power = rng.random() < 0.5 and (plan.is_synced or (plan.may_lose_power and is_well))
+        self._is_amnesia_about = loses_power and not plan.is_synced
+        self._hurt.add(node.id)
+        node.is_hurt = True
+        kind, pattern = rng.choice(_STEPS_OF_CLEANING)
+        node.disk.crash_at(kind, pattern, nth=rng.randint(1, 10))
+        patience = 30
+        while node.is_up and patience:
+            patience -= 1
+            await asyncio.sleep(0.1)
+        cluster.note(f"nemesis: {node.host} {'dies' if node.is_up else 'has died'} at {kind} {pattern}")
+        node.disk.heal()
+        if loses_power:
+            node.lose_power()
+        else:
+            node.kill()
+            node.disk.crash_process()
+        node.is_hurt = False
+        await asyncio.sleep(rng.random())
+        self._back(node)
+        if self._is_amnesia_about:
+            await cluster.wait_until_whole()
+            self._is_amnesia_about = False
 
     async def _spoil(self, strike: Callable[[Node], None]) -> None:
         node = self._victim()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from pessoa.base.entropy import SeededEntropy
@@ -24,6 +25,7 @@ from pessoa.quorum.durable_mark import DurableMark
 from pessoa.quorum.formatting import format_metadata
 from pessoa.quorum.metadata_log import METADATA_DIRECTORY
 from pessoa.quorum.raft_quorum import QuorumFailed, RaftQuorum
+from tests.simulation.compaction import PassInPlace
 from tests.simulation.network import HostNetwork
 
 if TYPE_CHECKING:
@@ -96,6 +98,8 @@ class Node:
         # Has been told to stop in order, and has not ended.
         self.is_stopping = False
         self.lives = 0
+        # Logs that a pass of compaction has come to the end of, until somebody has looked at them.
+        self.cleaned: list[str] = []
         # Told of every process that is started.
         self.on_start: Callable[[Process], None] = lambda _: None
         self._loop = loop
@@ -164,6 +168,9 @@ class Node:
             cluster_id=self._cluster_id,
         )
         broker.on_bug = self._on_bug
+        broker.start_cleaning = partial(
+            PassInPlace, self.disk, lambda: self.clock.monotonic_ms() / 1000, self.cleaned.append
+        )
         self.on_start(process)
         self._asked = asyncio.Event()
         self._task = self._loop.spawn(process, self._run(broker, self._asked), f"{self.host} life {self.lives}")

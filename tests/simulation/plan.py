@@ -13,6 +13,17 @@ FAULTS = (
     "kill", "power", "election", "pause", "stop", "cut", "one-way", "lonely", "late", "reset", "hold", "clock",
     "slow disk", "disk error", "disk full",
 )  # fmt: skip
+# A cleaner that looks often, takes what there is, and has room for some keys only.
+_CLEANING = {
+    "log.cleaner.enable": "true",
+    "log.cleaner.backoff.ms": "300",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "log.cleaner.dedupe.buffer.size": "3000",
+    "log.segment.delete.delay.ms": "200",
+}
+# As long as no run, whatever the clocks do.
+_FOR_EVER_MS = 24 * 60 * 60 * 1000
+_BRIEFLY_MS = 1_000
 # A snapshot of the metadata every few records, nothing kept that it has, and many pieces to fetch it in.
 _OFTEN = {
     "metadata.log.max.record.bytes.between.snapshots": "400",
@@ -56,6 +67,8 @@ class Plan:
     are_copiers_members: bool = False
     # The members of the group speak the newer protocol (KIP-848).
     has_consumers: bool = False
+    # The topic is compacted, and so are the internal ones, in short segments.
+    is_compacted: bool = False
 
     @classmethod
     def of(cls, seed: int, most_nodes: int = 5) -> Plan:
@@ -75,13 +88,18 @@ class Plan:
             faults = tuple(sorted((*faults, "rot")))
         has_snapshots, copiers = more.random() < 0.25, more.choice((0, 0, 0, 0, 0, 0, 1, 2))
         has_consumers, are_copiers_members = more.random() < 0.4, more.random() < 0.5
+        # Apart from both, for the same reason.
+        more = Random(seed ^ 0xC1EA2)
+        is_compacted = more.random() < 0.17
+        if is_compacted and more.random() < 0.6:
+            faults = tuple(sorted((*faults, "cleaning")))
         return cls(
             seed=seed,
             nodes=nodes,
             voters=voters,
             replication_factor=replication_factor,
             min_insync_replicas=min(replication_factor, rng.choice((1, 2, 2, 2))),
-            partitions=rng.choice((1, 1, 2, 3)),
+            partitions=min(rng.choice((1, 1, 2, 3)), 1 if is_compacted else 3),
             is_synced=rng.random() < 0.25,
             is_harsh=rng.random() < 0.3,
             faults=faults,
@@ -89,8 +107,8 @@ class Plan:
             seconds=min(rng.choice((3.0, 5.0, 5.0, 10.0)), 4.0 if is_split or copiers else 10.0),
             idempotent_producers=rng.choice((1, 2)) if transactional == 0 else rng.choice((0, 1)),
             # The snapshot of a broker that stops in order remembers one batch of a producer, as Kafka's does; so only
-            # one can be known again after it.
-            in_flight=rng.choice((1, 1 if "stop" in faults else 5)),
+            # one can be known again after it. So it is of a log whose batches were compacted.
+            in_flight=rng.choice((1, 1 if "stop" in faults or is_compacted else 5)),
             transactional_producers=transactional,
             # Before KIP-890 a request that was held may end the next transaction, or join it: nothing a broker can do.
             adds_by_producing=rng.random() < 0.7 or "hold" in faults,
@@ -103,6 +121,7 @@ class Plan:
             copiers=copiers,
             has_consumers=has_consumers,
             are_copiers_members=are_copiers_members,
+            is_compacted=is_compacted,
         )
 
     @property
@@ -114,6 +133,23 @@ class Plan:
     def copier_adds_by_producing(self) -> bool:
         """Before KIP-890 a commit of offsets that is late may come to the next transaction, and nobody can tell."""
         return self.adds_by_producing or not set(self.faults) <= {"kill", "stop", "power", "clock"}
+
+    @property
+    def drops_tombstones(self) -> bool:
+        """A follower that is away for longer than tombstones stay misses one, in Kafka as here, and would keep what was
+        deleted. So they go within a run only where there is no other replica."""
+        return self.replication_factor == 1 and not (self.admin and self.nodes > 1)
+
+    @property
+    def tombstones_stay_s(self) -> float | None:
+        """At least; None if nobody can say, because clocks jump further."""
+        if self.drops_tombstones:
+            return None if "clock" in self.faults else _BRIEFLY_MS / 1000
+        return _FOR_EVER_MS / 1000
+
+    def _cleaning(self) -> dict[str, str]:
+        retention_ms = _BRIEFLY_MS if self.drops_tombstones else _FOR_EVER_MS
+        return _CLEANING | {"log.cleaner.delete.retention.ms": str(retention_ms)}
 
     def settings(self) -> dict[str, str]:
         """Timeouts are short, so that a short run sees sessions end and replicas fall behind."""
@@ -149,4 +185,5 @@ class Plan:
             "log.index.interval.bytes": "256",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
             **(_OFTEN if self.has_snapshots else {}),
+            **(self._cleaning() if self.is_compacted else {}),
         }

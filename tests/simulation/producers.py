@@ -29,12 +29,15 @@ from pessoa.wire.errors import ErrorCode
 from tests.simulation.client import TRANSACTION, TRANSIENT, Client
 from tests.simulation.history import Outcome, TopicPartition, Transaction, Violation, Write
 from tests.simulation.node import EPOCH_MS
+from tests.simulation.readers import IDENTITY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _PRODUCE_TIMEOUT_MS = 1_000
 _MAX_IN_FLIGHT = 5
+# How many of the records with a key delete it.
+_TOMBSTONES = 0.15
 # The last version whose producers add partitions themselves, and the first where producing adds them.
 _PRODUCE_V1, _PRODUCE_V2 = 11, 12
 _END_V1, _END_V2 = 4, 5
@@ -64,22 +67,36 @@ class Answer(NamedTuple):
 SILENCE = Answer(ErrorCode.NETWORK_EXCEPTION)
 
 
+def _record(index: int, write: Write) -> Record:
+    if write.is_tombstone:
+        return Record(index, EPOCH_MS, write.key, None, ((IDENTITY, write.value),))
+    return Record(index, EPOCH_MS, write.key, write.value)
+
+
 class Producer(Client):
     """What both kinds need."""
 
     producer_id = -1
     producer_epoch = -1
     transactional_id: str | None = None
+    # How many keys its records have; none if they have none.
+    keys = 0
+    # How long it waits after each thing it does, at most.
+    pause_s = 0.8
     _written = 0
 
     def new_write(self, partition: TopicPartition, transaction: Transaction | None = None) -> Write:
         self._written += 1
         value = b"%s:%d" % (self.name.encode(), self._written)
-        return self.history.begin_write(value, partition, self.name, transaction)
+        write = self.history.begin_write(value, partition, self.name, transaction)
+        if self.keys:
+            write.key = b"k%d" % self.rng.randrange(self.keys)
+            write.is_tombstone = self.rng.random() < _TOMBSTONES
+        return write
 
     async def produce(self, partition: TopicPartition, batch: Batch, version: int) -> Answer:
         data = build_batch(
-            [Record(index, EPOCH_MS, None, write.value) for index, write in enumerate(batch.writes)],
+            [_record(index, write) for index, write in enumerate(batch.writes)],
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             base_sequence=batch.sequence,
@@ -137,7 +154,6 @@ class IdempotentProducer(Producer):
     """Writes to its partitions until it is told to stop, and then until everything is acknowledged."""
 
     partitions: Sequence[TopicPartition] = ()
-    pause_s = 0.8
     in_flight = 1
 
     async def run(self) -> None:
@@ -195,7 +211,6 @@ class Doubt(Exception):
 
 class TransactionalProducer(Producer):
     partitions: Sequence[TopicPartition] = ()
-    pause_s = 0.8
     timeout_ms = 6_000
     # False for a client from before KIP-890.
     adds_by_producing = True

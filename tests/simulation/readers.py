@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pessoa.net.channel import ChannelFailed
 from pessoa.records.batch import batches
 from pessoa.records.control import ControlRecordType, control_records
-from pessoa.records.record import records
+from pessoa.records.record import Record, records
 from pessoa.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from pessoa.wire.api.list_offsets import (
     ListOffsetsPartition,
@@ -28,6 +28,8 @@ from tests.simulation.history import TopicPartition, Violation
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LATEST = -1
+# The header of a tombstone that says which one it is.
+IDENTITY = "id"
 _FETCH_VERSION = 12
 _LIST_OFFSETS_VERSION = 7
 _FETCH_WAIT_MS = 300
@@ -37,6 +39,11 @@ _FETCH_BYTES = 1 << 16
 class Seen(NamedTuple):
     offset: int
     value: bytes
+
+
+def identity(record: Record) -> bytes:
+    """What tells a record from all others: its value, or what a tombstone has instead."""
+    return record.value if record.value is not None else (dict(record.headers).get(IDENTITY) or b"")
 
 
 def visible_records(data: PartitionData, start: int, isolation: int) -> tuple[list[Seen], int]:
@@ -53,10 +60,12 @@ def visible_records(data: PartitionData, start: int, isolation: int) -> tuple[li
             open_aborts.add(aborted.pop(0).producer_id)
         position = max(position, batch.last_offset + 1)
         if batch.is_control:
-            if next(control_records(batch)).type is ControlRecordType.ABORT:
+            # Compaction may have left its header alone.
+            marker = next(control_records(batch), None)
+            if marker is not None and marker.type is ControlRecordType.ABORT:
                 open_aborts.discard(batch.producer_id)
         elif isolation == READ_UNCOMMITTED or not batch.is_transactional or batch.producer_id not in open_aborts:
-            shown += [Seen(one.offset, one.value or b"") for one in records(batch) if one.offset >= start]
+            shown += [Seen(one.offset, identity(one)) for one in records(batch) if one.offset >= start]
     return shown, position
 
 

@@ -160,3 +160,47 @@ def test_every_record_up_to_the_committed_offset_has_one_copy(
     else:
         with pytest.raises(Violation, match=complaint):
             history.check_copies(committed, {T0: end})
+
+
+def keyed(history: History, key: bytes, value: bytes, offset: int, *, is_tombstone: bool = False) -> Write:
+    write = acknowledged(history, value, offset)
+    write.key, write.is_tombstone = key, is_tombstone
+    return write
+
+
+def test_in_a_compacted_topic_a_write_is_gone_only_for_a_later_one_with_its_key() -> None:
+    history = History(["t"])
+    keyed(history, b"k", b"a", 0)
+    keyed(history, b"other", b"b", 1)
+    keyed(history, b"k", b"c", 2)
+    history.see("r", T0, 0, b"a", is_committed=True)
+    check(history, {1: b"b", 2: b"c"})
+    with pytest.raises(Violation, match="lost"):
+        check(history, {0: b"a", 2: b"c"})
+
+
+def test_a_tombstone_excuses_what_is_gone_only_where_it_may_go_itself() -> None:
+    for drops_tombstones in (True, False):
+        history = History(["t"], drops_tombstones=drops_tombstones)
+        keyed(history, b"k", b"a", 0)
+        keyed(history, b"k", b"deleted", 1, is_tombstone=True)
+        check(history, {1: b"deleted"})
+        if drops_tombstones:
+            check(history, {})
+        else:
+            with pytest.raises(Violation, match="lost"):
+                check(history, {})
+
+
+def test_a_transaction_is_whole_if_a_part_of_it_was_superseded() -> None:
+    history = History(["t"])
+    transaction = history.begin_transaction("x")
+    for offset, value in enumerate((b"a", b"b")):
+        write = history.begin_write(value, T0, "p", transaction)
+        write.key = b"k%d" % offset
+        history.acknowledge(write, offset)
+    transaction.outcome = Outcome.OK
+    keyed(history, b"k0", b"c", 3)
+    check(history, {1: b"b", 3: b"c"})
+    with pytest.raises(Violation, match="lost"):
+        check(history, {0: b"a", 3: b"c"})

@@ -27,7 +27,7 @@ def test_nothing_acknowledged_is_lost(first: int) -> None:
             pytest.fail(f"seed {seed}: {violation}\n\n    make sim SEED={seed} TRACE=1\n")
 
 
-@pytest.mark.parametrize("seed", [3, 14, 15])
+@pytest.mark.parametrize("seed", [1, 3, 14])
 def test_a_seed_is_one_run(seed: int) -> None:
     first, second = run(Plan.of(seed)), run(Plan.of(seed))
     assert first == second
@@ -45,4 +45,6 @@ def test_seeds_vary_in_shape_and_faults() -> None:
     assert any(not plan.faults for plan in plans)
     assert any(plan.is_split for plan in plans)
     assert any(plan.is_dynamic for plan in plans)
+    assert any(plan.is_compacted and plan.drops_tombstones for plan in plans)
+    assert any(plan.is_compacted and plan.copiers and plan.group_members and plan.admin for plan in plans)
     assert any(plan.copiers and plan.has_snapshots and "rot" in plan.faults for plan in plans)

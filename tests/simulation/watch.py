@@ -7,6 +7,7 @@
     in-sync replicas have what is committed   all of it, whoever has committed it: any of them may be elected next
     in-sync replicas are replicas             and never none, unless eligible ones are remembered
     one leader per epoch of the quorum        and a node's epoch never goes back, also over restarts
+    compaction takes what it may              see `compaction`; batches are the same but for records that are gone
 
 The looks are cheap, so they are taken after every step: only what has changed since the last look is checked. What a
 look has seen of a node is kept in a `_Glance`, so that a node where nothing has changed costs a few comparisons.
@@ -19,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from pessoa.log.partition_log import ReadUpTo
 from pessoa.records.batch import batches
+from tests.simulation.compaction import Memory
 from tests.simulation.history import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
 
     from pessoa.base.ids import Uuid
     from pessoa.log.partition_log import PartitionLog
@@ -41,6 +43,8 @@ class _Place:
     reached: int = 0
     # Base offset → (last offset, leader epoch, checksum, node that had it first)
     committed: dict[int, tuple[int, int, int, str]] = field(default_factory=dict)
+    # Of a compacted partition, instead: its batches are made anew.
+    memory: Memory | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +68,17 @@ class _Glance:
 
 
 class Watch:
-    def __init__(self) -> None:
+    """`compacted` are topics that the nodes compact; see `compaction` for `retention_s`."""
+
+    def __init__(
+        self,
+        now_s: Callable[[], float] = lambda: 0.0,
+        compacted: Collection[str] = (),
+        retention_s: float | None = None,
+    ) -> None:
+        self._now_s = now_s
+        self._compacted = compacted
+        self._retention_s = retention_s
         # (topic id, partition, leader epoch) → node
         self._leaders: dict[tuple[Uuid, int, int], int] = {}
         # quorum epoch → node
@@ -122,12 +136,24 @@ class Watch:
                     seen.log, seen.high_watermark = log, log.high_watermark
                 if log.log_end_offset < seen.place.reached and not partition.is_offline and self._is_member(node):
                     self._look_at_laggard(node, partition, seen.place.reached)
+        if node.cleaned:
+            self.look_at_compacted(node, services.replicas.all())
+            node.cleaned.clear()
+
+    def look_at_compacted(self, node: Node, replicas: Iterable[Partition]) -> None:
+        """Whether what compaction has taken out of them may be gone."""
+        for partition in replicas:
+            seen = self._glances[node.id].replicas.get(partition)
+            if seen is not None and seen.place.memory is not None and not partition.log.is_released:
+                seen.place.memory.check(partition.log, self._now_s(), node.host)
 
     def _first_seen(self, partition: Partition) -> _SeenReplica:
         name = (partition.topic, partition.index, partition.topic_id)
         place = self._places.get(name)
         if place is None:
             place = self._places[name] = _Place(f"{partition.topic}-{partition.index}")
+            if partition.topic in self._compacted:
+                place.memory = Memory(place.name, self._retention_s)
         return _SeenReplica(place)
 
     def _is_member(self, node: Node) -> bool:
@@ -203,8 +229,15 @@ class Watch:
         offset = max(before, log.log_start_offset)
         while offset < high_watermark:
             data = log.read(offset, _READ_BYTES, ReadUpTo.HIGH_WATERMARK).data
+            if data is None and place.memory is not None:
+                # What stood there was compacted away.
+                break
             assert data is not None, f"{log!r} has nothing at {offset}"
             for batch in batches(data.read()):
+                offset = batch.last_offset + 1
+                if place.memory is not None:
+                    place.memory.commit(batch, self._now_s(), node.host)
+                    continue
                 found = (batch.last_offset, batch.partition_leader_epoch, batch.crc)
                 known = committed.setdefault(batch.base_offset, (*found, node.host))
                 if known[:3] != found:
@@ -212,7 +245,9 @@ class Watch:
                         f"inconsistent: at {batch.base_offset} of {name} {node.host} has committed {found} "
                         f"(last offset, epoch, checksum), and {known[3]} had {known[:3]}"
                     )
-                offset = batch.last_offset + 1
+        if before == 0 and place.memory is not None:
+            # The first look at it in this life.
+            place.memory.check(log, self._now_s(), node.host)
 
 
 def metadata_log(quorum: Any) -> PartitionLog | None:

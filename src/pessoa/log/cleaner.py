@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from pessoa.log.cleaning_plan import SwapReady
     from pessoa.log.files import Disk
     from pessoa.log.partition_log import PartitionLog
+    from pessoa.log.producer_state import ProducerStateEntry
 
 log = logging.getLogger("pessoa.log")
 
@@ -161,7 +162,7 @@ def make_plan(
         segments=tuple(_source(segment) for segment in segments),
         aborted=tuple(_aborted(partition_log)),
         producers={
-            entry.producer_id: LastOfProducer(entry.last_data_offset if entry.batches else None, entry.epoch)
+            entry.producer_id: _last_of_producer(entry, partition_log.high_watermark)
             for entry in partition_log.producers.entries()
         },
         map_bytes=settings.map_bytes,
@@ -172,6 +173,15 @@ def make_plan(
 def unfinished_swaps(partition_log: PartitionLog) -> list[Segment]:
     """Segments in the log that have not got their final names, because somebody stopped in the middle."""
     return [segment for segment in partition_log.segments if segment.suffix == SWAP_SUFFIX]
+
+
+def _last_of_producer(entry: ProducerStateEntry, high_watermark: int) -> LastOfProducer:
+    """What is not committed may be taken back, and then sequence numbers count from the batch before it. Apache Kafka
+    keeps the last batch alone, committed or not."""
+    if not entry.batches:
+        return LastOfProducer(None, entry.epoch)
+    committed = [one.last_offset for one in entry.batches if one.last_offset < high_watermark]
+    return LastOfProducer(committed[-1] if committed else None, entry.epoch, is_known=bool(committed))
 
 
 def _source(segment: Segment) -> SourceSegment:

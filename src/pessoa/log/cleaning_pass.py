@@ -237,6 +237,8 @@ class CleaningPass:
         last = self._plan.producers.get(batch.producer_id)
         if last is None:
             return False
+        if not last.is_known:
+            return True
         if last.last_data_offset is not None:
             return batch.last_offset == last.last_data_offset
         return batch.is_control and batch.producer_epoch == last.epoch

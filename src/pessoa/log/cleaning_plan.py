@@ -27,11 +27,12 @@ class SourceSegment(NamedTuple):
 
 
 class LastOfProducer(NamedTuple):
-    """Where a producer's sequence numbers can be read from: the last offset of its last data batch, or None if its last
-    word in this epoch is a marker."""
+    """Where a producer's sequence numbers can be read from: the last offset of its last data batch that is committed,
+    or None if its last word in this epoch is a marker. If not `is_known`, any of its batches may be the one."""
 
     last_data_offset: int | None
     epoch: int
+    is_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)

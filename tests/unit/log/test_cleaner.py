@@ -236,6 +236,30 @@ def test_the_last_batch_of_a_living_producer_stays_without_records(disk: Simulat
     assert append(again, [(b"c", b"1")], producer=(1, 0, 3)) == 5
 
 
+@pytest.mark.parametrize("uncommitted", [1, 5])
+def test_a_batch_of_a_producer_stays_while_those_behind_it_may_be_taken_back(
+    disk: SimulatedDisk, log: PartitionLog, uncommitted: int
+) -> None:
+    append(log, [(b"a", b"1")], producer=(1, 0, 0))
+    append(log, [(b"a", b"2")], producer=(1, 0, 1))
+    append(log, [(b"a", b"3")])
+    log.roll(NOW_MS)
+    for number in range(uncommitted):
+        append(log, [(b"b", b"1")], producer=(1, 0, 2 + number))
+    log.high_watermark = 3
+    clean(disk, log)
+    # More than one where the log remembers no committed batch of the producer.
+    assert (1, 0) in [(batch.base_offset, batch.records_count) for batch in all_batches(log)]
+    log.truncate_to(3, NOW_MS)
+    log.close()
+    for name in [name for name in disk.list(DIRECTORY) if name.endswith(".snapshot")]:
+        disk.remove(f"{DIRECTORY}/{name}")
+    again = open_log(disk, high_watermark=3)
+    entry = again.producers.entry(1)
+    assert entry is not None
+    assert entry.last_sequence == 1
+
+
 def test_the_end_of_what_was_cleaned_is_kept_by_an_empty_batch(disk: SimulatedDisk, log: PartitionLog) -> None:
     append(log, [(b"a", b"1")])
     append(log, [(None, b"2")])
