@@ -151,7 +151,7 @@ class Node:
     def publish(self, image: MetadataImage) -> None:
         if image.offset > self.services.image.offset:
             self.services.image = image
-            self.services.replicas.apply(image, image.topics.by_id, (), self.stage.clock.now_ms())
+            self.services.replicas.apply(image, image.topics.by_id, ())
 
     async def serve(self, request: Message, version: int) -> Message | None:
         context = RequestContext(request.api_key, version, 1, "stage", "stage", 1, LISTENER)

@@ -321,6 +321,7 @@ class Broker:
             self._assignments = DirectoryAssignments(self.services, self._entrance, self._broker_epoch)
             assignments = self._assignments
             replicas.moves.on_moved.append(lambda partition: assignments.look_at([partition.topic_id]))
+            replicas.on_arrived.append(lambda topic_id: assignments.look_at([topic_id]))
         self._publisher.subscribers.append(self._on_metadata)
         self._is_assembled = True
 
@@ -409,7 +410,7 @@ class Broker:
         image = delta.new
         self.services.image = image
         self.services.listed_brokers.follow(delta.cluster, self._clock.monotonic_ms())
-        self.services.replicas.apply(image, delta.changed_topics, delta.deleted_topics, self._clock.now_ms())
+        self.services.replicas.apply(image, delta.changed_topics, delta.deleted_topics)
         topics = [name for kind, name in delta.changed_configs if kind == ConfigResource.TOPIC]
         if any(kind == ConfigResource.BROKER for kind, _ in delta.changed_configs):
             self._reconfigure()

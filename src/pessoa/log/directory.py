@@ -54,6 +54,7 @@ from pessoa.log.properties import (
     render_meta_properties,
     render_partition_metadata,
 )
+from pessoa.log.unborn import unborn_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -96,8 +97,9 @@ class LogDirectory:
         self.offline: DiskError | None = None
         # Told once, with the error, when the directory goes offline.
         self.on_offline: Callable[[DiskError], None] = lambda _: None
-        # Created partitions, for the upkeep to make durable.
+        # Partitions that have got their files, for the upkeep to make durable; it is told of each of them.
         self.newborn: list[PartitionLog] = []
+        self.on_born: Callable[[PartitionLog], None] = lambda _: None
         # Deleted partitions, for the upkeep to remove when their time has come.
         self.unwanted: list[str] = []
         self.was_clean = False
@@ -110,6 +112,10 @@ class LogDirectory:
         self._rendered_count = 0
         # For each file the number of what it says.
         self._written: dict[str, int] = {}
+        # One of each for all logs: there may be thousands.
+        self._bear = self._make_files
+        self._write_log_starts = partial(self._write_checkpoint, LOG_START_OFFSET_FILE)
+        self._write_recovery_points = partial(self._write_checkpoint, RECOVERY_POINT_FILE)
 
     def __repr__(self) -> str:
         state = f"offline ({self.offline})" if self.offline is not None else "online"
@@ -148,20 +154,25 @@ class LogDirectory:
             partition = future or partition_of(name)
             if partition is None or partition[0] == _METADATA_TOPIC:
                 continue
+            path, config = self._in(name), config_of(partition[0])
+            log_start_offset = (log_starts or {}).get(partition, 0)
+            if future is None and not log_start_offset and not self._disk.list(path):
+                self._keep(partition, unborn_log(self._disk, path, config, now_ms, self._bear))
+                continue
             loaded = load_partition(
                 self._disk,
-                self._in(name),
-                config_of(partition[0]),
+                path,
+                config,
                 now_ms,
                 was_clean=self.was_clean,
                 # A partition that the checkpoint does not know is newer than it.
                 recovery_point=None if recovery_points is None else recovery_points.get(partition, 0),
-                log_start_offset=(log_starts or {}).get(partition, 0),
+                log_start_offset=log_start_offset,
                 cleaned_to=(cleaned or {}).get(partition, 0),
                 high_watermark=(high_watermarks or {}).get(partition, 0),
             )
             if future is not None:
-                self._keep_future(FutureLog(*future, self._topic_id_in(self._in(name)), name, loaded, self))
+                self._keep_future(FutureLog(*future, self._topic_id_in(path), name, loaded, self))
             else:
                 self._keep(partition, loaded)
         named = {*(recovery_points or ()), *(log_starts or ()), *(high_watermarks or ())}
@@ -200,36 +211,61 @@ class LogDirectory:
     # Partitions.
 
     def create(self, topic: str, partition: int, topic_id: Uuid, config: LogConfig, now_ms: int) -> PartitionLog:
+        """A new partition; its files come with its first batch (`unborn`)."""
         self._check_online()
         key = (topic, partition)
         assert key not in self.partitions, f"{topic}-{partition} is in {self.path}"
-        created = self._create(f"{topic}-{partition}", topic_id, config, now_ms)
+        path = self._in(f"{topic}-{partition}")
+        if self._begin(path):
+            created = unborn_log(self._disk, path, config, now_ms, self._bear)
+        else:
+            created = self._create_whole(path, topic_id, config, now_ms, is_empty=False)
+            self.newborn.append(created)
         self.topic_ids[key] = topic_id
-        self.newborn.append(created)
         self._keep(key, created)
         return created
 
-    def _create(self, name: str, topic_id: Uuid, config: LogConfig, now_ms: int) -> PartitionLog:
+    def _begin(self, path: str) -> bool:
+        """Make a directory for a log; whether nothing is in it. Nothing of what is in one could be trusted."""
         try:
-            # Nothing of it can be trusted if it was there and unknown.
-            is_new = self._disk.make_directory(self._in(name), durable=False) or not self._disk.list(self._in(name))
-            metadata = render_partition_metadata(topic_id).encode()
-            write = create_file if is_new else replace_file
-            write(self._disk, self._in(f"{name}/{PARTITION_METADATA_FILE}"), metadata)
-            created = load_partition(self._disk, self._in(name), config, now_ms, was_clean=is_new, is_new=is_new)
+            return self._disk.make_directory(path, durable=False) or not self._disk.list(path)
+        except DiskError as error:
+            self.fail(error)
+            raise DirectoryOffline(self.path) from error
+
+    def _create_whole(
+        self, path: str, topic_id: Uuid, config: LogConfig, now_ms: int, *, is_empty: bool
+    ) -> PartitionLog:
+        """With all its files, in a directory that may have others."""
+        try:
+            write = create_file if is_empty else replace_file
+            write(self._disk, f"{path}/{PARTITION_METADATA_FILE}", render_partition_metadata(topic_id).encode())
+            created = load_partition(self._disk, path, config, now_ms, was_clean=is_empty, is_new=is_empty)
         except DiskError as error:
             self.fail(error)
             raise DirectoryOffline(self.path) from error
         created.sync_birth = partial(self.sync_births, (created,))
         return created
 
+    def _make_files(self, unborn: PartitionLog) -> None:
+        """What says whose log it is comes before the log."""
+        key = partition_of(unborn.directory.rpartition("/")[2])
+        topic_id = None if key is None else self.topic_ids.get(key)
+        if topic_id is not None:
+            metadata = render_partition_metadata(topic_id).encode()
+            create_file(self._disk, f"{unborn.directory}/{PARTITION_METADATA_FILE}", metadata)
+        unborn.sync_birth = partial(self.sync_births, (unborn,))
+        self.newborn.append(unborn)
+        self.on_born(unborn)
+
     def sync_births(self, newborn: Sequence[PartitionLog]) -> None:
-        """Let logs that were created survive a loss of power; for a worker thread. `create` leaves that out, because a
-        topic of many partitions would stop the broker for seconds."""
+        """Let logs that were born survive a loss of power; for a worker thread, since it waits for the disk."""
         for one in newborn:
+            metadata = f"{one.directory}/{PARTITION_METADATA_FILE}"
             try:
-                with closing(self._disk.open(f"{one.directory}/{PARTITION_METADATA_FILE}", pooled=False)) as file:
-                    file.sync()
+                if self._disk.exists(metadata):
+                    with closing(self._disk.open(metadata, pooled=False)) as file:
+                        file.sync()
                 self._disk.sync_directory(one.directory)
             except DiskError as error:
                 # A partition that is deleted meanwhile has another name, and nobody needs it on the disk.
@@ -237,11 +273,30 @@ class LogDirectory:
                     raise
         self._disk.sync_directory(self.path)
 
+    def adopt(self, topic: str, partition: int, topic_id: Uuid) -> bool:
+        """Whether what is here is, or may be, a partition of that topic. If its files do not say so, it is from now."""
+        return self.topic_ids.setdefault((topic, partition), topic_id) == topic_id
+
     def remove(self, topic: str, partition: int, unique: Uuid) -> None:
         """Make a partition unreachable at once; its bytes go with the upkeep. `unique` keeps the names apart."""
+        if self.partitions[topic, partition].bear is not None:
+            self._remove_unborn(topic, partition)
+            return
         name = marked_name(topic, partition, unique.hex(), DELETED_DIRECTORY_SUFFIX)
         self.retire(topic, partition, name)
         self.unwanted.append(name)
+
+    def _remove_unborn(self, topic: str, partition: int) -> None:
+        """Nothing is in it that a loss of power could bring back, and all that a checkpoint says of it is 0."""
+        self._check_online()
+        removed = self.partitions.pop((topic, partition))
+        self.topic_ids.pop((topic, partition), None)
+        removed.release()
+        try:
+            self._disk.remove_tree(removed.directory, missing_ok=True)
+        except DiskError as error:
+            self.fail(error)
+            raise DirectoryOffline(self.path) from error
 
     def retire(self, topic: str, partition: int, name: str) -> None:
         """Give a partition the name of one that is deleted. It is removed when that is among the unwanted ones."""
@@ -268,8 +323,8 @@ class LogDirectory:
 
     def _keep(self, key: TopicPartition, loaded: PartitionLog) -> None:
         self.partitions[key] = loaded
-        loaded.on_log_start_moved = partial(self._write_checkpoint, LOG_START_OFFSET_FILE)
-        loaded.on_recovery_point_lowered = partial(self._write_checkpoint, RECOVERY_POINT_FILE)
+        loaded.on_log_start_moved = self._write_log_starts
+        loaded.on_recovery_point_lowered = self._write_recovery_points
         if key not in self.topic_ids and (topic_id := self._topic_id_in(loaded.directory)) is not None:
             self.topic_ids[key] = topic_id
 
@@ -292,13 +347,15 @@ class LogDirectory:
         """Begin the copy of a partition in another directory. Its birth is not synced."""
         self._check_online()
         name = marked_name(topic, partition, unique.hex(), FUTURE_SUFFIX)
-        created = FutureLog(topic, partition, topic_id, name, self._create(name, topic_id, config, now_ms), self)
+        path = self._in(name)
+        copy = self._create_whole(path, topic_id, config, now_ms, is_empty=self._begin(path))
+        created = FutureLog(topic, partition, topic_id, name, copy, self)
         self._keep_future(created)
         return created
 
     def _keep_future(self, future: FutureLog) -> None:
         self.futures.append(future)
-        future.log.on_recovery_point_lowered = partial(self._write_checkpoint, RECOVERY_POINT_FILE)
+        future.log.on_recovery_point_lowered = self._write_recovery_points
 
     def remove_future(self, future: FutureLog) -> None:
         """Nobody needs the copy any more."""

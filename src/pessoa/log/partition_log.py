@@ -143,6 +143,8 @@ class PartitionLog:
         self.on_rolled: Callable[[PartitionLog], None] = lambda _: None
         # Called with segments that nobody can reach any more, so that their files go after `file.delete.delay.ms`.
         self.on_segments_dropped: Callable[[Sequence[Segment]], None] = _remove_at_once
+        # Makes what it consists of besides its segments, before the first of them; None once there is any (`unborn`).
+        self.bear: Callable[[PartitionLog], None] | None = None
         # Makes it durable that there is such a log at all; None once it is.
         self.sync_birth: Callable[[], None] | None = None
         # The partition was deleted or moved, and its files are let go.
@@ -335,6 +337,8 @@ class PartitionLog:
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
         """Begin a new segment, at the end of the log or, if need be, beyond it."""
         start = self.log_end_offset if base_offset is None else base_offset
+        if self.bear is not None:
+            self._be_born(self.bear, now_ms)
         last = self.segments[-1]
         if last.base_offset == start and not last.size:
             return last
@@ -354,6 +358,12 @@ class PartitionLog:
         self._changes += 1
         self.on_rolled(self)
         return segment
+
+    def _be_born(self, bear: Callable[[PartitionLog], None], now_ms: int) -> None:
+        bear(self)
+        first = self.segments[0]
+        self.segments = [Segment(self._disk, self.directory, first.base_offset, self.config, now_ms, create=True)]
+        self.bear = None
 
     def skip_to(self, offset: int, now_ms: int) -> None:
         """Go on at `offset`: the log that this is a copy of has nothing before it."""
@@ -472,6 +482,8 @@ class PartitionLog:
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Drop everything and go on at `offset`: for a follower whose leader no longer has what would come next."""
+        if self.bear is not None:
+            self._be_born(self.bear, now_ms)
         self._drop(self.segments[::-1])
         self.segments = [Segment(self._disk, self.directory, offset, self.config, now_ms, create=True)]
         self.log_end_offset = self.high_watermark = offset
@@ -644,6 +656,8 @@ class PartitionLog:
 
     def close(self) -> None:
         """Write what is in memory only, and sync it. After a clean stop the next start can trust every file."""
+        if self.bear is not None:
+            return
         self.active.finish()
         self.snapshots.take(self.log_end_offset, self.producers)
         if self._changes or self.log_end_offset != self._end_offset_at_opening:

@@ -2,7 +2,8 @@
 
 An image says which partitions this broker should have, who leads them and in which epoch. `apply` makes it so: logs are
 created and removed, leadership is taken and given up, fetchers follow the leaders elsewhere, changed topic
-configurations reach the logs. It works through the topics that a change names, not through all.
+configurations reach the logs. It works through the topics that a change names, not through all. Where these have many
+new partitions, it does so in slices (`arrivals`).
 
 An image may be behind what a leader knows: the controller's answer to AlterPartition comes before the metadata does.
 The partition epoch tells them apart, and an older state is passed over.
@@ -14,9 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Hashable
-from functools import cache, partial
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING
 
 from pessoa.base.clock import SystemClock
 from pessoa.log.checkpoints import REPLICATION_OFFSET_FILE
@@ -25,6 +25,7 @@ from pessoa.log.files import DiskError
 from pessoa.log.flushing import Flusher
 from pessoa.log.topic_config import topic_value
 from pessoa.metadata.image import ConfigResource, MetadataImage
+from pessoa.replication.arrivals import Arrivals
 from pessoa.replication.directory_moves import DirectoryMoves
 from pessoa.replication.partition import NO_LEADER, LocalBroker, Partition
 from pessoa.replication.settings import ReplicationSettings
@@ -41,13 +42,12 @@ if TYPE_CHECKING:
     from pessoa.log.upkeep import Upkeep
     from pessoa.metadata.topics import PartitionImage, TopicImage
     from pessoa.net.channel import Channel
+    from pessoa.replication.arrivals import ComingPartitions
     from pessoa.replication.fetcher import Fetchers
     from pessoa.replication.isr import IsrChange
     from pessoa.replication.isr_changes import AlterPartition, IsrChanges
 
 log = logging.getLogger("pessoa.replication")
-
-K = TypeVar("K", bound=Hashable)
 
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
 _LEADER_THROTTLED = "leader.replication.throttled.replicas"
@@ -78,6 +78,11 @@ class Replicas:
         self.by_id: dict[Uuid, dict[int, Partition]] = {}
         # Told about every partition whose leadership came, changed or went: the coordinators listen.
         self.on_leadership: list[Callable[[Partition], None]] = []
+        # Told about every topic that has got new partitions, when they are all here.
+        self.on_arrived: list[Callable[[Uuid], None]] = []
+        self._arrivals = Arrivals(self._arrive, self._arrived)
+        # The configuration of the topic whose partitions are being made.
+        self._config: tuple[str, LogConfig] | None = None
         self._upkeep = upkeep
         self._config_of = config_of
         self._new_uuid = new_uuid
@@ -95,6 +100,7 @@ class Replicas:
         self.on_directory_offline: list[Callable[[LogDirectory], None]] = []
         for directory in directories:
             directory.on_offline = partial(self._directory_failed, directory)
+            directory.on_born = partial(upkeep.look_after, directory)
         self._flushing: dict[Partition, asyncio.Task[None]] = {}
         self._fetchers: Fetchers | None = None
         self._isr_changes: IsrChanges | None = None
@@ -123,16 +129,19 @@ class Replicas:
 
     # Following the image.
 
-    def apply(self, image: MetadataImage, changed: Iterable[Uuid], deleted: Iterable[Uuid], now_ms: int) -> None:
+    def apply(self, image: MetadataImage, changed: Iterable[Uuid], deleted: Iterable[Uuid]) -> None:
         """Also for changes that name no topic: who may be in sync depends on the brokers of the image."""
         self._broker.image = image
+        self._config = None
         for topic_id in deleted:
+            self._arrivals.give_up(topic_id)
             for partition in list(self.by_id.get(topic_id, {}).values()):
                 self._remove(partition)
         for topic_id in changed:
             topic = image.topics.by_id.get(topic_id)
             if topic is not None:
-                self._update(topic, now_ms)
+                self._update(topic)
+        self._arrivals.make_some()
 
     def configure(self, settings: ReplicationSettings) -> None:
         """The broker's configuration has changed."""
@@ -145,9 +154,10 @@ class Replicas:
     def reconfigure(self, topics: Iterable[str]) -> None:
         """The configuration of these topics has changed."""
         names = list(topics)
+        self._config = None
         for topic in names:
+            config = self._config_of(topic)
             for partition in self.by_name.get(topic, {}).values():
-                config = self._config_of(topic)
                 partition.log.configure(config)
                 if partition.future is not None:
                     partition.future.log.configure(config)
@@ -178,21 +188,51 @@ class Replicas:
         assert isinstance(replicas, tuple)
         return names_replica(replicas, index, self.node_id)
 
-    def _update(self, topic: TopicImage, now_ms: int) -> None:
-        # Worked out once, if at all, for a topic of a thousand partitions.
-        config = cache(partial(self._config_of, topic.name))
+    def _update(self, topic: TopicImage) -> None:
+        table = self.by_id.get(topic.id, {})
+        missing = []
         for index, wanted in topic.partitions.items():
-            partition = self.by_id.get(topic.id, {}).get(index)
+            # Past what the table makes of the question: those that are due hear of the change when they are made.
+            partition = dict.get(table, index)
             if self.node_id not in wanted.replicas:
                 if partition is not None:
                     # It was moved to other brokers.
                     self._remove(partition)
-                continue
-            if partition is None:
-                partition = self._create(topic, index, config, now_ms)
-                if partition is None:
-                    continue
+            elif partition is None:
+                missing.append(index)
+            else:
+                self._lead_or_follow(partition, wanted)
+        if missing:
+            table = self._arrivals.expect(topic, table, missing)
+            self.by_id[topic.id] = self.by_name[topic.name] = table
+
+    def _arrive(self, topic_id: Uuid, index: int) -> Partition | None:
+        """Make a partition, if it still belongs here."""
+        topic = self._broker.image.topics.by_id.get(topic_id)
+        wanted = None if topic is None else topic.partitions.get(index)
+        if topic is None or wanted is None or self.node_id not in wanted.replicas:
+            return None
+        if self._config is None or self._config[0] != topic.name:
+            # Worked out once for a topic of a thousand partitions.
+            self._config = (topic.name, self._config_of(topic.name))
+        partition = self._create(topic, index, self._config[1])
+        if partition is not None:
             self._lead_or_follow(partition, wanted)
+        return partition
+
+    def _arrived(self, coming: ComingPartitions) -> None:
+        if coming:
+            self.by_id[coming.topic_id] = self.by_name[coming.topic] = dict(coming)
+        else:
+            self._drop_table(coming.topic, coming.topic_id)
+        for told in self.on_arrived:
+            told(coming.topic_id)
+
+    def _drop_table(self, topic: str, topic_id: Uuid) -> None:
+        table = self.by_id.pop(topic_id)
+        # Another topic may have the name by now.
+        if self.by_name.get(topic) is table:
+            del self.by_name[topic]
 
     def _lead_or_follow(self, partition: Partition, wanted: PartitionImage) -> None:
         if wanted.partition_epoch <= partition.partition_epoch or partition.is_offline:
@@ -224,7 +264,7 @@ class Replicas:
             self._watch()
         self._fetchers.follow(partition)
 
-    def _create(self, topic: TopicImage, index: int, config: Callable[[], LogConfig], now_ms: int) -> Partition | None:
+    def _create(self, topic: TopicImage, index: int, config: LogConfig) -> Partition | None:
         """Find the log among those that were loaded, or create it: where somebody wished it to be, or in the directory
         that has the fewest."""
         key = (topic.name, index)
@@ -234,8 +274,8 @@ class Replicas:
             found = directory.partitions.get(key)
             if found is None:
                 continue
-            if directory.topic_ids.get(key, topic.id) == topic.id:
-                found.configure(config())
+            if directory.adopt(topic.name, index, topic.id):
+                found.configure(config)
                 partition = self._keep(Partition(topic.name, topic.id, index, found, directory, self._broker))
                 self.moves.resume(partition)
                 return partition
@@ -247,28 +287,32 @@ class Replicas:
             return None
         directory = self.moves.wished(*key) or min(online, key=lambda one: len(one.partitions) + len(one.futures))
         try:
-            created = directory.create(topic.name, index, topic.id, config(), now_ms)
+            created = directory.create(topic.name, index, topic.id, config, self._clock.now_ms())
         except DirectoryOffline:
-            return self._create(topic, index, config, now_ms)
+            return self._create(topic, index, config)
         return self._keep(Partition(topic.name, topic.id, index, created, directory, self._broker))
 
     def _keep(self, partition: Partition) -> Partition:
         self._set_up(partition)
         self._upkeep.look_after(partition.directory, partition.log)
-        self.by_id.setdefault(partition.topic_id, {})[partition.index] = partition
-        self.by_name.setdefault(partition.topic, {})[partition.index] = partition
+        self.by_id[partition.topic_id][partition.index] = partition
         return partition
 
     def _remove(self, partition: Partition) -> None:
         if self._fetchers is not None:
             self._fetchers.unfollow(partition)
-        _forget(self.by_id, partition.topic_id, partition)
-        _forget(self.by_name, partition.topic, partition)
+        self._forget(partition)
         partition.leave()
         for listener in self.on_leadership:
             listener(partition)
         self.moves.cancel(partition)
         self._remove_log(partition.directory, partition.topic, partition.index)
+
+    def _forget(self, partition: Partition) -> None:
+        table = self.by_id[partition.topic_id]
+        del table[partition.index]
+        if not table and not self._arrivals.is_expected(partition.topic_id):
+            self._drop_table(partition.topic, partition.topic_id)
 
     def _remove_log(self, directory: LogDirectory, topic: str, index: int) -> None:
         try:
@@ -279,6 +323,7 @@ class Replicas:
     def remove_strays(self, image: MetadataImage) -> None:
         """Remove what lies on the disks and is not ours by the metadata: topics that were deleted, and replicas that
         were moved, while this broker was away. Only an image that is up to date can say that."""
+        self._arrivals.make_all()
         for directory in self.directories:
             if directory.offline is not None:
                 continue
@@ -375,6 +420,7 @@ class Replicas:
 
     async def close(self) -> None:
         """Follow nobody any more, and wake whoever waits."""
+        self._arrivals.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -386,14 +432,6 @@ class Replicas:
         await asyncio.gather(*self._flushing.values(), return_exceptions=True)
         for partition in self.all():
             partition.wake_all()
-
-
-def _forget(table: dict[K, dict[int, Partition]], key: K, partition: Partition) -> None:
-    partitions = table.get(key, {})
-    if partitions.get(partition.index) is partition:
-        del partitions[partition.index]
-        if not partitions:
-            del table[key]
 
 
 def _report(task: asyncio.Task[None]) -> None:

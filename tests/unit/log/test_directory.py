@@ -202,8 +202,8 @@ def test_the_partition_that_a_name_stands_for(name: str, expected: tuple[str, in
 @pytest.mark.parametrize("content", [b"", b"\0" * 40, b"version: 0\n"])
 def test_a_damaged_partition_metadata_does_not_keep_the_directory_closed(disk: SimulatedDisk, content: bytes) -> None:
     directory = opened(disk)
-    directory.create("orders", 0, ID, SMALL, NOW_MS)
-    directory.create("orders", 1, ID, SMALL, NOW_MS)
+    fill(directory.create("orders", 0, ID, SMALL, NOW_MS), 1)
+    fill(directory.create("orders", 1, ID, SMALL, NOW_MS), 1)
     disk.write_file("/data/orders-0/partition.metadata", content)
     disk.crash_process()
     directory = opened(disk)
@@ -211,12 +211,60 @@ def test_a_damaged_partition_metadata_does_not_keep_the_directory_closed(disk: S
     assert set(directory.partitions) == {("orders", 0), ("orders", 1)}
 
 
+def test_a_partition_has_files_from_its_first_batch_on_and_is_found_again_without(disk: SimulatedDisk) -> None:
+    directory = opened(disk)
+    for topic in ("empty", "written"):
+        directory.create(topic, 0, ID, SMALL, NOW_MS)
+        assert disk.list(f"/data/{topic}-0") == []
+    fill(directory.partitions["written", 0], 1)
+    assert [directory.newborn, directory.unwanted] == [[directory.partitions["written", 0]], []]
+    assert {name.rpartition(".")[2] for name in disk.list("/data/written-0")} == {
+        "metadata", "log", "index", "timeindex", "leader-epoch-checkpoint",
+    }  # fmt: skip
+    directory.close()
+    assert disk.list("/data/empty-0") == []
+    directory = opened(disk)
+    assert directory.topic_ids == {("written", 0): ID}
+    empty = directory.partitions["empty", 0]
+    assert disk.list("/data/empty-0") == []
+    # Whoever knows which topic it is says so before the first batch.
+    assert directory.adopt("empty", 0, OTHER_ID)
+    assert not directory.adopt("empty", 0, ID)
+    fill(empty, 3)
+    empty.flush()
+    disk.lose_power()
+    directory = opened(disk)
+    assert directory.topic_ids == {("written", 0): ID, ("empty", 0): OTHER_ID}
+    assert directory.partitions["empty", 0].log_end_offset == 3
+
+
+def test_a_partition_without_files_is_removed_with_its_directory_and_can_be_created_again(disk: SimulatedDisk) -> None:
+    directory = opened(disk)
+    directory.create("orders", 0, ID, SMALL, NOW_MS)
+    directory.remove("orders", 0, Uuid.of(1))
+    assert (directory.partitions, directory.topic_ids, directory.unwanted) == ({}, {}, [])
+    assert not disk.exists("/data/orders-0")
+    fill(directory.create("orders", 0, OTHER_ID, SMALL, NOW_MS), 2)
+    disk.crash_process()
+    directory = opened(disk)
+    assert directory.topic_ids == {("orders", 0): OTHER_ID}
+    assert directory.partitions["orders", 0].log_end_offset == 2
+
+
+def test_a_follower_that_begins_in_the_middle_is_born_there(disk: SimulatedDisk) -> None:
+    directory = opened(disk)
+    directory.create("orders", 0, ID, SMALL, NOW_MS).restart_at(5000, NOW_MS)
+    disk.crash_process()
+    log = opened(disk).partitions["orders", 0]
+    assert (log.log_start_offset, log.log_end_offset) == (5000, 5000)
+
+
 def test_a_power_loss_right_after_the_creation_of_a_partition_leaves_a_directory_that_opens(
     disk: SimulatedDisk,
 ) -> None:
     for seed in range(30):
         disk = SimulatedDisk(seed)
-        opened(disk).create("orders", 0, ID, SMALL, NOW_MS)
+        opened(disk).create("orders", 0, ID, SMALL, NOW_MS).roll(NOW_MS)
         disk.lose_power()
         directory = opened(disk)
         assert directory.topic_ids in ({("orders", 0): ID}, {})
@@ -228,6 +276,7 @@ def test_a_created_partition_survives_a_power_loss_once_it_was_synced_or_flushed
         disk = SimulatedDisk(seed)
         directory = opened(disk)
         synced = directory.create("synced", 0, ID, SMALL, NOW_MS)
+        synced.roll(NOW_MS)
         directory.sync_births([synced])
         flushed = directory.create("flushed", 0, ID, SMALL, NOW_MS)
         fill(flushed, 1)
@@ -271,7 +320,7 @@ def test_a_removed_partition_is_out_of_sight_at_once_and_its_bytes_go_later(disk
 
 def test_the_name_of_a_removed_partition_keeps_its_number_however_long_the_topic(disk: SimulatedDisk) -> None:
     directory = opened(disk)
-    directory.create("t" * 249, 12345, ID, SMALL, NOW_MS)
+    fill(directory.create("t" * 249, 12345, ID, SMALL, NOW_MS), 1)
     directory.remove("t" * 249, 12345, Uuid.of(1))
     (name,) = directory.unwanted
     assert len(name) == 255

@@ -70,7 +70,7 @@ class Rig:
         self.image = replace(
             MetadataImage.EMPTY, offset=self.lives, topics=TopicsImage({self.topic: topic}, {TOPIC_ID: topic})
         )
-        self.replicas.apply(self.image, [TOPIC_ID], (), self.clock.now_ms())
+        self.replicas.apply(self.image, [TOPIC_ID], ())
         self.replicas.remove_strays(self.image)
 
     @property
@@ -240,7 +240,7 @@ def test_a_topic_that_is_deleted_takes_its_copy_along() -> None:
         rig.start()
         rig.fill(10)
         rig.move("/b")
-        rig.replicas.apply(MetadataImage.EMPTY, (), [TOPIC_ID], rig.clock.now_ms())
+        rig.replicas.apply(MetadataImage.EMPTY, (), [TOPIC_ID])
         await asyncio.sleep(1)
         assert rig.where() == []
         assert all(name.endswith("-delete") for names in rig.names().values() for name in names)
@@ -399,7 +399,7 @@ def test_while_a_disk_refuses_to_end_an_interrupted_swap_no_empty_replica_takes_
         await rig.until(lambda: rig.directory("/b").offline is not None)
         rig.start_anew()
         assert rig.directory("/b").offline is not None
-        rig.replicas.apply(rig.image, [TOPIC_ID], (), rig.clock.now_ms())
+        rig.replicas.apply(rig.image, [TOPIC_ID], ())
         assert rig.replicas.get(TOPIC, 0) is None
         await rig.upkeep.remove_dropped()
         rig.start_anew()

@@ -74,7 +74,7 @@ def test_the_partitions_of_a_leader_are_shared_out_to_as_many_fetchers_as_the_co
     )  # fmt: skip
 
     async def scene() -> None:
-        replicas.apply(IMAGE, [TOPIC_ID], (), clock.now_ms())
+        replicas.apply(IMAGE, [TOPIC_ID], ())
         await asyncio.sleep(1)
         assert leader.shares() == [[0, 3], [1, 4], [2, 5]]
         replicas.configure(ReplicationSettings(num_replica_fetchers=2))

@@ -39,7 +39,8 @@ def test_a_replica_that_is_moved_to_other_brokers_is_removed_from_the_disk_and_f
     async def scene(stage: Stage) -> None:
         await stage.start()
         third = stage.nodes[3]
-        await stage.until(lambda: third.partition is not None)
+        assert (await stage.produce(stage.nodes[1]))[0] == ErrorCode.NONE
+        await stage.until(lambda: third.partition is not None and third.partition.log.log_end_offset > 0)
         now = stage.controller.partition
         stage.controller.partition = now._replace(
             replicas=(1, 2), isr=(1, 2), directories=now.directories[:2], partition_epoch=now.partition_epoch + 1
@@ -59,7 +60,8 @@ def test_what_the_metadata_does_not_give_to_this_broker_is_a_stray_and_goes() ->
     async def scene(stage: Stage) -> None:
         await stage.start()
         node = stage.nodes[2]
-        await stage.until(lambda: node.partition is not None)
+        assert (await stage.produce(stage.nodes[1]))[0] == ErrorCode.NONE
+        await stage.until(lambda: node.partition is not None and node.partition.log.log_end_offset > 0)
         node.crash()
         node.start()
         replicas = node.services.replicas
@@ -81,7 +83,7 @@ def test_an_image_that_is_older_than_the_controllers_answer_is_passed_over() -> 
         await stage.until(lambda: partition.partition_epoch == stage.controller.partition.partition_epoch)
         old = stage.controller.partition._replace(partition_epoch=partition.partition_epoch - 1, isr=(1,), leader=2)
         topic = TopicImage(TOPIC, TOPIC_ID, {0: old})
-        stage.nodes[1].services.replicas.apply(image_of(stage, topic), [TOPIC_ID], [], stage.clock.now_ms())
+        stage.nodes[1].services.replicas.apply(image_of(stage, topic), [TOPIC_ID], [])
         assert partition.is_leader
         assert partition.isr == (1, 2, 3)
 
