@@ -4,18 +4,20 @@
     exactly-once    our engine with transactions
     plain           the script that a user would write with PySpark alone, in a session of the same Spark
 
-The broker is ours or Apache's, each in its turn (`bench.apache`). Spark is started once and warmed up before anything
-is measured: what differs between two columns is the broker or the writer, never the age of a JVM.
+The broker is ours or Apache's, each in its turn (`bench.apache`). What differs between two columns must be the broker
+or the writer, never the age of a JVM: Java compiles what it has run often, and Spark keeps the code that it made for a
+plan. So every hand runs once to no account, and then all of them there and back (`in_turns`): whoever is older in one
+run is younger in the other.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.apache import QUIET, Side
 from pessoa.pipelines.engine import Engine
@@ -26,6 +28,15 @@ from pessoa.pipelines.spark_server import SparkOptions, SparkServer, session_at
 TIMEOUT_S = 300.0
 SOURCE, TARGET = "pipeline-in", "pipeline-out"
 HANDS = ("engine", "exactly-once", "plain")
+T = TypeVar("T")
+
+
+def in_turns(hands: Sequence[T]) -> Iterator[tuple[T, bool]]:
+    """Whose turn it is, and whether it counts: each comes once to no account, and then twice."""
+    for hand in hands:
+        yield hand, False
+    for hand in (*hands, *reversed(hands)):
+        yield hand, True
 
 
 @contextmanager
