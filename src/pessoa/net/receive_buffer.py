@@ -33,6 +33,8 @@ API_BYTES = 2
 Frame = tuple[bytearray, int, int]
 
 INITIAL_BYTES = 64 * 1024
+# What a connection has that has sent little: most of many connections are idle.
+_FIRST_BYTES = 4 * 1024
 # Less room than this is not worth a system call.
 _MIN_SPACE = 4 * 1024
 # A buffer grows to this for the sake of fewer reads, and beyond it only for a frame that needs it.
@@ -46,7 +48,7 @@ class ReceiveBuffer:
 
     def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
         self.max_frame_bytes = max_frame_bytes
-        self._data = bytearray(INITIAL_BYTES)
+        self._data = bytearray(_FIRST_BYTES)
         self._view = memoryview(self._data)
         self._start = 0
         self._end = 0
@@ -106,7 +108,7 @@ class ReceiveBuffer:
         capacity = size if size <= _KEPT_BYTES else INITIAL_BYTES
         if self._end == size and capacity < _READ_BYTES:
             # The read filled it, so there is more where that came from.
-            capacity *= 2
+            capacity = max(2 * capacity, INITIAL_BYTES)
         worth_growing_to = max(_READ_BYTES, self._wanted_bytes())
         while capacity < waiting + _MIN_SPACE or (capacity < 2 * waiting and capacity < worth_growing_to):
             capacity *= 2

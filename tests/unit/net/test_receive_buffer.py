@@ -125,3 +125,14 @@ def test_waiting_bytes_go_to_the_front_once_nobody_uses_what_stands_before_them(
     put(buffer, framed(b"half of this is here")[12:])
     assert take(buffer) == b"half of this is here"
     assert buffer.take_frame() is None
+
+
+def test_an_idle_connection_costs_little_and_a_busy_one_gets_room_with_its_first_full_read() -> None:
+    buffer = ReceiveBuffer()
+    first = len(buffer.space())
+    assert first <= 4096
+    # The head of a frame that is larger than that.
+    buffer.space()[:4] = (100_000).to_bytes(4, "big")
+    buffer.received(first)
+    assert buffer.take_frame() is None
+    assert len(buffer.space()) >= INITIAL_BYTES
