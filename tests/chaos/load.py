@@ -32,6 +32,7 @@ from tests.chaos.processes import IMPATIENT, TIMEOUT_S, until
 from tests.simulation.history import History, Outcome, TopicPartition, Transaction, Violation, Write
 
 IN, OUT = "in", "out"
+GROUP = "members"
 PARTITIONS = 3
 # A hundred records per second and producer: faults are what is measured here, not throughput.
 _PRODUCE_EVERY_S = 0.01
@@ -64,6 +65,8 @@ class Load:
         self.history = History()
         self.lock = Lock()
         self.problems: list[str] = []
+        # The transactions that somebody was asked to commit: nobody may see anything of the others.
+        self.commits_begun: set[str] = set()
         self.is_done = Event()
         self.copier_is_done = Event()
         self.members_are_done = Event()
@@ -232,7 +235,7 @@ class Member:
         consumer = Consumer(
             {
                 "bootstrap.servers": self._load.bootstrap_servers,
-                "group.id": "members",
+                "group.id": GROUP,
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
                 "session.timeout.ms": 10_000,
@@ -361,6 +364,7 @@ class Copier:
             metadata = consumer.consumer_group_metadata()
             patiently(lambda: producer.send_offsets_to_transaction(positions, metadata, _PATIENT_S))
             if self._rng.random() >= _ABORTED_SHARE:
+                load.commits_begun.add(transaction.name)
                 patiently(lambda: producer.commit_transaction(_PATIENT_S))
                 with load.lock:
                     transaction.outcome = Outcome.OK

@@ -34,6 +34,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.apache.broker import reserve_port
 
 BROKERS = (1, 2, 3)
+PESSOA = ("-m", "pessoa")
 # For failures alone: what works is done in a fraction of it, but a machine may be busy with other tests.
 TIMEOUT_S = 120.0
 _POLL_S = 0.05
@@ -74,6 +75,8 @@ class Home:
     data: Path
     host: str = "127.0.0.1"
     command: tuple[str, ...] = ()
+    # What Python runs.
+    program: tuple[str, ...] = PESSOA
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -149,7 +152,7 @@ class BrokerProcesses:
         }
         config = self._directory / f"{number}.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-        command = [*home.command, sys.executable, "-m", "pessoa", "broker", "--config", str(config)]
+        command = [*home.command, sys.executable, *home.program, "broker", "--config", str(config)]
         self._told_before[number] = len(self.log_text(number))
         with self._log(number).open("ab") as log:
             self._processes[number] = subprocess.Popen(command, stderr=log, stdout=log, stdin=subprocess.DEVNULL)

@@ -1,8 +1,8 @@
 """Where a play of faults takes place: three brokers, what is around them, clients under load and who looks on.
 
 `under_load` makes it, and `Wanted` says how much of a machine each broker gets. Plain processes share the network, the
-disk and the clock of whoever tests. A broker can have a network, a disk and a clock of its own, where the system lets
-us; `why_not` says in a sentence what is missing.
+disk and the clock of whoever tests. A broker can have a network, a disk and a clock of its own, and be told lies by the
+operating system, where that lets us; `why_not` says in a sentence what is missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tests.chaos.clocks import JumpingClock, why_no_jumps
 from tests.chaos.disks import Disks, why_no_disks
 from tests.chaos.load import IN, OUT, PARTITIONS, Load
 from tests.chaos.namespaces import Network, why_no_namespaces
-from tests.chaos.processes import BROKERS, BrokerProcesses, Home
+from tests.chaos.processes import BROKERS, PESSOA, BrokerProcesses, Home
+from tests.chaos.syscalls import Syscalls, why_no_syscalls
 from tests.chaos.watch import Watch
 
 
@@ -28,12 +29,14 @@ class Wanted(NamedTuple):
     network: bool = False
     disks: bool = False
     clocks: bool = False
+    syscalls: bool = False
 
     def why_not(self) -> str | None:
         reasons = (
             why_no_namespaces() if self.network else None,
             why_no_disks() if self.disks else None,
             why_no_jumps() if self.clocks else None,
+            why_no_syscalls() if self.syscalls else None,
         )
         return next(filter(None, reasons), None)
 
@@ -49,6 +52,7 @@ class Stage(NamedTuple):
     network: Network | None
     disks: Disks | None
     clocks: dict[int, JumpingClock]
+    syscalls: dict[int, Syscalls]
 
     def finish(self) -> str:
         """The load ends, everything is read back and compared. A sentence about it."""
@@ -64,6 +68,7 @@ def under_load(
     with ExitStack() as stack:
         network = stack.enter_context(Network()) if wanted.network else None
         clocks = {one: JumpingClock(directory / f"clock-{one}") for one in BROKERS} if wanted.clocks else {}
+        syscalls = {one: Syscalls(directory / f"syscalls-{one}") for one in BROKERS} if wanted.syscalls else {}
         disks = stack.enter_context(Disks(directory)) if wanted.disks else None
         if disks is not None:
             stack.push(partial(_keep_data, disks, directory))
@@ -76,6 +81,7 @@ def under_load(
                 host=network.host(number) if network else "127.0.0.1",
                 command=(network.command(number) if network else ())
                 + (clocks[number].command if number in clocks else ()),
+                program=syscalls[number].program if number in syscalls else PESSOA,
             )
             for number in BROKERS
         }
@@ -89,7 +95,7 @@ def under_load(
         load.start()
         watch.start()
         load.wait_for(20)
-        yield Stage(brokers, load, watch, Random(seed), network, disks, clocks)
+        yield Stage(brokers, load, watch, Random(seed), network, disks, clocks, syscalls)
 
 
 def _keep_data(disks: Disks, directory: Path, kind: type[BaseException] | None, *_: object) -> None:

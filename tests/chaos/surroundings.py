@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.chaos.faults import MORE, Fault, a_leader, the_controller
+from tests.chaos.load import IN
 from tests.chaos.namespaces import Network
 from tests.chaos.stage import Stage, Wanted
 
@@ -118,6 +119,31 @@ def fill_the_disk(stage: Stage) -> None:
     stage.brokers.start(victim)
 
 
+# What the operating system says.
+
+
+def _end_by(what: str, *, wants_flushes: bool = False) -> Surrounding:
+    """A broker to which this is done ends. What it was about to acknowledge it has not acknowledged."""
+
+    def fault(stage: Stage) -> None:
+        victim = a_leader(stage)
+        stage.syscalls[victim].do(what, f"/{IN}-")
+        assert stage.brokers.wait_for_end(victim) != 0
+        stage.syscalls[victim].do("")
+        stage.load.wait_for(MORE)
+        stage.brokers.start(victim)
+
+    return Surrounding(fault, Wanted(syscalls=True), wants_flushes)
+
+
+def slow_the_disk(stage: Stage) -> None:
+    """Of a broker that leads something and follows something."""
+    victim = a_leader(stage)
+    stage.syscalls[victim].do("slow", f"/{IN}-")
+    stage.load.wait_for(2 * MORE, with_copies=False)
+    stage.syscalls[victim].do("")
+
+
 # Clocks.
 
 
@@ -150,6 +176,9 @@ SURROUNDINGS: dict[str, Surrounding] = {
     "cut all power": _cut_the_power(lambda stage: list(stage.brokers), for_long=False, wants_flushes=True),
     "fail the disk": Surrounding(fail_the_disk, Wanted(disks=True)),
     "fill the disk": Surrounding(fill_the_disk, Wanted(disks=True)),
+    "fail a sync": _end_by("sync fails", wants_flushes=True),
+    "tear a write": _end_by("tear"),
+    "slow the disk": Surrounding(slow_the_disk, Wanted(syscalls=True)),
     "a clock an hour on": _jump(a_leader, _HOUR_S),
     "a clock an hour back": _jump(the_controller, -_HOUR_S),
 }

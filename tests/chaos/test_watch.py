@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pessoa.coordinator.groups.embedded import write_assignment
 from tests.chaos.checks import check_copies
 from tests.chaos.load import IN, OUT, Load
 from tests.chaos.watch import Watch
@@ -33,6 +34,34 @@ def test_an_end_that_goes_back_is_seen_and_an_answer_that_was_overtaken_is_not_h
     watch.hear_of_end("high watermark", PARTITION, 8, 5, "other")
     with pytest.raises(Violation, match="the high watermark of in-0 went back from 10 to 9, says other"):
         watch.hear_of_end("high watermark", PARTITION, 9, watch.floor("high watermark", PARTITION), "other")
+
+
+def test_a_leader_that_is_not_in_sync_and_a_stranger_that_is_are_seen(watch: Watch) -> None:
+    watch.hear_of_in_sync(PARTITION, 1, [1, 2], [1, 2, 3], "one")
+    watch.hear_of_in_sync(PARTITION, -1, [], [1, 2, 3], "one")
+    with pytest.raises(Violation, match=r"1 leads, and only \[2\] are in sync"):
+        watch.hear_of_in_sync(PARTITION, 1, [2], [1, 2, 3], "one")
+    with pytest.raises(Violation, match=r"\{4\} are in sync, but no replicas"):
+        watch.hear_of_in_sync(PARTITION, 1, [1, 4], [1, 2, 3], "one")
+
+
+def test_a_partition_with_two_owners_is_seen(watch: Watch) -> None:
+    first, both = (write_assignment([(IN, numbers)], 1) for numbers in ((0,), (0, 1)))
+    watch.hear_of_owners({"a": first, "b": b"", "c": write_assignment([(IN, (1,))], 3)}, "one")
+    assert watch.groups_seen == 1
+    with pytest.raises(Violation, match="in-0 belongs to a and to b, says one"):
+        watch.hear_of_owners({"a": first, "b": both}, "one")
+
+
+def test_what_is_visible_before_anybody_has_committed_it_is_seen(watch: Watch) -> None:
+    load = watch._load
+    for name in ("t1", "t2"):
+        load.history.begin_write(name.encode(), TopicPartition(OUT, 0), "p", load.history.begin_transaction(name))
+    load.commits_begun.add("t1")
+    last: dict[int, int] = {}
+    watch.see(0, 5, b"t1", last)
+    with pytest.raises(Violation, match="b't2' is visible at out-0@6, and nobody has committed t2"):
+        watch.see(0, 6, b"t2", last)
 
 
 def test_copies_that_are_missing_or_too_many_are_seen() -> None:

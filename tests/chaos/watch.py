@@ -2,29 +2,35 @@
 
 Three observers ask one broker each, all the time, and put together what they hear:
 
-    metadata    a partition has one leader in an epoch, whoever is asked, for ever; only replicas are in sync
+    metadata    a partition has one leader in an epoch, whoever is asked, for ever; only replicas are in sync, and the
+                leader is one of those
     ends        high watermark, last stable offset and log start never go back, whoever leads (KIP-207)
+    groups      a partition has one owner, in whatever generation the coordinator describes
 
 A leader that was cut off or stood still does not know that it was replaced, and tells an old end. Clients are safe from
 that because they say in which epoch they believe it to lead (KIP-320), and so do the observers: they name the latest
 epoch that any of them has heard of, and what was known of the ends is noted before they ask.
 
 A fourth reads OUT, where the transactions end up, as a reader of committed records: what it has seen has to be there in
-the end, and to have been committed, so a record that was shown too early is found when its transaction is aborted.
+the end, and to have been committed, so a record that was shown too early is found when its transaction is aborted. Nor
+may it see anything of a transaction before somebody is asked to commit it. So whatever is read was committed before,
+and transactions that read of each other in a circle (G1c) cannot be: each would have been committed before the other.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from threading import Event, Lock, Thread
 
-from confluent_kafka import Consumer, KafkaException, Message
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as RdTopicPartition
 
 from pessoa.client.connection import Connection, ConnectionFailed
 from pessoa.client.errors import RequestFailed, Unsupported
+from pessoa.coordinator.groups.embedded import read_assignment
+from pessoa.wire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from pessoa.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -32,7 +38,8 @@ from pessoa.wire.api.list_offsets import (
     ListOffsetsTopic,
 )
 from pessoa.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.chaos.load import IN, OUT, PARTITIONS, Load, place_of
+from pessoa.wire.errors import ErrorCode
+from tests.chaos.load import GROUP, IN, OUT, PARTITIONS, Load, place_of
 from tests.chaos.processes import IMPATIENT, TIMEOUT_S
 from tests.simulation.history import TopicPartition, Violation
 
@@ -49,6 +56,7 @@ class Watch:
         self._done = Event()
         self._lock = Lock()
         self.answers = 0
+        self.groups_seen = 0
         self.seen = 0
         self._leaders: dict[tuple[TopicPartition, int], tuple[int, str]] = {}
         self._epochs: dict[TopicPartition, int] = {}
@@ -59,7 +67,8 @@ class Watch:
 
     def __repr__(self) -> str:
         return (
-            f"<Watch: {self.answers} ends and {len(self._leaders)} terms of leaders seen, {self.seen} records of {OUT}>"
+            f"<Watch: {self.answers} ends, {len(self._leaders)} terms of leaders, {self.groups_seen} assignments "
+            f"and {self.seen} records of {OUT} seen>"
         )
 
     def start(self) -> None:
@@ -89,6 +98,7 @@ class Watch:
                 led = self._ask_for_leaders(connection, address, deadline)
                 for question in _QUESTIONS if led else ():
                     self._ask_for_ends(connection, address, led, question, deadline)
+                self._ask_for_owners(connection, address, deadline)
             except (ConnectionFailed, RequestFailed, Unsupported, TimeoutError):
                 # A broker that is dead, stopped, cut off or just coming up is what is expected here.
                 if connection is not None:
@@ -109,13 +119,20 @@ class Watch:
         for topic in answer.topics:
             for found in topic.partitions:
                 partition = TopicPartition(topic.name or "", found.partition_index)
-                strangers = set(found.isr_nodes) - set(found.replica_nodes)
-                if strangers:
-                    raise Violation(f"{partition}: {strangers} are in sync, but no replicas, says {address}")
+                self.hear_of_in_sync(partition, found.leader_id, found.isr_nodes, found.replica_nodes, address)
                 self.hear_of_leader(partition, found.leader_epoch, found.leader_id, address)
                 if found.leader_id in own:
                     led.append(partition)
         return led
+
+    def hear_of_in_sync(
+        self, partition: TopicPartition, leader: int, in_sync: Collection[int], replicas: Collection[int], address: str
+    ) -> None:
+        strangers = set(in_sync) - set(replicas)
+        if strangers:
+            raise Violation(f"{partition}: {strangers} are in sync, but no replicas, says {address}")
+        if leader >= 0 and leader not in in_sync:
+            raise Violation(f"{partition}: {leader} leads, and only {in_sync} are in sync, says {address}")
 
     def hear_of_leader(self, partition: TopicPartition, epoch: int, leader: int, address: str) -> None:
         # Who does not know where the leader is says -1.
@@ -172,6 +189,23 @@ class Watch:
             self.answers += 1
             self._ends[what, partition] = max(offset, self.floor(what, partition))
 
+    def _ask_for_owners(self, connection: Connection, address: str, deadline: float) -> None:
+        answer = connection.send(DescribeGroupsRequest(groups=[GROUP]), DescribeGroupsResponse, deadline)
+        for group in answer.groups:
+            # Only its coordinator knows.
+            if group.error_code == ErrorCode.NONE:
+                self.hear_of_owners({one.member_id: one.member_assignment for one in group.members}, address)
+
+    def hear_of_owners(self, assignments: Mapping[str, bytes], address: str) -> None:
+        owners: dict[TopicPartition, str] = {}
+        for member, assignment in assignments.items():
+            for partition in owned_partitions(assignment):
+                other = owners.setdefault(partition, member)
+                if other != member:
+                    raise Violation(f"{partition} belongs to {other} and to {member}, says {address}")
+        if owners:
+            self.groups_seen += 1
+
     # The reader of OUT.
 
     def _read_committed(self) -> None:
@@ -191,18 +225,29 @@ class Watch:
                 for message in consumer.consume(500, 0.1):
                     if message.error() is not None:
                         continue
-                    self._see(message, last)
+                    self.see(*place_of(message), last)
         except (KafkaException, Violation) as problem:
             self._load.problems.append(f"the reader of {OUT}: {problem}")
         finally:
             with suppress(KafkaException):
                 consumer.close()
 
-    def _see(self, message: Message, last: dict[int, int]) -> None:
-        number, offset, value = place_of(message)
+    def see(self, number: int, offset: int, value: bytes, last: dict[int, int]) -> None:
+        """`last` is how far this reader had come, by partition."""
         if offset <= last.get(number, -1):
             raise Violation(f"{OUT}-{number}@{offset} is polled after {last[number]}")
         last[number] = offset
         with self._load.lock:
             self._load.history.see("watch", TopicPartition(OUT, number), offset, value, is_committed=True)
+            transaction = self._load.history.writes[value].transaction
+        if transaction is not None and transaction.name not in self._load.commits_begun:
+            raise Violation(
+                f"{value!r} is visible at {OUT}-{number}@{offset}, and nobody has committed {transaction.name}"
+            )
         self.seen += 1
+
+
+def owned_partitions(assignment: bytes) -> list[TopicPartition]:
+    """While a group rebalances there is nothing in it."""
+    found = read_assignment(assignment).assigned_partitions if assignment else []
+    return [TopicPartition(topic.topic, number) for topic in found for number in topic.partitions]

@@ -1,0 +1,155 @@
+"""Clients in processes of their own, so that they can be killed and stopped in the middle of what they do.
+
+    with open_transaction(stage) as producer:       a transaction of three records, written and not ended
+        producer.kill()                             SIGKILL; or `pause`, `resume`, and then `ask("commit")`
+    with member(stage) as consumer:                 one more member of the group that reads IN, and owns a part of it
+
+A process says in a line that it has come so far. What the transaction writes is in the history as aborted from the
+beginning: nobody but the process could commit it, and it is told to only after the coordinator has given it up.
+
+    python -m tests.chaos.doomed transaction BOOTSTRAP ID VALUE…
+    python -m tests.chaos.doomed member BOOTSTRAP GROUP
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Timer
+
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as RdTopicPartition
+
+from tests.chaos.load import EAGER, GROUP, IN, OUT, PARTITIONS, patiently
+from tests.chaos.processes import IMPATIENT, TIMEOUT_S
+from tests.chaos.stage import Stage
+from tests.simulation.history import Outcome, TopicPartition
+
+# The shortest session that a broker allows.
+SESSION_MS = 6_000
+TRANSACTION_MS = 4_000
+
+
+class Client:
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "tests.chaos.doomed", *arguments]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    def __repr__(self) -> str:
+        return f"<Client, process {self._process.pid}>"
+
+    def hear(self) -> str:
+        """The next line. A process that says nothing for too long is killed, and then there is none."""
+        assert self._process.stdout is not None
+        impatience = Timer(2 * TIMEOUT_S, self._process.kill)
+        impatience.start()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            impatience.cancel()
+        assert line, f"{self!r} ended: {self._process.communicate()[1]}"
+        return line.strip()
+
+    def ask(self, question: str) -> str:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{question}\n")
+        self._process.stdin.flush()
+        return self.hear()
+
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@contextmanager
+def open_transaction(stage: Stage) -> Iterator[Client]:
+    """Its records are acknowledged, and it is not ended."""
+    load = stage.load
+    with load.lock:
+        name = f"doomed-{len(load.history.transactions)}"
+        transaction = load.history.begin_transaction(name)
+        transaction.outcome = Outcome.FAILED
+        values = [f"{name}:{number}" for number in range(PARTITIONS)]
+        for number, value in enumerate(values):
+            load.history.begin_write(value.encode(), TopicPartition(OUT, number), name, transaction)
+    client = Client("transaction", load.bootstrap_servers, name, *values)
+    try:
+        assert client.hear() == "open"
+        yield client
+    finally:
+        client.kill()
+
+
+@contextmanager
+def member(stage: Stage) -> Iterator[Client]:
+    client = Client("member", stage.load.bootstrap_servers, GROUP)
+    try:
+        assert client.hear() == "owner"
+        yield client
+    finally:
+        client.kill()
+
+
+# In the process.
+
+
+def main(arguments: list[str]) -> int:
+    kind, servers, name, *values = arguments
+    if kind == "transaction":
+        hold_transaction(servers, name, values)
+    else:
+        be_member(servers, name)
+    return 0
+
+
+def hold_transaction(servers: str, name: str, values: list[str]) -> None:
+    settings = {"transactional.id": name, "transaction.timeout.ms": TRANSACTION_MS}
+    producer = Producer({"bootstrap.servers": servers, **settings, **EAGER})
+    patiently(lambda: producer.init_transactions(TIMEOUT_S))
+    producer.begin_transaction()
+    for number, value in enumerate(values):
+        producer.produce(OUT, value, partition=number)
+    assert producer.flush(TIMEOUT_S) == 0
+    print("open", flush=True)
+    for _ in sys.stdin:
+        try:
+            patiently(lambda: producer.commit_transaction(TIMEOUT_S))
+        except KafkaException as problem:
+            print(f"refused: {problem.args[0].str()}", flush=True)
+        else:
+            print("committed", flush=True)
+
+
+def be_member(servers: str, group: str) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": group,
+            "session.timeout.ms": SESSION_MS,
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 200,
+            **IMPATIENT,
+        }
+    )
+
+    def on_assign(_: Consumer, partitions: list[RdTopicPartition]) -> None:
+        if partitions:
+            print("owner", flush=True)
+
+    consumer.subscribe([IN], on_assign=on_assign)
+    while True:
+        consumer.consume(100, 0.1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,95 @@
+"""Disks that lie: what they have promised is gone with the power, and the checkers have to notice.
+
+This is the control of all the tests in which nothing is lost. With the same settings and an honest disk, "cut all
+power" loses nothing (`test_surroundings.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+
+from tests.chaos.checks import check_everything
+from tests.chaos.load import EAGER, IN, PARTITIONS, Load
+from tests.chaos.processes import TIMEOUT_S
+from tests.chaos.stage import Wanted, under_load
+from tests.chaos.syscalls import Syscalls
+from tests.chaos.test_surroundings import skip_without
+from tests.simulation.history import TopicPartition, Violation, Write
+
+_SYNC_BEFORE_ACKNOWLEDGING = {"log.flush.interval.messages": "1"}
+
+
+def produce_last(load: Load, count: int) -> None:
+    """Acknowledged a moment ago, so that no kernel has written it to the disk by itself."""
+    producer = Producer({"bootstrap.servers": load.bootstrap_servers, "acks": "all", **EAGER})
+    for number in range(count):
+        partition, value = TopicPartition(IN, number % PARTITIONS), f"last-{number}".encode()
+        write = load.history.begin_write(value, partition, "last")
+
+        def told(error: KafkaError | None, message: Message, write: Write = write) -> None:
+            offset = message.offset()
+            assert error is None
+            assert offset is not None
+            load.history.acknowledge(write, offset)
+
+        producer.produce(IN, value, partition=partition.number, on_delivery=told)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def test_what_a_disk_only_said_it_had_synced_is_missed_when_the_power_has_gone(tmp_path: Path) -> None:
+    wanted = Wanted(disks=True, syscalls=True)
+    skip_without(wanted)
+    with under_load(tmp_path, seed=1, wanted=wanted, settings=_SYNC_BEFORE_ACKNOWLEDGING) as stage:
+        brokers, disks = stage.brokers, stage.disks
+        assert disks is not None
+        stage.load.finish()
+        stage.watch.finish()
+        for syscalls in stage.syscalls.values():
+            syscalls.do("sync lies", f"/{IN}-")
+        produce_last(stage.load, 30)
+        for number in brokers:
+            brokers.pause(number)
+        disks.remember(*brokers)
+        brokers.kill(*brokers)
+        disks.go_back(*brokers)
+        brokers.start_all()
+        with pytest.raises(Violation, match="lost: "):
+            check_everything(brokers, stage.load)
+
+
+def test_a_process_is_told_what_it_should_be_told(tmp_path: Path) -> None:
+    """Or every test with such a disk would pass."""
+    skip_without(Wanted(syscalls=True))
+    syscalls = Syscalls(tmp_path / "syscalls")
+    package = tmp_path / "pessoa"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(
+        "import os, sys\n"
+        "file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
+        "os.pwrite(file, b'written', 0)\n"
+        "os.fdatasync(file)\n"
+    )
+
+    def run(name: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, *syscalls.program, str(tmp_path / name)]
+        paths = os.pathsep.join([str(tmp_path), str(Path.cwd())])
+        environment = {**os.environ, "PYTHONPATH": paths}
+        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment)
+
+    syscalls.do("sync fails", "in-")
+    assert run("out-0").returncode == 0
+    assert "Input/output error" in run("in-0").stderr
+    syscalls.do("tear", "in-")
+    assert run("in-1").returncode == -signal.SIGKILL
+    assert (tmp_path / "in-1").read_bytes() == b"wri"
+    syscalls.do("")
+    assert run("in-1").returncode == 0
+    assert (tmp_path / "in-1").read_bytes() == b"written"
