@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Generator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pessoa.wire.schema import Message
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -65,6 +68,46 @@ class Replicating(Generic[M]):
 
     def __await__(self) -> Generator[Any, None, M]:
         return self._reply.__await__()
+
+
+class Parked:
+    """A reply that is made when somebody calls `ready`. A connection asks to be called then; who has none awaits it."""
+
+    __slots__ = ("_on_ready", "is_ready")
+
+    def __init__(self) -> None:
+        self.is_ready = False
+        self._on_ready: Callable[[], object] | None = None
+
+    def ready(self) -> None:
+        """The reply can be made. Whoever calls this goes on first: it is made by those who wait for it."""
+        if not self.is_ready:
+            self.is_ready = True
+            if self._on_ready is not None:
+                self._on_ready()
+
+    def when_ready(self, call: Callable[[], object]) -> None:
+        self._on_ready = call
+        if self.is_ready:
+            call()
+
+    def reply(self) -> Message | None:
+        """Asked for once, after `ready`."""
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        self._on_ready = None
+
+    def __await__(self) -> Generator[Any, None, Message | None]:
+        called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.when_ready(lambda: called.done() or called.set_result(None))
+        try:
+            yield from called
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        return self.reply()
 
 
 class OwnRequest(NamedTuple):

@@ -18,8 +18,8 @@ from importlib import import_module
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pessoa.broker.context import Replicating, RequestContext
-from pessoa.net.listener import Acknowledging
+from pessoa.broker.context import Parked, Replicating, RequestContext
+from pessoa.net.listener import Acknowledging, Later
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.frames import Buffer, response_frame
@@ -252,6 +252,8 @@ class Dispatcher:
             return None
         if isinstance(reply, Message):
             return response_frame(reply, version, correlation_id)
+        if isinstance(reply, Parked):
+            return _ParkedAnswer(reply, version, correlation_id)
         framed = _framed_later(reply, version, correlation_id)
         return Acknowledging(framed) if isinstance(reply, Replicating) else framed
 
@@ -269,6 +271,23 @@ class Dispatcher:
 
 
 _PREFIX_BYTES = 8
+
+
+class _ParkedAnswer(Later):
+    __slots__ = ("_correlation_id", "_parked", "_version")
+
+    def __init__(self, parked: Parked, version: int, correlation_id: int) -> None:
+        self._parked, self._version, self._correlation_id = parked, version, correlation_id
+
+    def when_ready(self, call: Callable[[], None]) -> None:
+        self._parked.when_ready(call)
+
+    def cancel(self) -> None:
+        self._parked.cancel()
+
+    def answer(self) -> list[Buffer] | None:
+        message = self._parked.reply()
+        return None if message is None else response_frame(message, self._version, self._correlation_id)
 
 
 async def _framed_later(reply: Awaitable[Message | None], version: int, correlation_id: int) -> list[Buffer] | None:

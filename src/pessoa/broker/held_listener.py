@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from pessoa.net.listener import Listener, ListenerLimits
+from pessoa.net.listener import Later, Listener, ListenerLimits
 from pessoa.wire.errors import ProtocolViolation
 
 if TYPE_CHECKING:
@@ -53,4 +53,17 @@ class HeldListener:
     ) -> list[Buffer] | None:
         serve = await asyncio.shield(self._serve)
         answer = serve(connection, data, start, end)
+        if isinstance(answer, Later):
+            return await _answer_of(answer)
         return answer if answer is None or isinstance(answer, list) else await answer
+
+
+async def _answer_of(later: Later) -> list[Buffer] | None:
+    ready = asyncio.Event()
+    later.when_ready(ready.set)
+    try:
+        await ready.wait()
+    except asyncio.CancelledError:
+        later.cancel()
+        raise
+    return later.answer()

@@ -4,13 +4,16 @@ A connection turns what arrives into frames and hands each to the listener's `se
 request in progress at a time, so answers leave in the order of the requests without further thought:
 
     bytes ──▶ frame ──▶ serve ──▶ answer at once ──▶ the next frame
-                          ├─────▶ an awaitable: nothing more is taken until it is done
+                          ├─────▶ an awaitable, or `Later`: nothing more is taken until it is done
                           └─────▶ `Acknowledging`: its work is done, so requests of the same API are served meanwhile
 
 The last is for producers. What a producer has sent ahead is appended while the replicas fetch what came before, so one
 round of replication carries all of it; a request at a time would make a round for each. Answers wait for their turn.
 
 Everything that one read brought is served before anything is written, and then written with one call.
+
+`Later` is for consumers. Most fetches wait for records, and a produce that brings them is what ends the wait: so the
+answer is made as soon as everything that came with the produce is served, and not in the next turn of the loop.
 
 A peer that breaks the protocol gets one log line and a closed connection; nobody else notices. A peer that does not
 read its answers is not read from either: above the transport's high-water mark nothing is taken or read until it has
@@ -23,8 +26,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
@@ -34,8 +38,6 @@ from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.frames import DEFAULT_MAX_FRAME_BYTES, Buffer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pessoa.net.network import ListeningSocket, Network
     from pessoa.net.receive_buffer import Frame
 
@@ -67,7 +69,25 @@ class Acknowledging:
         return self._answer.__await__()
 
 
-Served = list[Buffer] | Awaitable[list[Buffer] | None] | None
+class Later:
+    """An answer that somebody's call makes ready. It takes no task, and is sent in the same turn of the loop."""
+
+    __slots__ = ()
+
+    def when_ready(self, call: Callable[[], None]) -> None:
+        """Call this once, as soon as there can be an answer; at once if there can be one already."""
+        raise NotImplementedError
+
+    def answer(self) -> list[Buffer] | None:
+        """Asked for once, after that call."""
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        raise NotImplementedError
+
+
+Served = list[Buffer] | Awaitable[list[Buffer] | None] | Later | None
 
 
 class Serve(Protocol):
@@ -85,7 +105,7 @@ class _Owed:
         self.api = api
         self.answer: list[Buffer] | None = None
         # None once the answer is there; there may be none, though.
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | Later | None = None
 
 
 # The API of an answer after which nothing is taken.
@@ -164,9 +184,14 @@ class Connection(asyncio.BufferedProtocol):
         return self._buffer.space()
 
     def buffer_updated(self, nbytes: int) -> None:
+        listener = self._listener
         self._buffer.received(nbytes)
-        self.active_at_s = self._listener.loop.time()
+        self.active_at_s = listener.loop.time()
+        listener.is_serving = True
         self._serve_waiting()
+        listener.is_serving = False
+        if listener.settled:
+            listener.pay_settled()
 
     def pause_writing(self) -> None:
         self._can_write = False
@@ -229,11 +254,15 @@ class Connection(asyncio.BufferedProtocol):
             return False
         return len(owed) < _MAX_OWED and self._buffer.next_api() == api
 
-    def _owe(self, answer: list[Buffer] | Awaitable[list[Buffer] | None], frame: Frame) -> None:
+    def _owe(self, answer: list[Buffer] | Awaitable[list[Buffer] | None] | Later, frame: Frame) -> None:
         if isinstance(answer, list):
             # Served behind another of its API, and answered at once.
             owed = _Owed(self._owed[-1].api)
             owed.answer = answer
+        elif isinstance(answer, Later):
+            owed = _Owed(_NO_API)
+            owed.task = answer
+            answer.when_ready(partial(self._listener.settle, self, owed))
         else:
             data, start, _ = frame
             is_done = isinstance(answer, Acknowledging)
@@ -252,17 +281,33 @@ class Connection(asyncio.BufferedProtocol):
     async def _finish(self, owed: _Owed, awaitable: Awaitable[list[Buffer] | None]) -> None:
         try:
             owed.answer = await awaitable
-        except ProtocolViolation as violation:
-            self._owed.remove(owed)
-            self._close_for(violation)
-            return
-        except Exception as bug:  # noqa: BLE001
-            self._owed.remove(owed)
-            self._abort_for(bug)
+        except Exception as problem:  # noqa: BLE001
+            self._cannot_pay(owed, problem)
             return
         owed.task = None
         if self._owed[0] is owed:
             self._pay()
+
+    def finish_later(self, owed: _Owed) -> None:
+        """The same for an answer that is ready."""
+        if self._transport is None:
+            return
+        assert isinstance(owed.task, Later)
+        try:
+            owed.answer = owed.task.answer()
+        except Exception as problem:  # noqa: BLE001
+            self._cannot_pay(owed, problem)
+            return
+        owed.task = None
+        if self._owed[0] is owed:
+            self._pay()
+
+    def _cannot_pay(self, owed: _Owed, problem: Exception) -> None:
+        self._owed.remove(owed)
+        if isinstance(problem, ProtocolViolation):
+            self._close_for(problem)
+        else:
+            self._abort_for(problem)
 
     def _pay(self) -> None:
         """Send the answers whose turn it is, and go on."""
@@ -343,6 +388,9 @@ class Listener:
         # Told about every connection that has ended.
         self.on_closed: Callable[[Connection], None] = lambda _: None
         self.loop: asyncio.AbstractEventLoop
+        # Whether a connection serves what it has read: whoever is settled meanwhile is paid behind it.
+        self.is_serving = False
+        self.settled: deque[tuple[Connection, _Owed]] = deque()
         self._drain_seconds = drain_seconds
         self._network: Network = network if network is not None else SystemNetwork()
         self._per_ip: dict[str, int] = {}
@@ -401,6 +449,20 @@ class Listener:
     def _in_order(self) -> list[Connection]:
         """The connections in the order of their ids: what a run does must not depend on where objects lie."""
         return sorted(self.connections, key=lambda one: one.id)
+
+    def settle(self, connection: Connection, owed: _Owed) -> None:
+        """This answer can be made."""
+        if not self.is_serving and not self.settled:
+            self.loop.call_soon(self.pay_settled)
+        self.settled.append((connection, owed))
+
+    def pay_settled(self) -> None:
+        # Those who are paid may go on and settle others, who then queue up here.
+        settled, self.is_serving = self.settled, True
+        while settled:
+            connection, owed = settled.popleft()
+            connection.finish_later(owed)
+        self.is_serving = False
 
     def admit(self, connection: Connection) -> bool:
         """Whether the limits allow one more; if so, it is counted."""

@@ -1,5 +1,5 @@
-"""Who waits at a partition: plain futures with a need. They look again themselves when they wake, so nothing here knows
-about requests.
+"""Who waits at a partition: something to call, and a need. They look again themselves when they wake, so nothing here
+knows about requests.
 
     FetchWaiter    a fetch that found too little: so many more bytes must become visible to it
     CommitWaiter   a produce with acks=all, or a coordinator's write: the high watermark must pass some offsets
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pessoa.replication.partition import Partition
 
@@ -21,17 +21,18 @@ class FetchWaiter:
     """Waits until `needed_bytes` more have become visible in any of the partitions that it stands in: below the high
     watermark for a consumer, in the log for a follower."""
 
-    __slots__ = ("future", "is_follower", "needed_bytes", "partitions")
+    __slots__ = ("is_follower", "needed_bytes", "partitions", "wake")
 
     def __init__(
         self,
-        future: asyncio.Future[None],
+        wake: Callable[[], None],
         needed_bytes: int,
         partitions: Sequence[Partition],
         *,
         is_follower: bool = False,
     ) -> None:
-        self.future = future
+        # Called for every reason to look again, until it leaves; so more than once.
+        self.wake = wake
         self.needed_bytes = needed_bytes
         self.partitions = partitions
         self.is_follower = is_follower
@@ -42,10 +43,6 @@ class FetchWaiter:
         self.needed_bytes -= size
         if self.needed_bytes <= 0:
             self.wake()
-
-    def wake(self) -> None:
-        if not self.future.done():
-            self.future.set_result(None)
 
     def leave(self) -> None:
         for partition in self.partitions:

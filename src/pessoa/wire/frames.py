@@ -17,14 +17,18 @@ The two functions below it make frames. Record data passes through them untouche
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from struct import Struct as Packer
 
 from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.headers import RequestHeader, request_header_version, response_header_version
-from pessoa.wire.schema import Message
+from pessoa.wire.schema import Encoder, Message
 
 SIZE_BYTES = 4
 _size = Packer(">i")
+_header = Packer(">ii")
+# No tagged field is one byte of zero.
+_header_with_tags = Packer(">iix")
 
 Buffer = bytes | bytearray | memoryview
 
@@ -139,17 +143,28 @@ def request_frame(message: Message, version: int, correlation_id: int, client_id
 
 def response_frame(message: Message, version: int, correlation_id: int) -> list[Buffer]:
     """The buffers of a whole response, to be sent in order."""
-    kind = type(message)
-    out = bytearray(SIZE_BYTES)
-    out += _size.pack(correlation_id)
-    if response_header_version(kind, version):
-        out.append(0)
-    return _sized(kind.encoder(version)(message, out))
+    key = (type(message), version)
+    known = _responses.get(key)
+    if known is None:
+        known = _responses[key] = _response_codec(*key)
+    pack_header, encode = known
+    return _sized(encode(message, bytearray(pack_header(0, correlation_id))))
+
+
+def _response_codec(kind: type[Message], version: int) -> tuple[Callable[[int, int], bytes], Encoder]:
+    """What writes the size, still unknown, with the header behind it; and what writes the message."""
+    header = _header_with_tags if response_header_version(kind, version) else _header
+    return header.pack, kind.encoder(version)
+
+
+# Found once for every kind and version of a response, since this is on the path of each request.
+_responses: dict[tuple[type[Message], int], tuple[Callable[[int, int], bytes], Encoder]] = {}
 
 
 def _sized(buffers: list[Buffer]) -> list[Buffer]:
     """Write the size of them all into the four bytes that were left for it."""
     first = buffers[0]
     assert isinstance(first, bytearray)
-    _size.pack_into(first, 0, sum(map(len, buffers)) - SIZE_BYTES)
+    size = len(first) if len(buffers) == 1 else sum(map(len, buffers))
+    _size.pack_into(first, 0, size - SIZE_BYTES)
     return buffers

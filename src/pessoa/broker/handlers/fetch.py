@@ -27,6 +27,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from pessoa.broker.context import Parked
 from pessoa.broker.fetch_sessions import CONSUMER
 from pessoa.log.files import DiskError
 from pessoa.log.leader_epochs import UNDEFINED_OFFSET
@@ -73,10 +74,7 @@ class Reader(NamedTuple):
     up_to: ReadUpTo
     version: int
     rack: str
-
-    @property
-    def is_follower(self) -> bool:
-        return self.replica_id >= 0
+    is_follower: bool
 
     @property
     def needs_leader(self) -> bool:
@@ -112,7 +110,7 @@ def handle(broker: BrokerServices, context: RequestContext, request: FetchReques
     found = _look(broker, reader, request, plan)
     if request.max_wait_ms <= 0 or not found or _is_enough(found, request.min_bytes):
         return _response(broker, context, reader, plan, found)
-    return _wait(broker, context, request, reader, plan, found, _progress(found))
+    return WaitingFetch(broker, context, request, reader, plan, found)
 
 
 def _reader(context: RequestContext, request: FetchRequest) -> Reader:
@@ -125,48 +123,56 @@ def _reader(context: RequestContext, request: FetchRequest) -> Reader:
         up_to = ReadUpTo.LAST_STABLE_OFFSET
     else:
         up_to = ReadUpTo.HIGH_WATERMARK
-    return Reader(max(replica_id, CONSUMER), broker_epoch, up_to, context.version, request.rack_id)
+    return Reader(
+        max(replica_id, CONSUMER), broker_epoch, up_to, context.version, request.rack_id, is_follower=replica_id >= 0
+    )
 
 
 def _failed(error: ErrorCode) -> FetchResponse:
     return FetchResponse(throttle_time_ms=0, error_code=error, session_id=0, responses=[])
 
 
-async def _wait(
-    broker: BrokerServices,
-    context: RequestContext,
-    request: FetchRequest,
-    reader: Reader,
-    plan: FetchPlan,
-    found: list[Found],
-    progress: int,
-) -> FetchResponse:
-    loop = asyncio.get_running_loop()
-    if _progress(found) != progress:
-        # Others ran between the look and this: what they appended will wake nobody.
-        found = _look(broker, reader, request, plan)
-        if _is_enough(found, request.min_bytes):
-            return _response(broker, context, reader, plan, found)
-    needed = request.min_bytes - sum(one.size for one in found)
-    partitions = [one.partition for one in found if one.partition is not None]
-    waiter = FetchWaiter(loop.create_future(), needed, partitions, is_follower=reader.is_follower)
-    timer = loop.call_later(request.max_wait_ms / 1000, waiter.wake)
-    try:
-        await waiter.future
-    finally:
-        timer.cancel()
-        waiter.leave()
-    return _response(broker, context, reader, plan, _look(broker, reader, request, plan))
+class WaitingFetch(Parked):
+    """A fetch that found too little. It looks again when there is enough, or its time is up."""
 
+    __slots__ = ("_broker", "_context", "_plan", "_reader", "_request", "_timer", "_waiter")
 
-def _progress(found: list[Found]) -> int:
-    """Another number whenever there is more to see in these partitions, or another epoch has begun."""
-    total = 0
-    for one in found:
-        if one.partition is not None:
-            log = one.partition.log
-            total += log.log_end_offset + log.high_watermark + one.partition.leader_epoch
-    return total
+    def __init__(
+        self,
+        broker: BrokerServices,
+        context: RequestContext,
+        request: FetchRequest,
+        reader: Reader,
+        plan: FetchPlan,
+        found: list[Found],
+    ) -> None:
+        super().__init__()
+        self._broker, self._context, self._request, self._reader, self._plan = broker, context, request, reader, plan
+        self._waiter: FetchWaiter | None = FetchWaiter(
+            self.ready,
+            request.min_bytes - sum(one.size for one in found),
+            [one.partition for one in found if one.partition is not None],
+            is_follower=reader.is_follower,
+        )
+        self._timer = asyncio.get_running_loop().call_later(request.max_wait_ms / 1000, self.ready)
+
+    def __repr__(self) -> str:
+        return f"<WaitingFetch of {self._context!r}{', ready' if self.is_ready else ''}>"
+
+    def reply(self) -> FetchResponse:
+        self._leave()
+        broker, reader, plan = self._broker, self._reader, self._plan
+        return _response(broker, self._context, reader, plan, _look(broker, reader, self._request, plan))
+
+    def cancel(self) -> None:
+        super().cancel()
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._waiter is not None:
+            self._timer.cancel()
+            self._waiter.leave()
+            self._waiter = None
 
 
 def _is_enough(found: list[Found], min_bytes: int) -> bool:
