@@ -113,6 +113,7 @@ class Segment:
         "_index_interval_bytes",
         "_index_room",
         "_indexed_timestamp",
+        "_lacks_transaction_index",
         "_max_age_ms",
         "_max_bytes",
         "_max_index_bytes",
@@ -149,6 +150,7 @@ class Segment:
         self.offset_index = OffsetIndex(disk.open(self._path(INDEX_SUFFIX), create=True), base_offset)
         self.time_index = TimeIndex(disk.open(self._path(TIME_INDEX_SUFFIX), create=True), base_offset)
         self._transaction_index: File | None = None
+        self._lacks_transaction_index = False
         self._bytes_since_index_entry = 0
         # The time index ends with this timestamp or a later one.
         self._indexed_timestamp = NO_TIMESTAMP
@@ -290,8 +292,12 @@ class Segment:
     def _open_transaction_index(self) -> bool:
         """Whether there is one."""
         if self._transaction_index is None:
+            if self._lacks_transaction_index:
+                return False
             path = self._path(TRANSACTION_INDEX_SUFFIX)
             if not self._disk.exists(path):
+                # Nobody but this object makes one. Every fetch of committed records asks, so the disk is asked once.
+                self._lacks_transaction_index = True
                 return False
             self._transaction_index = self._disk.open(path)
         return True
