@@ -7,6 +7,9 @@ Java runs a broker and tools that talk to it, and leaves the archive when it end
 does without. The archive stands in the cache under a name that says of which Java and which jars it is, because Java
 itself would silently pass over one that does not fit; its classes are found by their place in the class path, so every
 program has the same one.
+
+One thing is not as without an archive: in which order Java lists the methods of a class, and with it the order in which
+some tools write the fields of their JSON. Who compares that asks for `plain_java`.
 """
 
 from __future__ import annotations
@@ -32,7 +35,12 @@ POLL_INTERVAL_S = 0.05
 def small_java() -> list[str]:
     """The flags and the class path."""
     archive = class_archive()
-    return [*SMALL_JVM, *([f"-XX:SharedArchiveFile={archive}"] if archive is not None else []), *_class_path()]
+    return [*([f"-XX:SharedArchiveFile={archive}"] if archive is not None else []), *plain_java()]
+
+
+def plain_java() -> list[str]:
+    """The same without the archive."""
+    return [*SMALL_JVM, *_class_path()]
 
 
 @functools.cache
@@ -78,7 +86,7 @@ def _rehearse(folder: Path, archive: Path) -> None:
     from tests.apache.broker import ApacheKafka, random_id
     from tests.apache.tool_server import ToolServer
 
-    options = [*SMALL_JVM, f"-XX:ArchiveClassesAtExit={archive}", *_class_path()]
+    options = [f"-XX:ArchiveClassesAtExit={archive}", *plain_java()]
     kafka = ApacheKafka(data=[folder / "data"])
     (node,) = kafka.nodes
     with ToolServer(jvm=options) as tools:

@@ -8,6 +8,7 @@ import pytest
 
 from pessoa.testing import Broker
 from tests.apache.broker import ApacheKafka
+from tests.apache.class_archive import plain_java
 from tests.apache.tool_server import ToolServer
 from tests.tools.stage import OURS, THEIRS, Cluster
 
@@ -55,6 +56,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tools() -> Iterator[ToolServer]:
     with ToolServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def plain_tools() -> Iterator[ToolServer]:
+    with ToolServer(jvm=plain_java()) as server:
         yield server
 
 
