@@ -78,6 +78,8 @@ class Home:
     # What Python runs.
     program: tuple[str, ...] = PESSOA
     settings: Mapping[str, str] = field(default_factory=dict)
+    # The ports under which others know it and its controller, where something stands before its own.
+    seen_at: tuple[int, int] | None = None
 
 
 class BrokerProcesses:
@@ -114,7 +116,7 @@ class BrokerProcesses:
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{self._homes[one].host}:{self._ports[one][0]}" for one in self)
+        return ",".join(map(self.address, self))
 
     @property
     def running(self) -> list[int]:
@@ -125,10 +127,16 @@ class BrokerProcesses:
         return self._homes[number].data
 
     def address(self, number: int) -> str:
-        return f"{self._homes[number].host}:{self._ports[number][0]}"
+        return f"{self._homes[number].host}:{self._seen_at(number)[0]}"
 
     def controller_address(self, number: int) -> str:
-        return f"{self._homes[number].host}:{self._ports[number][1]}"
+        return f"{self._homes[number].host}:{self._seen_at(number)[1]}"
+
+    def listens_at(self, number: int) -> tuple[int, int]:
+        return self._ports[number]
+
+    def _seen_at(self, number: int) -> tuple[int, int]:
+        return self._homes[number].seen_at or self._ports[number]
 
     def pid(self, number: int) -> int:
         return self._processes[number].pid
@@ -138,12 +146,13 @@ class BrokerProcesses:
     def start(self, number: int, **settings: str) -> None:
         assert number not in self._processes, f"broker {number} runs"
         home, (client, controller) = self._homes[number], self._ports[number]
-        voters = ",".join(f"{one}@{self._homes[one].host}:{port}" for one, (_, port) in self._ports.items())
+        voters = ",".join(f"{one}@{self.controller_address(one)}" for one in self)
         values = {
             "process.roles": "broker,controller",
             "node.id": str(number),
             "controller.listener.names": "CONTROLLER",
             "listeners": f"PLAINTEXT://{home.host}:{client},CONTROLLER://{home.host}:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.address(number)}",
             "controller.quorum.voters": voters,
             "log.dirs": str(home.data),
             **self._settings,

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from tests.chaos.checks import check_everything
 from tests.chaos.clocks import JumpingClock, why_no_jumps
 from tests.chaos.disks import Disks, why_no_disks
+from tests.chaos.links import Links
 from tests.chaos.load import IN, OUT, PARTITIONS, Load
 from tests.chaos.namespaces import Network, why_no_namespaces
 from tests.chaos.processes import BROKERS, PESSOA, BrokerProcesses, Home
@@ -30,6 +31,8 @@ class Wanted(NamedTuple):
     disks: bool = False
     clocks: bool = False
     syscalls: bool = False
+    # Proxies, all on one host: not together with a network.
+    links: bool = False
 
     def why_not(self) -> str | None:
         reasons = (
@@ -53,6 +56,7 @@ class Stage(NamedTuple):
     disks: Disks | None
     clocks: dict[int, JumpingClock]
     syscalls: dict[int, Syscalls]
+    links: Links | None
 
     def finish(self) -> str:
         """The load ends, everything is read back and compared. A sentence about it."""
@@ -69,6 +73,7 @@ def under_load(
         network = stack.enter_context(Network()) if wanted.network else None
         clocks = {one: JumpingClock(directory / f"clock-{one}") for one in BROKERS} if wanted.clocks else {}
         syscalls = {one: Syscalls(directory / f"syscalls-{one}") for one in BROKERS} if wanted.syscalls else {}
+        links = stack.enter_context(Links(seed=seed)) if wanted.links else None
         disks = stack.enter_context(Disks(directory)) if wanted.disks else None
         if disks is not None:
             stack.push(partial(_keep_data, disks, directory))
@@ -82,10 +87,14 @@ def under_load(
                 command=(network.command(number) if network else ())
                 + (clocks[number].command if number in clocks else ()),
                 program=syscalls[number].program if number in syscalls else PESSOA,
+                seen_at=links.ports(number) if links else None,
             )
             for number in BROKERS
         }
-        brokers = stack.enter_context(BrokerProcesses(directory, settings, homes))
+        brokers = BrokerProcesses(directory, settings, homes)
+        if links is not None:
+            links.lead_to(brokers)
+        stack.enter_context(brokers)
         for topic in (IN, OUT):
             brokers.create_topic(topic, PARTITIONS)
         load = Load(brokers.bootstrap_servers, seed)
@@ -95,7 +104,7 @@ def under_load(
         load.start()
         watch.start()
         load.wait_for(20)
-        yield Stage(brokers, load, watch, Random(seed), network, disks, clocks, syscalls)
+        yield Stage(brokers, load, watch, Random(seed), network, disks, clocks, syscalls, links)
 
 
 def _keep_data(disks: Disks, directory: Path, kind: type[BaseException] | None, *_: object) -> None:

@@ -78,6 +78,14 @@ def _narrow(network: Network, stage: Stage) -> None:
     network.narrow(a_leader(stage), "1mbit")
 
 
+def delay_everything(stage: Stage) -> None:
+    """A fifth of a second from a question to its answer, between brokers too."""
+    assert stage.links is not None
+    stage.links.delay_s = 0.1
+    stage.load.wait_for(2 * MORE)
+    stage.links.delay_s = 0.0
+
+
 # Power.
 
 
@@ -168,6 +176,7 @@ SURROUNDINGS: dict[str, Surrounding] = {
     "cut two brokers": _network(_cut_two),
     "lose packets": _network(_lose, 2 * MORE),
     "narrow a link": _network(_narrow, 2 * MORE),
+    "delay everything": Surrounding(delay_everything, Wanted(links=True)),
     "cut a leader's power": _cut_the_power(lambda stage: [a_leader(stage)], for_long=True),
     "flicker a leader's power": _cut_the_power(lambda stage: [a_leader(stage)], for_long=False),
     "flicker two's power": _cut_the_power(
