@@ -155,7 +155,7 @@ async def clean(path: Path, start: Callable[[CleaningPlan], RunningPass]) -> tup
     directory.open(lambda _: CONFIG, 0)
     for log in directory.partitions.values():
         log.update_high_watermark(log.log_end_offset)
-        log.on_segments_dropped = lambda _: None
+        log.on_segments_dropped = lambda _log, _segments: None
     cleaner = LogCleaner(disk, [directory], SystemClock(), start_pass=start)
     # Choosing the log is a glance at every partition; what is measured is the pass.
     started = time.perf_counter()

@@ -19,7 +19,8 @@ lock keeps two writers apart, and a number keeps an older text from taking the p
 
 A disk that fails takes the directory offline: the first `DiskError` that reaches `fail` is kept, everything here
 refuses from then on, and nothing is written any more. Other directories of the broker do not notice. There is no way
-back but a restart, since nobody can say what a disk kept that refused a write or a sync.
+back but a restart, since nobody can say what a disk kept that refused a write or a sync. Which directory that is, the
+path of the error tells: whoever waits for a log may see it move to another directory meanwhile.
 """
 
 from __future__ import annotations
@@ -95,6 +96,8 @@ class LogDirectory:
         # Copies of partitions in other directories. None of them is in `partitions`.
         self.futures: list[FutureLog] = []
         self.offline: DiskError | None = None
+        # All directories of the broker.
+        self.neighbours: Sequence[LogDirectory] = (self,)
         # Told once, with the error, when the directory goes offline.
         self.on_offline: Callable[[DiskError], None] = lambda _: None
         # Partitions that have got their files, for the upkeep to make durable; it is told of each of them.
@@ -443,7 +446,10 @@ class LogDirectory:
     # Failing.
 
     def fail(self, error: DiskError) -> None:
-        """Go offline; what was the first error stays the reason."""
+        """Go offline, or let the neighbour do so whose disk it was; what was the first error stays the reason."""
+        home_of(self.neighbours, error.path, self)._go_offline(error)
+
+    def _go_offline(self, error: DiskError) -> None:
         if self.offline is None:
             self.offline = error
             log.error("the log directory %s goes offline: %s", self.path, error)
@@ -458,6 +464,14 @@ class LogDirectory:
 
     def _read(self, name: str) -> str:
         return self._disk.read_file(self._in(name)).decode("utf-8", "replace")
+
+
+def home_of(directories: Sequence[LogDirectory], path: str, default: LogDirectory | None = None) -> LogDirectory:
+    """The directory that holds a path. One may be within another: the innermost."""
+    holding = [one for one in directories if path == one.path or path.startswith(f"{one.path}/")]
+    if not holding and default is not None:
+        return default
+    return max(holding, key=lambda one: len(one.path))
 
 
 def _broker_epoch(marker: str) -> int:

@@ -1,8 +1,4 @@
-"""The log of one partition: segments in a row, and what is known about their offsets.
-
-    log start offset ≤ high watermark ≤ log end offset
-    last stable offset = the high watermark, or the first offset of the oldest open transaction if that is lower
-    recovery point      everything below it is on the disk itself, not only in the page cache
+"""The log of one partition: what can be read of it (`readable_log`), and everything that changes it.
 
 The partition's leader appends what producers send: it checks the batch, gives it the next offsets and its leader
 epoch, and writes it as it is (`append_as_leader`). A follower appends what it fetched, offsets and all
@@ -11,7 +7,7 @@ are kept up to date, so that every replica knows the same.
 
 Nothing here waits. Appends and reads go to the page cache and take microseconds. What takes longer is handed out as
 plain functions for a worker thread: `begin_flush` says what must be synced, and `finish_flush` moves the recovery
-point.
+point: everything below it is on the disk itself, not only in the page cache.
 
 An append either happens whole or not at all: a batch is written with one call, offsets move only after it, and if it
 fails (`DiskError`) the log is as it was. If what follows it fails, an entry in an index, the batch stands and the
@@ -25,17 +21,16 @@ A segment that is full is synced whole, indexes and all, before the recovery poi
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
-from enum import Enum
+from bisect import insort
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from pessoa.log.aborted_transactions import overlapping_in_segments
 from pessoa.log.files import DiskError
 from pessoa.log.index import MAX_RELATIVE_OFFSET
 from pessoa.log.leader_epochs import LEADER_EPOCH_FILE
 from pessoa.log.producer_state import AppendOrigin
+from pessoa.log.readable_log import Fetched, OffsetOutOfRange, ReadableLog, ReadUpTo, base_offset_of
 from pessoa.log.replay import note_epoch, note_producer, replay_producers
-from pessoa.log.segment import DELETED_SUFFIX, FileSlice, Segment, TimestampOffset, segment_name
+from pessoa.log.segment import DELETED_SUFFIX, Segment, segment_name
 from pessoa.log.snapshots import SNAPSHOT_SUFFIX
 from pessoa.records.batch import CODEC_MASK, NO_TIMESTAMP, RecordBatch, TimestampType, batches
 from pessoa.records.errors import InvalidBatch
@@ -46,7 +41,6 @@ from pessoa.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pessoa.log.aborted_transactions import AbortedTransaction
     from pessoa.log.config import LogConfig
     from pessoa.log.files import Disk
     from pessoa.log.leader_epochs import LeaderEpochs
@@ -54,21 +48,10 @@ if TYPE_CHECKING:
     from pessoa.log.snapshots import ProducerSnapshots
     from pessoa.records.compression import Codec
 
+__all__ = ["PRODUCER_EXPIRATION_MS", "Appended", "Fetched", "Flush", "OffsetOutOfRange", "PartitionLog", "ReadUpTo"]
 
 # producer.id.expiration.ms
 PRODUCER_EXPIRATION_MS = 24 * 60 * 60 * 1000
-
-
-class OffsetOutOfRange(Exception):
-    """The offset lies outside the log, or outside what may be done to it."""
-
-
-class ReadUpTo(Enum):
-    """How far a reader may see."""
-
-    LOG_END = "log end"  # followers
-    HIGH_WATERMARK = "high watermark"  # consumers
-    LAST_STABLE_OFFSET = "last stable offset"  # read_committed consumers
 
 
 class Appended(NamedTuple):
@@ -78,13 +61,6 @@ class Appended(NamedTuple):
     last_offset: int
     log_append_time_ms: int
     is_duplicate: bool
-
-
-class Fetched(NamedTuple):
-    """What a read found: a place in a file, or None; for read_committed also what to leave out of it."""
-
-    data: FileSlice | None
-    aborted: Sequence[AbortedTransaction]
 
 
 class Flush(NamedTuple):
@@ -103,8 +79,35 @@ class Flush(NamedTuple):
             step()
 
 
-class PartitionLog:
+class PartitionLog(ReadableLog):
     """See the head of this file. Made by `pessoa.log.loading`."""
+
+    __slots__ = (
+        "_changes",
+        "_codec",
+        "_disk",
+        "_end_offset_at_opening",
+        "_flush_messages",
+        "_is_log_append_time",
+        "_is_truncation_unsynced",
+        "_rules",
+        "_synced_base_offset",
+        "_synced_changes",
+        "_truncations",
+        "bear",
+        "config",
+        "epochs",
+        "is_released",
+        "on_log_start_moved",
+        "on_recovery_point_lowered",
+        "on_rolled",
+        "on_segments_dropped",
+        "producer_expiration_ms",
+        "recovery_point",
+        "snapshots",
+        "successor",
+        "sync_birth",
+    )
 
     def __init__(
         self,
@@ -123,26 +126,20 @@ class PartitionLog:
         synced_base_offset: int,
         is_durable: bool = False,
     ) -> None:
-        assert segments, "a log has at least one segment"
-        self.directory = directory
-        self.producers = producers
+        super().__init__(directory, segments, producers, log_start_offset, log_end_offset)
         self.snapshots = snapshots
         self.epochs = epochs
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
-        self.high_watermark = log_start_offset
         self.recovery_point = recovery_point
         self.producer_expiration_ms = producer_expiration_ms
-        self.segments = segments
         # Called when DeleteRecords or a truncation has moved the log start offset: nothing else remembers it.
-        self.on_log_start_moved: Callable[[], None] = lambda: None
+        self.on_log_start_moved: Callable[[], None] = _ignore
         # Called when the recovery point went back. Its checkpoint must follow before anything is appended: otherwise
         # recovery might begin behind bytes that were never synced.
-        self.on_recovery_point_lowered: Callable[[], None] = lambda: None
+        self.on_recovery_point_lowered: Callable[[], None] = _ignore
         # Called when a segment is full and a new one has begun: the full one should reach the disk before long.
-        self.on_rolled: Callable[[PartitionLog], None] = lambda _: None
+        self.on_rolled: Callable[[PartitionLog], None] = _pass_over
         # Called with segments that nobody can reach any more, so that their files go after `file.delete.delay.ms`.
-        self.on_segments_dropped: Callable[[Sequence[Segment]], None] = _remove_at_once
+        self.on_segments_dropped: Callable[[PartitionLog, Sequence[Segment]], None] = _remove_at_once
         # Makes what it consists of besides its segments, before the first of them; None once there is any (`unborn`).
         self.bear: Callable[[PartitionLog], None] | None = None
         # Makes it durable that there is such a log at all; None once it is.
@@ -161,15 +158,7 @@ class PartitionLog:
         self._end_offset_at_opening = log_end_offset
         # Segments that begin below it are on the disk whole, indexes and all.
         self._synced_base_offset = synced_base_offset
-        # Where the last offset that bounded a read lies: (offset, segment, position).
-        self._bound: tuple[int, Segment, int] | None = None
         self.configure(config)
-
-    def __repr__(self) -> str:
-        return (
-            f"<PartitionLog {self.directory}: offsets {self.log_start_offset}..{self.log_end_offset}, "
-            f"high watermark {self.high_watermark}, {len(self.segments)} segments>"
-        )
 
     def configure(self, config: LogConfig) -> None:
         """Take over a changed topic configuration; it holds from the next append on."""
@@ -187,31 +176,6 @@ class PartitionLog:
     def truncations(self) -> int:
         """How often it was cut: who has looked at it meanwhile may have to look again."""
         return self._truncations
-
-    @property
-    def active(self) -> Segment:
-        return self.segments[-1]
-
-    @property
-    def size(self) -> int:
-        return sum(segment.size for segment in self.segments)
-
-    @property
-    def last_stable_offset(self) -> int:
-        first_unstable = self.producers.first_unstable_offset
-        if first_unstable is None:
-            return self.high_watermark
-        # DeleteRecords may have moved the start of the log into an open transaction.
-        return max(self.log_start_offset, min(first_unstable, self.high_watermark))
-
-    def update_high_watermark(self, offset: int) -> bool:
-        """Whether it moved. It never goes back, and never past the end."""
-        offset = min(offset, self.log_end_offset)
-        if offset <= self.high_watermark:
-            return False
-        self.high_watermark = offset
-        self.producers.on_high_watermark_updated(offset)
-        return True
 
     # Appending.
 
@@ -370,87 +334,6 @@ class PartitionLog:
         self.roll(now_ms, offset)
         self.log_end_offset = self.producers.end_offset = offset
 
-    # Reading.
-
-    def read(self, offset: int, max_bytes: int, up_to: ReadUpTo, *, at_least_one_batch: bool = True) -> Fetched:
-        """Batches from the one that holds `offset`. OffsetOutOfRange if the log does not reach there, and InvalidBatch
-        if damage stands in the way."""
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRange(
-                f"offset {offset} is outside {self.log_start_offset}..{self.log_end_offset} of {self.directory}"
-            )
-        bound = self._bound_of(up_to)
-        if offset >= bound:
-            return _NOTHING
-        number = self._segment_number(offset)
-        while number < len(self.segments):
-            segment = self.segments[number]
-            end_position = self._end_position(segment, number, bound)
-            data = segment.read(offset, max_bytes, end_position, at_least_one_batch)
-            if data is not None:
-                if not data.size:
-                    return _NOTHING
-                if up_to is ReadUpTo.LAST_STABLE_OFFSET:
-                    return Fetched(data, self._aborted_within(number, offset, data))
-                return Fetched(data, ())
-            number += 1
-        return _NOTHING
-
-    def _bound_of(self, up_to: ReadUpTo) -> int:
-        if up_to is ReadUpTo.LOG_END:
-            return self.log_end_offset
-        return self.high_watermark if up_to is ReadUpTo.HIGH_WATERMARK else self.last_stable_offset
-
-    def _segment_number(self, offset: int) -> int:
-        """The last segment that starts at or before `offset`."""
-        segments = self.segments
-        if offset >= segments[-1].base_offset:
-            return len(segments) - 1
-        return max(0, bisect_right(segments, offset, key=_base_offset) - 1)
-
-    def _end_position(self, segment: Segment, number: int, bound: int) -> int:
-        """How far a read within the segment may go, if it may not reach the offset `bound`."""
-        if bound >= self.log_end_offset:
-            return segment.size
-        if number + 1 < len(self.segments) and self.segments[number + 1].base_offset <= bound:
-            return segment.size
-        known = self._bound
-        if known is None or known[0] != bound or known[1] is not segment:
-            known = self._bound = (bound, segment, segment.position_of(bound))
-        return known[2]
-
-    def _aborted_within(self, number: int, offset: int, data: FileSlice) -> list[AbortedTransaction]:
-        """The aborted transactions that overlap what was read."""
-        upper = self.segments[number].offset_behind(data.position + data.size)
-        if upper is None:
-            upper = self.segments[number + 1].base_offset if number + 1 < len(self.segments) else self.log_end_offset
-        indexes = (segment.aborted_transactions() for segment in self.segments[number:])
-        return overlapping_in_segments(indexes, offset, upper)
-
-    def find_by_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record whose timestamp is at least `timestamp` (KIP-79)."""
-        for segment in self.segments:
-            if segment.max_timestamp >= timestamp:
-                found = segment.find_by_timestamp(timestamp, self.log_start_offset)
-                if found is not None:
-                    return found
-        return None
-
-    def find_max_timestamp(self) -> TimestampOffset | None:
-        """The record with the largest timestamp, the first of them if there are several (KIP-734).
-
-        As in Kafka it may be one below the log start offset, if its segment is still there.
-        """
-        newest = max(segment.max_timestamp for segment in self.segments)
-        if newest < 0:
-            return None
-        for segment in self.segments:
-            if segment.max_timestamp == newest:
-                found = segment.find_by_timestamp(newest, segment.base_offset)
-                if found is not None:
-                    return found
-        return None
-
     # Shrinking.
 
     def truncate_to(self, offset: int, now_ms: int) -> bool:
@@ -553,7 +436,7 @@ class PartitionLog:
         for segment in old:
             self.segments.remove(segment)
         for segment in new:
-            insort(self.segments, segment, key=_base_offset)
+            insort(self.segments, segment, key=base_offset_of)
         self._bound = None
         self._drop(old)
 
@@ -562,7 +445,7 @@ class PartitionLog:
             if segment.suffix != DELETED_SUFFIX:
                 segment.change_suffix(DELETED_SUFFIX)
         self._changes += 1
-        self.on_segments_dropped(tuple(segments))
+        self.on_segments_dropped(self, tuple(segments))
 
     # Taking the place of another (`future_log`).
 
@@ -676,14 +559,17 @@ class PartitionLog:
                 file.close()
 
 
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset
+def _ignore() -> None:
+    """Nobody listens."""
 
 
-def _remove_at_once(segments: Sequence[Segment]) -> None:
+def _pass_over(_: PartitionLog) -> None:
+    """Nobody listens."""
+
+
+def _remove_at_once(_: PartitionLog, segments: Sequence[Segment]) -> None:
     for segment in segments:
         segment.remove_files()
 
 
-_NOTHING = Fetched(None, ())
 _new_tuple = tuple.__new__

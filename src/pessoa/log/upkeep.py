@@ -18,10 +18,10 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pessoa.log.config import NEVER
+from pessoa.log.directory import home_of
 from pessoa.log.files import DiskError
 from pessoa.log.retention import expired_segments
 
@@ -68,20 +68,23 @@ class Upkeep:
         self._flusher = flusher
         self._settings = settings or UpkeepSettings()
         # (when, which), in the order in which they were dropped.
-        self._dropped: deque[tuple[int, LogDirectory, Segment]] = deque()
+        self._dropped: deque[tuple[int, PartitionLog, Segment]] = deque()
         # Since when a job has seen that a log with `flush.ms` waits for a sync.
         self._unflushed_since_ms: dict[PartitionLog, int] = {}
         self._background: set[asyncio.Task[None]] = set()
         # Whether somebody is about to look for logs that were created.
         self._is_settling = False
+        # One of each for all logs: there may be thousands.
+        self._on_rolled = self._flush_soon
+        self._on_dropped = self._remember_dropped
 
     def __repr__(self) -> str:
         return f"<Upkeep of {len(self._directories)} directories, {len(self._dropped)} segments to remove>"
 
     def look_after(self, directory: LogDirectory, partition_log: PartitionLog) -> None:
         """Take over what a log leaves behind: full segments to sync, dropped ones to remove."""
-        partition_log.on_segments_dropped = partial(self._remember_dropped, directory, partition_log)
-        partition_log.on_rolled = partial(self._flush_soon, directory)
+        partition_log.on_segments_dropped = self._on_dropped
+        partition_log.on_rolled = self._on_rolled
         if directory.newborn and not self._is_settling:
             self._is_settling = True
             self._start(self._settle_newborn())
@@ -149,8 +152,11 @@ class Upkeep:
         """Remove what was dropped long enough ago for every reader to be done with it."""
         loop = asyncio.get_running_loop()
         while self._dropped and self._dropped[0][0] <= self._clock.monotonic_ms():
-            _, directory, segment = self._dropped.popleft()
+            _, partition_log, segment = self._dropped.popleft()
+            # A log that has taken the place of another has another name by now, and so has what it dropped before.
+            segment.relocate(partition_log.directory)
             paths = segment.release()
+            directory = home_of(self._directories, partition_log.directory)
             if directory.offline is None:
                 try:
                     await loop.run_in_executor(None, self._remove, paths)
@@ -176,14 +182,12 @@ class Upkeep:
         for path in paths:
             self._disk.remove(path, missing_ok=True)
 
-    def _remember_dropped(
-        self, directory: LogDirectory, partition_log: PartitionLog, segments: Sequence[Segment]
-    ) -> None:
+    def _remember_dropped(self, partition_log: PartitionLog, segments: Sequence[Segment]) -> None:
         due_ms = self._clock.monotonic_ms() + partition_log.config.file_delete_delay_ms
-        self._dropped.extend((due_ms, directory, segment) for segment in segments)
+        self._dropped.extend((due_ms, partition_log, segment) for segment in segments)
 
-    def _flush_soon(self, directory: LogDirectory, partition_log: PartitionLog) -> None:
-        self._start(self._flush(directory, partition_log))
+    def _flush_soon(self, partition_log: PartitionLog) -> None:
+        self._start(self._flush(home_of(self._directories, partition_log.directory), partition_log))
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -227,8 +227,7 @@ class DirectoryMoves:
                     await self._flush(future, flushes)
                     flushes += 1
         except DiskError as error:
-            lost = future.directory if error.path.startswith(f"{future.directory.path}/") else partition.directory
-            lost.fail(error)
+            partition.directory.fail(error)
         except InvalidBatch as damage:
             log.error("%r stays where it is: %s", partition, damage)  # noqa: TRY400  # expected
             self.cancel(partition)

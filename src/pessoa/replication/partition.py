@@ -23,7 +23,6 @@ ever writes anything: the log notes an epoch only with its first batch, so quest
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING
 
 from pessoa.log.files import DiskError
@@ -173,7 +172,7 @@ class Partition:
         self._epoch_start_offset = 0
         # What was appended above the high watermark: (log end offset after it, its size), so that it is known how many
         # bytes become visible when the watermark moves.
-        self._uncommitted: deque[tuple[int, int]] = deque()
+        self._uncommitted: list[tuple[int, int]] = []
 
     def __repr__(self) -> str:
         role = "leader" if self.is_leader else f"follower of {self.leader_id}"
@@ -327,10 +326,13 @@ class Partition:
         log = self.log
         if not log.update_high_watermark(offset):
             return False
-        reached, size = log.high_watermark, 0
-        uncommitted = self._uncommitted
-        while uncommitted and uncommitted[0][0] <= reached:
-            size += uncommitted.popleft()[1]
+        reached, size, count = log.high_watermark, 0, 0
+        for end, one_size in self._uncommitted:
+            if end > reached:
+                break
+            size += one_size
+            count += 1
+        del self._uncommitted[:count]
         if self._commits:
             self._commits.reached(reached)
         for waiter in tuple(self.fetch_waiters):

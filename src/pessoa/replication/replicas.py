@@ -101,6 +101,7 @@ class Replicas:
         for directory in directories:
             directory.on_offline = partial(self._directory_failed, directory)
             directory.on_born = partial(upkeep.look_after, directory)
+            directory.neighbours = directories
         self._flushing: dict[Partition, asyncio.Task[None]] = {}
         self._fetchers: Fetchers | None = None
         self._isr_changes: IsrChanges | None = None

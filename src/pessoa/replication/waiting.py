@@ -7,7 +7,7 @@ knows about requests.
 
 from __future__ import annotations
 
-from collections import deque
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class CommitQueue:
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[int, CommitWaiter]] = deque()
+        self._waiting: list[tuple[int, CommitWaiter]] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -84,9 +84,10 @@ class CommitQueue:
 
     def add(self, offset: int, waiter: CommitWaiter) -> None:
         waiting = self._waiting
-        while waiting and waiting[0][1].future.done():
+        if waiting and waiting[0][1].future.done():
             # Whoever gave up would otherwise stay for as long as the watermark stands still.
-            waiting.popleft()
+            given_up = sum(1 for _ in takewhile(lambda one: one[1].future.done(), waiting))
+            del waiting[:given_up]
         place = len(waiting)
         # Only a repeated batch has a lower offset than the last one.
         while place and waiting[place - 1][0] > offset:
@@ -94,10 +95,15 @@ class CommitQueue:
         waiting.insert(place, (offset, waiter))
 
     def reached(self, high_watermark: int) -> None:
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= high_watermark:
-            waiting.popleft()[1].arrived()
+        count = 0
+        for offset, waiter in self._waiting:
+            if offset > high_watermark:
+                break
+            waiter.arrived()
+            count += 1
+        del self._waiting[:count]
 
     def wake_all(self) -> None:
-        while self._waiting:
-            self._waiting.popleft()[1].wake()
+        waiting, self._waiting = self._waiting, []
+        for _, waiter in waiting:
+            waiter.wake()

@@ -470,7 +470,7 @@ def test_a_swapped_segment_that_is_dropped_before_it_has_its_name_stays_dropped(
 def test_reading_goes_on_from_slices_taken_before_a_swap(disk: SimulatedDisk, log: PartitionLog) -> None:
     append(log, [(b"a", b"1"), (b"a", b"2")])
     log.roll(NOW_MS)
-    log.on_segments_dropped = lambda _: None
+    log.on_segments_dropped = lambda _log, _segments: None
     before = log.read(0, 1000, ReadUpTo.HIGH_WATERMARK).data
     assert before is not None
     expected = before.read()

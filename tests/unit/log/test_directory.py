@@ -288,6 +288,28 @@ def test_a_created_partition_survives_a_power_loss_once_it_was_synced_or_flushed
         assert directory.partitions["flushed", 0].log_end_offset == 1
 
 
+@pytest.mark.parametrize("told", ["/data", "/data/b", "/database"])
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/data/orders-0/00000000000000000000.log", "/data"),
+        ("/data/b/orders-0/00000000000000000000.log", "/data/b"),
+        ("/data/b", "/data/b"),
+        ("/database/recovery-point-offset-checkpoint.tmp", "/database"),
+        ("/data/bees-0/partition.metadata", "/data"),
+    ],
+)
+def test_the_directory_that_fails_is_the_one_that_holds_the_path_of_the_error(
+    disk: SimulatedDisk, told: str, path: str, expected: str
+) -> None:
+    directories = {name: opened(disk, name) for name in ("/data", "/data/b", "/database")}
+    for directory in directories.values():
+        directory.neighbours = list(directories.values())
+    # Whoever waited for a log that moved meanwhile tells the directory that it was in.
+    directories[told].fail(DiskError("sync", path, "broken"))
+    assert [name for name, one in directories.items() if one.offline is not None] == [expected]
+
+
 def test_two_brokers_cannot_open_one_directory(tmp_path: Path) -> None:
     directory = opened(OsDisk(), f"{tmp_path}")
     with pytest.raises(DiskError) as refused:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -15,31 +15,29 @@ from tests.support.batches import NOW_MS
 from tests.support.partition_logs import fill
 
 if TYPE_CHECKING:
-    from pessoa.log.partition_log import Flush, PartitionLog
+    from collections.abc import Callable
+
     from pessoa.log.simulated_disk import SimulatedDisk
     from tests.support.partition_logs import Home
 
 DEADLINE_S = 10
 
 
-class Gate:
-    """Holds the flushes of a log up, so that a test decides what happens while one runs."""
+class Gate(ThreadPoolExecutor):
+    """Holds flushes up, so that a test decides what happens while one runs."""
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self) -> None:
+        super().__init__(max_workers=2)
         self.started = 0
         self.open = Event()
-        self._begin = log.begin_flush
-        log.begin_flush = self._begin_flush  # type: ignore[method-assign]
 
-    def _begin_flush(self) -> Flush | None:
-        flush = self._begin()
-        if flush is None:
-            return None
+    def submit(self, call: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
         self.started += 1
-        return flush._replace(steps=[self._wait, *flush.steps])
+        return super().submit(self._wait, call, *args, **named)
 
-    def _wait(self) -> None:
+    def _wait(self, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
         assert self.open.wait(DEADLINE_S), "nobody opened the gate"
+        return call(*args, **named)
 
 
 async def turns(count: int = 5) -> None:
@@ -52,7 +50,8 @@ def test_many_writers_share_one_flush_and_those_who_come_meanwhile_the_next(shak
     log = shaky.open()
 
     async def scenario() -> Flusher:
-        flusher, gate = Flusher(), Gate(log)
+        gate = Gate()
+        flusher = Flusher(gate)
         waiting = []
         for _ in range(100):
             fill(log, 1)
@@ -121,7 +120,8 @@ def test_a_writer_whose_records_were_truncated_hears_no(shaky: Home) -> None:
     fill(log, 5)
 
     async def scenario() -> tuple[bool, bool]:
-        flusher, gate = Flusher(), Gate(log)
+        gate = Gate()
+        flusher = Flusher(gate)
         low, high = (asyncio.ensure_future(flusher.wait_until_durable(log, offset)) for offset in (2, 5))
         await turns()
         log.truncate_to(3, NOW_MS)
@@ -166,7 +166,8 @@ def test_a_writer_who_gives_up_does_not_take_the_flush_with_him(shaky: Home) -> 
     fill(log, 5)
 
     async def scenario() -> bool:
-        flusher, gate = Flusher(), Gate(log)
+        gate = Gate()
+        flusher = Flusher(gate)
         impatient, patient = (asyncio.ensure_future(flusher.wait_until_durable(log, 5)) for _ in range(2))
         await turns()
         impatient.cancel()

@@ -131,7 +131,7 @@ def test_offsets_outside_the_log_are_out_of_range_and_the_end_is_not(home: Home,
 def test_a_slice_stays_readable_when_its_segment_is_dropped_or_the_log_goes_on(home: Home) -> None:
     log = home.open(SMALL)
     fill(log, 12, size=200)
-    log.on_segments_dropped = lambda _: None
+    log.on_segments_dropped = lambda _log, _segments: None
     first, last = log.read(0, EVERYTHING, ReadUpTo.LOG_END).data, log.read(11, EVERYTHING, ReadUpTo.LOG_END).data
     assert first is not None
     assert last is not None

@@ -263,7 +263,7 @@ def test_the_log_starts_with_the_first_segment_that_is_left(home: Home) -> None:
     log = filled(home)
     produce(log, idempotent(9, 0))
     dropped: list[Segment] = []
-    log.on_segments_dropped = dropped.extend
+    log.on_segments_dropped = lambda _, segments: dropped.extend(segments)
     log.drop_segments(2, NOW_MS)
     assert (log.log_start_offset, base_offsets(log), log.epochs.entries()) == (20, [20, 30], [(0, 20)])
     assert [segment.base_offset for segment in dropped] == [0, 10]

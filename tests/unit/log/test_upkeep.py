@@ -88,6 +88,23 @@ def test_expired_segments_are_dropped_and_their_files_wait_for_readers() -> None
     run(scenario)
 
 
+def test_what_a_copy_dropped_before_it_took_the_place_of_its_original_is_removed_under_its_new_name() -> None:
+    async def scenario(world: World) -> None:
+        directory = world.directories[1]
+        future = directory.create_future("orders", 0, ID, Uuid.of(7), KEEP.but(retention_bytes=2000), NOW_MS)
+        world.upkeep.look_after(directory, future.log)
+        fill(future.log, 20, size=200)
+        future.log.drop_segments(2, NOW_MS)
+        directory.promote("orders", future)
+        assert len(world.names(".log.deleted", "/two/orders-0")) == 2
+        world.clock.advance_ms(60_000)
+        await world.upkeep.remove_dropped()
+        assert world.names(".deleted", "/two/orders-0") == []
+        assert len(world.names(".log", "/two/orders-0")) == len(future.log.segments)
+
+    run(scenario)
+
+
 def test_a_deleted_partition_is_removed_with_its_directory() -> None:
     async def scenario(world: World) -> None:
         fill(world.create(0), 3)

@@ -1,0 +1,198 @@
+"""What can be read of a log: segments in a row, and how far each kind of reader may see.
+
+    log start offset ≤ high watermark ≤ log end offset
+    last stable offset = the high watermark, or the first offset of the oldest open transaction if that is lower
+
+A read finds the segment by its base offset and the place within it through the offset index, and hands out a piece of
+a file. It ends with what the reader may see: a follower the log end, a consumer the high watermark, a `read_committed`
+one the last stable offset, with the aborted transactions that it has to leave out.
+
+`PartitionLog` is this and everything that changes it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from pessoa.log.aborted_transactions import overlapping_in_segments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pessoa.log.aborted_transactions import AbortedTransaction
+    from pessoa.log.producer_state import ProducerState
+    from pessoa.log.segment import FileSlice, Segment, TimestampOffset
+
+
+class OffsetOutOfRange(Exception):
+    """The offset lies outside the log, or outside what may be done to it."""
+
+
+class ReadUpTo(Enum):
+    """How far a reader may see."""
+
+    LOG_END = "log end"  # followers
+    HIGH_WATERMARK = "high watermark"  # consumers
+    LAST_STABLE_OFFSET = "last stable offset"  # read_committed consumers
+
+
+class Fetched(NamedTuple):
+    """What a read found: a place in a file, or None; for read_committed also what to leave out of it."""
+
+    data: FileSlice | None
+    aborted: Sequence[AbortedTransaction]
+
+
+class ReadableLog:
+    """Made by whoever can also change it."""
+
+    __slots__ = (
+        "_bound",
+        "directory",
+        "high_watermark",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "segments",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        segments: list[Segment],
+        producers: ProducerState,
+        log_start_offset: int,
+        log_end_offset: int,
+    ) -> None:
+        assert segments, "a log has at least one segment"
+        self.directory = directory
+        self.segments = segments
+        self.producers = producers
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = log_start_offset
+        # Where the last offset that bounded a read lies: (offset, segment, position).
+        self._bound: tuple[int, Segment, int] | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {self.directory}: offsets {self.log_start_offset}..{self.log_end_offset}, "
+            f"high watermark {self.high_watermark}, {len(self.segments)} segments>"
+        )
+
+    # Offsets.
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        first_unstable = self.producers.first_unstable_offset
+        if first_unstable is None:
+            return self.high_watermark
+        # DeleteRecords may have moved the start of the log into an open transaction.
+        return max(self.log_start_offset, min(first_unstable, self.high_watermark))
+
+    def update_high_watermark(self, offset: int) -> bool:
+        """Whether it moved. It never goes back, and never past the end."""
+        offset = min(offset, self.log_end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.producers.on_high_watermark_updated(offset)
+        return True
+
+    # Reading.
+
+    def read(self, offset: int, max_bytes: int, up_to: ReadUpTo, *, at_least_one_batch: bool = True) -> Fetched:
+        """Batches from the one that holds `offset`. OffsetOutOfRange if the log does not reach there, and InvalidBatch
+        if damage stands in the way."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is outside {self.log_start_offset}..{self.log_end_offset} of {self.directory}"
+            )
+        bound = self._bound_of(up_to)
+        if offset >= bound:
+            return _NOTHING
+        number = self._segment_number(offset)
+        while number < len(self.segments):
+            segment = self.segments[number]
+            end_position = self._end_position(segment, number, bound)
+            data = segment.read(offset, max_bytes, end_position, at_least_one_batch)
+            if data is not None:
+                if not data.size:
+                    return _NOTHING
+                if up_to is ReadUpTo.LAST_STABLE_OFFSET:
+                    return Fetched(data, self._aborted_within(number, offset, data))
+                return Fetched(data, ())
+            number += 1
+        return _NOTHING
+
+    def _bound_of(self, up_to: ReadUpTo) -> int:
+        if up_to is ReadUpTo.LOG_END:
+            return self.log_end_offset
+        return self.high_watermark if up_to is ReadUpTo.HIGH_WATERMARK else self.last_stable_offset
+
+    def _segment_number(self, offset: int) -> int:
+        """The last segment that starts at or before `offset`."""
+        segments = self.segments
+        if offset >= segments[-1].base_offset:
+            return len(segments) - 1
+        return max(0, bisect_right(segments, offset, key=base_offset_of) - 1)
+
+    def _end_position(self, segment: Segment, number: int, bound: int) -> int:
+        """How far a read within the segment may go, if it may not reach the offset `bound`."""
+        if bound >= self.log_end_offset:
+            return segment.size
+        if number + 1 < len(self.segments) and self.segments[number + 1].base_offset <= bound:
+            return segment.size
+        known = self._bound
+        if known is None or known[0] != bound or known[1] is not segment:
+            known = self._bound = (bound, segment, segment.position_of(bound))
+        return known[2]
+
+    def _aborted_within(self, number: int, offset: int, data: FileSlice) -> list[AbortedTransaction]:
+        """The aborted transactions that overlap what was read."""
+        upper = self.segments[number].offset_behind(data.position + data.size)
+        if upper is None:
+            upper = self.segments[number + 1].base_offset if number + 1 < len(self.segments) else self.log_end_offset
+        indexes = (segment.aborted_transactions() for segment in self.segments[number:])
+        return overlapping_in_segments(indexes, offset, upper)
+
+    def find_by_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record whose timestamp is at least `timestamp` (KIP-79)."""
+        for segment in self.segments:
+            if segment.max_timestamp >= timestamp:
+                found = segment.find_by_timestamp(timestamp, self.log_start_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def find_max_timestamp(self) -> TimestampOffset | None:
+        """The record with the largest timestamp, the first of them if there are several (KIP-734).
+
+        As in Kafka it may be one below the log start offset, if its segment is still there.
+        """
+        newest = max(segment.max_timestamp for segment in self.segments)
+        if newest < 0:
+            return None
+        for segment in self.segments:
+            if segment.max_timestamp == newest:
+                found = segment.find_by_timestamp(newest, segment.base_offset)
+                if found is not None:
+                    return found
+        return None
+
+
+def base_offset_of(segment: Segment) -> int:
+    return segment.base_offset
+
+
+_NOTHING = Fetched(None, ())
