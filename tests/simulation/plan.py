@@ -16,7 +16,7 @@ FAULTS = (
 # A cleaner that looks often, takes what there is, and has room for some keys only.
 _CLEANING = {
     "log.cleaner.enable": "true",
-    "log.cleaner.backoff.ms": "300",
+    "log.cleaner.backoff.ms": "400",
     "log.cleaner.min.cleanable.ratio": "0.01",
     "log.cleaner.dedupe.buffer.size": "3000",
     "log.segment.delete.delay.ms": "200",
@@ -90,7 +90,7 @@ class Plan:
         has_consumers, are_copiers_members = more.random() < 0.4, more.random() < 0.5
         # Apart from both, for the same reason.
         more = Random(seed ^ 0xC1EA2)
-        is_compacted = more.random() < 0.17
+        is_compacted = more.random() < 0.15
         if is_compacted and more.random() < 0.6:
             faults = tuple(sorted((*faults, "cleaning")))
         return cls(
@@ -103,8 +103,8 @@ class Plan:
             is_synced=rng.random() < 0.25,
             is_harsh=rng.random() < 0.3,
             faults=faults,
-            # More nodes and clients do as much in less time.
-            seconds=min(rng.choice((3.0, 5.0, 5.0, 10.0)), 4.0 if is_split or copiers else 10.0),
+            # More nodes and clients, or more work for each, do as much in less time.
+            seconds=min(rng.choice((3.0, 5.0, 5.0, 10.0)), 4.0 if is_split or copiers or is_compacted else 10.0),
             idempotent_producers=rng.choice((1, 2)) if transactional == 0 else rng.choice((0, 1)),
             # The snapshot of a broker that stops in order remembers one batch of a producer, as Kafka's does; so only
             # one can be known again after it. So it is of a log whose batches were compacted.

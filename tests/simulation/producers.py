@@ -239,6 +239,9 @@ class TransactionalProducer(Producer):
                     await self._add(partition)
                 for _ in range(self.rng.randint(1, 2)):
                     await self._write(partition, transaction)
+                    if self.keys:
+                        # Compaction should come by while nothing is decided.
+                        await self.rest(self.pause_s)
         except Doubt:
             # No commit was asked for and none will be, so it cannot become visible.
             transaction.outcome = Outcome.FAILED

@@ -137,7 +137,8 @@ class Watch:
                 if log.log_end_offset < seen.place.reached and not partition.is_offline and self._is_member(node):
                     self._look_at_laggard(node, partition, seen.place.reached)
         if node.cleaned:
-            self.look_at_compacted(node, services.replicas.all())
+            cleaned = [one for one in services.replicas.all() if one.log.directory in node.cleaned]
+            self.look_at_compacted(node, cleaned)
             node.cleaned.clear()
 
     def look_at_compacted(self, node: Node, replicas: Iterable[Partition]) -> None:
