@@ -46,7 +46,17 @@ from pessoa.pipelines.plan import (
     every,
 )
 from pessoa.pipelines.python_functions import ERROR, RESULT, Wrapped, arrow_function, arrow_type, find_function, ship
-from pessoa.pipelines.shapes import KEY, ORIGIN, ROWDELETED, ROWTIME, VALUE, WINDOW_COLUMNS, Shape, shape
+from pessoa.pipelines.shapes import (
+    KEY,
+    ORIGIN,
+    ROWDELETED,
+    ROWTIME,
+    VALUE,
+    WINDOW_COLUMNS,
+    Shape,
+    format_columns,
+    shape,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -61,6 +71,7 @@ LETTER_HEADERS = {
     "__streams.errors.partition": f"CAST({RAW}.partition AS STRING)",
     "__streams.errors.offset": f"CAST({RAW}.offset AS STRING)",
 }
+NO_ERROR = "CAST(NULL AS STRUCT<message: STRING, topic: STRING>)"
 HEADERS_TYPE = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 RECORD_COLUMNS = ("topic", "partition", "offset", "key", "value", "timestamp", "headers")
 
@@ -150,27 +161,16 @@ class Compiler:
 
         made = shape(node)
         records = self._records(node)
-        decoded = {}
-        for name, format_, plain_name in (("__key", node.key, KEY), ("__value", node.value, VALUE)):
-            data = name.removeprefix("__")
-            if is_native(format_):
-                decoded[name] = decoder(format_, data, name, plain_name)
-            else:
-                from pessoa.pipelines.registry_formats import decode_column
-
-                records = records.withColumn(name, decode_column(format_, data, self.kafka, self.spark))
-        for name, (struct, _) in decoded.items():
-            records = records.withColumn(name, F.expr(struct))
-        key_error = decoded["__key"].error if "__key" in decoded else f"__key.{ERROR}"
-        value_error = decoded["__value"].error if "__value" in decoded else f"__value.{ERROR}"
-        fields = [
-            F.expr(f"{name}.{sql_name(column)}" if name in decoded else f"{name}.{RESULT}.{sql_name(column)}").alias(
-                column
-            )
-            for name, columns in (("__key", made.keys), ("__value", made.values))
-            for column in columns
-        ]
-        error = f"coalesce(concat('its key ', {key_error}), concat('its value ', {value_error}))"
+        fields: list[Column] = []
+        mistakes: list[str] = []
+        for alias, format_, plain_name in (("__key", node.key, KEY), ("__value", node.value, VALUE)):
+            columns, error, struct = self._decoded(format_, alias, plain_name)
+            if struct is not None:
+                records = records.withColumn(alias, struct)
+            fields += (F.expr(sql).alias(name) for name, sql in columns.items())
+            if error is not None:
+                mistakes.append(f"concat('its {plain_name} ', {error})")
+        error = f"coalesce({', '.join(mistakes)})" if mistakes else None
         deleted = "value IS NULL"
         if node.value.kind == "json":
             deleted = "(value IS NULL OR trim(CAST(value AS STRING)) = 'null')"
@@ -180,15 +180,32 @@ class Compiler:
             F.expr(deleted).alias(ROWDELETED),
             *(F.col(name.removeprefix("row")).alias(name) for name in ORIGIN),
             *([F.struct(*RECORD_COLUMNS).alias(RAW)] if self._wants_letters else []),
-            F.expr(error).alias("__error"),
+            *([F.expr(error).alias("__error")] if error else []),
         )
         if node.timestamp:
-            time = f"coalesce(__error, IF(({node.timestamp}) IS NULL AND NOT {ROWDELETED}, 'has no event time', NULL))"
+            known = "__error, " if error else ""
+            time = f"coalesce({known}IF(({node.timestamp}) IS NULL AND NOT {ROWDELETED}, 'has no event time', NULL))"
             frame = frame.withColumn("__error", F.expr(time)).withColumn(
                 ROWTIME, F.expr(f"IF({ROWDELETED}, {ROWTIME}, CAST(({node.timestamp}) AS TIMESTAMP))")
             )
         flow = Flow(frame, made)
-        return self._sorted_out(flow, "__error", node.errors)
+        return self._sorted_out(flow, "__error" if error or node.timestamp else None, node.errors)
+
+    def _decoded(
+        self, format_: Format, alias: str, plain_name: str
+    ) -> tuple[Mapping[str, str], str | None, Column | None]:
+        """SQL for the columns of a key or value, SQL for what is wrong with it, and the struct that both may ask."""
+        from pyspark.sql import functions as F
+
+        data = alias.removeprefix("__")
+        if is_native(format_):
+            found = decoder(format_, data, alias, plain_name)
+            return found.columns, found.error, F.expr(found.struct) if found.struct is not None else None
+        from pessoa.pipelines.registry_formats import decode_column
+
+        names = format_columns(format_, plain_name)
+        columns = {name: f"{alias}.{RESULT}.{sql_name(name)}" for name in names}
+        return columns, f"{alias}.{ERROR}", decode_column(format_, data, self.kafka, self.spark)
 
     def _records(self, node: Source) -> DataFrame:
         if self._rows is not None:
@@ -377,12 +394,17 @@ class Compiler:
         there = f"NOT {ROWDELETED}" + (f" AND {BAD} IS NULL" if below.carries_bad else "")
         return udf(F.when(F.expr(there), F.struct(*(F.col(sql_name(name)) for name in [*keys, *below.shape.values]))))
 
-    def _sorted_out(self, flow: Flow, error: str, errors: Errors) -> Flow:
+    def _sorted_out(self, flow: Flow, error: str | None, errors: Errors) -> Flow:
         """A flow whose bad rows, those with something in the column `error`, went the way that was asked for."""
         from pyspark.sql import functions as F
 
         frame = flow.frame
         has_raw = flow.shape.has_origin and self._wants_letters
+        if error is None:
+            # Nothing can be wrong here; somewhere else it may.
+            if has_raw and not flow.carries_bad:
+                return flow._replace(frame=frame.withColumn(BAD, F.expr(NO_ERROR)), carries_bad=True)
+            return flow
         if errors.then == "stop":
             where = (
                 f"concat(rowtopic, '-', rowpartition, '@', rowoffset, ': ', {error})"
@@ -402,8 +424,7 @@ class Compiler:
         frame = frame.drop(error)
         if has_raw and not flow.carries_bad:
             # Somebody further up sends dead letters, and will want the record.
-            no_error = "CAST(NULL AS STRUCT<message: STRING, topic: STRING>)"
-            return flow._replace(frame=frame.withColumn(BAD, F.expr(no_error)), carries_bad=True)
+            return flow._replace(frame=frame.withColumn(BAD, F.expr(NO_ERROR)), carries_bad=True)
         return flow._replace(frame=frame)
 
     def _only_good(self, flow: Flow) -> Flow:

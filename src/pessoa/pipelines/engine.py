@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOK_INTERVAL_S = 0.5
+# Every question costs Spark some milliseconds of the cores that the queries run on.
+REPORT_INTERVAL_S = 1.0
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 # Whoever looks after all queries does not wait longer for a cluster on behalf of one.
@@ -94,6 +96,7 @@ class Query:
         # Spark's query, while there is one.
         self.running: Any = None
         self.first_batch_id = -1
+        self.next_report_s = 0.0
 
     def __repr__(self) -> str:
         return f"<Query {self.spec.id} {self.state}, batch {self.progress.batch_id}>"
@@ -218,7 +221,7 @@ class Engine:
         query.target, query.state, query.error = "RUNNING", "STARTING", ""
         query.attempts, query.next_start_s = 0, 0.0
         wait_until_written = self._remember(query)
-        self._look_after(query)
+        self._start_if_due(query)
         return wait_until_written
 
     def delete(self, query_id: str) -> None:
@@ -310,29 +313,36 @@ class Engine:
         """One round: notice what has ended, start what should run."""
         if self._server is not None and not self._server.is_running:
             self._lose_spark("Spark has ended")
+        self._look_at([query for query in self._queries.values() if query.running is not None])
         for query in list(self._queries.values()):
             if self._closing.is_set():
                 return
-            if query.target == "RUNNING" and query.state != "FAILED":
-                self._look_after(query)
+            self._start_if_due(query)
 
-    def _look_after(self, query: Query) -> None:
-        if query.running is None:
-            if query.is_due() and query.is_prepared:
-                self._launch(query)
+    def _start_if_due(self, query: Query) -> None:
+        if query.is_due() and query.is_prepared:
+            self._launch(query)
+
+    def _look_at(self, queries: list[Query]) -> None:
+        """Notice progress and ends. One question to Spark for all of them, and one for each that is due to report."""
+        if not queries or self._session is None:
             return
+        now_s = time.monotonic()
         try:
-            is_active = query.running.isActive
-            report = query.running.lastProgress
-            failure = None if is_active else query.running.exception()
+            active = {running.runId for running in self._session.streams.active}
+            for query in queries:
+                is_active = query.running.runId in active
+                if now_s >= query.next_report_s or not is_active:
+                    query.next_report_s = now_s + REPORT_INTERVAL_S
+                    report = query.running.lastProgress
+                    if report is not None:
+                        self._progressed(query, read_progress(report))
+                if not is_active:
+                    failure = query.running.exception()
+                    self._failed(query, plain(str(failure)) if failure is not None else "Spark ended the query")
         except Exception as lost:  # noqa: BLE001
-            # Whatever Spark's client raises, it means that nobody answers for the query.
+            # Whatever Spark's client raises, it means that nobody answers for the queries.
             self._lose_spark(f"Spark does not answer ({type(lost).__name__})")
-            return
-        if report is not None:
-            self._progressed(query, read_progress(report))
-        if not is_active:
-            self._failed(query, plain(str(failure)) if failure is not None else "Spark ended the query")
 
     def _progressed(self, query: Query, progress: Progress) -> None:
         query.progress = progress
@@ -351,7 +361,7 @@ class Engine:
             slots = _kept_slots(self._folder(query.spec.id), query.spec.slots)
             with in_use(spark):
                 query.running = launch(query.spec, spark, self.kafka, self._checkpoint(query.spec.id), slots)
-            query.first_batch_id = -1
+            query.first_batch_id, query.next_report_s = -1, 0.0
             query.state = "RUNNING"
         except REFUSALS as refused:
             if raises:

@@ -1,6 +1,6 @@
 """Bytes to columns and back, as Spark SQL: what runs inside the JVM, at either speed.
 
-    decoder    a struct of the format's columns, and the sentence that says what is wrong with the bytes
+    decoder    the format's columns, and the sentence that says what is wrong with the bytes
     encoder    the bytes of some columns
 
 Both are made of SQL text. A decoder never fails and never guesses: bytes that do not fit give null columns and an
@@ -18,6 +18,7 @@ Spark has no function that reads a double from its bits, but it can call Java's,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pessoa.pipelines.columns import read_columns, write_columns
@@ -43,10 +44,13 @@ _TIMES = "'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSXXX\""
 
 
 class Decoder(NamedTuple):
-    # SQL for a struct that has the columns by name; null where there is no value.
-    struct: str
-    # SQL for the error as a string, null where there is none. It may ask the struct, by its alias.
-    error: str
+    # SQL for a struct that has the columns by name; null where there is no value. Without one the columns stand alone.
+    struct: str | None
+    # SQL for each column; that of a struct's asks the struct, by its alias.
+    columns: Mapping[str, str]
+    # SQL for the error as a string, null where there is none. It may ask the struct too. None if nothing can be wrong:
+    # Spark plans every batch anew, and what is not in the plan costs nothing.
+    error: str | None
 
 
 def sql_name(name: str) -> str:
@@ -71,7 +75,7 @@ def columns_with_types(format_: Format, plain_name: str) -> str:
 
 def decoder(format_: Format, data: str, alias: str, plain_name: str) -> Decoder:
     if format_.kind == NOTHING:
-        return Decoder("CAST(NULL AS STRING)", "CAST(NULL AS STRING)")
+        return Decoder(None, {}, None)
     if format_.kind in PRIMITIVES:
         return _primitive(format_, data, plain_name)
     text = f"CAST({data} AS STRING)"
@@ -90,18 +94,19 @@ def decoder(format_: Format, data: str, alias: str, plain_name: str) -> Decoder:
         f"CASE WHEN {nothing} THEN NULL "
         f"WHEN {alias} IS NULL OR {alias}.{BAD} IS NOT NULL THEN {sql_text('is not ' + what)} END"
     )
-    return Decoder(f"IF({nothing}, NULL, {parsed})", error)
+    columns_by_name = {name: f"{alias}.{sql_name(name)}" for name in format_columns(format_, plain_name)}
+    return Decoder(f"IF({nothing}, NULL, {parsed})", columns_by_name, error)
 
 
 def _primitive(format_: Format, data: str, plain_name: str) -> Decoder:
     kind = format_.kind
-    name = sql_text(format_columns(format_, plain_name)[0])
+    (name,) = format_columns(format_, plain_name)
     if kind == "bytes":
-        return Decoder(f"named_struct({name}, {data})", "CAST(NULL AS STRING)")
+        return Decoder(None, {name: data}, None)
     if kind == "string":
         text = f"CAST({data} AS STRING)"
         error = f"IF({data} IS NOT NULL AND NOT is_valid_utf8({text}), 'is not UTF-8', NULL)"
-        return Decoder(f"named_struct({name}, {text})", error)
+        return Decoder(None, {name: text}, error)
     size = _SIZES[kind]
     error = (
         f"IF({data} IS NOT NULL AND length({data}) <> {size}, "
@@ -117,7 +122,7 @@ def _primitive(format_: Format, data: str, plain_name: str) -> Decoder:
         "double": f"CAST(java_method('java.lang.Double', 'longBitsToDouble', {bits}) AS DOUBLE)",
         "boolean": f"({data} = X'01')",
     }[kind]
-    return Decoder(f"named_struct({name}, IF(length({data}) = {size}, {number}, NULL))", error)
+    return Decoder(None, {name: f"IF(length({data}) = {size}, {number}, NULL)"}, error)
 
 
 def encoder(format_: Format, columns: tuple[str, ...], what: str) -> str:

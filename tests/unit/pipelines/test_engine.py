@@ -32,6 +32,7 @@ class Cluster:
         self.refusals: list[Exception] = []
         self.remembered: dict[str, Any] = {}
         self.launched: list[str] = []
+        self.running: list[Any] = []
 
     def ensure_topic(self, *_: object) -> None:
         self.was_asked.set()
@@ -48,7 +49,12 @@ class Cluster:
 
     def launch(self, spec: QuerySpec, *_: object) -> Any:
         self.launched.append(spec.id)
-        return SimpleNamespace(isActive=True, lastProgress=None, stop=lambda: None)
+        running = SimpleNamespace(runId=f"{spec.id}-{len(self.launched)}", lastProgress=None, stop=lambda: None)
+        self.running.append(running)
+        return running
+
+    def session(self) -> Any:
+        return SimpleNamespace(streams=SimpleNamespace(active=self.running), stop=lambda: None)
 
 
 @pytest.fixture
@@ -58,7 +64,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         monkeypatch.setattr(engine_file, name, getattr(made, name))
     monkeypatch.setattr(engine_file, "StateTopic", made.state_topic)
     monkeypatch.setattr(engine_file, "in_use", nullcontext)
-    monkeypatch.setattr(Engine, "_connect", lambda _: SimpleNamespace(stop=lambda: None))
+    monkeypatch.setattr(Engine, "_connect", lambda _: made.session())
     monkeypatch.setattr(engine_file, "LOOK_INTERVAL_S", 0.01)
     monkeypatch.setattr(engine_file, "FIRST_PAUSE_S", 0.0)
     yield made
@@ -127,3 +133,19 @@ def test_a_cluster_that_refuses_the_markers_ends_the_query_with_its_sentence(clu
         eventually(lambda: engine.query("a").status().state == "FAILED")
         assert engine.query("a").status().error == "you may not create topics"
     assert cluster.launched == []
+
+
+def test_a_query_that_spark_has_ended_is_started_again_and_the_others_are_left_alone(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.may_answer.set()
+    for name in ("a", "b"):
+        cluster.remembered[name] = {"spec": to_value(once(name)), "target": "RUNNING"}
+    with make_engine(tmp_path) as engine:
+        eventually(lambda: sorted(cluster.launched) == ["a", "b"])
+        ended = next(running for running in cluster.running if running.runId.startswith("a"))
+        ended.exception = lambda: "it went wrong"
+        cluster.running.remove(ended)
+        eventually(lambda: sorted(cluster.launched) == ["a", "a", "b"])
+        found = {status.id: (status.state, status.restarts, status.error) for status in engine.queries()}
+        assert found == {"a": ("RUNNING", 1, "it went wrong"), "b": ("RUNNING", 0, "")}
