@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pessoa.cli.dump_log_findings import Unreadable
 from pessoa.records.batch import LENGTH_POSITION, LOG_OVERHEAD, MAGIC_POSITION, RecordBatch, increment_sequence
@@ -40,12 +40,15 @@ _LEAST_BYTES = MAGIC_POSITION + 1
 _READ_BUFFER_BYTES = 1 << 20
 
 
-class Detail(NamedTuple):
+class Detail:
     """How much is printed of a batch: its records or not, their metadata or not, and their contents if decoded."""
 
-    records: bool
-    metadata: bool
-    decode: Decode | None
+    __slots__ = ("decode", "metadata", "records")
+
+    def __init__(self, records: bool, metadata: bool, decode: Decode | None) -> None:
+        self.records = records
+        self.metadata = metadata
+        self.decode = decode
 
 
 def lines(path: str, detail: Detail, max_bytes: int, findings: Findings) -> Iterator[str]:

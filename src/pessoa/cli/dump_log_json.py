@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from decimal import Decimal
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from pessoa.wire.compiler import Layout
@@ -105,6 +103,10 @@ def _string(text: str) -> str:
 
 
 def _float(value: float) -> str:
+    # Hardly a message has one, and a dump has no time for what it does not need.
+    from decimal import Decimal
+    from math import isfinite
+
     if not isfinite(value):
         return '"NaN"' if value != value else f'"{"-" if value < 0 else ""}Infinity"'
     if value == 0 or _PLAIN_FLOATS[0] <= abs(value) < _PLAIN_FLOATS[1]:

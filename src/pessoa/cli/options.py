@@ -21,7 +21,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TextIO
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import TextIO
 
 # What joptsimple's help has room for: 80 columns, one blank kept free at the end of each half.
 _WIDTH = 80
@@ -48,17 +51,38 @@ class WrongNumber(UsageError):
     """An option wants a number and was given something else."""
 
 
-class Option(NamedTuple):
-    name: str
-    help: str
-    kind: str
-    metavar: str
-    default: str | None
-    optional_value: bool
-    required: bool
-    separator: str | None
-    aliases: tuple[str, ...]
-    hidden: bool
+# No NamedTuple: making one takes as long as everything else in this file, and every tool makes this one.
+class Option:
+    __slots__ = (
+        "aliases", "default", "help", "hidden", "kind", "metavar", "name", "optional_value", "required", "separator",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        help: str,  # noqa: A002
+        kind: str,
+        metavar: str,
+        default: str | None,
+        optional_value: bool,
+        required: bool,
+        separator: str | None,
+        aliases: tuple[str, ...],
+        hidden: bool,
+    ) -> None:
+        self.name = name
+        self.help = help
+        self.kind = kind
+        self.metavar = metavar
+        self.default = default
+        self.optional_value = optional_value
+        self.required = required
+        self.separator = separator
+        self.aliases = aliases
+        self.hidden = hidden
+
+    def __repr__(self) -> str:
+        return f"<Option --{self.name}>"
 
 
 class Given:

@@ -16,12 +16,12 @@ class Versions(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        if text == "none":
-            return NO_VERSIONS
-        if text.endswith("+"):
-            return cls(int(text[:-1]), HIGHEST)
-        first, _, last = text.partition("-")
-        return cls(int(first), int(last or first))
+        # Declarations say the same few ranges thousands of times, and a codec asks about every field again and again.
+        known = _parsed.get(text)
+        if known is None:
+            first, _, last = text.removesuffix("+").partition("-")
+            known = _parsed[text] = cls(int(first), HIGHEST if text.endswith("+") else int(last or first))
+        return known
 
     def __contains__(self, version: object) -> bool:
         return isinstance(version, int) and self.first <= version <= self.last
@@ -41,3 +41,4 @@ class Versions(NamedTuple):
 
 ALL_VERSIONS = Versions(0, HIGHEST)
 NO_VERSIONS = Versions(0, -1)
+_parsed = {"none": NO_VERSIONS}
