@@ -128,6 +128,7 @@ class Node:
             alter_partition=partial(stage.controller.alter_partition, self),
         )  # fmt: skip
         self.services = SimpleNamespace(
+            unread_bytes=lambda: 0,
             clock=clock,
             replicas=replicas,
             image=MetadataImage.EMPTY,

@@ -2,12 +2,15 @@
 
 A broker must know its ports before it registers, and it registers before it serves. So the sockets are opened first, as
 in Kafka, and what comes in waits until `release`.
+
+How many connections it takes stands in the configuration. Where brokers and controllers have listeners of their own,
+those are not counted: whoever fills up the others keeps no broker away (KIP-402).
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pessoa.net.listener import Later, Listener, ListenerLimits
 from pessoa.wire.errors import ProtocolViolation
@@ -15,10 +18,24 @@ from pessoa.wire.errors import ProtocolViolation
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from pessoa.broker.config import BrokerConfig
     from pessoa.broker.config_listeners import ListenerEndpoint
     from pessoa.net.listener import Connection, Serve
     from pessoa.net.network import Network
     from pessoa.wire.frames import Buffer
+
+
+def listener_limits(config: BrokerConfig, endpoint: ListenerEndpoint) -> ListenerLimits:
+    clients = [one.name for one in config.listeners if one.name not in config.controller_listener_names]
+    is_for_clients = endpoint.name in clients
+    is_for_brokers = endpoint.name == config.inter_broker_listener_name and len(clients) > 1
+    is_counted = is_for_clients and not is_for_brokers
+    return ListenerLimits(
+        socket_request_max_bytes=config.socket_request_max_bytes,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+        max_connections=cast("int", config.value("max.connections")) if is_counted else 0,
+        max_connections_per_ip=cast("int", config.value("max.connections.per.ip")) if is_counted else 0,
+    )
 
 
 class HeldListener:

@@ -26,7 +26,7 @@ from pessoa.broker.coordination import Coordination
 from pessoa.broker.dispatch import CONTROLLER_TABLE, Dispatcher
 from pessoa.broker.fetch_sessions import FetchSessions
 from pessoa.broker.forwarding import ControllerEntrance
-from pessoa.broker.held_listener import HeldListener
+from pessoa.broker.held_listener import HeldListener, listener_limits
 from pessoa.broker.listed_brokers import ListedBrokers
 from pessoa.broker.metadata_progress import MetadataProgress
 from pessoa.broker.peers import Peers
@@ -40,7 +40,6 @@ from pessoa.log.flushing import Flusher
 from pessoa.log.topic_config import log_config
 from pessoa.log.upkeep import Upkeep, UpkeepSettings
 from pessoa.metadata.image import ConfigResource
-from pessoa.net.listener import ListenerLimits
 from pessoa.net.network import SystemNetwork
 from pessoa.quorum.formatting import WrongDirectory, format_metadata, read_bootstrap
 from pessoa.quorum.publishing import ImagePublisher
@@ -312,6 +311,7 @@ class Broker:
             progress=self._progress,
             quorum=self._quorum,
             flusher=self._flusher,
+            unread_bytes=lambda: sum(held.listener.unread_bytes for held in self._client_listeners),
         )
         self._peers = Peers(self.services, self._network)
         self._coordination = Coordination(self.services, self._peers, self._new_uuid)
@@ -349,11 +349,7 @@ class Broker:
         return [one for one in self.config.listeners if (one.name in names) is of_controller]
 
     async def _open(self, endpoint: ListenerEndpoint) -> HeldListener:
-        limits = ListenerLimits(
-            socket_request_max_bytes=self.config.socket_request_max_bytes,
-            connections_max_idle_ms=self.config.connections_max_idle_ms,
-        )
-        held = HeldListener(endpoint, limits, self._network)
+        held = HeldListener(endpoint, listener_limits(self.config, endpoint), self._network)
         held.listener.on_bug = self.on_bug
         await held.open()
         return held
@@ -437,6 +433,8 @@ class Broker:
             configs.of(ConfigResource.BROKER, ""), configs.of(ConfigResource.BROKER, str(self.config.node_id))
         )
         self.services.replicas.configure(ReplicationSettings.of(self.config))
+        for held in self._client_listeners:
+            held.listener.limits = listener_limits(self.config, held.endpoint)
         self._coordination.reconfigure()
 
     def _config_of(self, topic: str) -> LogConfig:

@@ -68,6 +68,8 @@ class BrokerServices:
     flusher: Any = None
     # Whether the controller has not been heard of for so long that others may lead what this broker leads.
     is_out_of_touch: Callable[[], bool] = lambda: False
+    # How much memory answers take that clients have not read.
+    unread_bytes: Callable[[], int] = lambda: 0
     cluster_operations: int = CLUSTER_OPERATIONS
 
     def nodes(self, listener: str) -> Iterator[Node]:

@@ -195,10 +195,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._can_write = False
+        self._listener.slow_readers.add(self)
         self._pause()
 
     def resume_writing(self) -> None:
         self._can_write = True
+        self._listener.slow_readers.discard(self)
         # A connection that is being closed only sends its last answers.
         if self._transport is not None and not self._transport.is_closing():
             self._serve_waiting()
@@ -340,6 +342,11 @@ class Connection(asyncio.BufferedProtocol):
             self._is_reading = True
             self._transport.resume_reading()
 
+    @property
+    def unread_bytes(self) -> int:
+        """Of answers that the peer has not taken."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     # Ending.
 
     @property
@@ -383,6 +390,8 @@ class Listener:
         self.serve = serve
         self.limits = limits or ListenerLimits()
         self.connections: set[Connection] = set()
+        # Those of them that do not read as quickly as they are answered.
+        self.slow_readers: set[Connection] = set()
         # Told about exceptions that nobody expected; they are in the log in any case.
         self.on_bug: Callable[[Exception], None] = lambda _: None
         # Told about every connection that has ended.
@@ -477,8 +486,14 @@ class Listener:
             return False
         return True
 
+    @property
+    def unread_bytes(self) -> int:
+        """What answers take in memory because their readers are slow."""
+        return sum(one.unread_bytes for one in self.slow_readers) if self.slow_readers else 0
+
     def forget(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self.slow_readers.discard(connection)
         left = self._per_ip.get(connection.host, 1) - 1
         if left:
             self._per_ip[connection.host] = left

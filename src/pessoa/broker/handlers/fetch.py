@@ -14,7 +14,8 @@
 A fetch that finds fewer than `min_bytes` waits, at most `max_wait_ms`, and then looks once more. Sizes are found
 without reading; bytes are read from the page cache when the answer is made. Every partition gets at most its own
 limit and what is left of the request's, but the first that has records gives at least one batch, however large, so
-that nobody gets stuck.
+that nobody gets stuck. While consumers leave much of their answers unread, everybody's answers get smaller: they are in
+memory until they are read.
 
 A follower reads from the leader up to the end of the log, and its fetch tells the leader how far it is. Nobody else may
 say that: such a fetch moves the high watermark, so it is taken only from the listener between brokers. A consumer reads
@@ -61,6 +62,8 @@ _FIRST_VERSION_WITH_LEADERS = 12
 _FIRST_VERSION_WITH_ENDPOINTS = 16
 _FIRST_VERSION_FROM_FOLLOWERS = 11
 _READ_COMMITTED = 1
+# What answers may take in memory that consumers do not read; a consumer by default asks for up to 50 MiB at a time.
+MAX_UNREAD_BYTES = 256 * 1024 * 1024
 _NO_EPOCH = -1
 _EMPTY = memoryview(b"")
 
@@ -184,6 +187,8 @@ def _is_enough(found: list[Found], min_bytes: int) -> bool:
 
 def _look(broker: BrokerServices, reader: Reader, request: FetchRequest, plan: FetchPlan) -> list[Found]:
     left = min(request.max_bytes, broker.config.fetch_max_bytes)
+    if not reader.is_follower:
+        left = min(left, max(0, MAX_UNREAD_BYTES - broker.unread_bytes()) // 2)
     has_some = False
     found = []
     for number, wanted in enumerate(plan.wanted):
