@@ -12,6 +12,10 @@ What can go wrong, and what happens:
     a batch is damaged                                                        the log is left alone until a restart
     the worker died                                                           tried again after the backoff
     the disk refused                                                          its directory goes offline
+
+A checkpoint is that of a log and not of a name. A topic that was deleted and created again begins anew: taking its
+records for clean would let a tombstone go while what it deletes is still there. A log that has moved to another
+directory takes its checkpoint along.
 """
 
 from __future__ import annotations
@@ -93,6 +97,8 @@ class LogCleaner:
         self._settings = settings or CleanerSettings()
         self._start_pass = start_pass
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
+        # Which log each of them is of.
+        self._logs: dict[tuple[str, TopicPartition], PartitionLog] = {}
         # Logs in which a damaged batch was found.
         self._uncleanable: set[PartitionLog] = set()
         self._running: tuple[PartitionLog, RunningPass] | None = None
@@ -142,17 +148,30 @@ class LogCleaner:
                 checkpoints = self._checkpoints_of(directory)
                 for key, partition_log in list(directory.partitions.items()):
                     if partition_log.config.is_compacted and partition_log not in self._uncleanable:
-                        cleanable = assess(partition_log, checkpoints.get(key), now_ms)
+                        checkpoint = self._checkpoint_of(directory, key, partition_log)
+                        cleanable = assess(partition_log, checkpoint, now_ms)
                         if cleanable.has_bad_checkpoint:
                             checkpoints[key] = cleanable.first_dirty_offset
                         yield Candidate(directory, key, partition_log, cleanable)
             except DiskError as error:
                 directory.fail(error)
 
+    def _checkpoint_of(self, directory: LogDirectory, key: TopicPartition, partition_log: PartitionLog) -> int | None:
+        checkpoints, place = self._checkpoints_of(directory), (directory.path, key)
+        if self._logs.get(place) is not partition_log:
+            checkpoints.pop(key, None)
+            for path, checkpoints_there in self._checkpoints.items():
+                before = self._logs.get((path, key))
+                if before is not None and before.successor is partition_log and key in checkpoints_there:
+                    checkpoints[key] = checkpoints_there.pop(key)
+            self._logs[place] = partition_log
+        return checkpoints.get(key)
+
     def _checkpoints_of(self, directory: LogDirectory) -> dict[TopicPartition, int]:
         known = self._checkpoints.get(directory.path)
         if known is None:
             known = self._checkpoints[directory.path] = self._read_checkpoints(directory)
+            self._logs.update({(directory.path, key): directory.partitions[key] for key in known})
         return known
 
     def _read_checkpoints(self, directory: LogDirectory) -> dict[TopicPartition, int]:
@@ -160,7 +179,8 @@ class LogCleaner:
         if not self._disk.exists(path):
             return {}
         try:
-            return parse_offsets(self._disk.read_file(path).decode("ascii", "replace"), path)
+            found = parse_offsets(self._disk.read_file(path).decode("ascii", "replace"), path)
+            return {key: offset for key, offset in found.items() if key in directory.partitions}
         except CorruptCheckpoint as problem:
             log.warning("%s; logs are cleaned from their start", problem)
             return {}
@@ -242,8 +262,11 @@ class LogCleaner:
     async def _write_checkpoints(self, directory: LogDirectory) -> None:
         known = self._checkpoints_of(directory)
         for key in [key for key in known if key not in directory.partitions]:
-            del known[key]
-        path, text = f"{directory.path}/{CLEANER_OFFSET_FILE}", render_offsets(known)
+            # One that has moved is asked for where it is now.
+            if self._logs[directory.path, key].successor is None:
+                del known[key], self._logs[directory.path, key]
+        here = {key: offset for key, offset in known.items() if key in directory.partitions}
+        path, text = f"{directory.path}/{CLEANER_OFFSET_FILE}", render_offsets(here)
         await asyncio.get_running_loop().run_in_executor(None, self._disk.write_file, path, text.encode())
 
     async def _tidy_up(self, chosen: Candidate) -> None:

@@ -98,6 +98,69 @@ def test_the_dirtiest_log_is_cleaned_first_and_the_checkpoint_moves() -> None:
     assert again.checkpoint(directory, ("tidy", 0)) == 2
 
 
+def test_a_topic_that_was_created_again_is_not_clean_because_its_name_was() -> None:
+    disk = SimulatedDisk()
+    directory = opened(disk)
+    fill(topic(directory, "orders"), b"1", b"2", b"3")
+    cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=lambda plan: PassInPlace(disk, plan))
+    assert asyncio.run(cleaner.clean_filthiest())
+    assert cleaner.checkpoint(directory, ("orders", 0)) == 3
+    directory.remove("orders", 0, TOPIC_ID)
+    again = topic(directory, "orders")
+    # As many as the checkpoint of the old one says are clean.
+    fill(again, b"4", b"5", b"6")
+    fill(again, b"7")
+    assert asyncio.run(cleaner.clean_filthiest())
+    assert values(again) == [b"7"]
+
+
+def test_a_checkpoint_of_a_topic_that_is_gone_is_not_believed_after_a_restart() -> None:
+    disk = SimulatedDisk()
+    directory = opened(disk)
+    disk.write_file(f"{PATH}/cleaner-offset-checkpoint", b"0\n1\norders 0 2\n")
+    cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=lambda plan: PassInPlace(disk, plan))
+    assert not asyncio.run(cleaner.clean_filthiest())
+    log = topic(directory, "orders")
+    fill(log, b"1", b"2", b"3")
+    assert asyncio.run(cleaner.clean_filthiest())
+    assert values(log) == [b"3"]
+
+
+def test_a_checkpoint_moves_with_its_log_to_another_directory() -> None:
+    disk = SimulatedDisk()
+    first, second = opened(disk), opened(disk, "/other")
+    original = topic(first, "orders")
+    fill(original, b"1", b"2", b"3")
+    neighbour = topic(first, "payments")
+    plans: list[CleaningPlan] = []
+
+    def start(plan: CleaningPlan) -> PassInPlace:
+        plans.append(plan)
+        return PassInPlace(disk, plan)
+
+    cleaner = LogCleaner(disk, [first, second], ManualClock(NOW_MS), start_pass=start)
+    assert asyncio.run(cleaner.clean_filthiest())
+    future = second.create_future("orders", 0, TOPIC_ID, TOPIC_ID, CONFIG, NOW_MS)
+    future.resume(original, NOW_MS)
+    while future.copy_from(original, 1 << 20, NOW_MS):
+        pass
+    future.log.take_over(original)
+    original.successor = future.log
+    first.retire("orders", 0, future.retired_name)
+    second.promote("orders", future)
+    # Its file is written in between, without what has moved.
+    fill(neighbour, b"1", b"2")
+    assert asyncio.run(cleaner.clean_filthiest())
+    assert disk.read_file(f"{PATH}/cleaner-offset-checkpoint") == b"0\n1\npayments 0 2\n"
+    moved = second.partitions["orders", 0]
+    moved.roll(NOW_MS)
+    fill(moved, b"4", b"5", b"6", b"7")
+    assert asyncio.run(cleaner.clean_filthiest())
+    assert (plans[-1].directory, plans[-1].first_dirty_offset) == ("/other/orders-0", 3)
+    assert cleaner.checkpoint(first, ("orders", 0)) is None
+    assert cleaner.checkpoint(second, ("orders", 0)) == 7
+
+
 def test_a_log_that_is_not_compacted_is_left_alone() -> None:
     disk = SimulatedDisk()
     directory = opened(disk)
