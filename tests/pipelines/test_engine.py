@@ -10,6 +10,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from pessoa.pipelines.engine import Engine, EngineRefused
+from pessoa.pipelines.plan import BYTES, Sink, Source
 from pessoa.pipelines.queries import QuerySpec, SpecRefused
 from pessoa.testing import Broker
 from tests.support.topics import eventually, fill, make_topic, read_all
@@ -67,6 +68,24 @@ def test_a_query_goes_on_after_a_pause_and_after_its_engine_was_closed_and_write
         assert engine.queries() == []
     with Engine(servers, home=tmp_path, spark_remote=spark_address, state_topic="queries-1") as engine:
         assert engine.queries() == [], "a deleted query is forgotten"
+
+
+def test_a_plan_in_micro_batches_loses_nothing_when_it_is_stopped_and_goes_on_exactly_once(
+    servers: str, engine: Engine
+) -> None:
+    """Its progress is written beside its batches, and must be whole all the same: a stricter query goes on from it."""
+    make_topic(servers, "planned")
+    plan = Sink(Source("input", BYTES, BYTES), "planned", BYTES, BYTES)
+    engine.start(QuerySpec("planned", plan=plan, speed="micro-batch"))
+    eventually(lambda: len(values(servers, "planned")) >= 1200, about=engine.queries)
+    engine.release("planned")
+    fill(servers, "input", [(b"after", b"after")])
+    engine.start(QuerySpec("planned", plan=plan, delivery="exactly-once"))
+    eventually(lambda: "after" in values(servers, "planned"), about=engine.queries)
+    eventually(lambda: engine.query("planned").status().progress.lag == 0)
+    expected = {message.value().decode() for message in read_all(servers, "input")}
+    assert set(values(servers, "planned")) == expected
+    assert engine.query("planned").status().progress.batch_id > 0, "it began anew"
 
 
 def test_a_query_that_keeps_failing_is_given_up_with_the_reason_in_the_words_of_the_function(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -63,8 +63,12 @@ def test_nothing_is_lost_or_doubled_when_spark_the_engine_and_the_broker_are_kil
     def copied() -> int:
         return len(read_all(servers, "copied"))
 
+    def wait_for(look: Callable[[], bool]) -> None:
+        # Whoever looks reads everything, on the cores that Spark wants too.
+        eventually(look, PATIENCE_S, pause_s=0.5, about=lambda: engine.ask("GET", "/queries"))
+
     def wait_for_more_than(count: int) -> None:
-        eventually(lambda: copied() > count, PATIENCE_S, about=lambda: engine.ask("GET", "/queries"))
+        wait_for(lambda: copied() > count)
 
     feed()
     for name, function, topic, mode in (
@@ -91,13 +95,11 @@ def test_nothing_is_lost_or_doubled_when_spark_the_engine_and_the_broker_are_kil
         broker.start()
         feed()
 
-    eventually(lambda: copied() >= written, PATIENCE_S, about=lambda: engine.ask("GET", "/queries"))
+    wait_for(lambda: copied() >= written)
     assert sorted(message.value() for message in read_all(servers, "copied")) == sorted(
         b"v%d" % number for number in range(written)
     )
-    eventually(
-        lambda: counts(servers) == expected_counts(written), PATIENCE_S, about=lambda: engine.ask("GET", "/queries")
-    )
+    wait_for(lambda: counts(servers) == expected_counts(written))
 
 
 def kill_spark(engine: ServiceProcess) -> None:

@@ -7,6 +7,10 @@
     micro-batch   (Python)         python_sink
 
 The writers of our own end in a sink that does nothing: they have written when their task is done.
+
+Spark writes a file before and after every micro-batch, and a batch waits for both. A plan without state that is
+delivered at least once need not: Spark can write them beside the batches, in order, and a crash then repeats a batch
+or two more (`WRITTEN_ASIDE`). It does so in real-time mode by itself.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from pessoa.pipelines.plan import KafkaSettings
+from pessoa.pipelines.plan import KafkaSettings, every
 from pessoa.pipelines.python_sink import into_python
 from pessoa.pipelines.queries import QuerySpec, Speed, find_function
 from pessoa.pipelines.topic_writer import into_topics, into_topics_at_least_once
@@ -24,6 +28,10 @@ if TYPE_CHECKING:
 
 # Offsets are written down between two batches, and there records wait; so a batch in real-time mode is long.
 REAL_TIME_BATCH_MS = 30_000
+
+
+# Every batch, so that the files have no gaps and the same query may go on in any other way.
+WRITTEN_ASIDE = {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingCheckpointIntervalMs": "0"}
 
 
 def client_settings(kafka: KafkaSettings) -> dict[str, str]:
@@ -83,7 +91,17 @@ def launch(spec: QuerySpec, spark: SparkSession, kafka: KafkaSettings, checkpoin
         stream = stream.trigger(realTime=f"{spec.trigger_ms or REAL_TIME_BATCH_MS} milliseconds")
     elif spec.trigger_ms is not None:
         stream = stream.trigger(processingTime=f"{spec.trigger_ms} milliseconds")
+    if may_write_progress_aside(spec):
+        stream = stream.options(**WRITTEN_ASIDE)
     return stream.start()
+
+
+def may_write_progress_aside(spec: QuerySpec) -> bool:
+    if spec.plan is None or spec.writer is not None or spec.delivery == "exactly-once" or spec.keep_timestamps:
+        return False
+    from pessoa.pipelines.stages import has_state
+
+    return speed_of(spec) == "micro-batch" and not any(map(has_state, every(spec.plan)))
 
 
 def _writer(

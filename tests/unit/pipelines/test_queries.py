@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pessoa.pipelines.launching import mode_of, speed_of
-from pessoa.pipelines.plan import Filter, Sink, Source
+from pessoa.pipelines.launching import may_write_progress_aside, mode_of, speed_of
+from pessoa.pipelines.plan import Aggregate, Column, Filter, Sink, Source
 from pessoa.pipelines.queries import QuerySpec, SpecRefused, find_function, from_value, to_value
 from pessoa.pipelines.remote_sessions import with_session
 
@@ -75,3 +75,16 @@ def test_a_session_is_added_to_the_parameters_of_an_address() -> None:
     assert with_session("sc://host:15002", "u") == "sc://host:15002/;session_id=u"
     assert with_session("sc://host:15002/", "u") == "sc://host:15002/;session_id=u"
     assert with_session("sc://host/;token=t", "u") == "sc://host/;token=t;session_id=u"
+
+
+def test_only_what_has_no_state_and_is_delivered_at_least_once_does_not_wait_for_its_progress_to_be_written() -> None:
+    assert may_write_progress_aside(QuerySpec("a", plan=PLAN, speed="micro-batch"))
+    counted = Sink(Aggregate(Source("vendas"), (Column("count", "count(*)"),)), "out")
+    for spec in (
+        QuerySpec("a", plan=PLAN),
+        QuerySpec("a", plan=counted),
+        QuerySpec("a", plan=PLAN, delivery="exactly-once"),
+        QuerySpec("a", plan=PLAN, speed="micro-batch", keep_timestamps=True),
+        QuerySpec("a", start_function="x:y"),
+    ):
+        assert not may_write_progress_aside(spec), spec
