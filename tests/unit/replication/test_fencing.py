@@ -1,0 +1,83 @@
+"""Who is refused, or not counted, because it lives in another epoch than the leader (KIP-320, KIP-841, KIP-903)."""
+
+from __future__ import annotations
+
+from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pessoa.broker.context import RequestContext
+from pessoa.broker.handlers import list_offsets, offset_for_leader_epoch
+from pessoa.replication.isr import UNKNOWN, Follower
+from pessoa.replication.partition import LocalBroker
+from pessoa.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pessoa.wire.api.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from pessoa.wire.errors import ErrorCode
+from tests.support.replication_stage import LISTENER, TOPIC, Stage
+
+if TYPE_CHECKING:
+    from pessoa.replication.partition import Partition
+
+EARLIEST = -2
+
+
+def context(version: int) -> RequestContext:
+    return RequestContext(0, version, 1, "test", "test", 1, LISTENER)
+
+
+def listed(services: Any, epoch: int) -> int:
+    wanted = ListOffsetsPartition(partition_index=0, current_leader_epoch=epoch, timestamp=EARLIEST)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=[wanted])])
+    return int(list_offsets.handle(services, context(11), request).topics[0].partitions[0].error_code)
+
+
+def ended(services: Any, epoch: int) -> int:
+    wanted = OffsetForLeaderPartition(partition=0, current_leader_epoch=epoch, leader_epoch=0)
+    request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=TOPIC, partitions=[wanted])])
+    return int(offset_for_leader_epoch.handle(services, context(4), request).topics[0].partitions[0].error_code)
+
+
+def test_list_offsets_and_offset_for_leader_epoch_fence_in_both_directions() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.start()
+        node = stage.nodes[1]
+        partition: Partition | None = node.partition
+        assert partition is not None
+        epoch = partition.leader_epoch
+        for ask in (listed, ended):
+            assert ask(node.services, epoch - 1) == ErrorCode.FENCED_LEADER_EPOCH
+            assert ask(node.services, epoch + 1) == ErrorCode.UNKNOWN_LEADER_EPOCH
+            assert ask(node.services, epoch) == ErrorCode.NONE
+            assert ask(node.services, -1) == ErrorCode.NONE, "a client that does not say"
+
+    with Stage(Random(1)) as stage:
+        stage.run(scene(stage))
+
+
+@pytest.mark.parametrize(
+    ("known", "fetched_epoch", "may_join"),
+    [
+        pytest.param({}, 7, True, id="a live one"),
+        pytest.param({}, UNKNOWN, True, id="one that does not say in which life it is"),
+        pytest.param({}, 6, False, id="an earlier life"),
+        pytest.param({}, 8, False, id="a life that the metadata does not know"),
+        pytest.param({"fenced": True}, 7, False, id="fenced"),
+        pytest.param({"in_controlled_shutdown": True}, 7, False, id="on its way out"),
+        pytest.param(None, 7, False, id="not registered"),
+    ],
+)
+def test_only_a_live_follower_joins_and_only_in_the_life_in_which_it_fetched(
+    known: dict[str, bool] | None, fetched_epoch: int, may_join: bool
+) -> None:
+    registered = {"epoch": 7, "fenced": False, "in_controlled_shutdown": False, **(known or {})}
+    brokers = {} if known is None else {2: SimpleNamespace(**registered)}
+    leader: Any = SimpleNamespace(image=SimpleNamespace(cluster=SimpleNamespace(brokers=brokers)))
+    follower = Follower(2)
+    follower.broker_epoch = fetched_epoch
+    assert LocalBroker.is_eligible(leader, follower) is may_join
