@@ -101,7 +101,12 @@ class Parked:
 
     def __await__(self) -> Generator[Any, None, Message | None]:
         called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.when_ready(lambda: called.done() or called.set_result(None))
+
+        def call() -> None:
+            if not called.done():
+                called.set_result(None)
+
+        self.when_ready(call)
         try:
             yield from called
         except asyncio.CancelledError:
