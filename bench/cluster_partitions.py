@@ -2,7 +2,9 @@
 
 created     until CreateTopics is answered
 led         until every partition has a leader and all its replicas in sync, counted from the same moment
-memory      of the three brokers, what they had before the topic taken away
+on disk     until DescribeLogDirs of every broker knows every replica, counted from the same moment; both sides answer
+            about a topic before they have made all of it
+memory      of the three brokers after that, what they had before the topic taken away
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 1_000
 ROUNDS = 1
+BROKERS = (1, 2, 3)
 
 
 def run(report: Report) -> None:
@@ -30,6 +33,9 @@ def measure(cluster: Cluster) -> Figures:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
+    from pessoa.client.cluster import Cluster as Client
+    from pessoa.client.reassignments import replica_directories
+
     partitions = scaled(PARTITIONS)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
     before_mb = cluster.memory_mb()
@@ -38,8 +44,12 @@ def measure(cluster: Cluster) -> Figures:
     created_s = time.perf_counter() - began
     wait_until(lambda: is_whole(admin, "many", partitions), f"{partitions} partitions led and in sync")
     led_s = time.perf_counter() - began
+    with Client(cluster.bootstrap) as client:
+        wait_until(lambda: len(replica_directories(client, BROKERS)) >= 3 * partitions, "every replica on its disk")
+    made_s = time.perf_counter() - began
     return {
         (f"{partitions} partitions created", "s"): created_s,
         (f"{partitions} partitions led, in sync", "s"): led_s,
+        (f"{partitions} partitions on disk", "s"): made_s,
         (f"memory for {partitions} partitions on 3", "MB"): max(0.0, cluster.memory_mb() - before_mb),
     }
