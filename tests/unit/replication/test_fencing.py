@@ -81,3 +81,21 @@ def test_only_a_live_follower_joins_and_only_in_the_life_in_which_it_fetched(
     follower = Follower(2)
     follower.broker_epoch = fetched_epoch
     assert LocalBroker.is_eligible(leader, follower) is may_join
+
+
+def test_whose_record_is_committed_hears_all_the_same_that_too_few_are_in_sync_by_now() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.start()
+        assert (await stage.produce(stage.nodes[1], 1))[0] == ErrorCode.NONE
+        partition = stage.nodes[1].partition
+        assert partition is not None
+        assert partition.in_sync is not None
+        partition.min_insync_replicas = 2
+        assert partition.commit_error(1) is ErrorCode.NONE
+        assert partition.commit_error(2) is None, "it is not replicated"
+        everybody, partition.in_sync.isr = partition.in_sync.isr, (1,)
+        assert partition.commit_error(1) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        partition.in_sync.isr = everybody
+
+    with Stage(Random(1)) as stage:
+        stage.run(scene(stage))
