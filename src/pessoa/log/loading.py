@@ -264,7 +264,9 @@ class _Loader:
         """The end offset. Appending behind a torn batch would bury the damage in the middle of the log."""
         last = self.segments[-1]
         end, position = last.walk_to_end()
-        if position != last.size:
+        # No CRC covers the base offset of a batch: believed, a wrong one would put the end before the log, or far away.
+        is_possible = 0 <= end - last.base_offset <= MAX_RELATIVE_OFFSET + 1
+        if position != last.size or not is_possible:
             log.warning("%r does not end with a whole batch, though it was closed in order", last)
             self._note_damage(last.base_offset)
         return end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -145,8 +146,21 @@ def flip(disk: SimulatedDisk, path: str) -> None:
     disk.flip_bit(path, disk.size(path) - 1)
 
 
+def renumber(offset: int, disk: SimulatedDisk, path: str) -> None:
+    """Give the last batch another base offset, which no CRC covers."""
+    file = disk.open(path, pooled=False)
+    *others, _ = batches(file.read(0, file.size))
+    file.write_at(sum(one.size for one in others), offset.to_bytes(8, "big", signed=True))
+
+
 @pytest.mark.parametrize("was_clean", [False, True])
-@pytest.mark.parametrize(("damage", "end"), [(tear, 17), (zero_pages, 18), (rubbish, 18), (half_a_batch, 18)])
+@pytest.mark.parametrize(
+    ("damage", "end"),
+    [
+        (tear, 17), (zero_pages, 18), (rubbish, 18), (half_a_batch, 18),
+        (partial(renumber, -348373387313116), 17), (partial(renumber, 1 << 40), 17),
+    ],
+)  # fmt: skip
 def test_a_damaged_end_is_cut_and_the_rest_is_kept(
     shaky: Home, simulated: SimulatedDisk, damage: Callable[[SimulatedDisk, str], None], end: int, was_clean: bool
 ) -> None:
