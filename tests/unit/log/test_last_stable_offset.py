@@ -1,0 +1,26 @@
+"""The last stable offset and the high watermark: whichever is lower."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pessoa.log.partition_log import ReadUpTo
+from tests.support.batches import NOW_MS, commit, plain, transactional
+from tests.support.partition_logs import EVERY_BATCH, read_offsets
+
+if TYPE_CHECKING:
+    from tests.support.partition_logs import Home
+
+
+def test_nobody_reads_committed_above_the_high_watermark_however_far_away_the_open_transaction_is(home: Home) -> None:
+    log = home.open(EVERY_BATCH)
+    log.append_as_follower(
+        b"".join((plain(2, at=0), plain(2, at=2), transactional(7, 0, at=4), commit(7, at=5), plain(at=6))), NOW_MS
+    )
+    assert log.log_end_offset == 7
+    for high_watermark in range(1, 8):
+        log.update_high_watermark(high_watermark)
+        # The transaction is open, as far as anybody can be sure, until its marker is replicated.
+        assert log.last_stable_offset == (4 if high_watermark == 5 else high_watermark)
+        seen = read_offsets(log, up_to=ReadUpTo.LAST_STABLE_OFFSET)
+        assert all(last < high_watermark for _, last in seen)
