@@ -15,7 +15,8 @@ What can go wrong, and what happens:
 
 A checkpoint is that of a log and not of a name. A topic that was deleted and created again begins anew: taking its
 records for clean would let a tombstone go while what it deletes is still there. A log that has moved to another
-directory takes its checkpoint along.
+directory takes its checkpoint along; so it is left alone while it is copied, or the copy would have of it what was
+copied before a pass, and the checkpoint of after it. Apache Kafka does the same.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from pessoa.base.ids import ZERO_UUID
 from pessoa.log.checkpoints import (
     CLEANER_OFFSET_FILE,
     RECOVERY_POINT_FILE,
@@ -147,7 +149,8 @@ class LogCleaner:
             try:
                 checkpoints = self._checkpoints_of(directory)
                 for key, partition_log in list(directory.partitions.items()):
-                    if partition_log.config.is_compacted and partition_log not in self._uncleanable:
+                    is_wanted = partition_log.config.is_compacted and partition_log not in self._uncleanable
+                    if is_wanted and not self._is_copied(directory, key):
                         checkpoint = self._checkpoint_of(directory, key, partition_log)
                         cleanable = assess(partition_log, checkpoint, now_ms)
                         if cleanable.has_bad_checkpoint:
@@ -155,6 +158,11 @@ class LogCleaner:
                         yield Candidate(directory, key, partition_log, cleanable)
             except DiskError as error:
                 directory.fail(error)
+
+    def _is_copied(self, directory: LogDirectory, key: TopicPartition) -> bool:
+        """Whether it is on its way to another directory."""
+        futures = [future for one in self._directories for future in one.futures]
+        return any(future.is_of(key[0], directory.topic_ids.get(key, ZERO_UUID), key[1]) for future in futures)
 
     def _checkpoint_of(self, directory: LogDirectory, key: TopicPartition, partition_log: PartitionLog) -> int | None:
         checkpoints, place = self._checkpoints_of(directory), (directory.path, key)
@@ -254,6 +262,8 @@ class LogCleaner:
             raise
         if not (self._is_there(chosen) and cleaning.is_still_valid):
             raise _Outdated("it has changed")
+        if self._is_copied(chosen.directory, chosen.key):
+            raise _Outdated("it moves to another directory")
         return step
 
     def _is_there(self, chosen: Candidate) -> bool:

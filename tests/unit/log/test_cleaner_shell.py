@@ -142,6 +142,9 @@ def test_a_checkpoint_moves_with_its_log_to_another_directory() -> None:
     assert asyncio.run(cleaner.clean_filthiest())
     future = second.create_future("orders", 0, TOPIC_ID, TOPIC_ID, CONFIG, NOW_MS)
     future.resume(original, NOW_MS)
+    fill(original, b"3")
+    # Not while it is copied: the copy would be less clean than the checkpoint says.
+    assert not asyncio.run(cleaner.clean_filthiest())
     while future.copy_from(original, 1 << 20, NOW_MS):
         pass
     future.log.take_over(original)
@@ -158,7 +161,29 @@ def test_a_checkpoint_moves_with_its_log_to_another_directory() -> None:
     assert asyncio.run(cleaner.clean_filthiest())
     assert (plans[-1].directory, plans[-1].first_dirty_offset) == ("/other/orders-0", 3)
     assert cleaner.checkpoint(first, ("orders", 0)) is None
-    assert cleaner.checkpoint(second, ("orders", 0)) == 7
+    assert cleaner.checkpoint(second, ("orders", 0)) == 8
+
+
+def test_a_pass_is_thrown_away_when_its_log_begins_to_move() -> None:
+    disk = SimulatedDisk()
+    first, second = opened(disk), opened(disk, "/other")
+    log = topic(first, "orders")
+    fill(log, b"1", b"2")
+
+    def move() -> None:
+        if not second.futures:
+            second.create_future("orders", 0, TOPIC_ID, TOPIC_ID, CONFIG, NOW_MS)
+
+    def start(plan: CleaningPlan) -> PassInPlace:
+        running = PassInPlace(disk, plan)
+        running.before_step = move
+        return running
+
+    cleaner = LogCleaner(disk, [first, second], ManualClock(NOW_MS), start_pass=start)
+    assert not asyncio.run(cleaner.clean_filthiest())
+    assert values(log) == [b"1", b"2"]
+    assert cleaner.checkpoint(first, ("orders", 0)) is None
+    second.remove_future(second.futures[0])
 
 
 def test_a_log_that_is_not_compacted_is_left_alone() -> None:
