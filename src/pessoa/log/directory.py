@@ -9,6 +9,7 @@
     orders-0/                          a partition
     orders-1.3f0c…-delete/             a partition that was deleted and waits to be removed
     orders-2.9a41…-future/             a copy of a partition that moves here from another directory (`future_log`)
+    orders-3.77b2…-stray/              a partition of another topic of that name; nobody reads it and nobody removes it
 
 Crash order: what a checkpoint says must be true before it says it. A recovery point moves only after its bytes are
 synced, the marker of a clean stop is written last and removed first. A partition that is gone may not stay in a
@@ -58,7 +59,7 @@ from pessoa.log.properties import (
 from pessoa.log.unborn import unborn_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pessoa.base.ids import Uuid
     from pessoa.log.config import LogConfig
@@ -68,8 +69,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("pessoa.log")
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
-# Kafka keeps a partition that moves between directories, or that the metadata does not know, under these.
-_OTHER_DIRECTORY_SUFFIXES = (FUTURE_SUFFIX, "-stray")
+# A partition whose files say that it is another topic's than the metadata does.
+STRAY_SUFFIX = "-stray"
+_OTHER_DIRECTORY_SUFFIXES = (FUTURE_SUFFIX, STRAY_SUFFIX)
 # The metadata log has its own owner, the quorum.
 _METADATA_TOPIC = "__cluster_metadata"
 
@@ -282,35 +284,51 @@ class LogDirectory:
 
     def remove(self, topic: str, partition: int, unique: Uuid) -> None:
         """Make a partition unreachable at once; its bytes go with the upkeep. `unique` keeps the names apart."""
-        if self.partitions[topic, partition].bear is not None:
-            self._remove_unborn(topic, partition)
-            return
-        name = marked_name(topic, partition, unique.hex(), DELETED_DIRECTORY_SUFFIX)
-        self.retire(topic, partition, name)
-        self.unwanted.append(name)
+        self.remove_all([(topic, partition)], lambda: unique)
 
-    def _remove_unborn(self, topic: str, partition: int) -> None:
-        """Nothing is in it that a loss of power could bring back, and all that a checkpoint says of it is 0."""
+    def remove_all(self, keys: Iterable[TopicPartition], new_uuid: Callable[[], Uuid]) -> None:
+        """The same for many, with as many syncs as for one."""
         self._check_online()
-        removed = self.partitions.pop((topic, partition))
-        self.topic_ids.pop((topic, partition), None)
-        removed.release()
+        names = []
         try:
-            self._disk.remove_tree(removed.directory, missing_ok=True)
+            for topic, partition in keys:
+                removed = self._take_out(topic, partition)
+                if removed.bear is not None:
+                    # Nothing is in it that a loss of power could bring back, and all that a checkpoint says of it is 0.
+                    self._disk.remove_tree(removed.directory, missing_ok=True)
+                else:
+                    names.append(marked_name(topic, partition, new_uuid().hex(), DELETED_DIRECTORY_SUFFIX))
+                    self._disk.rename(removed.directory, self._in(names[-1]))
+            if names:
+                self._disk.sync_directory(self.path)
+                self.write_checkpoints()
         except DiskError as error:
             self.fail(error)
             raise DirectoryOffline(self.path) from error
+        self.unwanted += names
+
+    def set_aside(self, topic: str, partition: int, unique: Uuid) -> None:
+        """Make a partition unreachable and keep its bytes, as Kafka does: it may be that only its topic id is wrong."""
+        if self.partitions[topic, partition].bear is not None:
+            self.remove(topic, partition, unique)
+            return
+        name = marked_name(topic, partition, unique.hex(), STRAY_SUFFIX)
+        log.warning("%s-%s in %s is another topic's and is kept as %s", topic, partition, self.path, name)
+        self.retire(topic, partition, name)
 
     def retire(self, topic: str, partition: int, name: str) -> None:
-        """Give a partition the name of one that is deleted. It is removed when that is among the unwanted ones."""
+        """Give a partition another name. If that says so, it is removed when it is among the unwanted ones."""
         self._check_online()
+        self._put_away(self._take_out(topic, partition), name)
+
+    def _take_out(self, topic: str, partition: int) -> PartitionLog:
         removed = self.partitions.pop((topic, partition))
         self.topic_ids.pop((topic, partition), None)
-        self._put_away(removed, name)
+        removed.release()
+        return removed
 
     def _put_away(self, removed: PartitionLog, name: str) -> None:
         try:
-            removed.release()
             self._disk.rename(removed.directory, self._in(name))
             self._disk.sync_directory(self.path)
             self.write_checkpoints()
@@ -364,6 +382,7 @@ class LogDirectory:
         """Nobody needs the copy any more."""
         self._check_online()
         self.futures.remove(future)
+        future.log.release()
         self._put_away(future.log, future.retired_name)
         self.unwanted.append(future.retired_name)
 

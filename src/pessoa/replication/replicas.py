@@ -136,8 +136,7 @@ class Replicas:
         self._config = None
         for topic_id in deleted:
             self._arrivals.give_up(topic_id)
-            for partition in list(self.by_id.get(topic_id, {}).values()):
-                self._remove(partition)
+            self._remove_all(list(self.by_id.get(topic_id, {}).values()))
         for topic_id in changed:
             topic = image.topics.by_id.get(topic_id)
             if topic is not None:
@@ -191,18 +190,19 @@ class Replicas:
 
     def _update(self, topic: TopicImage) -> None:
         table = self.by_id.get(topic.id, {})
-        missing = []
+        missing, moved = [], []
         for index, wanted in topic.partitions.items():
             # Past what the table makes of the question: those that are due hear of the change when they are made.
             partition = dict.get(table, index)
             if self.node_id not in wanted.replicas:
                 if partition is not None:
                     # It was moved to other brokers.
-                    self._remove(partition)
+                    moved.append(partition)
             elif partition is None:
                 missing.append(index)
             else:
                 self._lead_or_follow(partition, wanted)
+        self._remove_all(moved)
         if missing:
             table = self._arrivals.expect(topic, table, missing)
             self.by_id[topic.id] = self.by_name[topic.name] = table
@@ -281,7 +281,7 @@ class Replicas:
                 self.moves.resume(partition)
                 return partition
             # A topic of that name was deleted and created anew while we were away.
-            directory.remove(topic.name, index, self._new_uuid())
+            self._remove_log(directory, topic.name, index, keeps_bytes=True)
         online = [directory for directory in self.directories if directory.offline is None]
         if not online:
             log.error("no log directory is left for %s-%s", topic.name, index)
@@ -299,7 +299,18 @@ class Replicas:
         self.by_id[partition.topic_id][partition.index] = partition
         return partition
 
-    def _remove(self, partition: Partition) -> None:
+    def _remove_all(self, partitions: Iterable[Partition]) -> None:
+        by_directory: dict[LogDirectory, list[tuple[str, int]]] = {}
+        for partition in partitions:
+            self._give_up(partition)
+            by_directory.setdefault(partition.directory, []).append((partition.topic, partition.index))
+        for directory, keys in by_directory.items():
+            try:
+                directory.remove_all(keys, self._new_uuid)
+            except DirectoryOffline as error:
+                log.warning("%s partitions could not be removed from their disk: %s", len(keys), error)
+
+    def _give_up(self, partition: Partition) -> None:
         if self._fetchers is not None:
             self._fetchers.unfollow(partition)
         self._forget(partition)
@@ -307,7 +318,6 @@ class Replicas:
         for listener in self.on_leadership:
             listener(partition)
         self.moves.cancel(partition)
-        self._remove_log(partition.directory, partition.topic, partition.index)
 
     def _forget(self, partition: Partition) -> None:
         table = self.by_id[partition.topic_id]
@@ -315,9 +325,10 @@ class Replicas:
         if not table and not self._arrivals.is_expected(partition.topic_id):
             self._drop_table(partition.topic, partition.topic_id)
 
-    def _remove_log(self, directory: LogDirectory, topic: str, index: int) -> None:
+    def _remove_log(self, directory: LogDirectory, topic: str, index: int, *, keeps_bytes: bool = False) -> None:
+        remove = directory.set_aside if keeps_bytes else directory.remove
         try:
-            directory.remove(topic, index, self._new_uuid())
+            remove(topic, index, self._new_uuid())
         except (DirectoryOffline, DiskError) as error:
             log.warning("%s-%s could not be removed from its disk: %s", topic, index, error)
 
@@ -339,7 +350,8 @@ class Replicas:
                 )
                 if not is_ours:
                     log.info("%s-%s in %s is nobody's any more", topic, index, directory.path)
-                    self._remove_log(directory, topic, index)
+                    is_renamed = known is not None and directory.topic_ids.get((topic, index), known.id) != known.id
+                    self._remove_log(directory, topic, index, keeps_bytes=is_renamed)
         self.moves.remove_strays(list(self.all()))
 
     def _directory_failed(self, directory: LogDirectory, _: DiskError) -> None:

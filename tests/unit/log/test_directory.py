@@ -350,6 +350,34 @@ def test_the_name_of_a_removed_partition_keeps_its_number_however_long_the_topic
     assert "-12345." in name
 
 
+def test_removing_many_partitions_takes_as_many_syncs_as_removing_one(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = opened(disk)
+    for partition in range(12):
+        fill(directory.create("orders", partition, ID, SMALL, NOW_MS), 1)
+    synced: list[str] = []
+    sync_directory = SimulatedDisk.sync_directory
+
+    def count(one: SimulatedDisk, path: str) -> None:
+        synced.append(path)
+        sync_directory(one, path)
+
+    monkeypatch.setattr(SimulatedDisk, "sync_directory", count)
+    directory.remove("orders", 0, Uuid.of(1))
+    of_one = len(synced)
+    numbers = iter(range(2, 100))
+    directory.remove_all([("orders", partition) for partition in range(1, 11)], lambda: Uuid.of(next(numbers)))
+    assert len(synced) == 2 * of_one
+    assert list(directory.partitions) == [("orders", 11)]
+    assert len(set(directory.unwanted)) == 11
+    assert checkpoint(disk, RECOVERY_POINT_FILE) == {("orders", 11): 0}
+    disk.lose_power()
+    directory = opened(disk)
+    assert len(directory.unwanted) == 11
+    assert ("orders", 1) not in directory.partitions
+
+
 def test_a_partition_that_is_created_again_does_not_inherit_anything(disk: SimulatedDisk) -> None:
     directory = opened(disk)
     log = directory.create("orders", 0, ID, SMALL, NOW_MS)

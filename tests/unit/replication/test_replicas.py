@@ -56,7 +56,7 @@ def test_a_replica_that_is_moved_to_other_brokers_is_removed_from_the_disk_and_f
     play(scene)
 
 
-def test_what_the_metadata_does_not_give_to_this_broker_is_a_stray_and_goes() -> None:
+def test_a_replica_of_another_topic_of_that_name_is_set_aside_and_kept() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         node = stage.nodes[2]
@@ -68,8 +68,27 @@ def test_what_the_metadata_does_not_give_to_this_broker_is_a_stray_and_goes() ->
         mine = TopicImage(TOPIC, TOPIC_ID, {0: stage.controller.partition})
         replicas.remove_strays(image_of(stage, mine))
         assert on_disk(node) == [f"{TOPIC}-0"]
-        # The same name, but the topic was deleted and created anew.
+        # The same name, but the topic was deleted and created anew; or a bit of its id has changed on the disk.
         replicas.remove_strays(image_of(stage, replace(mine, id=Uuid.of(2000))))
+        (name,) = on_disk(node)
+        assert name.endswith("-stray")
+        node.crash()
+        node.start()
+        assert on_disk(node) == [name]
+        assert node.disk.exists(f"{DIRECTORY}/{name}/00000000000000000000.log")
+
+    play(scene)
+
+
+def test_a_replica_of_a_topic_that_is_gone_is_a_stray_and_removed() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.start()
+        node = stage.nodes[2]
+        assert (await stage.produce(stage.nodes[1]))[0] == ErrorCode.NONE
+        await stage.until(lambda: node.partition is not None and node.partition.log.log_end_offset > 0)
+        node.crash()
+        node.start()
+        node.services.replicas.remove_strays(image_of(stage, None))
         assert [name.endswith("-delete") for name in on_disk(node)] == [True]
 
     play(scene)
