@@ -8,9 +8,10 @@
 The epochs count up by one, so both sides notice when an answer was lost. An incremental answer leaves out partitions
 that have no news: no records, no error, and offsets that the consumer knows.
 
-Memory is bounded by the number of sessions (`max.incremental.fetch.session.cache.slots`). A new session takes the
-place of one that was idle for long enough, or is not granted: the consumer then goes on with full fetches. Followers
-come first: the cluster lives on their fetches, so a follower may take the place of any consumer.
+Memory is bounded by the number of sessions (`max.incremental.fetch.session.cache.slots`) and of the partitions that
+consumers have in them. A new session takes the place of one that was idle for long enough, or is not granted: the
+consumer then goes on with full fetches. Followers come first: the cluster lives on their fetches, so a follower may
+take the place of any consumer.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _MAX_EPOCH = (1 << 31) - 1
 DEFAULT_SLOTS = 1000
 # min.incremental.fetch.session.eviction.ms
 DEFAULT_EVICTION_MS = 2 * 60 * 1000
+# Of all consumers together: some 500 bytes each, and whether they exist nobody asks.
+MAX_PARTITIONS = 250_000
 
 
 class Wanted(NamedTuple):
@@ -152,6 +155,8 @@ class FetchSessions:
         self._eviction_ms = eviction_ms
         # By last use, the longest idle first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        # In the sessions of consumers.
+        self.partition_count = 0
 
     def __repr__(self) -> str:
         return f"<FetchSessions: {len(self._sessions)} of {self._slots}>"
@@ -162,7 +167,7 @@ class FetchSessions:
     def plan(self, request: FetchRequest, version: int, now_ms: int, replica_id: int = CONSUMER) -> FetchPlan:
         uses_topic_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            self._end(request.session_id)
             session = None
             if request.session_epoch == INITIAL_EPOCH:
                 session = self._begin(request, uses_topic_ids, now_ms, replica_id)
@@ -174,7 +179,9 @@ class FetchSessions:
             return _refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             return _refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.update(request)
+        if not self._update(session, request):
+            self._end(session.id)
+            return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
         session.used_ms = now_ms
         self._sessions.move_to_end(session.id)
@@ -188,10 +195,30 @@ class FetchSessions:
         while session_id in self._sessions:
             session_id = self._new_id()
         session = FetchSession(session_id, uses_topic_ids, now_ms, replica_id)
-        session.update(request)
+        if not self._update(session, request):
+            return None
         session.epoch = 1
         self._sessions[session_id] = session
         return session
+
+    def _update(self, session: FetchSession, request: FetchRequest) -> bool:
+        """Whether there was room for what the fetch adds."""
+        if session.is_follower:
+            session.update(request)
+            return True
+        if request.topics:
+            added = sum(len(topic.partitions) for topic in request.topics)
+            if self.partition_count + added > MAX_PARTITIONS:
+                return False
+        before = len(session.partitions)
+        session.update(request)
+        self.partition_count += len(session.partitions) - before
+        return True
+
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None and not session.is_follower:
+            self.partition_count -= len(session.partitions)
 
     def _make_room(self, now_ms: int, *, is_follower: bool) -> bool:
         if len(self._sessions) < self._slots:
@@ -199,7 +226,7 @@ class FetchSessions:
         for session in self._sessions.values():
             is_idle = now_ms - session.used_ms >= self._eviction_ms
             if is_idle if session.is_follower == is_follower else is_follower:
-                del self._sessions[session.id]
+                self._end(session.id)
                 return True
             if not is_follower and not session.is_follower:
                 # Those behind it were used later.

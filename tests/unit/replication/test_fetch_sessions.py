@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from itertools import count
 
+import pytest
+
 from pessoa.base.ids import Uuid
+from pessoa.broker import fetch_sessions
 from pessoa.broker.fetch_sessions import FetchPlan, FetchSessions, Wanted
 from pessoa.wire.api.fetch import EpochEndOffset, FetchPartition, FetchRequest, FetchTopic, PartitionData
 from pessoa.wire.errors import ErrorCode
@@ -91,3 +94,30 @@ def test_after_an_error_or_a_parting_of_logs_the_high_watermark_is_told_again() 
         assert session is not None
         assert session.is_news(first(plan), trouble, 0)
         assert session.is_news(first(plan), data(), 0)
+
+
+def test_consumers_have_a_bounded_number_of_partitions_in_their_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 10)
+    table = sessions(slots=5)
+    one = table.plan(request(0, 0, *range(6)), VERSION, 0)
+    assert table.partition_count == 6
+    full = table.plan(request(0, 0, *range(6)), VERSION, 0)
+    assert (full.error, full.session_id, len(full.wanted)) == (ErrorCode.NONE, 0, 6), "as a fetch outside any session"
+    grown = table.plan(request(one.session_id, 1, 6, 7, 8), VERSION, 0)
+    assert (grown.error, table.partition_count) == (ErrorCode.NONE, 9)
+    too_much = table.plan(request(one.session_id, 2, *range(100, 110)), VERSION, 0)
+    assert too_much.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the consumer begins anew"
+    assert (len(table), table.partition_count) == (0, 0)
+
+
+def test_partitions_of_a_session_that_ends_or_makes_room_are_counted_no_more() -> None:
+    table = sessions(slots=1)
+    one = table.plan(request(0, 0, 1, 2, 3), VERSION, 0)
+    table.plan(request(0, 0, 1, 2), VERSION, EVICTION_MS)
+    assert (len(table), table.partition_count) == (1, 2)
+    two = table.plan(request(one.session_id, 0, 5), VERSION, 2 * EVICTION_MS)
+    assert table.partition_count == 1
+    table.plan(request(two.session_id, -1, 5), VERSION, 2 * EVICTION_MS)
+    assert (len(table), table.partition_count) == (0, 0)
+    table.plan(request(0, 0, *range(50)), VERSION, 0, replica_id=2)
+    assert table.partition_count == 0, "followers are not counted"
