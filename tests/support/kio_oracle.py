@@ -11,17 +11,16 @@ duration must fit into a timedelta. `ours_within_kio` makes values that keep to 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from dataclasses import Field as KioField
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from pkgutil import resolve_name
 from random import Random
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 from uuid import UUID
 
-from kio.index import load_entity_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
@@ -39,16 +38,33 @@ _LONGEST_EXACT_MS = 2 * 10**12
 _ERRORS = [code.value for code in KioErrorCode]
 
 
-@cache
-def entities() -> dict[tuple[str, int], Any]:
+class _Known(Mapping[tuple[str, int], Any]):
+    """Each is imported when it is asked for, because all of them take seconds."""
+
+    def __init__(self, paths: dict[tuple[str, int], str]) -> None:
+        self._paths = paths
+
+    def __getitem__(self, key: tuple[str, int]) -> Any:
+        return resolve_name(self._paths[key])
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._paths
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+
+def entities() -> Mapping[tuple[str, int], Any]:
     """Everything that kio knows, by name and version."""
-    found = {}
-    for name, versions in schema_name_map.items():
-        for version, types in versions.items():
-            for entity_type in types:
-                loaded = load_entity_schema(name, version, entity_type)
-                found[loaded.__name__, version] = loaded
-    return found
+    return _Known({
+        (path.rpartition(":")[2], version): path
+        for versions in schema_name_map.values()
+        for version, types in versions.items()
+        for path in types.values()
+    })  # fmt: skip
 
 
 def written(entity: Any) -> bytes:
