@@ -328,21 +328,24 @@ class Engine:
         if not queries or self._session is None:
             return
         now_s = time.monotonic()
+        found: list[tuple[Query, bool, Any, Any]] = []
         try:
             active = {running.runId for running in self._session.streams.active}
             for query in queries:
                 is_active = query.running.runId in active
-                if now_s >= query.next_report_s or not is_active:
-                    query.next_report_s = now_s + REPORT_INTERVAL_S
-                    report = query.running.lastProgress
-                    if report is not None:
-                        self._progressed(query, read_progress(report))
-                if not is_active:
-                    failure = query.running.exception()
-                    self._failed(query, plain(str(failure)) if failure is not None else "Spark ended the query")
+                is_due = now_s >= query.next_report_s or not is_active
+                report = query.running.lastProgress if is_due else None
+                found.append((query, is_active, report, None if is_active else query.running.exception()))
         except Exception as lost:  # noqa: BLE001
             # Whatever Spark's client raises, it means that nobody answers for the queries.
             self._lose_spark(f"Spark does not answer ({type(lost).__name__})")
+            return
+        for query, is_active, report, failure in found:
+            if report is not None:
+                query.next_report_s = now_s + REPORT_INTERVAL_S
+                self._progressed(query, read_progress(report))
+            if not is_active:
+                self._failed(query, plain(str(failure)) if failure is not None else "Spark ended the query")
 
     def _progressed(self, query: Query, progress: Progress) -> None:
         query.progress = progress
