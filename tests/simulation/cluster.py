@@ -27,6 +27,7 @@ from tests.simulation.copier import Copier, MemberCopier
 from tests.simulation.groups import GroupMember
 from tests.simulation.history import History, TopicPartition, Violation
 from tests.simulation.loop import Process, TooManySteps, current_process, new_loop
+from tests.simulation.mover import Mover
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import Fabric
 from tests.simulation.node import CONTROLLER_PORT, Node, comes_from_disk, dynamic_node_settings, node_settings
@@ -126,7 +127,7 @@ class Cluster:
             for node in first
         )
         for node in self.nodes:
-            node.format(voters if node in first else None, self.directories[node.id])
+            node.format(voters if node in first else None, (self.directories[node.id], Uuid.of(2_000_000 + node.id)))
 
     def kinds_of(self, node: Node) -> list[list[Node]]:
         """Of which a majority is needed, or the replicas of all."""
@@ -222,6 +223,12 @@ class Cluster:
         if plan.admin:
             admin.partitions, admin.broker_ids = self.partitions, [node.id for node in self.brokers]
             self._run_client(admin)
+        if plan.has_directories:
+            mover: Mover = self.client(Mover, "mover")
+            internal = [TopicPartition(name, 0) for name in ("__consumer_offsets", "__transaction_state")]
+            mover.partitions, mover.hosts = [*self.partitions, *internal], [node.host for node in self.brokers]
+            mover.directories = plan.directories
+            self._run_client(mover)
         for number in range(plan.copiers):
             name = f"c{number}"
             self._run_client(self._member_copier(name) if plan.are_copiers_members else self._copier(name))
@@ -368,6 +375,7 @@ class Cluster:
     async def _verdict(self) -> None:
         uncommitted = await self._read(READ_UNCOMMITTED)
         await self._until_no_transaction_hangs()
+        await self._until_no_move_hangs()
         committed = await self._read(READ_COMMITTED)
         self.history.check_complete(uncommitted, committed)
         if self.plan.copiers:
@@ -402,6 +410,20 @@ class Cluster:
             if self.loop.now_s > end_s:
                 raise Violation(f"a transaction hangs; {self._state()}")
             await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _until_no_move_hangs(self) -> None:
+        """Every copy takes the place of its original, and no log is in two directories."""
+        end_s = self.loop.now_s + _DONE_WITHIN_S
+        directories = [one for node in self.brokers if node.broker is not None for one in node.broker._directories]
+        while any(one.futures for one in directories):
+            if self.loop.now_s > end_s:
+                raise Violation(f"a move hangs: {[one.futures for one in directories]}; {self._state()}")
+            await asyncio.sleep(_LOOK_EVERY_S)
+        for node in self.brokers:
+            assert node.broker is not None
+            kept = [key for one in node.broker._directories for key in one.partitions]
+            if len(set(kept)) != len(kept):
+                raise Violation(f"{node.host} has a log twice: {sorted(kept)}")
 
     def _led(self) -> Iterator[tuple[Node, PartitionLog]]:
         for node in self.brokers:

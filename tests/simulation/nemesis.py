@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation.history import Violation
 from tests.simulation.network import Weather
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from random import Random
 
     from pessoa.log.simulated_disk import KindOrAll
@@ -35,6 +36,15 @@ _STEPS_OF_CLEANING: tuple[tuple[KindOrAll, str], ...] = (
     ("remove", "*.deleted"),
     ("sync_directory", "*-[0-9]"),
     ("change", "*/cleaner-offset-checkpoint*"),
+)
+# And the move of a log to another directory: a copy, two renames.
+_STEPS_OF_MOVING: tuple[tuple[KindOrAll, str], ...] = (
+    ("change", "*-future/*"),
+    ("rename", "*-future"),
+    ("rename", "*-[0-9]"),
+    ("sync_directory", "/data"),
+    ("sync_directory", "/more"),
+    ("change", "*-checkpoint*"),
 )
 # Then whoever told the node to stop loses patience.
 _STOP_WITHIN_S = 10.0
@@ -68,7 +78,8 @@ class Nemesis:
             "disk error": self._disk_error,
             "disk full": self._disk_full,
             "rot": self._rot,
-            "cleaning": self._disturb_cleaning,
+            "cleaning": partial(self._die_in_the_middle, _STEPS_OF_CLEANING),
+            "moving": partial(self._die_in_the_middle, _STEPS_OF_MOVING),
         }
 
     async def run(self, seconds: float) -> None:
@@ -263,8 +274,8 @@ class Nemesis:
             await cluster.wait_until_whole()
         self._is_rot_about = False
 
-    async def _disturb_cleaning(self) -> None:
-        """A process dies in the middle of compaction, and sometimes its machine loses power with it."""
+    async def _die_in_the_middle(self, steps: Sequence[tuple[KindOrAll, str]]) -> None:
+        """A process dies at one of these steps, and sometimes its machine loses power with it."""
         cluster, plan, rng = self._cluster, self._plan, self._rng
         node = self._victim()
         if node is None or not node.is_broker:
@@ -274,7 +285,7 @@ class Nemesis:
         self._is_amnesia_about = loses_power and not plan.is_synced
         self._hurt.add(node.id)
         node.is_hurt = True
-        kind, pattern = rng.choice(_STEPS_OF_CLEANING)
+        kind, pattern = rng.choice(steps)
         node.disk.crash_at(kind, pattern, nth=rng.randint(1, 10))
         patience = 30
         while node.is_up and patience:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 # The simulation begins on 14 November 2023.
 EPOCH_MS = 1_700_000_000_000
-DATA = "/data"
 # A position that is behind the header of the first batch, and within it.
 _WITHIN_A_BATCH = 64
 BROKER_PORT = 9092
@@ -86,7 +85,9 @@ class Node:
         self.settings = dict(settings)
         self.clock = NodeClock(loop)
         self.disk = NodeDisk(seed, self.clock.now_ms)
-        self.disk.make_directory(DATA)
+        self.directories = self.settings["log.dirs"].split(",")
+        for directory in self.directories:
+            self.disk.make_directory(directory)
         self.broker: Broker | None = None
         self.process: Process | None = None
         # How long its worker threads take, at most.
@@ -133,13 +134,22 @@ class Node:
         quorum = self.broker._quorum if self.broker is not None else None
         return quorum if quorum is not None and quorum._raft is not None else None
 
-    def format(self, voters: VoterSet | None, directory_id: Uuid) -> None:
+    def format(self, voters: VoterSet | None, directory_ids: Sequence[Uuid]) -> None:
         """As `kafka-storage format` does it: with the first voters, or to join them."""
-        format_metadata(self.disk, [DATA], DATA, self.id, lambda: directory_id, EPOCH_MS, self._cluster_id, voters)
+        format_metadata(
+            self.disk,
+            self.directories,
+            self.directories[0],
+            self.id,
+            partial(next, iter(directory_ids)),
+            EPOCH_MS,
+            self._cluster_id,
+            voters,
+        )
 
     def rot(self) -> bool:
         """A bit of the metadata log turns over, in what was synced long ago. Whether there is such a thing."""
-        directory = f"{DATA}/{METADATA_DIRECTORY}"
+        directory = f"{self.directories[0]}/{METADATA_DIRECTORY}"
         logs = [name for name in self.disk.list(directory) if name.endswith(".log")]
         path = f"{directory}/{logs[0]}"
         if DurableMark(self.disk, directory).offset == 0 or self.disk.size(path) <= _WITHIN_A_BATCH:
@@ -265,6 +275,5 @@ def _settings(node_id: int, roles: str, settings: Mapping[str, str]) -> dict[str
         "node.id": str(node_id),
         "listeners": ",".join(listeners),
         "controller.listener.names": "CONTROLLER",
-        "log.dirs": DATA,
         **settings,
     }

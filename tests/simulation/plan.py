@@ -69,6 +69,8 @@ class Plan:
     has_consumers: bool = False
     # The topic is compacted, and so are the internal ones, in short segments.
     is_compacted: bool = False
+    # Every node has two log directories, and an operator moves replicas between them.
+    has_directories: bool = False
 
     @classmethod
     def of(cls, seed: int, most_nodes: int = 5) -> Plan:
@@ -93,6 +95,9 @@ class Plan:
         is_compacted = more.random() < 0.15
         if is_compacted and more.random() < 0.6:
             faults = tuple(sorted((*faults, "cleaning")))
+        has_directories = more.random() < 0.1
+        if has_directories and more.random() < 0.6:
+            faults = tuple(sorted((*faults, "moving")))
         return cls(
             seed=seed,
             nodes=nodes,
@@ -122,6 +127,7 @@ class Plan:
             has_consumers=has_consumers,
             are_copiers_members=are_copiers_members,
             is_compacted=is_compacted,
+            has_directories=has_directories,
         )
 
     @property
@@ -133,6 +139,11 @@ class Plan:
     def copier_adds_by_producing(self) -> bool:
         """Before KIP-890 a commit of offsets that is late may come to the next transaction, and nobody can tell."""
         return self.adds_by_producing or not set(self.faults) <= {"kill", "stop", "power", "clock"}
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """The first of them has the metadata log."""
+        return ("/data", "/more") if self.has_directories else ("/data",)
 
     @property
     def drops_tombstones(self) -> bool:
@@ -186,4 +197,7 @@ class Plan:
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
             **(_OFTEN if self.has_snapshots else {}),
             **(self._cleaning() if self.is_compacted else {}),
+            "log.dirs": ",".join(self.directories),
+            # Slow enough that a node may die in the middle.
+            "replica.alter.log.dirs.io.max.bytes.per.second": "5000",
         }

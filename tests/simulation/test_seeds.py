@@ -46,5 +46,6 @@ def test_seeds_vary_in_shape_and_faults() -> None:
     assert any(plan.is_split for plan in plans)
     assert any(plan.is_dynamic for plan in plans)
     assert any(plan.is_compacted and plan.drops_tombstones for plan in plans)
+    assert any(plan.is_compacted and plan.has_directories and "moving" in plan.faults for plan in plans)
     assert any(plan.is_compacted and plan.copiers and plan.group_members and plan.admin for plan in plans)
     assert any(plan.copiers and plan.has_snapshots and "rot" in plan.faults for plan in plans)

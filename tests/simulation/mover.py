@@ -1,0 +1,51 @@
+"""An operator who moves replicas between the log directories of their brokers while everything goes on (KIP-113).
+
+Nobody waits for a move to end: a node may die in the middle of it, and the next wish may send the replica back. What
+must hold is what must hold without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pessoa.net.channel import ChannelFailed
+from pessoa.wire.api.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from pessoa.wire.errors import ErrorCode
+from tests.simulation.client import TRANSIENT, Client
+from tests.simulation.history import TopicPartition, Violation
+from tests.simulation.node import BROKER_PORT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# The replica may be elsewhere, and a directory offline.
+_EXPECTED = TRANSIENT | {ErrorCode.NONE, ErrorCode.LOG_DIR_NOT_FOUND}
+
+
+class Mover(Client):
+    partitions: Sequence[TopicPartition] = ()
+    hosts: Sequence[str] = ()
+    directories: Sequence[str] = ()
+
+    async def run(self) -> None:
+        while not self.is_stopping:
+            try:
+                await self._move(self.rng.choice(self.partitions), self.rng.choice(self.directories))
+            except ChannelFailed:
+                await self.back_off()
+            await self.rest(0.4)
+
+    async def _move(self, partition: TopicPartition, path: str) -> None:
+        topic = AlterReplicaLogDirTopic(name=partition.topic, partitions=[partition.number])
+        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[topic])])
+        host = self.rng.choice(self.hosts)
+        response = await self.ask((host, BROKER_PORT), request, AlterReplicaLogDirsResponse, 2)
+        error = ErrorCode.of(response.results[0].partitions[0].error_code)
+        self.trace("moves %s to %s on %s: %s", partition, path, host, error.name)
+        if error not in _EXPECTED:
+            raise Violation(f"{self.name} moves {partition} to {path} on {host}: {error.name}")
