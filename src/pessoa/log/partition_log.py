@@ -383,7 +383,7 @@ class PartitionLog(ReadableLog):
         self._truncations += 1
         self._changes += 1
         self._synced_base_offset = min(self._synced_base_offset, self.active.base_offset)
-        self._bound = None
+        self.forget_ends()
         if self.epochs.truncate_from_end(offset):
             self._write_epochs()
         self._is_truncation_unsynced = True
@@ -437,7 +437,7 @@ class PartitionLog(ReadableLog):
             self.segments.remove(segment)
         for segment in new:
             insort(self.segments, segment, key=base_offset_of)
-        self._bound = None
+        self.forget_ends()
         self._drop(old)
 
     def _drop(self, segments: Sequence[Segment]) -> None:

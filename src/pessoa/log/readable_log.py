@@ -7,6 +7,9 @@ A read finds the segment by its base offset and the place within it through the 
 a file. It ends with what the reader may see: a follower the log end, a consumer the high watermark, a `read_committed`
 one the last stable offset, with the aborted transactions that it has to leave out.
 
+Who has read everything comes back for what follows. So the places where reads end are remembered: the next one begins
+there, without index or headers. Whatever cuts or replaces segments forgets them (`forget_ends`).
+
 `PartitionLog` is this and everything that changes it.
 """
 
@@ -17,13 +20,18 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.log.aborted_transactions import overlapping_in_segments
+from pessoa.log.segment import FileSlice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pessoa.log.aborted_transactions import AbortedTransaction
     from pessoa.log.producer_state import ProducerState
-    from pessoa.log.segment import FileSlice, Segment, TimestampOffset
+    from pessoa.log.segment import Segment, TimestampOffset
+
+
+# Of one log. Consumers that keep up are at one or two places, whatever their number.
+_REMEMBERED_ENDS = 16
 
 
 class OffsetOutOfRange(Exception):
@@ -49,7 +57,7 @@ class ReadableLog:
     """Made by whoever can also change it."""
 
     __slots__ = (
-        "_bound",
+        "_ends",
         "directory",
         "high_watermark",
         "log_end_offset",
@@ -73,8 +81,8 @@ class ReadableLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
-        # Where the last offset that bounded a read lies: (offset, segment, position).
-        self._bound: tuple[int, Segment, int] | None = None
+        # Where the batches begin that hold these offsets: offset → (segment, position). None for a log without readers.
+        self._ends: dict[int, tuple[Segment, int]] | None = None
 
     def __repr__(self) -> str:
         return (
@@ -120,12 +128,19 @@ class ReadableLog:
             )
         bound = self._bound_of(up_to)
         if offset >= bound:
+            active = self.segments[-1]
+            if offset == self.log_end_offset and active.size:
+                self._remember_end(offset, active, active.size)
             return _NOTHING
         number = self._segment_number(offset)
         while number < len(self.segments):
             segment = self.segments[number]
             end_position = self._end_position(segment, number, bound)
-            data = segment.read(offset, max_bytes, end_position, at_least_one_batch)
+            position = self._remembered(offset, segment)
+            if position is not None and 0 < end_position - position <= max_bytes:
+                data: FileSlice | None = FileSlice(segment.file, position, end_position - position)
+            else:
+                data = segment.read(offset, max_bytes, end_position, at_least_one_batch)
             if data is not None:
                 if not data.size:
                     return _NOTHING
@@ -150,16 +165,35 @@ class ReadableLog:
     def _end_position(self, segment: Segment, number: int, bound: int) -> int:
         """How far a read within the segment may go, if it may not reach the offset `bound`."""
         if bound >= self.log_end_offset:
-            return segment.size
+            position = segment.size
+            if segment is self.segments[-1]:
+                self._remember_end(self.log_end_offset, segment, position)
+            return position
         if number + 1 < len(self.segments) and self.segments[number + 1].base_offset <= bound:
             return segment.size
-        known = self._bound
-        if known is None or known[0] != bound or known[1] is not segment:
-            known = self._bound = (bound, segment, segment.position_of(bound))
-        return known[2]
+        known = self._remembered(bound, segment)
+        if known is None:
+            known = segment.position_of(bound)
+            self._remember_end(bound, segment, known)
+        return known
 
-    def _aborted_within(self, number: int, offset: int, data: FileSlice) -> list[AbortedTransaction]:
+    def _remember_end(self, offset: int, segment: Segment, position: int) -> None:
+        ends = self._ends
+        if ends is None or len(ends) >= _REMEMBERED_ENDS:
+            ends = self._ends = {}
+        ends[offset] = (segment, position)
+
+    def _remembered(self, offset: int, segment: Segment) -> int | None:
+        known = None if self._ends is None else self._ends.get(offset)
+        return known[1] if known is not None and known[0] is segment else None
+
+    def forget_ends(self) -> None:
+        self._ends = None
+
+    def _aborted_within(self, number: int, offset: int, data: FileSlice) -> Sequence[AbortedTransaction]:
         """The aborted transactions that overlap what was read."""
+        if not any(segment.has_aborted_transactions for segment in self.segments[number:]):
+            return ()
         upper = self.segments[number].offset_behind(data.position + data.size)
         if upper is None:
             upper = self.segments[number + 1].base_offset if number + 1 < len(self.segments) else self.log_end_offset

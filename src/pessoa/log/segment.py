@@ -289,6 +289,16 @@ class Segment:
             self._transaction_index.read(0, self._transaction_index.size), self.base_offset
         )
 
+    @property
+    def has_aborted_transactions(self) -> bool:
+        """Whether any end in this segment. Every fetch of committed records asks this first."""
+        index = self._transaction_index
+        if index is None and (self._lacks_transaction_index or not self._open_transaction_index()):
+            return False
+        index = self._transaction_index
+        assert index is not None
+        return index.size > 0
+
     def _open_transaction_index(self) -> bool:
         """Whether there is one."""
         if self._transaction_index is None:
