@@ -17,8 +17,8 @@ import time
 from typing import TYPE_CHECKING
 
 from pessoa.log.config import LogConfig
-from pessoa.log.files import OsDisk
 from pessoa.log.loading import load_partition
+from pessoa.log.os_disk import OsDisk
 from pessoa.log.partition_log import ReadUpTo
 from pessoa.records.builder import build_batch
 from pessoa.records.record import Record

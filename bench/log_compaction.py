@@ -30,7 +30,7 @@ from pessoa.log.cleaning_process import CleanerDied, CleaningProcess
 from pessoa.log.cleaning_shell import LogCleaner
 from pessoa.log.config import COMPACT, LogConfig
 from pessoa.log.directory import LogDirectory
-from pessoa.log.files import OsDisk
+from pessoa.log.os_disk import OsDisk
 from pessoa.records.builder import build_batch
 from pessoa.records.compression import Codec
 from pessoa.records.record import Record

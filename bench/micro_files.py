@@ -12,7 +12,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
-from pessoa.log.files import OsDisk
+from pessoa.log.os_disk import OsDisk
 from pessoa.log.simulated_disk import SimulatedDisk
 
 if TYPE_CHECKING:

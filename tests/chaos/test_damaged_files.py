@@ -32,7 +32,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from pessoa.broker.assembly import make_broker
 from pessoa.broker.lifecycle import Broker
-from pessoa.log.files import DiskError, OsDisk, OsFile
+from pessoa.log.files import DiskError
+from pessoa.log.os_disk import OsDisk, OsFile
 from pessoa.log.partition_log import PartitionLog, ReadUpTo
 from pessoa.log.properties import CorruptProperties
 from pessoa.quorum.formatting import WrongDirectory

@@ -28,10 +28,10 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from pessoa.log.checkpoints import RECOVERY_POINT_FILE, REPLICATION_OFFSET_FILE, parse_offsets
 from pessoa.log.config import LogConfig
 from pessoa.log.directory import CLEAN_SHUTDOWN_FILE, LogDirectory
-from pessoa.log.files import OsDisk
 from pessoa.log.index import OFFSET_ENTRY, TIME_ENTRY
 from pessoa.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
 from pessoa.log.loading import load_partition
+from pessoa.log.os_disk import OsDisk
 from pessoa.log.partition_log import PartitionLog, ReadUpTo
 from pessoa.log.producer_snapshot import decode_snapshot
 from pessoa.records.batch import RecordBatch, TimestampType

@@ -31,7 +31,7 @@ from pessoa.controller.controller import Controller
 from pessoa.controller.quotas import describe_client_quotas
 from pessoa.controller.scram import describe_user_scram_credentials
 from pessoa.controller.tokens import describe_delegation_token
-from pessoa.log.files import OsDisk
+from pessoa.log.os_disk import OsDisk
 from pessoa.metadata.features import FEATURES
 from pessoa.metadata.image import ConfigResource, MetadataImage
 from pessoa.quorum.describe import describe_quorum

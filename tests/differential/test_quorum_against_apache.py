@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from pessoa.base.clock import SystemClock
 from pessoa.base.entropy import SystemEntropy, new_uuid
 from pessoa.base.ids import ZERO_UUID, Uuid
-from pessoa.log.files import OsDisk
+from pessoa.log.os_disk import OsDisk
 from pessoa.metadata.image import MetadataImage
 from pessoa.metadata.snapshot import snapshot_records
 from pessoa.quorum.formatting import format_metadata

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pessoa.log.files import DiskError, OsDisk
+from pessoa.log.files import DiskError
+from pessoa.log.os_disk import OsDisk
 from pessoa.log.simulated_disk import SimulatedDisk
 
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ from pessoa.broker.registration import Registration, register_controller
 from pessoa.broker.services import BrokerServices
 from pessoa.controller.controller import Controller
 from pessoa.log.directory import DirectoryOffline, LogDirectory
-from pessoa.log.files import OsDisk
 from pessoa.log.flushing import Flusher
+from pessoa.log.os_disk import OsDisk
 from pessoa.log.topic_config import log_config
 from pessoa.log.upkeep import Upkeep, UpkeepSettings
 from pessoa.metadata.image import ConfigResource

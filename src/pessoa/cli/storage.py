@@ -113,7 +113,7 @@ def _info(settings: dict[str, str]) -> int:
 
 
 def _format(chosen: argparse.Namespace, settings: dict[str, str]) -> int:
-    from pessoa.log.files import OsDisk
+    from pessoa.log.os_disk import OsDisk
     from pessoa.quorum.formatting import WrongDirectory, format_metadata
 
     if chosen.release_version is not None and metadata_level(chosen.release_version) != metadata_level(LATEST):

@@ -26,7 +26,8 @@ from typing import IO, TYPE_CHECKING, cast
 
 from pessoa.log.cleaning_pass import CleaningPass
 from pessoa.log.cleaning_plan import CleaningPlan, Finished, Pause, SwapReady
-from pessoa.log.files import DiskError, OsDisk
+from pessoa.log.files import DiskError
+from pessoa.log.os_disk import OsDisk
 from pessoa.records.errors import InvalidBatch
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@
 
 A topic of a thousand partitions would otherwise begin with five thousand empty files on each of its brokers, which cost
 them more than everything else about it. The directory is there, so that a restart finds the replica where it was.
-Kafka reads it as an empty log, and keeps the same order: what says whose log it is comes before the first batch.
+As in Kafka, what says whose log it is comes before the first batch; so Kafka takes a directory without it for one that
+nothing was ever written to, sets it aside and makes its own.
 
 Nothing else in the log knows: there is one segment, it is empty and has room for nothing, so an append begins another
 one, as it does whenever a segment is full. `PartitionLog.roll` is where the log is born.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pessoa.log.files import OsDisk
+from pessoa.log.os_disk import OsDisk
 from pessoa.log.simulated_disk import SimulatedDisk
 from tests.support.batches import NOW_MS
 from tests.support.partition_logs import Home

@@ -17,7 +17,8 @@ from pessoa.log.cleaning_plan import CleaningPlan, Finished, Pause, SwapReady
 from pessoa.log.cleaning_process import CleanerDied, CleaningProcess, run_child
 from pessoa.log.cleaning_shell import LogCleaner
 from pessoa.log.directory import LogDirectory
-from pessoa.log.files import Disk, DiskError, OsDisk
+from pessoa.log.files import Disk, DiskError
+from pessoa.log.os_disk import OsDisk
 from pessoa.log.partition_log import PartitionLog
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.records.errors import InvalidBatch

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pessoa.log.descriptors import default_max_open_files
-from pessoa.log.files import DiskError, OsDisk
+from pessoa.log.files import DiskError
+from pessoa.log.os_disk import OsDisk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

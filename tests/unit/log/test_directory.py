@@ -10,7 +10,8 @@ import pytest
 from pessoa.base.ids import Uuid
 from pessoa.log.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE, REPLICATION_OFFSET_FILE, parse_offsets
 from pessoa.log.directory import DirectoryOffline, LogDirectory, partition_of
-from pessoa.log.files import DiskError, OsDisk
+from pessoa.log.files import DiskError
+from pessoa.log.os_disk import OsDisk
 from pessoa.log.properties import MetaProperties
 from pessoa.log.simulated_disk import SimulatedDisk
 from tests.support.batches import NOW_MS, idempotent, plain

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from pessoa.log.files import DiskError, OsDisk, parent_directory
+from pessoa.log.files import DiskError, parent_directory
+from pessoa.log.os_disk import OsDisk
 from pessoa.log.simulated_disk import SimulatedDisk
 
 if TYPE_CHECKING:

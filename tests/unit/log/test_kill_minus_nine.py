@@ -20,7 +20,7 @@ from random import Random
 
 from pessoa.log.config import LogConfig
 from pessoa.log.directory import LogDirectory
-from pessoa.log.files import OsDisk
+from pessoa.log.os_disk import OsDisk
 from pessoa.log.partition_log import PartitionLog, ReadUpTo
 from pessoa.records.batch import batches
 from pessoa.records.record import records
@@ -33,7 +33,7 @@ import os, sys
 from pessoa.base.ids import Uuid
 from pessoa.log.config import LogConfig
 from pessoa.log.directory import LogDirectory
-from pessoa.log.files import OsDisk
+from pessoa.log.os_disk import OsDisk
 from pessoa.records.builder import build_batch
 from pessoa.records.record import Record
 

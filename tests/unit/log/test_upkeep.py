@@ -12,8 +12,8 @@ from pessoa.base.ids import Uuid
 from pessoa.log.checkpoints import RECOVERY_POINT_FILE, parse_offsets
 from pessoa.log.config import UNLIMITED
 from pessoa.log.directory import LogDirectory
-from pessoa.log.files import OsDisk
 from pessoa.log.flushing import Flusher
+from pessoa.log.os_disk import OsDisk
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.log.upkeep import Upkeep, UpkeepSettings
 from tests.support.batches import NOW_MS, idempotent, plain
