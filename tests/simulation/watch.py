@@ -111,14 +111,17 @@ class Watch:
         if quorum is not None:
             self._look_at_quorum(node, quorum, glance)
         services = getattr(node.broker, "services", None)
+        # A node without the broker's role has the picture before any broker.
+        publisher = getattr(node.broker, "_publisher", None)
+        if publisher is not None:
+            image = services.image if services is not None else publisher.image
+            if image is not glance.image:
+                glance.image = image
+                self._look_at_image(image)
+                if self._newest_image is None or image.offset > self._newest_image.offset:
+                    self._newest_image = image
         if services is None:
             return
-        image = services.image
-        if image is not glance.image:
-            glance.image = image
-            self._look_at_image(image)
-            if self._newest_image is None or image.offset > self._newest_image.offset:
-                self._newest_image = image
         known = glance.replicas
         for partitions in services.replicas.by_name.values():
             for partition in partitions.values():
