@@ -290,9 +290,9 @@ class Engine:
                 self.look()
 
     def _prepare(self) -> None:
-        """See that the next query that starts by itself has its markers. The cluster may take its time to answer."""
+        """See that the queries that are about to start have their markers. The cluster may take its time to answer."""
         for query in list(self._queries.values()):
-            if query.is_prepared or not query.is_due():
+            if query.is_prepared or not query.is_due() or self._closing.is_set():
                 continue
             try:
                 self._make_markers(query, MARKERS_TIMEOUT_S)
@@ -300,8 +300,8 @@ class Engine:
                 with self._mutex:
                     if query.is_due() and not self._closing.is_set():
                         self._failed(query, str(missing), counts=not missing.may_pass)
-            # The others have their turn when everything else was looked after.
-            return
+                # The others have their turn when everything else was looked after.
+                return
 
     def _make_markers(self, query: Query, timeout_s: float) -> None:
         spec = query.spec
