@@ -1,0 +1,32 @@
+"""A leader counts itself by what it has on its disk, not by what it has written."""
+
+from __future__ import annotations
+
+from pessoa.raft.messages import Fetch
+from pessoa.raft.voters import VoterSet
+from tests.unit.raft.test_machine import SECOND, leader, log_of, machine
+
+
+def test_the_only_voter_commits_what_is_synced_while_more_is_being_written() -> None:
+    log = log_of()
+    raft, _ = machine(log, voters=VoterSet.of(1))
+    assert raft.is_leader
+    log.entries += [(raft.epoch, None)] * 3
+    log.durable_end_offset = 1
+    raft.flushed(1)
+    assert raft.high_watermark == 1
+    log.durable_end_offset = 3
+    raft.flushed(2)
+    assert raft.high_watermark == 3
+
+
+def test_a_majority_of_which_the_leader_is_a_part_needs_the_leaders_disk() -> None:
+    raft, log = leader()
+    log.entries += [(raft.epoch, None)] * 2
+    log.durable_end_offset = 1
+    raft.flushed(4)
+    raft.fetch(5, Fetch(raft.epoch, SECOND, 3, raft.epoch, 0))
+    assert raft.high_watermark == 1, "the second has all three, the leader one, the third none"
+    log.durable_end_offset = 3
+    raft.flushed(6)
+    assert raft.high_watermark == 3
