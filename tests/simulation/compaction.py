@@ -19,7 +19,6 @@ that they agree key by key.
 
 from __future__ import annotations
 
-from bisect import insort
 from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.log.cleaning_pass import CleaningPass
@@ -98,14 +97,14 @@ class Memory:
         # Producer → the offsets of its open transaction, and the records there
         self._open: dict[int, list[int]] = {}
         self._undecided: dict[int, Record] = {}
-        # Key → the offsets of its records that are committed for good, rising
-        self._committed: dict[bytes | None, list[int]] = {}
+        # Key → the offset of its last record that is committed for good
+        self._latest: dict[bytes | None, int] = {}
         # Producer → its last data batch, and its last marker
         self._last_data: dict[int, _Batch] = {}
         self._last_marker: dict[int, _Batch] = {}
 
     def __repr__(self) -> str:
-        return f"<Memory of {self._name}: {len(self._batches)} batches, {len(self._committed)} keys>"
+        return f"<Memory of {self._name}: {len(self._batches)} batches, {len(self._latest)} keys>"
 
     def commit(self, batch: RecordBatch, now_s: float, host: str) -> None:
         """A batch below the high watermark of a replica: remember it, or compare it with what is remembered."""
@@ -151,7 +150,7 @@ class Memory:
 
     def _supersede(self, found: Iterable[Record]) -> None:
         for one in found:
-            insort(self._committed.setdefault(one.key, []), one.offset)
+            self._latest[one.key] = max(one.offset, self._latest.get(one.key, -1))
 
     def _compare(self, batch: RecordBatch, known: _Batch, host: str) -> None:
         if _identity(batch) != known.identity:
@@ -182,7 +181,7 @@ class Memory:
                 elif not self._may_be_gone(batch, one, present, now_s):
                     raise Violation(
                         f"compacted away: {self._name}@{offset}, {one.key!r}: {one.value!r}, is gone from {host}, and "
-                        f"committed records of its key are at {self._committed.get(one.key)}; {log!r}"
+                        f"the last committed record of its key is at {self._latest.get(one.key)}; {log!r}"
                     )
         self._check_producers(log, bases, host)
 
@@ -206,7 +205,7 @@ class Memory:
             if is_committed is not True:
                 return is_committed is False
         # A replica that catches up may not have come to the later one; it is not in sync before it has.
-        if one.offset < self._committed[one.key][-1]:
+        if one.offset < self._latest[one.key]:
             return True
         if one.value is not None or not self._is_old(batch, now_s):
             return False
