@@ -34,6 +34,10 @@ ARGS    ?=
 help:  ## list what there is to run
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# The lock names everything, so nothing is resolved. PySpark is half of it and has to be built first, beside the rest;
+# and pip compiles on one core what nobody imports as well.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile
+LOCKED   = --require-hashes -r <(awk '/^[^ \#]/ { big = /^pyspark==/ } $(1)' requirements.lock)
 setup: $(STAMP)  ## make .venv from the lock file (the others do this first)
 
 $(STAMP): requirements.lock pyproject.toml
@@ -46,8 +50,10 @@ $(STAMP): requirements.lock pyproject.toml
 	    echo "making $(VENV) with $$($(PYTHON) --version)"; $(PYTHON) -m venv --clear $(VENV); \
 	fi
 	@echo "installing what requirements.lock names; the first time takes a few minutes"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(INSTALL) $(call LOCKED,big) & spark=$$!; $(INSTALL) $(call LOCKED,!big); wait $$spark
+	@$(BIN)/python -m pip check --quiet --disable-pip-version-check
+	@$(BIN)/python -m compileall -qq -j $(WORKERS) -x '/tests?/' $(VENV)/lib || true
+	@$(INSTALL) --no-build-isolation --editable .
 	@touch $@
 
 up: setup  ## start the platform, say what is where; Ctrl-C stops it
@@ -57,11 +63,12 @@ up: setup  ## start the platform, say what is where; Ctrl-C stops it
 KAFKA_SHELL := build/kafka-shell/.stamp
 $(KAFKA_SHELL): tools/kafka-shell.lock | $(STAMP)
 	@rm -rf $(@D)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --target $(@D) -r $<
+	@$(INSTALL) --require-hashes --target $(@D) -r $<
 	@touch $@
 
-test: system lint $(KAFKA_SHELL)  ## run every check and every test
-	@BIN=$(BIN) tools/run-tests $(WORKERS) "$(SPARK_TESTS)" $(ARGS)
+test:  ## run every check and every test
+	@$(MAKE) -j2 system $(KAFKA_SHELL)
+	@BIN=$(BIN) MAKE=$(MAKE) tools/run-tests $(WORKERS) "$(SPARK_TESTS)" $(ARGS)
 
 # A Spark wants both cores for itself: beside other tests its Python workers miss deadlines that it does not let us set.
 SPARK_TESTS := tests/streams \

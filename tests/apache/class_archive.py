@@ -24,7 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pessoa.pipelines.jars import cache_directory
-from tests.apache.jars import fetch, java, own_jar
+from tests.apache.jars import fetch, java, own_jar, why_unavailable
 
 # Quick to start and small, rather than fast at full speed: C1 only, no parallel collector.
 SMALL_JVM = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xlog:cds*=off")
@@ -104,3 +104,7 @@ def _rehearse(folder: Path, archive: Path) -> None:
         tools.run("kafka-consumer-groups", *server, "--describe", "--group", "g")
         tools.run("kafka-configs", *server, "--describe", "--topic", "t")
         tools.leave()
+
+
+if __name__ == "__main__":
+    print(why_unavailable() or class_archive())
