@@ -196,6 +196,23 @@ def test_what_brokers_ask_of_controllers_is_not_served_where_clients_come(cluste
             assert wire.is_closed(), request
 
 
+def test_whoever_hangs_up_after_a_guess_makes_no_broker_suspect(cluster: Cluster) -> None:
+    """A broker whose connection breaks is soon missed. That of the controller's own node has none."""
+    active = cluster.controller()
+    with Wire(controller_port(cluster, active)) as wire:
+        for number in cluster:
+            request = BrokerHeartbeatRequest(
+                broker_id=number, broker_epoch=0, current_metadata_offset=0, want_fence=False, want_shut_down=False
+            )
+            answer = wire.ask(request, BrokerHeartbeatResponse, 1)
+            assert answer.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NOT_CONTROLLER)
+        watched = cluster[active].inspect(
+            lambda broker: broker.controller and set(broker.controller._heartbeats.values())
+        )
+        assert watched is not None
+        assert active not in watched
+
+
 @pytest.mark.parametrize("epoch", [0, LAST_EPOCH])
 def test_an_epoch_of_the_quorum_that_is_over_or_out_of_reach_moves_nobody(epoch: int, cluster: Cluster) -> None:
     cluster_id = cluster[1].inspect(lambda broker: broker.services.cluster_id)

@@ -22,6 +22,7 @@ from pessoa.broker.services import Node
 from pessoa.broker.topic_listing import CLUSTER_OPERATIONS
 from pessoa.controller.decision import NotController, Refusal
 from pessoa.quorum.formatting import WrongDirectory
+from pessoa.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message
@@ -139,8 +140,11 @@ class ControllerNode:
 
     # Connections that carry heartbeats.
 
-    def heard_of(self, broker_id: int, connection_id: int) -> None:
-        self._heartbeats[connection_id] = broker_id
+    def heard_of(self, broker_id: int, broker_epoch: int, connection_id: int) -> None:
+        """Whoever does not know the epoch of a broker cannot make it suspect by hanging up."""
+        broker = self.controller.image.cluster.brokers.get(broker_id)
+        if broker is not None and broker.epoch == broker_epoch:
+            self._heartbeats[connection_id] = broker_id
 
     def connection_closed(self, connection: Connection) -> None:
         broker_id = self._heartbeats.pop(connection.id, None)
@@ -200,8 +204,8 @@ class ControllerServices:
 
     async def submit(self, request: Message, context: Any) -> Message:
         """As `decide`, for whoever asks without an envelope."""
-        if request.api_key == ApiKey.BROKER_HEARTBEAT:
-            self.node.heard_of(request.broker_id, context.connection_id)  # type: ignore[attr-defined]
+        if isinstance(request, BrokerHeartbeatRequest):
+            self.node.heard_of(request.broker_id, request.broker_epoch, context.connection_id)
         try:
             return await self.decide(request, context)
         except NotController as problem:
