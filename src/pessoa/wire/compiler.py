@@ -36,7 +36,7 @@ from typing import Any
 
 from pessoa.base.ids import Uuid
 from pessoa.wire.errors import EncodeError, ProtocolViolation, UnsupportedFieldError
-from pessoa.wire.primitives import ArrayUnpackers, read_uvarint, uvarint, write_tagged_fields
+from pessoa.wire.primitives import ArrayUnpackers, read_tagged_fields, read_uvarint, uvarint, write_tagged_fields
 from pessoa.wire.schema import REQUIRED, Decoder, Encoder, Field, Message, Struct
 from pessoa.wire.versions import Versions
 
@@ -210,6 +210,7 @@ def decode_names() -> dict[str, Any]:
         "Violation": ProtocolViolation,
         "StructError": StructError,
         "read_uvarint": read_uvarint,
+        "read_tagged_fields": read_tagged_fields,
         "new": object.__new__,
         "new_bytes": bytes.__new__,
         "Uuid": Uuid,

@@ -13,7 +13,7 @@ from functools import partial
 from struct import calcsize
 
 from pessoa.wire.compiler import FIXED, Layout, Source, array_unpackers, decode_names, default_struct, literal, unpacker
-from pessoa.wire.primitives import MAX_REQUEST_ITEMS, MAX_TEXT_BYTES
+from pessoa.wire.primitives import MAX_REQUEST_ITEMS, MAX_TEXT_BYTES, UNBOUNDED_ITEMS
 from pessoa.wire.schema import Decoder, Field, Struct
 
 
@@ -29,7 +29,7 @@ class DecoderWriter:
 
     def write(self) -> Decoder:
         source = self.source
-        title = self.layout.title
+        title = source.names["title"] = self.layout.title
         with source.block("def decode(data, pos, end):"):
             if self._has_records(self.layout.message):
                 source.add("view = memoryview(data)")
@@ -73,6 +73,12 @@ class DecoderWriter:
         self._take("B", count)
         self._flush()
         source.add(f"{owner}.unknown_tagged_fields = ()")
+        if not known:
+            # Most structs are so, and nearly all messages have none: a call keeps the source, and its compiling, short.
+            left = "left" if self.is_bounded else str(UNBOUNDED_ITEMS)
+            target = f"{owner}.unknown_tagged_fields, pos, {'left' if self.is_bounded else '_'}"
+            source.add(f"if {count}: {target} = read_tagged_fields(data, pos, end, {count}, {left}, title)")
+            return
         for field in known:
             source.add(f"{owner}.{field.name} = {self._absent(field)}")
         with source.block(f"if {count}:"):
@@ -110,7 +116,7 @@ class DecoderWriter:
                 wrong = self._violation(f"has a {field.name} of another size than its tag says")
                 source.add(f"if pos != {stop}: {wrong}")
             test = "elif"
-        with source.block("else:" if known else "if True:"):
+        with source.block("else:"):
             source.add(f"{unknown}.append((tag, bytes(data[pos:{stop}])))", f"pos = {stop}")
 
     # A value of any kind, into `target`.

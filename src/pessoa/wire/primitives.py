@@ -25,6 +25,8 @@ MAX_TEXT_BYTES = (1 << 15) - 1
 # What a request may name in all. A follower that fetches every partition of a large cluster names some ten thousand;
 # a hundred thousand take a broker about a second.
 MAX_REQUEST_ITEMS = 100_000
+# For what is no request.
+UNBOUNDED_ITEMS = 1 << 32
 
 # 32 bits in groups of seven; the fifth byte has room for four bits only.
 _LAST_SHIFT = 28
@@ -46,6 +48,30 @@ def read_uvarint(data: Data, pos: int) -> tuple[int, int]:
     if shift == _LAST_SHIFT and byte > _LAST_BYTE_MAX:
         raise ProtocolViolation("a varint does not fit into 32 bits")
     return value | byte << shift, pos
+
+
+def read_tagged_fields(
+    data: Data, pos: int, end: int, count: int, left: int, title: str
+) -> tuple[TaggedFields, int, int]:
+    """The tagged fields of a struct that declares none: they, the position behind them, and what is left of the number
+    of elements. `count` is the first byte of how many there are, and `pos` behind it."""
+    if count > 0x7F:
+        count, pos = read_uvarint(data, pos - 1)
+    if count > (end - pos) >> 1:
+        raise ProtocolViolation(f"{title} claims more tagged fields than there are bytes")
+    left -= count
+    if left < 0:
+        raise ProtocolViolation(f"{title} has more than {MAX_REQUEST_ITEMS} elements")
+    found = []
+    for _ in range(count):
+        tag, pos = read_uvarint(data, pos)
+        size, pos = read_uvarint(data, pos)
+        stop = pos + size
+        if stop > end:
+            raise ProtocolViolation(f"{title} has a tagged field past its end")
+        found.append((tag, bytes(data[pos:stop])))
+        pos = stop
+    return tuple(found), pos, left
 
 
 def uvarint(value: int) -> bytes:
