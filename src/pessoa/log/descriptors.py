@@ -8,6 +8,10 @@ descriptor behind its back when others need one, and opens itself anew on its ne
 The pool is a clock (second chance): files stand in a ring, each use marks the file, and the hand that looks for a
 victim clears marks until it finds a file without one. So a use costs one store, and the order of uses is kept as far
 as it matters. A pool belongs to one thread.
+
+That no descriptor is left is no fault of a disk, and must not look like one: a directory that goes offline does not
+come back. Who opens a file beside the pool, for a moment, gets the descriptor of a pooled one if it is the pool's own
+thread. Another thread waits until somebody has given one back.
 """
 
 from __future__ import annotations
@@ -15,7 +19,13 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import threading
+import time
 from typing import Protocol
+
+# How long a thread waits for a descriptor: connections that came in a horde are gone or refused by then.
+_PATIENCE_S = 30.0
+_RETRY_S = 0.01
 
 
 class PooledFile(Protocol):
@@ -33,7 +43,7 @@ class PooledFile(Protocol):
 class DescriptorPool:
     """The ring of open pooled files and the hand that finds the next to lose its descriptor."""
 
-    __slots__ = ("hand", "max_open", "ring")
+    __slots__ = ("_owner", "hand", "max_open", "ring")
 
     def __init__(self, max_open: int) -> None:
         assert max_open >= 1
@@ -41,9 +51,12 @@ class DescriptorPool:
         # ring[file.slot] is file; never longer than max_open.
         self.ring: list[PooledFile] = []
         self.hand = 0
+        # The thread that it belongs to.
+        self._owner = threading.get_ident()
 
     def open(self, path: str, flags: int) -> int:
         """A descriptor, for which somebody else may lose his. `add` must follow."""
+        self._owner = threading.get_ident()
         if len(self.ring) >= self.max_open:
             self._evict()
         while True:
@@ -54,6 +67,26 @@ class DescriptorPool:
                 if error.errno not in (errno.EMFILE, errno.ENFILE) or not self.ring:
                     raise
                 self._evict()
+
+    def open_beside(self, path: str, flags: int) -> int:
+        """A descriptor that is none of the pool's, and soon given back. From any thread."""
+        deadline_s: float | None = None
+        while True:
+            try:
+                return os.open(path, flags, 0o666)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+                now_s = time.monotonic()
+                deadline_s = deadline_s or now_s + _PATIENCE_S
+                if threading.get_ident() != self._owner:
+                    if now_s >= deadline_s:
+                        raise
+                    time.sleep(_RETRY_S)
+                elif self.ring:
+                    self._evict()
+                else:
+                    raise
 
     def add(self, file: PooledFile) -> None:
         file.slot = len(self.ring)

@@ -54,7 +54,7 @@ class OsDisk:
         return len(self._pool.ring)
 
     def open(self, path: str, *, create: bool = False, pooled: bool = True, read_only: bool = False) -> OsFile:
-        return OsFile(path, self._pool if pooled else None, create=create, read_only=read_only)
+        return OsFile(path, self._pool, pooled=pooled, create=create, read_only=read_only)
 
     def exists(self, path: str) -> bool:
         # `os.path.exists` would call a file missing whose disk is dying.
@@ -122,7 +122,7 @@ class OsDisk:
 
     def sync_directory(self, path: str) -> None:
         with disk_errors("sync the directory", path):
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            descriptor = self._pool.open_beside(path, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(descriptor)
             finally:
@@ -143,7 +143,7 @@ class OsDisk:
     def lock(self, path: str) -> Callable[[], None]:
         name = f"{path}/{LOCK_FILE}"
         with disk_errors("lock", name):
-            descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = self._pool.open_beside(name, os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -170,9 +170,10 @@ class OsFile:
         "slot",
     )
 
-    def __init__(self, path: str, pool: DescriptorPool | None, *, create: bool, read_only: bool) -> None:
+    def __init__(self, path: str, pool: DescriptorPool, *, pooled: bool, create: bool, read_only: bool) -> None:
         self.path = path
-        self._pool = pool
+        # None: it keeps its descriptor.
+        self._pool = pool if pooled else None
         self._flags = os.O_RDONLY if read_only else os.O_RDWR
         self._closed = False
         # The error after which nothing may be written or called durable.
@@ -184,7 +185,7 @@ class OsFile:
         self.slot = -1
         # -1: evicted or closed.
         self._descriptor = -1
-        found = self._acquire(self._flags | os.O_CREAT if create else self._flags)
+        found = self._acquire(self._flags | os.O_CREAT if create else self._flags, pool)
         self.size = found.st_size
         # The disk has room for the file up to here, as far as we know.
         self._reserved_to = max(self.size, RESERVED_BYTES)
@@ -383,20 +384,20 @@ class OsFile:
         if self._closed:
             raise ValueError(f"{self.path} is closed")
         assert self._pool is not None, "only the pool takes descriptors away"
-        found = self._acquire(self._flags)
+        found = self._acquire(self._flags, self._pool)
         if (found.st_dev, found.st_ino) != self._identity:
             self._pool.drop(self)
             self.release()
             raise DiskError("open", self.path, "another file has taken its place")
         return self._descriptor
 
-    def _acquire(self, flags: int) -> os.stat_result:
+    def _acquire(self, flags: int, pool: DescriptorPool) -> os.stat_result:
         with disk_errors("open", self.path):
             if self._pool is None:
-                self._descriptor = os.open(self.path, flags, 0o666)
+                self._descriptor = pool.open_beside(self.path, flags)
             else:
-                self._descriptor = self._pool.open(self.path, flags)
-                self._pool.add(self)
+                self._descriptor = pool.open(self.path, flags)
+                pool.add(self)
             return os.fstat(self._descriptor)
 
 

@@ -7,6 +7,7 @@ import os
 import resource
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -139,6 +140,39 @@ def test_files_outside_the_pool_are_never_evicted(tmp_path: Path) -> None:
     file.append(b"abc")
     assert (file.fileno(), disk.open_files) == (descriptor, 1)
     file.close()
+
+
+def test_where_descriptors_run_out_a_file_beside_the_pool_takes_one_of_it(tmp_path: Path) -> None:
+    disk = OsDisk(max_open_files=1000)
+    with all_but(6):
+        files = [disk.open(f"{tmp_path}/{number}", create=True) for number in range(50)]
+        disk.write_file(f"{tmp_path}/checkpoint", b"0\n0\n")
+        assert disk.read_file(f"{tmp_path}/checkpoint") == b"0\n0\n"
+        for file in files:
+            file.append(b"abc")
+
+
+def test_another_thread_that_finds_no_descriptor_waits_for_one(tmp_path: Path) -> None:
+    disk = OsDisk(max_open_files=1000)
+    outcome: list[bytes] = []
+
+    def sync() -> None:
+        disk.sync_directory(str(tmp_path))
+        outcome.append(b"done")
+
+    with all_but(6):
+        files = [disk.open(f"{tmp_path}/{number}", create=True) for number in range(6)]
+        taken = take_all()
+        thread = Thread(target=sync)
+        thread.start()
+        # Nothing of the pool is taken from under its own thread.
+        assert all("open" in repr(file) for file in files)
+        assert outcome == []
+        files[0].close()
+        for descriptor in taken:
+            os.close(descriptor)
+        thread.join(60)
+        assert outcome == [b"done"]
 
 
 def test_where_descriptors_run_out_the_pool_goes_on_with_fewer(tmp_path: Path) -> None:
