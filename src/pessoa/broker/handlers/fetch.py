@@ -84,17 +84,22 @@ class Reader(NamedTuple):
         return self.replica_id >= 0 or self.version < _FIRST_VERSION_FROM_FOLLOWERS
 
 
-class Found(NamedTuple):
+class Found:
     """What there is for one partition: its part of the answer, and where its records are."""
 
-    wanted: Wanted
-    partition: Partition | None
-    data: PartitionData
-    fetched: Fetched | None
+    __slots__ = ("data", "partition", "records", "size", "wanted")
 
-    @property
-    def size(self) -> int:
-        return len(self.fetched.data) if self.fetched is not None and self.fetched.data is not None else 0
+    def __init__(
+        self, wanted: Wanted, partition: Partition | None, data: PartitionData, records: FileSlice | None = None
+    ) -> None:
+        self.wanted = wanted
+        self.partition = partition
+        self.data = data
+        self.records = records
+        self.size = 0 if records is None else records.size
+
+    def __repr__(self) -> str:
+        return f"<Found {self.size} bytes for {self.wanted!r}>"
 
     @property
     def is_urgent(self) -> bool:
@@ -179,7 +184,12 @@ class WaitingFetch(Parked):
 
 
 def _is_enough(found: list[Found], min_bytes: int) -> bool:
-    return sum(one.size for one in found) >= min_bytes or any(one.is_urgent for one in found)
+    size = 0
+    for one in found:
+        size += one.size
+        if one.is_urgent:
+            return True
+    return size >= min_bytes
 
 
 # Looking.
@@ -237,33 +247,33 @@ def _look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, 
         refused = _refused(request.partition, error)
         # Kafka answers for what it does not have elsewhere than for what it has, and not with null.
         refused.aborted_transactions = []
-        return Found(wanted, None, refused, None)
+        return Found(wanted, None, refused)
     error = _check(partition, reader, request)
     if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        return Found(wanted, partition, not_leader(partition, reader.version), None)
+        return Found(wanted, partition, not_leader(partition, reader.version))
     if error is not ErrorCode.NONE:
-        return Found(wanted, partition, _refused(request.partition, error), None)
+        return Found(wanted, partition, _refused(request.partition, error))
     log = partition.log
     limit = min(request.partition_max_bytes, left)
     try:
         if request.last_fetched_epoch >= 0:
             parted = _parting(partition, request)
             if parted is not None:
-                return Found(wanted, partition, parted, None)
+                return Found(wanted, partition, parted)
         if reader.rack and partition.in_sync is not None:
             elsewhere = _preferred_replica(broker, partition, reader, request.fetch_offset)
             if elsewhere is not None:
-                return Found(wanted, partition, elsewhere, None)
+                return Found(wanted, partition, elsewhere)
         if reader.is_follower and partition.holds_back(reader.replica_id):
             at_least_one_batch, limit = False, 0
         fetched = log.read(request.fetch_offset, limit, reader.up_to, at_least_one_batch=at_least_one_batch)
         if not at_least_one_batch and fetched.data is not None and not _has_whole_batch(fetched.data):
             fetched = Fetched(None, ())
     except OffsetOutOfRange:
-        return Found(wanted, partition, _refused(request.partition, ErrorCode.OFFSET_OUT_OF_RANGE), None)
+        return Found(wanted, partition, _refused(request.partition, ErrorCode.OFFSET_OUT_OF_RANGE))
     except DiskError as problem:
         partition.directory.fail(problem)
-        return Found(wanted, partition, _refused(request.partition, ErrorCode.KAFKA_STORAGE_ERROR), None)
+        return Found(wanted, partition, _refused(request.partition, ErrorCode.KAFKA_STORAGE_ERROR))
     if reader.is_follower:
         partition.follower_fetched(
             reader.replica_id, reader.broker_epoch, request.fetch_offset, request.log_start_offset
@@ -277,7 +287,7 @@ def _look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, 
         aborted_transactions=_aborted(fetched) if reader.up_to is ReadUpTo.LAST_STABLE_OFFSET else None,
         records=_EMPTY,
     )
-    return Found(wanted, partition, data, fetched)
+    return Found(wanted, partition, data, fetched.data)
 
 
 def _check(partition: Partition, reader: Reader, request: FetchPartition) -> ErrorCode:
@@ -401,9 +411,8 @@ def _response(
             if plan.is_incremental and not is_news:
                 continue
         if one.size:
-            assert one.fetched is not None
-            assert one.fetched.data is not None
-            one.data.records = memoryview(one.fetched.data.read())
+            assert one.records is not None
+            one.data.records = memoryview(one.records.read())
             if reader.is_follower and one.partition is not None:
                 one.partition.sent(one.size)
         if one.data.current_leader is not None:
