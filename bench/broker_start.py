@@ -51,7 +51,7 @@ def run(report: Report) -> None:
 def seconds_of_tool(name: str, log: Path) -> float:
     arguments = ["--cluster-metadata-decoder", "--files", str(log)]
     commands = {
-        OURS: [sys.executable, "-m", "pessoa.cli.dump_log", *arguments],
+        OURS: [str(Path(sys.executable).with_name("kafka-dump-log")), *arguments],
         APACHE: java_command(TOOLS["kafka-dump-log"], *arguments, jvm=TOOL_JVM) if name == APACHE else [],
     }
     started = time.perf_counter()
