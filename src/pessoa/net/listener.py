@@ -10,7 +10,8 @@ request in progress at a time, so answers leave in the order of the requests wit
 The last is for producers. What a producer has sent ahead is appended while the replicas fetch what came before, so one
 round of replication carries all of it; a request at a time would make a round for each. Answers wait for their turn.
 
-Everything that one read brought is served before anything is written, and then written with one call.
+What one read brought is served before anything is written, and then written with one call: up to a number of requests,
+so that whoever sends very many at once does not keep everybody else waiting.
 
 `Later` is for consumers. Most fetches wait for records, and a produce that brings them is what ends the wait: so the
 answer is made as soon as everything that came with the produce is served, and not in the next turn of the loop.
@@ -50,6 +51,8 @@ _connection_ids = count(1)
 _PIPELINED_BYTES = 1024 * 1024
 # So many answers may be outstanding to a producer that sends ahead.
 _MAX_OWED = 32
+# So many requests of one connection are served before others have their turn.
+_MAX_AT_ONCE = 32
 # So much is collected before it is written; more would only wait.
 _WRITE_BYTES = 256 * 1024
 # Up to this, copying answers into one buffer is quicker than handing many to the transport.
@@ -128,6 +131,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffer",
         "_can_write",
+        "_goes_on",
         "_is_asyncio",
         "_is_reading",
         "_listener",
@@ -148,6 +152,8 @@ class Connection(asyncio.BufferedProtocol):
         # What the peer did wrong, while answers to what it did before are owed.
         self._violation: ProtocolViolation | None = None
         self._can_write = True
+        # Whether the rest of what has come is to be served in the next turn of the loop.
+        self._goes_on = False
         self._is_asyncio = False
         self._is_reading = True
         self.active_at_s = 0.0
@@ -187,6 +193,9 @@ class Connection(asyncio.BufferedProtocol):
         listener = self._listener
         self._buffer.received(nbytes)
         self.active_at_s = listener.loop.time()
+        self._serve_in_turn(listener)
+
+    def _serve_in_turn(self, listener: Listener) -> None:
         listener.is_serving = True
         self._serve_waiting()
         listener.is_serving = False
@@ -211,9 +220,11 @@ class Connection(asyncio.BufferedProtocol):
         """Serve every whole frame, up to the first whose answer takes time."""
         answers: list[Buffer] = []
         answer_bytes = 0
+        left = _MAX_AT_ONCE
         buffer, owed = self._buffer, self._owed
         try:
-            while self._can_write and self._may_take() and (frame := buffer.take_frame()) is not None:
+            while left and self._can_write and self._may_take() and (frame := buffer.take_frame()) is not None:
+                left -= 1
                 answer = self._listener.serve(self, *frame)
                 if answer is None:
                     continue
@@ -242,10 +253,18 @@ class Connection(asyncio.BufferedProtocol):
             buffer.release()
         if answers:
             self._write(answers, answer_bytes)
-        if not self._can_write or (owed and buffer.waiting_bytes > _PIPELINED_BYTES):
+        if not left and not self._goes_on:
+            self._goes_on = True
+            self._listener.loop.call_soon(self._go_on)
+        if not self._can_write or ((owed or not left) and buffer.waiting_bytes > _PIPELINED_BYTES):
             self._pause()
         else:
             self._resume()
+
+    def _go_on(self) -> None:
+        self._goes_on = False
+        if self._transport is not None and not self._transport.is_closing():
+            self._serve_in_turn(self._listener)
 
     def _may_take(self) -> bool:
         owed = self._owed

@@ -384,3 +384,27 @@ def test_a_mistake_of_ours_costs_one_connection_and_is_told(caplog: pytest.LogCa
 
     run(serve, scenario)
     assert sum(record.levelno == logging.ERROR for record in caplog.records) == 2
+
+
+def test_whoever_sends_very_many_requests_at_once_lets_others_have_their_turn() -> None:
+    seen: list[bytes] = []
+
+    def serve(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+        seen.append(bytes(data[start:end]))
+        return [framed(seen[-1])]
+
+    async def scenario(listener: Listener) -> None:
+        (many_reader, many), (one_reader, one) = await connect(listener), await connect(listener)
+        for reader, writer in ((many_reader, many), (one_reader, one)):
+            writer.write(framed(b"hello"))
+            assert await answer(reader) == b"hello"
+        # Both are in the kernel before the listener looks again.
+        many.write(b"".join(framed(b"%d" % number) for number in range(200)))
+        one.write(framed(b"other"))
+        assert await answer(one_reader) == b"other"
+        assert [await answer(many_reader) for _ in range(200)] == [b"%d" % number for number in range(200)]
+        assert seen.index(b"other") < seen.index(b"199")
+        many.close()
+        one.close()
+
+    run(serve, scenario)
