@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from pessoa.log.producer_state import BatchMetadata, ProducerStateEntry
+from pessoa.log.producer_entry import BatchMetadata, ProducerStateEntry
 from pessoa.records.batch import RecordBatch
 from pessoa.records.checksum import crc32c
 from pessoa.records.control import ControlRecordType, control_records

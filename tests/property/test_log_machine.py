@@ -26,7 +26,8 @@ from pessoa.log.checkpoints import TopicPartition
 from pessoa.log.config import COMPACT, DELETE, LogConfig
 from pessoa.log.directory import LogDirectory
 from pessoa.log.partition_log import Appended, Flush, OffsetOutOfRange, PartitionLog, ReadUpTo
-from pessoa.log.producer_state import BatchMetadata, ProducerRefused
+from pessoa.log.producer_entry import BatchMetadata
+from pessoa.log.producer_state import ProducerRefused
 from pessoa.log.retention import expired_segments
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.records.batch import TimestampType

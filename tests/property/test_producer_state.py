@@ -13,14 +13,13 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pessoa.log.producer_entry import BatchMetadata, ProducerStateEntry
 from pessoa.log.producer_snapshot import decode_snapshot, encode_snapshot
 from pessoa.log.producer_state import (
     AppendOrigin,
-    BatchMetadata,
     CompletedTransaction,
     ProducerRefused,
     ProducerState,
-    ProducerStateEntry,
     VerificationGuard,
 )
 from pessoa.records.batch import RecordBatch

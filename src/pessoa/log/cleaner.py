@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from pessoa.log.cleaning_plan import SwapReady
     from pessoa.log.files import Disk
     from pessoa.log.partition_log import PartitionLog
-    from pessoa.log.producer_state import ProducerStateEntry
+    from pessoa.log.producer_entry import ProducerStateEntry
 
 log = logging.getLogger("pessoa.log")
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from pessoa.log.producer_state import NO_OFFSET, BatchMetadata, ProducerStateEntry
+from pessoa.log.producer_entry import NO_OFFSET, BatchMetadata, ProducerStateEntry
 from pessoa.records import checksum
 from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.stored.producer_snapshot import ProducerEntry, ProducerSnapshot

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pessoa.log.files import Disk
-    from pessoa.log.producer_state import ProducerState, ProducerStateEntry
+    from pessoa.log.producer_entry import ProducerStateEntry
+    from pessoa.log.producer_state import ProducerState
 
 log = logging.getLogger("pessoa.log")
 

@@ -13,8 +13,8 @@ import pytest
 from pessoa.cli.dump_log import main
 from pessoa.cli.dump_log_json import as_json, json_text
 from pessoa.log.aborted_transactions import AbortedTransaction, encode_aborted_transaction
+from pessoa.log.producer_entry import BatchMetadata, ProducerStateEntry
 from pessoa.log.producer_snapshot import encode_snapshot
-from pessoa.log.producer_state import BatchMetadata, ProducerStateEntry
 from pessoa.records.batch import RecordBatch
 from pessoa.records.builder import build_batch
 from pessoa.records.compression import Codec

@@ -7,8 +7,8 @@ import struct
 import crc32c
 import pytest
 
+from pessoa.log.producer_entry import BatchMetadata, ProducerStateEntry
 from pessoa.log.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot
-from pessoa.log.producer_state import BatchMetadata, ProducerStateEntry
 
 OPEN = ProducerStateEntry(1_003, 3, 9, 1_700_000_000_123, 70, [BatchMetadata(41, 81, 1, 1_700_000_000_123)])
 AFTER_A_MARKER = ProducerStateEntry(2**40 + 15, 32767, 0, 55)

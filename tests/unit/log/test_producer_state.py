@@ -6,13 +6,12 @@ import struct
 
 import pytest
 
+from pessoa.log.producer_entry import BatchMetadata, ProducerStateEntry
 from pessoa.log.producer_state import (
     AppendOrigin,
-    BatchMetadata,
     CompletedTransaction,
     ProducerRefused,
     ProducerState,
-    ProducerStateEntry,
     VerificationGuard,
 )
 from pessoa.records.batch import RecordBatch
