@@ -14,6 +14,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pessoa.client.acls import Operation, PatternType, Permission, ResourceType
 from pessoa.rest_proxy.bodies import body_of, decoder
 from pessoa.rest_proxy.problems import bad_request, from_wire
 from pessoa.rest_proxy.proxy import Proxy
@@ -26,51 +27,6 @@ if TYPE_CHECKING:
 
 CREATED = 201
 NO_CONTENT = 204
-
-
-class ResourceType(IntEnum):
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class PatternType(IntEnum):
-    UNKNOWN = 0
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class Operation(IntEnum):
-    UNKNOWN = 0
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class Permission(IntEnum):
-    UNKNOWN = 0
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
 
 
 E = TypeVar("E", bound=IntEnum)
@@ -252,12 +208,9 @@ def _pattern(text: str, *, must_be_given: bool) -> int:
 
 def _member(kind: type[E], text: str, key: str) -> int:
     try:
-        member = kind[text.upper()]
+        return kind[text.upper()]
     except KeyError:
         raise bad_request(f"{key} is {text!r}; it can be {', '.join(each.name for each in kind)}") from None
-    if member == 0:
-        raise bad_request(f"{key} must not be UNKNOWN")
-    return member
 
 
 def _exact(kind: type[E], text: str, key: str) -> int:
