@@ -67,7 +67,7 @@ $(KAFKA_SHELL): tools/kafka-shell.lock | $(STAMP)
 	@touch $@
 
 test:  ## run every check and every test
-	@$(MAKE) -j2 system $(KAFKA_SHELL)
+	@$(MAKE) --silent -j2 system $(KAFKA_SHELL)
 	@BIN=$(BIN) MAKE=$(MAKE) tools/run-tests $(WORKERS) "$(SPARK_TESTS)" $(ARGS)
 
 # A Spark wants both cores for itself: beside other tests its Python workers miss deadlines that it does not let us set.
