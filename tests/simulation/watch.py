@@ -110,16 +110,17 @@ class Watch:
         quorum = node.quorum
         if quorum is not None:
             self._look_at_quorum(node, quorum, glance)
-        services = getattr(node.broker, "services", None)
+        broker = node.broker
+        if broker is None:
+            return
+        services = getattr(broker, "services", None)
         # A node without the broker's role has the picture before any broker.
-        publisher = getattr(node.broker, "_publisher", None)
-        if publisher is not None:
-            image = services.image if services is not None else publisher.image
-            if image is not glance.image:
-                glance.image = image
-                self._look_at_image(image)
-                if self._newest_image is None or image.offset > self._newest_image.offset:
-                    self._newest_image = image
+        image = services.image if services is not None else broker._publisher.image
+        if image is not glance.image:
+            glance.image = image
+            self._look_at_image(image)
+            if self._newest_image is None or image.offset > self._newest_image.offset:
+                self._newest_image = image
         if services is None:
             return
         known = glance.replicas
