@@ -61,7 +61,7 @@ FILE_FORMATS = [
     "log.index",
     "log.aborted_transactions",
     "log.producer_snapshot",
-    "log.files",
+    "log.os_disk",
     "quorum.formatting",
     "raft.messages",
     "raft.voters",
