@@ -142,7 +142,9 @@ def _damage(change: Callable[[Path, Random], None]) -> Fault:
 
 
 def _segment(data: Path, rng: Random) -> Path:
-    return max((data / f"{IN}-{rng.randrange(PARTITIONS)}").glob("*.log"))
+    """The last of a partition; one to which nothing was written has none."""
+    latest = [max(found) for number in range(PARTITIONS) if (found := list((data / f"{IN}-{number}").glob("*.log")))]
+    return rng.choice(latest)
 
 
 def flip_a_bit(data: Path, rng: Random) -> None:
