@@ -110,11 +110,12 @@ def test_a_throttle_holds_a_move_between_brokers_until_it_is_raised_and_is_taken
         assert moving.size(3) < moving.size(1) // 2
         time.sleep(0.05)
     assert "Reassignment of partition held-0 is still in progress." in moving.reassign("--verify")
-    assert moving.has_throttles()
+    # The broker that is asked hears of it a little after the controller has written it.
+    until(moving.has_throttles, "the throttles are there")
     moving.reassign("--execute", "--additional", "--throttle", "50000000")
     shown = moving.verify_until("Reassignment of partition held-0 is completed.")
     assert "Clearing broker-level throttles on brokers 1,2,3" in shown
-    assert not moving.has_throttles()
+    until(lambda: not moving.has_throttles(), "the throttles are gone")
     assert moving.values() == VALUES
 
 
