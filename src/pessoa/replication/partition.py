@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pessoa.metadata.image import MetadataImage
     from pessoa.metadata.topics import PartitionImage
     from pessoa.replication.isr import Follower, IsrAnswer, IsrChange
+    from pessoa.replication.refused_batches import RefusedBatches
     from pessoa.replication.settings import ReplicationSettings
 
 __all__ = ["NO_LEADER", "CommitWaiter", "FetchWaiter", "LocalBroker", "NotEnoughReplicas", "Partition"]
@@ -137,6 +138,7 @@ class Partition:
         "log",
         "min_insync_replicas",
         "partition_epoch",
+        "refused",
         "replicas",
         "topic",
         "topic_id",
@@ -166,6 +168,8 @@ class Partition:
         self.is_follower_throttled = False
         self.fetch_waiters: list[FetchWaiter] = []
         self.follower_waiters: list[FetchWaiter] = []
+        # None until the first one, and shared by nobody: most partitions never refuse anything.
+        self.refused: RefusedBatches | None = None
         self._broker = broker
         self._commits = CommitQueue()
         self._deleters: list[CommitWaiter] = []

@@ -14,6 +14,9 @@ hears REQUEST_TIMED_OUT, though the batch may still be replicated. A broker that
 NOT_LEADER_OR_FOLLOWER instead, as it will when it hears of its successor: after a timeout librdkafka would come back
 here again and again, and not ask who leads.
 
+What an idempotent producer has sent behind a batch that was refused for a reason that passes is refused as well: see
+`replication/refused_batches.py`.
+
 The batch is checked and stamped where the socket put it and goes from there into the page cache: see
 `PartitionLog.append_as_leader`.
 """
@@ -31,6 +34,7 @@ from pessoa.log.producer_state import ProducerRefused
 from pessoa.records.batch import RecordBatch
 from pessoa.records.errors import InvalidBatch
 from pessoa.replication.partition import CommitWaiter
+from pessoa.replication.refused_batches import RefusedBatches
 from pessoa.wire.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -193,6 +197,7 @@ def _append_for_all(
 ) -> tuple[PartitionProduceResponse, int]:
     """Append what all in-sync replicas must have; also the offset that they have to reach, -1 if it was refused."""
     if not partition.has_enough_replicas:
+        _note_refused(partition, data, ErrorCode.NOT_ENOUGH_REPLICAS, now_ms)
         return _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS), -1
     answer = _append(partition, data, now_ms, version, permit)
     if answer.error_code:
@@ -208,7 +213,12 @@ def _append(
     if not partition.is_leader:
         if partition.is_offline:
             return _refused(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
+        _note_refused(partition, data, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
         return not_leader(partition, data.index, version)
+    if partition.refused:
+        error = partition.refused.error_behind(data.records, partition.log.producers, now_ms)
+        if error is not None:
+            return _refused(data.index, error)
     if data.records is None:
         return _refused(data.index, ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
     if isinstance(permit, ErrorCode):
@@ -233,6 +243,13 @@ def _append(
         log_append_time_ms=appended.log_append_time_ms,
         log_start_offset=partition.log.log_start_offset,
     )
+
+
+def _note_refused(partition: Partition, data: PartitionProduceData, error: ErrorCode, now_ms: int) -> None:
+    """What the producer has sent behind this batch is to hear the same."""
+    if partition.refused is None:
+        partition.refused = RefusedBatches()
+    partition.refused.note(data.records, error, now_ms)
 
 
 def _refused(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:

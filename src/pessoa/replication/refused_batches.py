@@ -1,0 +1,98 @@
+"""Batches that were refused with an error that passes, and what their producers had sent behind them.
+
+An idempotent producer has up to five requests on their way. Suppose the first is refused, because too few replicas are
+in sync or because this broker has yet to hear that it leads, and the reason is gone when the second arrives. The second
+then has a gap before it, and Kafka's answer to a gap is OUT_OF_ORDER_SEQUENCE_NUMBER. The Java client repeats both.
+librdkafka begins a new epoch for all its partitions and sends again, under that epoch, what it has no answer for: if
+another partition has that already, nobody can tell, and it is there twice. A partition that knows nothing of the
+producer takes any first sequence, and so would take the second batch and never the first.
+
+So what comes behind a refused batch hears the same error until that batch has come again:
+
+    sequence 7 refused ──▶ 8, 9 refused alike ──▶ 7 comes again, and everything is judged as ever
+
+A producer that has given the batch up is through after `IN_FLIGHT` of these, and hears what Kafka would have said.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pessoa.log.producer_entry import BATCHES_REMEMBERED, SEQUENCE_MASK
+from pessoa.records.batch import RecordBatch
+from pessoa.records.errors import InvalidBatch
+
+if TYPE_CHECKING:
+    from pessoa.log.producer_state import ProducerState
+    from pessoa.wire.errors import ErrorCode
+
+IN_FLIGHT = BATCHES_REMEMBERED
+# Producers of one partition; beyond that the first one is forgotten.
+MAX_PRODUCERS = 64
+# A producer that has not come back by then is gone, and looking for it would cost every append a little.
+FORGOTTEN_AFTER_MS = 60_000
+# Sequences go round, so of two that are not equal the later one is less than half a round ahead.
+_HALF_ROUND = 1 << 30
+
+
+class _Refused:
+    __slots__ = ("epoch", "error", "left", "sequence", "until_ms")
+
+    def __init__(self, batch: RecordBatch, error: ErrorCode, now_ms: int) -> None:
+        self.epoch = batch.producer_epoch
+        self.sequence = batch.base_sequence
+        self.error = error
+        self.left = IN_FLIGHT
+        self.until_ms = now_ms + FORGOTTEN_AFTER_MS
+
+    def is_before(self, batch: RecordBatch) -> bool:
+        ahead = (batch.base_sequence - self.sequence) & SEQUENCE_MASK
+        return batch.producer_epoch == self.epoch and 0 < ahead < _HALF_ROUND
+
+
+class RefusedBatches(dict[int, _Refused]):
+    """For each producer the first batch that was refused. Empty most of the time, which costs an append one look."""
+
+    __slots__ = ()
+
+    def note(self, data: memoryview | None, error: ErrorCode, now_ms: int) -> None:
+        """This was refused, and will come again."""
+        batch = _batch_in(data)
+        if batch is None:
+            return
+        known = self.pop(batch.producer_id, None)
+        if known is None or not known.is_before(batch):
+            known = _Refused(batch, error, now_ms)
+        self[batch.producer_id] = known
+        if len(self) > MAX_PRODUCERS:
+            del self[next(iter(self))]
+
+    def error_behind(self, data: memoryview | None, producers: ProducerState, now_ms: int) -> ErrorCode | None:
+        """What a batch hears because the one before it was refused; None if that is no reason to refuse it."""
+        oldest = next(iter(self))
+        if self[oldest].until_ms <= now_ms:
+            del self[oldest]
+        batch = _batch_in(data)
+        known = None if batch is None else self.get(batch.producer_id)
+        if batch is None or known is None:
+            return None
+        entry = producers.entry(batch.producer_id)
+        is_overtaken = entry is not None and entry.epoch == known.epoch and entry.next_sequence != known.sequence
+        if known.is_before(batch) and known.left and not is_overtaken:
+            known.left -= 1
+            return known.error
+        if batch.producer_epoch != known.epoch or batch.base_sequence == known.sequence or known.is_before(batch):
+            # Another epoch, the batch itself, or something behind it that has to be judged.
+            del self[batch.producer_id]
+        return None
+
+
+def _batch_in(data: memoryview | None) -> RecordBatch | None:
+    """None for what has no sequence, or is no batch; others will say so."""
+    if data is None:
+        return None
+    try:
+        batch = RecordBatch(data)
+    except InvalidBatch:
+        return None
+    return batch if batch.has_producer_id else None

@@ -1,0 +1,158 @@
+"""What a producer had sent ahead, behind a batch that was refused for a reason that passes."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pessoa.broker.context import RequestContext
+from pessoa.broker.handlers import produce
+from pessoa.log.producer_state import ProducerState
+from pessoa.records.batch import RecordBatch
+from pessoa.replication.refused_batches import FORGOTTEN_AFTER_MS, IN_FLIGHT, MAX_PRODUCERS, RefusedBatches
+from pessoa.wire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from pessoa.wire.errors import ErrorCode
+from tests.support.batches import NOW_MS, idempotent, plain
+from tests.support.replication_stage import LISTENER, PRODUCE_VERSION, TOPIC, Node, Stage
+
+PRODUCER = 7
+LAST_SEQUENCE = (1 << 31) - 1
+NOT_ENOUGH = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def states(*appended: memoryview) -> ProducerState:
+    made = ProducerState()
+    for data in appended:
+        made.update(RecordBatch(data))
+    return made
+
+
+def refused(data: memoryview) -> RefusedBatches:
+    made = RefusedBatches()
+    made.note(data, NOT_ENOUGH, NOW_MS)
+    return made
+
+
+def test_what_lies_behind_hears_the_same_until_the_batch_comes_again() -> None:
+    known, producers = refused(idempotent(PRODUCER, 5, 2)), states(idempotent(PRODUCER, 0, 5))
+    for sequence in (7, 8, 9):
+        assert known.error_behind(idempotent(PRODUCER, sequence), producers, NOW_MS) is NOT_ENOUGH
+    assert known.error_behind(idempotent(PRODUCER, 5, 2), producers, NOW_MS) is None
+    assert not known
+
+
+def test_a_second_refusal_behind_the_first_leaves_the_first() -> None:
+    known = refused(idempotent(PRODUCER, 5))
+    known.note(idempotent(PRODUCER, 6), NOT_ENOUGH, NOW_MS)
+    assert known.error_behind(idempotent(PRODUCER, 6), states(idempotent(PRODUCER, 0, 5)), NOW_MS) is NOT_ENOUGH
+
+
+def test_a_producer_that_nothing_is_known_of_is_not_taken_in_the_middle() -> None:
+    known = refused(idempotent(PRODUCER, 0))
+    assert known.error_behind(idempotent(PRODUCER, 1), states(), NOW_MS) is NOT_ENOUGH
+
+
+def test_sequences_go_round() -> None:
+    known = refused(idempotent(PRODUCER, LAST_SEQUENCE))
+    assert known.error_behind(idempotent(PRODUCER, 0), states(), NOW_MS) is NOT_ENOUGH
+
+
+def test_a_repetition_of_what_was_appended_before_is_let_through() -> None:
+    known = refused(idempotent(PRODUCER, 5))
+    assert known.error_behind(idempotent(PRODUCER, 4), states(idempotent(PRODUCER, 0, 5)), NOW_MS) is None
+    assert known, "the refused one is still missing"
+
+
+def test_a_producer_that_gave_the_batch_up_is_judged_after_as_many_as_it_has_in_flight() -> None:
+    known, producers = refused(idempotent(PRODUCER, 5)), states(idempotent(PRODUCER, 0, 5))
+    said = [known and known.error_behind(idempotent(PRODUCER, 6), producers, NOW_MS) for _ in range(IN_FLIGHT + 1)]
+    assert said == [NOT_ENOUGH] * IN_FLIGHT + [None]
+    assert not known
+
+
+@pytest.mark.parametrize(
+    ("batch", "producers"),
+    [
+        (idempotent(PRODUCER, 0, producer_epoch=1), states(idempotent(PRODUCER, 0, 5))),
+        (idempotent(PRODUCER, 8), states(idempotent(PRODUCER, 0, 8))),
+    ],
+    ids=["another epoch", "the leader between has taken it"],
+)
+def test_a_refusal_that_is_over_refuses_nothing(batch: memoryview, producers: ProducerState) -> None:
+    known = refused(idempotent(PRODUCER, 5))
+    assert known.error_behind(batch, producers, NOW_MS) is None
+    assert not known
+
+
+def test_others_are_not_concerned_nor_what_has_no_sequence() -> None:
+    known = refused(idempotent(PRODUCER, 5))
+    for data in (idempotent(PRODUCER + 1, 9), plain(1), memoryview(b"no batch"), None):
+        assert known.error_behind(data, states(), NOW_MS) is None
+        known.note(data if data is None or len(data) < 61 else plain(1), NOT_ENOUGH, NOW_MS)
+    assert list(known) == [PRODUCER]
+
+
+def test_few_are_remembered_and_not_for_long() -> None:
+    known = RefusedBatches()
+    for producer in range(2 * MAX_PRODUCERS):
+        known.note(idempotent(producer, 0), NOT_ENOUGH, NOW_MS)
+    assert list(known) == list(range(MAX_PRODUCERS, 2 * MAX_PRODUCERS))
+    for _ in range(MAX_PRODUCERS):
+        assert known.error_behind(idempotent(0, 1), states(), NOW_MS + FORGOTTEN_AFTER_MS) is None
+    assert not known
+
+
+def send(node: Node, sequence: int, acks: int = -1) -> ErrorCode | None:
+    """What a produce of one record hears at once; None if it waits for its replicas."""
+    data = PartitionProduceData(index=0, records=memoryview(bytearray(idempotent(PRODUCER, sequence))))
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])],
+    )
+    context = RequestContext(0, PRODUCE_VERSION, 1, "test", "test", 1, LISTENER)
+    answer = produce.handle(node.services, context, request)
+    if not isinstance(answer, ProduceResponse):
+        answer.__await__().close()  # type: ignore[union-attr]
+        return None
+    return ErrorCode.of(answer.responses[0].partition_responses[0].error_code)
+
+
+def test_a_leader_that_has_enough_replicas_again_keeps_the_order_of_what_was_sent_ahead() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.start()
+        leader = stage.leader()
+        assert leader is not None
+        partition = leader.partition
+        assert partition is not None
+        for follower in (2, 3):
+            stage.isolate(follower)
+            stage.controller.fence(follower)
+        await stage.until(lambda: not partition.has_enough_replicas)
+        assert send(leader, 0) is NOT_ENOUGH
+        stage.heal()
+        for follower in (2, 3):
+            stage.controller.register(stage.nodes[follower])
+        await stage.until(lambda: partition.has_enough_replicas)
+        assert [send(leader, sequence) for sequence in (1, 2, 0, 1, 2)] == [NOT_ENOUGH, NOT_ENOUGH, None, None, None]
+        assert partition.log.log_end_offset == 3
+        assert not partition.refused
+
+    with Stage(Random(3), min_insync_replicas=2) as stage:
+        stage.run(scene(stage))
+
+
+def test_a_broker_that_hears_late_that_it_leads_keeps_the_order_as_well() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.start()
+        follower = stage.nodes[2]
+        assert send(follower, 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        stage.controller.elect(2)
+        await stage.until(lambda: stage.leader() is follower)
+        said = [send(follower, sequence, acks=1) for sequence in (1, 0, 1)]
+        assert said == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, ErrorCode.NONE]
+
+    with Stage(Random(3)) as stage:
+        stage.run(scene(stage))
