@@ -195,25 +195,23 @@ class FetchSessions:
         while session_id in self._sessions:
             session_id = self._new_id()
         session = FetchSession(session_id, uses_topic_ids, now_ms, replica_id)
-        if not self._update(session, request):
-            return None
         session.epoch = 1
         self._sessions[session_id] = session
+        if not self._update(session, request):
+            self._end(session_id)
+            return None
         return session
 
     def _update(self, session: FetchSession, request: FetchRequest) -> bool:
-        """Whether there was room for what the fetch adds."""
+        """Whether there was room for what the fetch adds; if not, the session must end."""
         if session.is_follower:
             session.update(request)
             return True
-        if request.topics:
-            added = sum(len(topic.partitions) for topic in request.topics)
-            if self.partition_count + added > MAX_PARTITIONS:
-                return False
         before = len(session.partitions)
         session.update(request)
-        self.partition_count += len(session.partitions) - before
-        return True
+        added = len(session.partitions) - before
+        self.partition_count += added
+        return added <= 0 or self.partition_count <= MAX_PARTITIONS
 
     def _end(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)

@@ -197,8 +197,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve_in_turn(self, listener: Listener) -> None:
         listener.is_serving = True
-        self._serve_waiting()
-        listener.is_serving = False
+        try:
+            self._serve_waiting()
+        finally:
+            listener.is_serving = False
         if listener.settled:
             listener.pay_settled()
 
@@ -487,10 +489,12 @@ class Listener:
     def pay_settled(self) -> None:
         # Those who are paid may go on and settle others, who then queue up here.
         settled, self.is_serving = self.settled, True
-        while settled:
-            connection, owed = settled.popleft()
-            connection.finish_later(owed)
-        self.is_serving = False
+        try:
+            while settled:
+                connection, owed = settled.popleft()
+                connection.finish_later(owed)
+        finally:
+            self.is_serving = False
 
     def admit(self, connection: Connection) -> bool:
         """Whether the limits allow one more; if so, it is counted."""

@@ -1,9 +1,9 @@
 """Taking changes of in-sync replicas to the controller.
 
 Many partitions may propose changes at once, as when a broker dies. They are gathered, and one AlterPartition is on its
-way at a time; what is proposed meanwhile goes with the next. A request that does not get through is sent again: its
-changes are compare-and-set, so a second time does no harm (KIP-497). A change that the metadata has overtaken is left
-out.
+way at a time; what is proposed meanwhile goes with the next, and so does what would make one too long. A request that
+does not get through is sent again: its changes are compare-and-set, so a second time does no harm (KIP-497). A change
+that the metadata has overtaken is left out.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pessoa.net.channel import ChannelFailed
@@ -31,6 +32,8 @@ log = logging.getLogger("pessoa.replication")
 AlterPartition = Callable[[list[TopicData]], Awaitable[AlterPartitionResponse]]
 
 _LONGEST_PAUSE_MS = 1000
+# A request has a bounded number of elements, and an answer that takes long keeps everybody else waiting.
+_AT_A_TIME = 2000
 
 
 class IsrChanges:
@@ -57,7 +60,9 @@ class IsrChanges:
 
     async def _run(self) -> None:
         while self._proposed:
-            changes, self._proposed = self._proposed, {}
+            changes = dict(islice(self._proposed.items(), _AT_A_TIME))
+            for one in changes:
+                del self._proposed[one]
             current = {one: change for one, change in changes.items() if _is_pending(one, change)}
             if current and not await self._send(current):
                 # What was proposed meanwhile is newer, and stays.

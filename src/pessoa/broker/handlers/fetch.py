@@ -26,6 +26,7 @@ sends a consumer to a replica in its own (`replica.selector.class`).
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.broker.context import Parked
@@ -34,6 +35,7 @@ from pessoa.log.files import DiskError
 from pessoa.log.leader_epochs import UNDEFINED_OFFSET
 from pessoa.log.partition_log import Fetched, OffsetOutOfRange, ReadUpTo
 from pessoa.records.batch import LENGTH_POSITION, LOG_OVERHEAD
+from pessoa.records.errors import InvalidBatch
 from pessoa.replication.partition import FetchWaiter, Partition
 from pessoa.wire.api.fetch import (
     AbortedTransaction,
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
     from pessoa.broker.services import BrokerServices
     from pessoa.log.segment import FileSlice
     from pessoa.wire.api.fetch import FetchPartition
+
+logger = logging.getLogger("pessoa.broker")
 
 _FIRST_VERSION_WITH_TOPIC_IDS = 13
 # From this version on who does not lead says who does.
@@ -274,6 +278,10 @@ def _look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, 
     except DiskError as problem:
         partition.directory.fail(problem)
         return Found(wanted, partition, _refused(request.partition, ErrorCode.KAFKA_STORAGE_ERROR))
+    except InvalidBatch as damage:
+        # The disk has changed what it was given. That is this partition's misfortune, and nobody else's in the request.
+        logger.warning("%s-%s cannot be read at %s: %s", partition.topic, partition.index, request.fetch_offset, damage)
+        return Found(wanted, partition, _refused(request.partition, damage.error))
     if reader.is_follower:
         partition.follower_fetched(
             reader.replica_id, reader.broker_epoch, request.fetch_offset, request.log_start_offset
@@ -410,20 +418,16 @@ def _response(
             is_news = session.is_news(one.wanted, one.data, one.size)
             if plan.is_incremental and not is_news:
                 continue
-        if one.size:
-            assert one.records is not None
-            one.data.records = memoryview(one.records.read())
-            if reader.is_follower and one.partition is not None:
-                one.partition.sent(one.size)
-        if one.data.current_leader is not None:
-            leaders[one.data.current_leader.leader_id] = None
+        data = one.data if not one.size else _with_records(one, reader)
+        if data.current_leader is not None:
+            leaders[data.current_leader.leader_id] = None
         key = (one.wanted.topic, one.wanted.topic_id)
         topic = topics.get(key)
         if topic is None:
             topic = topics[key] = FetchableTopicResponse(
                 topic=one.wanted.topic, topic_id=one.wanted.topic_id, partitions=[]
             )
-        topic.partitions.append(one.data)
+        topic.partitions.append(data)
     return FetchResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
@@ -431,6 +435,19 @@ def _response(
         responses=list(topics.values()),
         node_endpoints=_endpoints(broker, context, leaders) if leaders else [],
     )
+
+
+def _with_records(one: Found, reader: Reader) -> PartitionData:
+    assert one.records is not None
+    assert one.partition is not None
+    try:
+        one.data.records = memoryview(one.records.read())
+    except DiskError as problem:
+        one.partition.directory.fail(problem)
+        return _refused(one.data.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
+    if reader.is_follower:
+        one.partition.sent(one.size)
+    return one.data
 
 
 def _endpoints(broker: BrokerServices, context: RequestContext, leaders: dict[int, None]) -> list[NodeEndpoint]:
