@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 import time
+from contextlib import suppress
 
 from tests.simulation.cluster import run
 from tests.simulation.history import Violation
@@ -59,13 +61,16 @@ def _run_all(seeds: range, workers: int) -> int:
     from rich.progress import Progress
 
     failures: list[Result] = []
-    steps = acknowledged = 0
+    count = steps = acknowledged = 0
     simulated_s = 0.0
     started = time.monotonic()
-    with Progress(disable=not sys.stdout.isatty()) as progress:
+    # A long run may be ended when somebody needs the machine; what it has found until then counts.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with Progress(disable=not sys.stdout.isatty()) as progress, suppress(KeyboardInterrupt):
         bar = progress.add_task("seeds", total=len(seeds))
         for result in run_seeds(seeds, workers):
             progress.advance(bar)
+            count += 1
             steps += result.steps
             acknowledged += result.acknowledged
             simulated_s += result.seconds
@@ -74,7 +79,7 @@ def _run_all(seeds: range, workers: int) -> int:
                 print(f"seed {result.seed}: {result.failure}\n    make sim SEED={result.seed} TRACE=1", flush=True)
     took_s = time.monotonic() - started
     print(
-        f"{len(seeds)} seeds, {len(failures)} failed; {steps} steps, {simulated_s / 3600:.1f} simulated hours, "
+        f"{count} seeds, {len(failures)} failed; {steps} steps, {simulated_s / 3600:.1f} simulated hours, "
         f"{acknowledged} acknowledged records, {took_s:.0f} s"
     )
     return 1 if failures else 0
