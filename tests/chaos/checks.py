@@ -134,9 +134,9 @@ def check_replicas_are_equal(brokers: BrokerProcesses) -> dict[str, int]:
 
 
 def partition_names(data: Path) -> list[str]:
-    """What is deleted goes away some time later, under a name of its own."""
+    """What is deleted goes away some time later, and what belongs to no topic stays; both under names of their own."""
     folders = (path for path in data.iterdir() if path.is_dir() and any(path.glob("*.log")))
-    return sorted(one.name for one in folders if one.name != _METADATA and not one.name.endswith("-delete"))
+    return sorted(one.name for one in folders if one.name != _METADATA and not one.name.endswith(("-delete", "-stray")))
 
 
 def sizes(data: Path) -> dict[str, int]:

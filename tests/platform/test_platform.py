@@ -69,7 +69,7 @@ class Home:
             done = self("up", "--detach", "--port-shift", str(self.shift), *options)
             if done.returncode == 0:
                 return done.stdout
-            assert "is already taken" in done.stderr, done
+            assert "is already taken" in done.stderr or "is held by" in done.stderr, done
             self.shift += 10
         raise AssertionError(f"no free ports in {ATTEMPTS} attempts")
 
