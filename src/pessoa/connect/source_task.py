@@ -133,6 +133,9 @@ class SourceTask:
         since. Another gives as many records as there were, and goes on until it meets the end: a record may have come
         in between, and what lies before the end is never asked for again. If the end itself has gone, that is
         everything there is, and what lies behind it is written twice.
+
+        Patience is for a source that has nothing. One that gives records from behind the end still has something to
+        say: a part that has grown may be given page after page before another part has its turn.
         """
         self._open(start)
         # Whatever is polled beyond the end is asked for again, with the next offset.
@@ -141,19 +144,19 @@ class SourceTask:
         passed: set[str] = set()
         left, patience = end["count"] - start["count"], PATIENCE
         while patience and not _is_whole(parts, passed, left, end):
-            has_taken = False
+            is_silent = True
             for record in self._polled():
+                is_silent = False
                 place = self._against(record, end)
                 if place == BEHIND:
                     passed.add(_part_of(record))
                     continue
-                has_taken = True
                 left -= 1
                 _advance(parts, record)
                 yield from self._rows_of(record)
                 if place == UNKNOWN and _is_whole(parts, passed, left, end):
                     break
-            if not has_taken and not _is_whole(parts, passed, left, end):
+            if is_silent:
                 patience -= 1
                 time.sleep(IDLE_S)
 

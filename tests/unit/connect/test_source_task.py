@@ -103,6 +103,19 @@ def test_a_table_that_the_batch_had_nothing_of_is_left_for_the_next_one(task: So
     assert _ids(list(task.read(end)[0])) == [99]
 
 
+def test_a_table_that_has_grown_without_measure_does_not_keep_another_from_being_read_again(
+    task: SourceTask, sql: Sql
+) -> None:
+    sql("CREATE TABLE another (id INTEGER PRIMARY KEY, at TEXT NOT NULL)")
+    sql(f"INSERT INTO another VALUES (98, '{DAY.format(1)}'), (99, '{DAY.format(1)}')")
+    rows, end = task.read(task.initial_offset())
+    assert _ids(list(rows)) == [98, 99, 2, 4, 6]
+    # Tables are served by name, two rows at a time: more pages than a silent source would be asked for.
+    many = ", ".join(f"({number}, '{DAY.format(7)}')" for number in range(100, 160))
+    sql(f"INSERT INTO another VALUES {many}")
+    assert _again(task, end) == [98, 99, 2, 4, 6]
+
+
 def test_rows_of_one_moment_are_all_read_again_though_one_has_come_before_them(tmp_path: Path, sql: Sql) -> None:
     for number, day in ((1, 1), (2, 2), (3, 2)):
         sql(f"INSERT INTO items VALUES ({number}, '{DAY.format(day)}')")
