@@ -9,7 +9,8 @@
     orders-0/                          a partition
     orders-1.3f0c…-delete/             a partition that was deleted and waits to be removed
     orders-2.9a41…-future/             a copy of a partition that moves here from another directory (`future_log`)
-    orders-3.77b2…-stray/              a partition of another topic of that name; nobody reads it and nobody removes it
+    orders-3.77b2…-stray/              a partition of another topic of that name, or one that is in a neighbour as well;
+                                       nobody reads it and nobody removes it
 
 Crash order: what a checkpoint says must be true before it says it. A recovery point moves only after its bytes are
 synced, the marker of a clean stop is written last and removed first. A partition that is gone may not stay in a
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("pessoa.log")
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
-# A partition whose files say that it is another topic's than the metadata does.
+# A partition that is another topic's, or that another directory has as well, and more of it.
 STRAY_SUFFIX = "-stray"
 _OTHER_DIRECTORY_SUFFIXES = (FUTURE_SUFFIX, STRAY_SUFFIX)
 # The metadata log has its own owner, the quorum.
@@ -290,17 +291,21 @@ class LogDirectory:
         """The same for many, with as many syncs as for one."""
         self._check_online()
         names = []
+        must_sync = False
         try:
             for topic, partition in keys:
                 removed = self._take_out(topic, partition)
                 if removed.bear is not None:
                     # Nothing is in it that a loss of power could bring back, and all that a checkpoint says of it is 0.
+                    # But where a neighbour may have the next one of its name, it must not come back itself.
                     self._disk.remove_tree(removed.directory, missing_ok=True)
+                    must_sync |= len(self.neighbours) > 1
                 else:
                     names.append(marked_name(topic, partition, new_uuid().hex(), DELETED_DIRECTORY_SUFFIX))
                     self._disk.rename(removed.directory, self._in(names[-1]))
-            if names:
+            if names or must_sync:
                 self._disk.sync_directory(self.path)
+            if names:
                 self.write_checkpoints()
         except DiskError as error:
             self.fail(error)
@@ -313,7 +318,7 @@ class LogDirectory:
             self.remove(topic, partition, unique)
             return
         name = marked_name(topic, partition, unique.hex(), STRAY_SUFFIX)
-        log.warning("%s-%s in %s is another topic's and is kept as %s", topic, partition, self.path, name)
+        log.warning("%s-%s in %s is not the one that is wanted and is kept as %s", topic, partition, self.path, name)
         self.retire(topic, partition, name)
 
     def retire(self, topic: str, partition: int, name: str) -> None:

@@ -271,17 +271,13 @@ class Replicas:
         key = (topic.name, index)
         if not self.moves.recover(topic.name, topic.id, index):
             return None
-        for directory in self.directories:
-            found = directory.partitions.get(key)
-            if found is None:
-                continue
-            if directory.adopt(topic.name, index, topic.id):
-                found.configure(config)
-                partition = self._keep(Partition(topic.name, topic.id, index, found, directory, self._broker))
-                self.moves.resume(partition)
-                return partition
-            # A topic of that name was deleted and created anew while we were away.
-            self._remove_log(directory, topic.name, index, keeps_bytes=True)
+        directory = self._find(topic, index)
+        if directory is not None:
+            found = directory.partitions[key]
+            found.configure(config)
+            partition = self._keep(Partition(topic.name, topic.id, index, found, directory, self._broker))
+            self.moves.resume(partition)
+            return partition
         online = [directory for directory in self.directories if directory.offline is None]
         if not online:
             log.error("no log directory is left for %s-%s", topic.name, index)
@@ -292,6 +288,27 @@ class Replicas:
         except DirectoryOffline:
             return self._create(topic, index, config)
         return self._keep(Partition(topic.name, topic.id, index, created, directory, self._broker))
+
+    def _find(self, topic: TopicImage, index: int) -> LogDirectory | None:
+        """The directory that has the log. If several have one of its name, all but the best are put out of the way: a
+        loss of power, or whoever copied files, may have left an empty directory before the one that has the data."""
+        key = (topic.name, index)
+        holding = [directory for directory in self.directories if key in directory.partitions]
+        # A topic of that name may have been deleted and created anew while we were away.
+        ours = [one for one in holding if one.topic_ids.get(key, topic.id) == topic.id]
+        best = max(ours, key=lambda one: _worth(one, key), default=None)
+        for directory in holding:
+            if directory is best:
+                continue
+            if best is not None and directory in ours and directory.partitions[key].bear is None:
+                log.error(
+                    "%s-%s is in %s and in %s; the former is served, it has %r and the latter %r",
+                    *key, best.path, directory.path, best.partitions[key], directory.partitions[key],
+                )  # fmt: skip
+            self._remove_log(directory, topic.name, index, keeps_bytes=True)
+        if best is not None:
+            best.adopt(topic.name, index, topic.id)
+        return best
 
     def _keep(self, partition: Partition) -> Partition:
         self._set_up(partition)
@@ -445,6 +462,12 @@ class Replicas:
         await asyncio.gather(*self._flushing.values(), return_exceptions=True)
         for partition in self.all():
             partition.wake_all()
+
+
+def _worth(directory: LogDirectory, key: tuple[str, int]) -> tuple[bool, bool, int]:
+    """Which of several logs of one name is the one: it has files, they say whose they are, it reaches furthest."""
+    found = directory.partitions[key]
+    return (found.bear is None, key in directory.topic_ids, found.log_end_offset)
 
 
 def _report(task: asyncio.Task[None]) -> None:

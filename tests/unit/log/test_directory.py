@@ -252,6 +252,19 @@ def test_a_partition_without_files_is_removed_with_its_directory_and_can_be_crea
     assert directory.partitions["orders", 0].log_end_offset == 2
 
 
+def test_the_removal_of_a_partition_without_files_survives_a_power_loss_where_there_are_neighbours() -> None:
+    """Or it would be taken for the one of its name that a neighbour has by then."""
+    for seed in range(20):
+        disk = SimulatedDisk(seed)
+        directory = opened(disk)
+        directory.neighbours = (directory, opened(disk, "/other"))
+        directory.create("orders", 0, ID, SMALL, NOW_MS)
+        disk.sync_directory("/data")
+        directory.remove("orders", 0, Uuid.of(1))
+        disk.lose_power()
+        assert opened(disk).partitions == {}
+
+
 def test_a_follower_that_begins_in_the_middle_is_born_there(disk: SimulatedDisk) -> None:
     directory = opened(disk)
     directory.create("orders", 0, ID, SMALL, NOW_MS).restart_at(5000, NOW_MS)
