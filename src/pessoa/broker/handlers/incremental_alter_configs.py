@@ -3,6 +3,10 @@
 Loggers are this process's own (KIP-412): they are changed here, and nobody else hears of it. Everything else is the
 controller's to decide, though a broker passes on no change that is another broker's to hear: clients ask each broker
 about itself. A request may ask for both, and is answered as one, in the order in which it asked.
+
+The controller answers when a change is committed, which this broker may hear of a little later. Whoever sets a rate
+and then begins what it is to slow down must not overtake it, so the answer to a change of brokers waits for a moment
+until it holds here.
 """
 
 from __future__ import annotations
@@ -24,16 +28,46 @@ if TYPE_CHECKING:
     from pessoa.broker.context import RequestContext
     from pessoa.broker.dispatch import Reply
     from pessoa.broker.services import BrokerServices
+    from pessoa.metadata.image import MetadataImage
 
+# So long an answer waits until this broker hears of its own change.
+_NEWS_MS = 1_000
 _SET, _DELETE = 0, 1
 _OPERATIONS = range(4)
 
 
 def handle(broker: BrokerServices, context: RequestContext, request: IncrementalAlterConfigsRequest) -> Reply:
     if not any(_is_answered_here(broker.node_id, one) for one in request.resources):
-        reply: Reply = broker.controller.submit(request, context)
-        return reply
+        return _submit(broker, context, request)
     return _both(broker, context, request)
+
+
+async def _submit(
+    broker: BrokerServices, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """The controller's answer, as soon as what it has changed about brokers holds here."""
+    response: IncrementalAlterConfigsResponse = await broker.controller.submit(request, context)
+    if request.validate_only:
+        return response
+    done = {one.resource_name for one in response.responses if _is_broker(one) and not one.error_code}
+    changed = [one for one in request.resources if _is_broker(one) and one.resource_name in done]
+    if changed:
+        await broker.progress.wait_until(lambda: all(_is_shown(broker.image, one) for one in changed), _NEWS_MS)
+    return response
+
+
+def _is_broker(resource: AlterConfigsResource | AlterConfigsResourceResponse) -> bool:
+    return bool(resource.resource_type == ConfigResource.BROKER)
+
+
+def _is_shown(image: MetadataImage, resource: AlterConfigsResource) -> bool:
+    """What became of a list that was added to or taken from depends on what it was, so nobody waits for that."""
+    present = image.configs.of(ConfigResource.BROKER, resource.resource_name)
+    return all(
+        present.get(config.name) == (config.value if config.config_operation == _SET else None)
+        for config in resource.configs
+        if config.config_operation in (_SET, _DELETE)
+    )
 
 
 async def _both(
@@ -43,7 +77,7 @@ async def _both(
     answers = []
     if others:
         rest = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
-        answers = (await broker.controller.submit(rest, context)).responses
+        answers = (await _submit(broker, context, rest)).responses
     by_resource = {(one.resource_type, one.resource_name): one for one in answers}
     return IncrementalAlterConfigsResponse(
         throttle_time_ms=0,

@@ -1,0 +1,108 @@
+"""IncrementalAlterConfigs, from the broker that is asked: when it answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pessoa.broker.context import RequestContext
+from pessoa.broker.handlers.incremental_alter_configs import handle
+from pessoa.broker.metadata_progress import MetadataProgress
+from pessoa.metadata.image import ConfigResource, MetadataImage
+from pessoa.metadata.settings import ConfigsImage
+from pessoa.wire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from pessoa.wire.catalogue import ApiKey
+from pessoa.wire.errors import ErrorCode
+
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+SET, DELETE, APPEND = 0, 1, 2
+BROKER, TOPIC = ConfigResource.BROKER, ConfigResource.TOPIC
+
+
+class Stage:
+    """Broker 1, and a controller that has committed what it was asked for as soon as it is asked."""
+
+    def __init__(self, code: ErrorCode = ErrorCode.NONE) -> None:
+        self.code = code
+        self.broker: Any = SimpleNamespace(
+            node_id=1, image=MetadataImage.EMPTY, progress=MetadataProgress(), controller=self
+        )
+
+    async def submit(self, request: IncrementalAlterConfigsRequest, _: object) -> IncrementalAlterConfigsResponse:
+        answers = [
+            AlterConfigsResourceResponse(
+                error_code=self.code,
+                error_message=None,
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+            )
+            for one in request.resources
+        ]
+        return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=answers)
+
+    def ask(
+        self, operation: int = SET, kind: int = BROKER, *, name: str = "1", is_dry: bool = False
+    ) -> asyncio.Future[Any]:
+        config = AlterableConfig(name=RATE, config_operation=operation, value=None if operation == DELETE else "1")
+        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
+        context = RequestContext(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, None, "127.0.0.1", 1)
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=is_dry)
+        reply = handle(self.broker, context, request)
+        assert isinstance(reply, Awaitable)
+        return asyncio.ensure_future(reply)
+
+    def hear(self, value: str | None, name: str = "1") -> None:
+        present = {} if value is None else {(int(BROKER), name): {RATE: value}}
+        self.broker.image = replace(MetadataImage.EMPTY, configs=ConfigsImage(present))
+        self.broker.progress.look()
+
+
+async def turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("name", ["1", ""])
+def test_a_change_of_a_broker_is_answered_when_that_broker_has_heard_of_it(name: str) -> None:
+    async def main() -> None:
+        stage = Stage()
+        for operation, before, after in ((SET, "2", "1"), (DELETE, "1", None)):
+            stage.hear(before, name)
+            answer = stage.ask(operation, name=name)
+            await turns()
+            assert not answer.done()
+            stage.hear(after, name)
+            assert [one.error_code for one in (await answer).responses] == [ErrorCode.NONE]
+
+    asyncio.run(main())
+
+
+def test_nobody_waits_for_what_this_broker_cannot_hear_of() -> None:
+    async def main() -> None:
+        stage = Stage()
+        asked = [stage.ask(is_dry=True), stage.ask(kind=TOPIC), stage.ask(APPEND)]
+        refused = Stage(ErrorCode.INVALID_CONFIG).ask()
+        await asyncio.gather(*asked, refused)
+        assert "0 waiting" in repr(stage.broker.progress)
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_hears_of_nothing_answers_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pessoa.broker.handlers.incremental_alter_configs._NEWS_MS", 1)
+
+    async def main() -> None:
+        assert [one.error_code for one in (await Stage().ask()).responses] == [ErrorCode.NONE]
+
+    asyncio.run(main())
