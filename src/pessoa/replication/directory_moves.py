@@ -201,15 +201,28 @@ class DirectoryMoves:
             task.add_done_callback(_report)
 
     async def _work(self, path: str) -> None:
+        partition: Partition | None = None
         try:
             while waiting := self._waiting.get(path):
                 partition = waiting.popleft()
                 future = partition.future
                 if future is not None and future.directory.path == path:
                     await self._move(partition, future)
+        except Exception:
+            # Nobody would go on with these before the next start, and whoever asks would be told that they move.
+            for left in (partition, *self._waiting[path]):
+                if left is not None:
+                    self._give_up(left, path)
+            raise
         finally:
             self._waiting.pop(path, None)
             del self._tasks[path]
+
+    def _give_up(self, partition: Partition, path: str) -> None:
+        """Unless the original has left its place: then the copy is all there is, and the next start ends the swap."""
+        is_in_place = (partition.topic, partition.index) in partition.directory.partitions
+        if is_in_place and partition.future is not None and partition.future.directory.path == path:
+            self.cancel(partition)
 
     async def _move(self, partition: Partition, future: FutureLog) -> None:
         log.info("%s-%s moves to %s", partition.topic, partition.index, future.directory.path)

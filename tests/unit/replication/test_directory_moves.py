@@ -16,6 +16,7 @@ from pessoa.log.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE, p
 from pessoa.log.config import LogConfig
 from pessoa.log.directory import LogDirectory
 from pessoa.log.flushing import Flusher
+from pessoa.log.future_log import FutureLog
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.log.upkeep import Upkeep
 from pessoa.metadata.image import MetadataImage
@@ -38,14 +39,16 @@ Scene = Callable[["Rig"], Coroutine[Any, Any, None]]
 
 
 class Rig:
-    """One broker that leads one partition alone, with three directories on one disk, over several lives."""
+    """One broker that leads its partitions alone, with three directories on one disk, over several lives."""
 
-    def __init__(self, *, config: LogConfig = SMALL, topic: str = TOPIC, rate: int | None = None) -> None:
+    def __init__(
+        self, *, config: LogConfig = SMALL, topic: str = TOPIC, rate: int | None = None, partitions: int = 1
+    ) -> None:
         self.loop = new_loop()
         self.loop.worker_delay = lambda: 0.001
         self.clock = StageClock(self.loop)
         self.disk = SimulatedDisk(now_ms=lambda: NOW_MS)
-        self.config, self.topic, self.lives = config, topic, 0
+        self.config, self.topic, self.lives, self._partitions = config, topic, 0, partitions
         self.settings = ReplicationSettings(replica_alter_log_dirs_io_max_bytes_per_second=rate)
         self.moved: list[str] = []
 
@@ -66,7 +69,7 @@ class Rig:
             elr=(), last_known_elr=(), leader=1, leader_epoch=self.lives, partition_epoch=self.lives,
             leader_recovery_state=0,
         )  # fmt: skip
-        topic = TopicImage(self.topic, TOPIC_ID, {0: state})
+        topic = TopicImage(self.topic, TOPIC_ID, dict.fromkeys(range(self._partitions), state))
         self.image = replace(
             MetadataImage.EMPTY, offset=self.lives, topics=TopicsImage({self.topic: topic}, {TOPIC_ID: topic})
         )
@@ -406,6 +409,49 @@ def test_while_a_disk_refuses_to_end_an_interrupted_swap_no_empty_replica_takes_
         assert (rig.partition.directory.path, rig.partition.log.log_end_offset) == ("/b", 40)
 
     play(scene)
+
+
+# What cannot happen.
+
+
+def test_what_nobody_has_foreseen_ends_the_moves_to_that_directory_and_they_can_be_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> int:
+        raise AssertionError("impossible")
+
+    async def scene(rig: Rig) -> None:
+        rig.start()
+        parts = [part for part in rig.replicas.by_name[TOPIC].values() if part.directory.path != "/c"]
+        assert len(parts) > 1
+        with monkeypatch.context() as patched:
+            patched.setattr(FutureLog, "copy_from", fail)
+            for part in parts:
+                assert rig.replicas.moves.move(part, rig.directory("/c")) is ErrorCode.NONE
+            await rig.until(lambda: rig.loop.problems)
+        assert [str(one["exception"]) for one in rig.loop.problems] == ["impossible"]
+        rig.loop.problems.clear()
+        assert [part.future for part in parts] == [None] * len(parts)
+        assert rig.directory("/c").futures == []
+        for part in parts:
+            assert rig.replicas.moves.move(part, rig.directory("/c")) is ErrorCode.NONE
+        await rig.until(lambda: all(part.directory.path == "/c" for part in parts))
+
+    play(scene, partitions=6)
+
+
+def test_whoever_stops_keeps_the_copies_that_it_has_begun() -> None:
+    async def scene(rig: Rig) -> None:
+        rig.start()
+        rig.fill(10)
+        rig.move("/b")
+        await asyncio.sleep(0.1)
+        await rig.replicas.moves.close()
+        assert rig.partition.future is not None
+        assert len(rig.directory("/b").futures) == 1
+
+    # Nothing ever comes.
+    play(scene, rate=0)
 
 
 # Dying.
