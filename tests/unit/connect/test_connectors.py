@@ -160,6 +160,15 @@ def test_rows_that_changed_later_are_seen_and_rows_of_one_moment_stay_together(d
     source.stop()
 
 
+def test_a_page_that_was_cut_between_two_moments_is_followed_by_the_next_at_once(database: Path) -> None:
+    fill(database, [(number, "x", f"2024-01-0{number} 00:00:00.000") for number in range(1, 8)])
+    settings = source_settings(database, "timestamp", timestamp_column_name="at", batch_max_rows="3",
+                               poll_interval_ms="3600000")  # fmt: skip
+    source = started(JdbcSourceConnector, settings)
+    assert [each.value["id"] for each in drained(source)] == [1, 2, 3, 4, 5, 6, 7]
+    source.stop()
+
+
 def test_time_and_id_together_miss_nothing(database: Path) -> None:
     fill(database, [(number, "x", MIDNIGHT) for number in (1, 3)])
     settings = source_settings(database, "timestamp+incrementing", timestamp_column_name="at",

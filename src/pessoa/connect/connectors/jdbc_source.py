@@ -152,7 +152,7 @@ class JdbcSourceConnector(SourceConnector):
             for each in self._inputs:
                 if now >= each.due_at:
                     records = list(self._records(self._database, each))
-                    if len(records) < self._config["batch.max.rows"]:
+                    if not each.has_more:
                         each.due_at = clock.monotonic() + self._config["poll.interval.ms"] / 1000
                         each.bulk_offset = 0
                     if records:
@@ -241,7 +241,9 @@ class JdbcSourceConnector(SourceConnector):
 
     def _records(self, database: Database, each: _Input) -> Iterator[Record]:
         sql, values = self._statement(database, each)
-        rows = self._whole_moments(database, each, list(database.rows(sql, values)))
+        fetched = list(database.rows(sql, values))
+        each.has_more = len(fetched) >= self._config["batch.max.rows"]
+        rows = self._whole_moments(database, each, fetched)
         if not rows:
             database.rollback()
             return
@@ -262,7 +264,7 @@ class JdbcSourceConnector(SourceConnector):
 
     def _whole_moments(self, database: Database, each: _Input, rows: list[Sequence[Any]]) -> list[Sequence[Any]]:
         """By time alone, a page may not end between two rows of one moment: the second would never be seen."""
-        if not each.times or each.incrementing is not None or len(rows) < self._config["batch.max.rows"]:
+        if not each.times or each.incrementing is not None or not each.has_more:
             return rows
         names = [column.name.lower() for column in each.columns]
         index = names.index(each.times[0].lower()) if names else None
@@ -338,6 +340,8 @@ class _Input:
     offset: dict[str, Any] = field(default_factory=dict)
     schema: Schema | None = None
     due_at: float = 0.0
+    # Whether the last page was full. What was given of it may be less: see `_whole_moments`.
+    has_more: bool = False
     # Of bulk alone: how much of this look has been given.
     bulk_offset: int = 0
 
