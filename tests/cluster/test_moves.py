@@ -1,7 +1,9 @@
 """Replicas that move between brokers and between disks, as processes, at a rate, and under kill -9.
 
 A rate of one byte a second lets one piece through and nothing more: so a move is caught in the act, however slow or
-quick the machine is, until somebody raises the rate.
+quick the machine is, until somebody raises the rate. A rate is set by the controller and obeyed by a broker, so whoever
+wants to see a disk held to it waits until that broker says that it has it. Taking it off and setting it again fills up
+what was overdrawn, and another piece comes through.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ from tests.cluster.test_processes import Processes
 from tests.tools.stage import run_ours
 
 Run = Callable[..., Outcome]
+MakeMoving = Callable[[str, list[int]], "Moving"]
 # More than one fetch of a follower brings, and more than one piece that is copied.
 VALUES = [f"{number:02d}" * 50_000 for number in range(30)]
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +39,25 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
         yield running
     finally:
         running.close()
+
+
+@pytest.fixture
+def make_moving(processes: Processes, tmp_path: Path) -> Iterator[MakeMoving]:
+    """What a test leaves behind when it fails must not fail the next: the brokers are the same."""
+    made = []
+
+    def make(topic: str, replicas: list[int]) -> Moving:
+        made.append(Moving(processes, tmp_path, topic, replicas))
+        return made[-1]
+
+    yield make
+    for number in processes:
+        if not processes.is_running(number):
+            processes.start(number)
+    processes.wait_until_registered()
+    for moving in made:
+        moving.end()
+    processes.wait_until_in_sync()
 
 
 class Moving:
@@ -94,14 +117,32 @@ class Moving:
     def has_throttles(self) -> bool:
         return "throttled" in run_ours("kafka-configs", *self.server, "--describe", "--topic", self.topic).out
 
+    def has_rate(self, value: str | None) -> bool:
+        """Whether broker 1 itself says so, of what it lets pass between its disks."""
+        shown = run_ours("kafka-configs", *self.server, "--describe", "--broker", "1")
+        told = RATE not in shown.out if value is None else f"{RATE}={value} " in shown.out
+        return shown.code == 0 and told
+
+    def hold(self) -> None:
+        """Broker 1 knows that it may copy one byte a second between its disks."""
+        set_so = run_ours("kafka-configs", *self.server, "--alter", "--broker", "1", "--add-config", f"{RATE}=1")
+        assert set_so.code == 0, set_so
+        until(lambda: self.has_rate("1"), "broker 1 knows its rate")
+
+    def end(self) -> None:
+        """Whatever has become of the test: nothing moves, and nothing is held."""
+        if self._plan.exists():
+            self.reassign("--cancel")
+        until(lambda: self.has_rate(None) and not self.has_throttles(), "nothing is held any more")
+
     def values(self) -> list[str]:
         return [value for _, _, value in read_all(self._processes, self.topic, 1)]
 
 
 def test_a_throttle_holds_a_move_between_brokers_until_it_is_raised_and_is_taken_off_at_the_end(
-    processes: Processes, tmp_path: Path
+    make_moving: MakeMoving,
 ) -> None:
-    moving = Moving(processes, tmp_path, "held", [1, 2])
+    moving = make_moving("held", [1, 2])
     moving.fill()
     moving.plan([1, 3])
     assert "The inter-broker throttle limit was set to 1 B/s" in moving.reassign("--execute", "--throttle", "1")
@@ -120,19 +161,22 @@ def test_a_throttle_holds_a_move_between_brokers_until_it_is_raised_and_is_taken
 
 
 def test_a_replica_that_moves_between_disks_survives_kill_minus_nine_in_the_middle(
-    processes: Processes, tmp_path: Path
+    processes: Processes, make_moving: MakeMoving
 ) -> None:
-    moving = Moving(processes, tmp_path, "carried", [1, 2])
+    moving = make_moving("carried", [1, 2])
     moving.fill()
     [here] = moving.where(1)
     [there] = set(processes.log_dirs(1)) - {here}
     moving.plan([1, 2], [there, "any"])
+    moving.hold()
     started = moving.reassign("--execute", "--replica-alter-log-dirs-throttle", "1")
     assert "The replica-alter-dir throttle limit was set to 1 B/s" in started
     assert "Successfully started log directory move for: carried-0-1" in started
     # Taken back, and begun again.
     assert "Successfully started log directory move for: carried-0-1" in moving.reassign("--cancel")
     assert list(moving.where(1)) == [here]
+    until(lambda: moving.has_rate(None), "the rate is taken off")
+    moving.hold()
     moving.reassign("--execute", "--replica-alter-log-dirs-throttle", "1")
     until(lambda: moving.where(1)[there][0] > 0, "the first piece has been copied")
     with producing(processes, "carried") as producer:
@@ -172,9 +216,9 @@ def metadata_log(processes: Processes) -> str:
 
 @pytest.mark.apache
 def test_apaches_tool_moves_replicas_to_named_disks_here_and_on_another_broker(
-    processes: Processes, tmp_path: Path
+    processes: Processes, make_moving: MakeMoving
 ) -> None:
-    moving = Moving(processes, tmp_path, "sent", [1, 2])
+    moving = make_moving("sent", [1, 2])
     moving.fill()
     [here] = moving.where(1)
     [there] = set(processes.log_dirs(1)) - {here}

@@ -56,6 +56,9 @@ class Processes:
     def signal(self, number: int, what: signal.Signals) -> None:
         self._processes[number].send_signal(what)
 
+    def is_running(self, number: int) -> bool:
+        return number in self._processes and self._processes[number].poll() is None
+
     def end(self, number: int) -> int:
         return self._processes.pop(number).wait(TIMEOUT_S)
 
@@ -76,6 +79,9 @@ class Processes:
                 {"bootstrap.servers": self.bootstrap_servers, "socket.timeout.ms": 2_000, **QUIET}
             )
         return self._admin
+
+    def wait_until_registered(self) -> None:
+        until(lambda: len(self._metadata().brokers) == 3, "all brokers registered")
 
     def wait_until_in_sync(self) -> None:
         def is_so() -> bool:
