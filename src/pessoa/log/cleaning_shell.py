@@ -13,8 +13,9 @@ What can go wrong, and what happens:
     the worker died                                                           tried again after the backoff
     the disk refused                                                          its directory goes offline
 
-A checkpoint is that of a log and not of a name. A topic that was deleted and created again begins anew: taking its
-records for clean would let a tombstone go while what it deletes is still there. A log that has moved to another
+A checkpoint is that of a log and not of a name, so the log has it (`PartitionLog.cleaned_to`), and its directory writes
+it down. A topic that was deleted and created again begins anew, and a log that was cut is clean up to there at most:
+taking more for clean would let a tombstone go while what it deletes is still there. A log that has moved to another
 directory takes its checkpoint along; so it is left alone while it is copied, or the copy would have of it what was
 copied before a pass, and the checkpoint of after it. Apache Kafka does the same.
 """
@@ -27,13 +28,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pessoa.base.ids import ZERO_UUID
-from pessoa.log.checkpoints import (
-    CLEANER_OFFSET_FILE,
-    RECOVERY_POINT_FILE,
-    CorruptCheckpoint,
-    parse_offsets,
-    render_offsets,
-)
+from pessoa.log.checkpoints import CLEANER_OFFSET_FILE, RECOVERY_POINT_FILE
 from pessoa.log.cleaner import (
     Cleanable,
     CleanerSettings,
@@ -98,16 +93,13 @@ class LogCleaner:
         self._clock = clock
         self._settings = settings or CleanerSettings()
         self._start_pass = start_pass
-        self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
-        # Which log each of them is of.
-        self._logs: dict[tuple[str, TopicPartition], PartitionLog] = {}
         # Logs in which a damaged batch was found.
         self._uncleanable: set[PartitionLog] = set()
-        self._running: tuple[PartitionLog, RunningPass] | None = None
+        self._at: PartitionLog | None = None
         self.last_stats: CleanerStats | None = None
 
     def __repr__(self) -> str:
-        at = self._running[0].directory if self._running is not None else "nothing"
+        at = self._at.directory if self._at is not None else "nothing"
         return f"<LogCleaner at {at}, {len(self._uncleanable)} logs are damaged, last pass {self.last_stats!r}>"
 
     async def run(self) -> None:
@@ -125,21 +117,6 @@ class LogCleaner:
             return False
         return await self._clean(max(due, key=lambda one: one.cleanable.ratio), now_ms)
 
-    def stop_cleaning(self, partition_log: PartitionLog) -> None:
-        """The log is about to be deleted, or truncated below its high watermark: what is being made of it is void."""
-        if self._running is not None and self._running[0] is partition_log:
-            self._running[1].stop()
-
-    def truncate_checkpoint(self, directory: LogDirectory, key: TopicPartition, offset: int) -> None:
-        """The log was cut to `offset`: what comes behind it now has not been cleaned."""
-        checkpoints = self._checkpoints_of(directory)
-        if checkpoints.get(key, 0) > offset:
-            checkpoints[key] = offset
-
-    def checkpoint(self, directory: LogDirectory, key: TopicPartition) -> int | None:
-        """Up to where the log is clean."""
-        return self._checkpoints_of(directory).get(key)
-
     # Choosing.
 
     def _candidates(self, now_ms: int) -> Iterator[Candidate]:
@@ -147,14 +124,12 @@ class LogCleaner:
             if directory.offline is not None:
                 continue
             try:
-                checkpoints = self._checkpoints_of(directory)
                 for key, partition_log in list(directory.partitions.items()):
                     is_wanted = partition_log.config.is_compacted and partition_log not in self._uncleanable
                     if is_wanted and not self._is_copied(directory, key):
-                        checkpoint = self._checkpoint_of(directory, key, partition_log)
-                        cleanable = assess(partition_log, checkpoint, now_ms)
+                        cleanable = assess(partition_log, partition_log.cleaned_to, now_ms)
                         if cleanable.has_bad_checkpoint:
-                            checkpoints[key] = cleanable.first_dirty_offset
+                            partition_log.cleaned_to = cleanable.first_dirty_offset
                         yield Candidate(directory, key, partition_log, cleanable)
             except DiskError as error:
                 directory.fail(error)
@@ -164,47 +139,20 @@ class LogCleaner:
         futures = [future for one in self._directories for future in one.futures]
         return any(future.is_of(key[0], directory.topic_ids.get(key, ZERO_UUID), key[1]) for future in futures)
 
-    def _checkpoint_of(self, directory: LogDirectory, key: TopicPartition, partition_log: PartitionLog) -> int | None:
-        checkpoints, place = self._checkpoints_of(directory), (directory.path, key)
-        if self._logs.get(place) is not partition_log:
-            checkpoints.pop(key, None)
-            for path, checkpoints_there in self._checkpoints.items():
-                before = self._logs.get((path, key))
-                if before is not None and before.successor is partition_log and key in checkpoints_there:
-                    checkpoints[key] = checkpoints_there.pop(key)
-            self._logs[place] = partition_log
-        return checkpoints.get(key)
-
-    def _checkpoints_of(self, directory: LogDirectory) -> dict[TopicPartition, int]:
-        known = self._checkpoints.get(directory.path)
-        if known is None:
-            known = self._checkpoints[directory.path] = self._read_checkpoints(directory)
-            self._logs.update({(directory.path, key): directory.partitions[key] for key in known})
-        return known
-
-    def _read_checkpoints(self, directory: LogDirectory) -> dict[TopicPartition, int]:
-        path = f"{directory.path}/{CLEANER_OFFSET_FILE}"
-        if not self._disk.exists(path):
-            return {}
-        try:
-            found = parse_offsets(self._disk.read_file(path).decode("ascii", "replace"), path)
-            return {key: offset for key, offset in found.items() if key in directory.partitions}
-        except CorruptCheckpoint as problem:
-            log.warning("%s; logs are cleaned from their start", problem)
-            return {}
-
     # Cleaning.
 
     async def _clean(self, chosen: Candidate, now_ms: int) -> bool:
-        directory, key, partition_log, cleanable = chosen
+        directory, _, partition_log, cleanable = chosen
         try:
             for segment in unfinished_swaps(partition_log):
                 await self._finish(Swap(self._disk, partition_log, (), segment))
             await self._write_recovery_points(directory, partition_log)
             plan = make_plan(partition_log, cleanable, self._settings, now_ms)
-            finished = await self._run_pass(chosen, Cleaning(self._disk, partition_log, plan))
-            self._checkpoints_of(directory)[key] = finished.end_offset
-            await self._write_checkpoints(directory)
+            cleaning = Cleaning(self._disk, partition_log, plan)
+            finished = await self._run_pass(chosen, cleaning)
+            self._check(chosen, cleaning)
+            partition_log.cleaned_to = finished.end_offset
+            await self._write_checkpoints(directory, CLEANER_OFFSET_FILE)
         except (_Outdated, CleanerDied) as reason:
             log.info("%s is cleaned another time: %s", partition_log.directory, reason)
             await self._tidy_up(chosen)
@@ -226,15 +174,14 @@ class LogCleaner:
         """Recovery takes a gap above the recovery point for a loss. So the one that a crash would find must be as far
         as what is cleaned, before the first gap is made."""
         truncations = partition_log.truncations
-        rendered = directory.render_checkpoints(RECOVERY_POINT_FILE)
-        await asyncio.get_running_loop().run_in_executor(None, directory.write_rendered, rendered)
+        await self._write_checkpoints(directory, RECOVERY_POINT_FILE)
         if partition_log.truncations != truncations:
             raise _Outdated("it was cut")
 
     async def _run_pass(self, chosen: Candidate, cleaning: Cleaning) -> Finished:
         in_thread = asyncio.get_running_loop().run_in_executor
         running = await in_thread(None, self._start_pass, cleaning.plan)
-        self._running = (chosen.log, running)
+        self._at = chosen.log
         try:
             while True:
                 step = await self._next_step(chosen, cleaning, running)
@@ -245,7 +192,7 @@ class LogCleaner:
                     raise _Outdated("its segments have changed")
                 await self._finish(swap)
         finally:
-            self._running = None
+            self._at = None
             running.stop()
             await in_thread(None, running.close)
 
@@ -260,24 +207,22 @@ class LogCleaner:
             if not (self._is_there(chosen) and cleaning.is_still_valid):
                 raise _Outdated("its files have gone") from None
             raise
+        self._check(chosen, cleaning)
+        return step
+
+    def _check(self, chosen: Candidate, cleaning: Cleaning) -> None:
+        """Whoever has waited asks whether the log is still what it was."""
         if not (self._is_there(chosen) and cleaning.is_still_valid):
             raise _Outdated("it has changed")
         if self._is_copied(chosen.directory, chosen.key):
             raise _Outdated("it moves to another directory")
-        return step
 
     def _is_there(self, chosen: Candidate) -> bool:
         return chosen.directory.partitions.get(chosen.key) is chosen.log
 
-    async def _write_checkpoints(self, directory: LogDirectory) -> None:
-        known = self._checkpoints_of(directory)
-        for key in [key for key in known if key not in directory.partitions]:
-            # One that has moved is asked for where it is now.
-            if self._logs[directory.path, key].successor is None:
-                del known[key], self._logs[directory.path, key]
-        here = {key: offset for key, offset in known.items() if key in directory.partitions}
-        path, text = f"{directory.path}/{CLEANER_OFFSET_FILE}", render_offsets(here)
-        await asyncio.get_running_loop().run_in_executor(None, self._disk.write_file, path, text.encode())
+    async def _write_checkpoints(self, directory: LogDirectory, name: str) -> None:
+        rendered = directory.render_checkpoints(name)
+        await asyncio.get_running_loop().run_in_executor(None, directory.write_rendered, rendered)
 
     async def _tidy_up(self, chosen: Candidate) -> None:
         if not self._is_there(chosen):

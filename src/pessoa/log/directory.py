@@ -6,6 +6,7 @@
     recovery-point-offset-checkpoint   per partition: where recovery starts after a crash
     replication-offset-checkpoint      per partition: the high watermark
     log-start-offset-checkpoint        per partition: the log start offset, where it is not the first segment's
+    cleaner-offset-checkpoint          per partition: up to where compaction has come, where it has
     orders-0/                          a partition
     orders-1.3f0c…-delete/             a partition that was deleted and waits to be removed
     orders-2.9a41…-future/             a copy of a partition that moves here from another directory (`future_log`)
@@ -116,12 +117,14 @@ class LogDirectory:
         self.is_open = False
         self._checkpoint_lock = Lock()
         self._rendered_count = 0
+        # What the cleaner's file says, or will as soon as somebody has come to write it: it hardly ever changes.
+        self._cleaned: Mapping[TopicPartition, int] = {}
         # For each file the number of what it says.
         self._written: dict[str, int] = {}
         # One of each for all logs: there may be thousands.
         self._bear = self._make_files
         self._write_log_starts = partial(self._write_checkpoint, LOG_START_OFFSET_FILE)
-        self._write_recovery_points = partial(self._write_checkpoint, RECOVERY_POINT_FILE)
+        self._write_recovery_points = partial(self._write_checkpoint, RECOVERY_POINT_FILE, CLEANER_OFFSET_FILE)
 
     def __repr__(self) -> str:
         state = f"offline ({self.offline})" if self.offline is not None else "online"
@@ -149,7 +152,7 @@ class LogDirectory:
         # Who died may have renamed a checkpoint without syncing that. Whoever goes by what it says makes it last.
         self._disk.sync_directory(self.path)
         recovery_points = self._offsets(RECOVERY_POINT_FILE, names)
-        cleaned = self._offsets(CLEANER_OFFSET_FILE, names)
+        self._cleaned = self._offsets(CLEANER_OFFSET_FILE, names) or {}
         log_starts = self._offsets(LOG_START_OFFSET_FILE, names)
         high_watermarks = self._offsets(REPLICATION_OFFSET_FILE, names)
         for name in names:
@@ -174,15 +177,19 @@ class LogDirectory:
                 # A partition that the checkpoint does not know is newer than it.
                 recovery_point=None if recovery_points is None else recovery_points.get(partition, 0),
                 log_start_offset=log_start_offset,
-                cleaned_to=(cleaned or {}).get(partition, 0),
+                cleaned_to=self._cleaned.get(partition, 0),
                 high_watermark=(high_watermarks or {}).get(partition, 0),
             )
             if future is not None:
                 self._keep_future(FutureLog(*future, self._topic_id_in(path), name, loaded, self))
             else:
+                if partition in self._cleaned:
+                    # What a crash has cut off was clean, and what follows is not.
+                    loaded.cleaned_to = min(self._cleaned[partition], loaded.log_end_offset)
                 self._keep(partition, loaded)
         named = {*(recovery_points or ()), *(log_starts or ()), *(high_watermarks or ())}
-        if recovery_points is None or not named <= {*self.partitions, *(one.key for one in self.futures)}:
+        is_any_gone = not named <= {*self.partitions, *(one.key for one in self.futures)}
+        if recovery_points is None or is_any_gone or self._cleaned != self.checkpoints()[CLEANER_OFFSET_FILE]:
             self.write_checkpoints()
         self.is_open = True
 
@@ -418,14 +425,14 @@ class LogDirectory:
     def render_checkpoints(self, *names: str) -> RenderedCheckpoints:
         """What the files that are named, or all of them, would say now."""
         self._rendered_count += 1
-        return RenderedCheckpoints(
-            self._rendered_count,
-            {
-                name: render_offsets(offsets)
-                for name, offsets in self.checkpoints().items()
-                if name in names or not names
-            },
-        )
+        wanted = {name: offsets for name, offsets in self.checkpoints().items() if name in names or not names}
+        if CLEANER_OFFSET_FILE in wanted:
+            if wanted[CLEANER_OFFSET_FILE] == self._cleaned:
+                del wanted[CLEANER_OFFSET_FILE]
+            else:
+                self._cleaned = wanted[CLEANER_OFFSET_FILE]
+        texts = {name: render_offsets(offsets) for name, offsets in wanted.items()}
+        return RenderedCheckpoints(self._rendered_count, texts)
 
     def write_rendered(self, rendered: RenderedCheckpoints) -> None:
         """From any thread."""
@@ -447,12 +454,16 @@ class LogDirectory:
                 for key, one in logs.items()
                 if one.log_start_offset > one.segments[0].base_offset
             },
+            # Of copies nobody has cleaned anything.
+            CLEANER_OFFSET_FILE: {
+                key: one.cleaned_to for key, one in self.partitions.items() if one.cleaned_to is not None
+            },
         }
 
-    def _write_checkpoint(self, name: str) -> None:
-        """One of them, at once: for DeleteRecords and truncations, which are rare."""
+    def _write_checkpoint(self, *names: str) -> None:
+        """Some of them, at once: for DeleteRecords and truncations, which are rare."""
         if self.offline is None:
-            self.write_rendered(self.render_checkpoints(name))
+            self.write_rendered(self.render_checkpoints(*names))
 
     def _offsets(self, name: str, names: list[str]) -> dict[TopicPartition, int] | None:
         """None if there is no such file, or none that makes sense."""

@@ -95,6 +95,7 @@ class PartitionLog(ReadableLog):
         "_synced_changes",
         "_truncations",
         "bear",
+        "cleaned_to",
         "config",
         "epochs",
         "is_released",
@@ -133,8 +134,10 @@ class PartitionLog(ReadableLog):
         self.producer_expiration_ms = producer_expiration_ms
         # Called when DeleteRecords or a truncation has moved the log start offset: nothing else remembers it.
         self.on_log_start_moved: Callable[[], None] = _ignore
-        # Called when the recovery point went back. Its checkpoint must follow before anything is appended: otherwise
-        # recovery might begin behind bytes that were never synced.
+        # Up to where compaction has come; None if it never came by. Its checkpoint is that of a log and not of a name.
+        self.cleaned_to: int | None = None
+        # Called when the recovery point went back, or where it is clean. The checkpoint must follow before anything is
+        # appended: otherwise recovery might begin behind bytes that were never synced, or new ones be taken for clean.
         self.on_recovery_point_lowered: Callable[[], None] = _ignore
         # Called when a segment is full and a new one has begun: the full one should reach the disk before long.
         self.on_rolled: Callable[[PartitionLog], None] = _pass_over
@@ -387,10 +390,15 @@ class PartitionLog(ReadableLog):
         if self.epochs.truncate_from_end(offset):
             self._write_epochs()
         self._is_truncation_unsynced = True
+        was_cleaned = self.cleaned_to is not None and self.cleaned_to > offset
+        if was_cleaned:
+            self.cleaned_to = offset
         if self.recovery_point > offset:
             # Rare, so it may wait: bytes that were called safe must not come back between those that follow now.
             self.recovery_point = offset
             self._sync_truncation()
+            self.on_recovery_point_lowered()
+        elif was_cleaned:
             self.on_recovery_point_lowered()
 
     def _sync_truncation(self) -> None:
@@ -451,10 +459,11 @@ class PartitionLog(ReadableLog):
 
     def take_over(self, original: PartitionLog) -> None:
         """Know what the log knows that this is a copy of, besides its batches: producers and epochs whose batches have
-        been deleted or compacted away, and the offsets that others have agreed on."""
+        been deleted or compacted away, the offsets that others have agreed on, and how far it is clean."""
         assert self.log_end_offset == original.log_end_offset, f"{self!r} is no copy of {original!r}"
         self.producers, self.epochs = original.producers, original.epochs
         self.high_watermark, self.log_start_offset = original.high_watermark, original.log_start_offset
+        self.cleaned_to = original.cleaned_to
         self._write_epochs()
 
     def relocate(self, directory: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from pessoa.base.clock import ManualClock
 from pessoa.base.ids import Uuid
+from pessoa.log.checkpoints import parse_offsets
 from pessoa.log.cleaner import CleanerSettings, assess, make_plan
 from pessoa.log.cleaning_pass import CleaningPass
 from pessoa.log.cleaning_plan import CleaningPlan, Finished, Pause, SwapReady
@@ -73,6 +74,16 @@ def values(log: PartitionLog) -> list[bytes]:
     return [(record.value or b"").strip() for record in all_records(log)]
 
 
+def checkpoint(directory: LogDirectory, name: str) -> int | None:
+    """Up to where the log is clean, as far as its directory knows; the file says the same."""
+    found = directory.partitions.get((name, 0))
+    return None if found is None else found.cleaned_to
+
+
+def in_file(disk: Disk) -> dict[tuple[str, int], int]:
+    return parse_offsets(disk.read_file(f"{PATH}/cleaner-offset-checkpoint").decode(), "")
+
+
 def test_the_dirtiest_log_is_cleaned_first_and_the_checkpoint_moves() -> None:
     disk = SimulatedDisk()
     directory = opened(disk)
@@ -92,11 +103,11 @@ def test_the_dirtiest_log_is_cleaned_first_and_the_checkpoint_moves() -> None:
         assert (values(tidy), values(messy)) == ([b"2", b"3"], [b"4"])
 
     asyncio.run(run())
-    assert cleaner.checkpoint(directory, ("messy", 0)) == 4
+    assert checkpoint(directory, "messy") == 4
     text = disk.read_file(f"{PATH}/cleaner-offset-checkpoint").decode()
     assert sorted(text.splitlines()) == ["0", "2", "messy 0 4", "tidy 0 2"]
-    again = LogCleaner(disk, [directory], ManualClock(NOW_MS))
-    assert again.checkpoint(directory, ("tidy", 0)) == 2
+    disk.crash_process()
+    assert checkpoint(opened(disk), "tidy") == 2
 
 
 def test_a_topic_that_was_created_again_is_not_clean_because_its_name_was() -> None:
@@ -105,7 +116,7 @@ def test_a_topic_that_was_created_again_is_not_clean_because_its_name_was() -> N
     fill(topic(directory, "orders"), b"1", b"2", b"3")
     cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=lambda plan: PassInPlace(disk, plan))
     assert asyncio.run(cleaner.clean_filthiest())
-    assert cleaner.checkpoint(directory, ("orders", 0)) == 3
+    assert checkpoint(directory, "orders") == 3
     directory.remove("orders", 0, TOPIC_ID)
     again = topic(directory, "orders")
     # As many as the checkpoint of the old one says are clean.
@@ -115,16 +126,91 @@ def test_a_topic_that_was_created_again_is_not_clean_because_its_name_was() -> N
     assert values(again) == [b"7"]
 
 
-def test_a_checkpoint_of_a_topic_that_is_gone_is_not_believed_after_a_restart() -> None:
-    disk = SimulatedDisk()
+def cleaned(disk: Disk) -> tuple[LogDirectory, LogCleaner]:
+    """A directory with a log of three records of one key, of which one is left, and the cleaner that did it."""
     directory = opened(disk)
+    fill(topic(directory, "orders"), b"1", b"2", b"3")
+    cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=lambda plan: PassInPlace(disk, plan))
+    assert asyncio.run(cleaner.clean_filthiest())
+    assert checkpoint(directory, "orders") == 3
+    assert in_file(disk) == {("orders", 0): 3}
+    return directory, cleaner
+
+
+@pytest.mark.parametrize("how", ["remove", "set_aside"])
+def test_a_topic_that_was_created_again_is_not_clean_after_a_restart_either(how: str) -> None:
+    disk = SimulatedDisk()
+    directory, _ = cleaned(disk)
+    getattr(directory, how)("orders", 0, TOPIC_ID)
+    assert in_file(disk) == {}
+    fill(topic(directory, "orders"), b"4", b"5", b"6", b"7")
+    disk.crash_process()
+    assert checkpoint(opened(disk), "orders") is None
+
+
+def test_a_checkpoint_that_is_written_late_does_not_bring_back_a_topic_that_was_deleted() -> None:
+    disk = SimulatedDisk()
+    directory, _ = cleaned(disk)
+    # As the cleaner does it after its next pass: rendered now, written by a thread that comes to it later.
+    directory.partitions["orders", 0].cleaned_to = 2
+    rendered = directory.render_checkpoints("cleaner-offset-checkpoint")
+    directory.remove("orders", 0, TOPIC_ID)
+    topic(directory, "orders")
+    directory.write_rendered(rendered)
+    assert in_file(disk) == {}
+
+
+def test_a_checkpoint_of_a_topic_that_is_gone_is_dropped_at_the_start() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(PATH)
     disk.write_file(f"{PATH}/cleaner-offset-checkpoint", b"0\n1\norders 0 2\n")
+    directory = opened(disk)
+    assert in_file(disk) == {}
     cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=lambda plan: PassInPlace(disk, plan))
     assert not asyncio.run(cleaner.clean_filthiest())
     log = topic(directory, "orders")
     fill(log, b"1", b"2", b"3")
     assert asyncio.run(cleaner.clean_filthiest())
     assert values(log) == [b"3"]
+
+
+def test_a_log_that_was_cut_and_filled_again_is_clean_up_to_the_cut_only() -> None:
+    disk = SimulatedDisk()
+    directory, cleaner = cleaned(disk)
+    log = directory.partitions["orders", 0]
+    log.truncate_to(1, NOW_MS)
+    cut = log.log_end_offset
+    assert cut < 3
+    fill(log, b"4", b"5", b"6", b"7")
+    assert checkpoint(directory, "orders") == cut
+    assert in_file(disk) == {("orders", 0): cut}
+    assert asyncio.run(cleaner.clean_filthiest())
+    assert values(log) == [b"7"]
+
+
+def test_a_log_that_was_cut_while_its_pass_came_to_an_end_is_not_called_clean() -> None:
+    disk = SimulatedDisk()
+    directory = opened(disk)
+    log = topic(directory, "orders")
+    fill(log, b"1", b"2", b"3")
+
+    class CutAtTheEnd(PassInPlace):
+        def close(self) -> None:
+            log.truncate_to(1, NOW_MS)
+            super().close()
+
+    cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=lambda plan: CutAtTheEnd(disk, plan))
+    assert not asyncio.run(cleaner.clean_filthiest())
+    assert checkpoint(directory, "orders") is None
+
+
+def test_a_log_that_a_crash_has_cut_is_clean_up_to_its_end_only() -> None:
+    disk = SimulatedDisk()
+    directory, _ = cleaned(disk)
+    directory.close()
+    disk.write_file(f"{PATH}/cleaner-offset-checkpoint", b"0\n1\norders 0 9\n")
+    assert checkpoint(opened(disk), "orders") == 3
+    assert in_file(disk) == {("orders", 0): 3}
 
 
 def test_a_checkpoint_moves_with_its_log_to_another_directory() -> None:
@@ -155,14 +241,14 @@ def test_a_checkpoint_moves_with_its_log_to_another_directory() -> None:
     # Its file is written in between, without what has moved.
     fill(neighbour, b"1", b"2")
     assert asyncio.run(cleaner.clean_filthiest())
-    assert disk.read_file(f"{PATH}/cleaner-offset-checkpoint") == b"0\n1\npayments 0 2\n"
+    assert in_file(disk) == {("payments", 0): 2}
     moved = second.partitions["orders", 0]
     moved.roll(NOW_MS)
     fill(moved, b"4", b"5", b"6", b"7")
     assert asyncio.run(cleaner.clean_filthiest())
     assert (plans[-1].directory, plans[-1].first_dirty_offset) == ("/other/orders-0", 3)
-    assert cleaner.checkpoint(first, ("orders", 0)) is None
-    assert cleaner.checkpoint(second, ("orders", 0)) == 8
+    assert checkpoint(first, "orders") is None
+    assert checkpoint(second, "orders") == 8
 
 
 def test_a_pass_is_thrown_away_when_its_log_begins_to_move() -> None:
@@ -183,7 +269,7 @@ def test_a_pass_is_thrown_away_when_its_log_begins_to_move() -> None:
     cleaner = LogCleaner(disk, [first, second], ManualClock(NOW_MS), start_pass=start)
     assert not asyncio.run(cleaner.clean_filthiest())
     assert values(log) == [b"1", b"2"]
-    assert cleaner.checkpoint(first, ("orders", 0)) is None
+    assert checkpoint(first, "orders") is None
     second.remove_future(second.futures[0])
 
 
@@ -227,13 +313,12 @@ def test_a_disk_that_refuses_takes_its_directory_offline() -> None:
     assert directory.offline is not None
 
 
-@pytest.mark.parametrize("how", ["deleted", "truncated", "dropped", "stopped"])
+@pytest.mark.parametrize("how", ["deleted", "truncated", "dropped", "killed"])
 def test_a_log_that_changes_meanwhile_is_cleaned_another_time(how: str) -> None:
     disk = SimulatedDisk()
     directory = opened(disk)
     log = topic(directory, "orders")
     fill(log, b"1", b"2")
-    cleaner: LogCleaner
 
     def meanwhile() -> None:
         if how == "deleted":
@@ -242,21 +327,19 @@ def test_a_log_that_changes_meanwhile_is_cleaned_another_time(how: str) -> None:
             log.truncate_to(1, NOW_MS)
         elif how == "dropped":
             log.drop_segments(1, NOW_MS)
-        else:
-            cleaner.stop_cleaning(log)
 
     def start(plan: CleaningPlan) -> PassInPlace:
         started = PassInPlace(disk, plan)
-        started.before_step = meanwhile
+        started.before_step = started.stop if how == "killed" else meanwhile
         return started
 
     cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=start)
     assert not asyncio.run(cleaner.clean_filthiest())
     assert directory.offline is None
-    assert cleaner.checkpoint(directory, ("orders", 0)) is None
+    assert checkpoint(directory, "orders") is None
     if how != "deleted":
         assert not [name for name in disk.contents() if name.endswith((".cleaned", ".swap"))]
-        assert values(log) == {"truncated": [b"1"], "dropped": [], "stopped": [b"1", b"2"]}[how]
+        assert values(log) == {"truncated": [b"1"], "dropped": [], "killed": [b"1", b"2"]}[how]
 
 
 class WatchedClock(ManualClock):
