@@ -16,7 +16,9 @@ What should run stands in a compacted topic (state_topic.py), where each query i
 home goes on. Two engines in one home would run every query twice; the second one is refused.
 
 Locks: `_mutex` is held by whoever changes a query or speaks to Spark, and never while a cluster is asked something: one
-that is away would keep everybody from stopping a query. Looking at a status takes no lock.
+that is away would keep everybody from stopping a query. Looking at a status takes no lock. Who asks the cluster on
+behalf of a query that begins or is deleted takes its name for that time (names.py): a query that begins under a
+name finds either all that one before it has left there, or nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from pessoa.pipelines.group_offsets import GroupOffsets
 from pessoa.pipelines.jars import JarsUnavailable
 from pessoa.pipelines.java import NoJava
 from pessoa.pipelines.launching import client_settings, launch, speed_of
+from pessoa.pipelines.names import Names
 from pessoa.pipelines.plan import KafkaSettings, PlanRefused
 from pessoa.pipelines.progress import Progress, read_progress
 from pessoa.pipelines.queries import (
@@ -93,6 +96,8 @@ class Query:
         self.next_start_s = 0.0
         # Whether the topic that an exactly-once query needs was seen since it last failed.
         self.has_markers = False
+        # Whether it is being deleted: nobody else has a say in it any more.
+        self.is_leaving = False
         # Spark's query, while there is one.
         self.running: Any = None
         self.first_batch_id = -1
@@ -139,6 +144,7 @@ class Engine:
         self._checkpoints = checkpoints
         self._say = say
         self._mutex = threading.RLock()
+        self._names = Names()
         self._closing = threading.Event()
         self._server: SparkServer | None = None
         self._session: SparkSession | None = None
@@ -179,13 +185,17 @@ class Engine:
             to_value(spec)
         if isinstance(spec.start_function, str):
             find_function(spec.start_function)
-        query = Query(spec, "RUNNING")
+        with self._names.alone_with(spec.id):
+            return self._start_alone(Query(spec, "RUNNING"))
+
+    def _start_alone(self, query: Query) -> Query:
+        with self._mutex:
+            self._refuse_twin(query.spec)
         if not query.is_prepared:
             self._make_markers(query, ANSWER_TIMEOUT_S)
         with self._mutex:
-            self._refuse_twin(spec)
             self._launch(query, raises=True)
-            self._queries[spec.id] = query
+            self._queries[query.spec.id] = query
             wait_until_written = self._remember(query)
         wait_until_written()
         return query
@@ -203,7 +213,7 @@ class Engine:
 
     def resume(self, query_id: str) -> None:
         with self._mutex:
-            query = self.query(query_id)
+            query = self._changeable(query_id)
             if query.target == "RUNNING" and query.state != "FAILED":
                 return
             wait_until_written = self._set_going(query)
@@ -211,7 +221,7 @@ class Engine:
 
     def restart(self, query_id: str) -> None:
         with self._mutex:
-            query = self.query(query_id)
+            query = self._changeable(query_id)
             self._end(query)
             query.restarts += 1
             wait_until_written = self._set_going(query)
@@ -227,26 +237,40 @@ class Engine:
     def delete(self, query_id: str) -> None:
         """Stop a query and forget it, with its checkpoint, markers and group; a group that was named for it stays.
 
-        An engine without a state topic also deletes what an engine before it has left under that name.
+        If the cluster cannot be told, the query stays where it is, at rest, and can be deleted again. An engine
+        without a state topic also deletes what an engine before it has left under that name.
         """
-        with self._mutex:
-            query = self._queries.get(query_id)
-            if query is None and (self._state is not None or not self._folder(query_id).exists()):
-                raise EngineRefused(f"there is no query {query_id}")
-            if query is not None:
-                self._end(query)
-                del self._queries[query_id]
-                self._groups.forget(query.spec.group, deletes=query.spec.group_id is None)
-            wait_until_written = self._forget(query_id)
-            shutil.rmtree(self._folder(query_id), ignore_errors=True)
-        wait_until_written()
+        with self._names.alone_with(query_id):
+            with self._mutex:
+                query = self._queries.get(query_id)
+                if query is None and (self._state is not None or not self._folder(query_id).exists()):
+                    raise EngineRefused(f"there is no query {query_id}")
+                if query is not None:
+                    self._end(query)
+                    query.target = query.state = "STOPPED"
+                    self._groups.forget(query.spec.group, deletes=query.spec.group_id is None)
+                wait_until_written = self._forget(query_id)
+                if query is not None:
+                    query.is_leaving = True
+            try:
+                self._delete_traces(query_id, query, wait_until_written)
+            finally:
+                if query is not None:
+                    query.is_leaving = False
+
+    def _delete_traces(self, query_id: str, query: Query | None, wait_until_forgotten: Callable[[], None]) -> None:
+        # The checkpoint goes last: an engine that still knows the query would begin anew without it.
+        wait_until_forgotten()
         if query is None or query.spec.delivery == "exactly-once":
             remove_topic(self._settings, marker_topic(query_id))
+        with self._mutex:
+            shutil.rmtree(self._folder(query_id), ignore_errors=True)
+            self._queries.pop(query_id, None)
 
     def release(self, query_id: str) -> None:
         """Stop a query and let go of it. What it left stays: a query that starts under its name goes on from there."""
         with self._mutex:
-            query = self.query(query_id)
+            query = self._changeable(query_id)
             self._end(query)
             del self._queries[query_id]
             wait_until_written = self._forget(query_id)
@@ -260,6 +284,12 @@ class Engine:
             return self._queries[query_id]
         except KeyError:
             raise EngineRefused(f"there is no query {query_id}") from None
+
+    def _changeable(self, query_id: str) -> Query:
+        query = self.query(query_id)
+        if query.is_leaving:
+            raise EngineRefused(f"the query {query_id} is being deleted")
+        return query
 
     def session(self) -> SparkSession:
         """The session that the queries run in; starts Spark if need be."""
@@ -469,7 +499,7 @@ class Engine:
 
     def _rest(self, query_id: str, target: Target) -> None:
         with self._mutex:
-            query = self.query(query_id)
+            query = self._changeable(query_id)
             self._end(query)
             query.target = query.state = target
             wait_until_written = self._remember(query)

@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from pessoa.pipelines import engine as engine_file
-from pessoa.pipelines.engine import Engine
+from pessoa.pipelines import group_offsets
+from pessoa.pipelines.engine import Engine, EngineRefused
 from pessoa.pipelines.queries import QuerySpec, to_value
 from pessoa.pipelines.state_topic import StateUnavailable
+from pessoa.pipelines.topic_writer import marker_topic
 from tests.support.topics import eventually
 
 DEADLINE_S = 60.0
@@ -33,6 +35,10 @@ class Cluster:
         self.remembered: dict[str, Any] = {}
         self.launched: list[str] = []
         self.running: list[Any] = []
+        # What it says of a write: it is written, or why not.
+        self.write_failures: list[Exception] = []
+        self.removed: list[str] = []
+        self.while_removing: Callable[[], object] = lambda: None
 
     def ensure_topic(self, *_: object) -> None:
         self.was_asked.set()
@@ -45,7 +51,15 @@ class Cluster:
 
     def put(self, query_id: str, value: Any) -> Callable[[], None]:
         self.remembered[query_id] = value
-        return lambda: None
+        return self.wait_until_written
+
+    def wait_until_written(self) -> None:
+        if self.write_failures:
+            raise self.write_failures.pop()
+
+    def remove_topic(self, _: object, name: str) -> None:
+        self.while_removing()
+        self.removed.append(name)
 
     def launch(self, spec: QuerySpec, *_: object) -> Any:
         self.launched.append(spec.id)
@@ -60,9 +74,11 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     made = Cluster()
-    for name in ("ensure_topic", "launch"):
+    for name in ("ensure_topic", "remove_topic", "launch"):
         monkeypatch.setattr(engine_file, name, getattr(made, name))
     monkeypatch.setattr(engine_file, "StateTopic", made.state_topic)
+    # No group is deleted: nobody would answer, and whoever closes an engine waits for that.
+    monkeypatch.setattr(group_offsets, "_delete", lambda *_: None)
     monkeypatch.setattr(engine_file, "in_use", nullcontext)
     monkeypatch.setattr(Engine, "_connect", lambda _: made.session())
     monkeypatch.setattr(engine_file, "LOOK_INTERVAL_S", 0.01)
@@ -147,5 +163,76 @@ def test_a_query_that_spark_has_ended_is_started_again_and_the_others_are_left_a
         ended.exception = lambda: "it went wrong"
         cluster.running.remove(ended)
         eventually(lambda: sorted(cluster.launched) == ["a", "a", "b"])
-        found = {status.id: (status.state, status.restarts, status.error) for status in engine.queries()}
-        assert found == {"a": ("RUNNING", 1, "it went wrong"), "b": ("RUNNING", 0, "")}
+
+        def found() -> dict[str, tuple[str, int, str]]:
+            return {status.id: (status.state, status.restarts, status.error) for status in engine.queries()}
+
+        # A query is noted as running a moment after it was launched.
+        eventually(lambda: found() == {"a": ("RUNNING", 1, "it went wrong"), "b": ("RUNNING", 0, "")}, about=found)
+
+
+def test_a_query_whose_deletion_the_cluster_did_not_hear_keeps_its_checkpoint_and_can_be_deleted_again(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.may_answer.set()
+    cluster.remembered["a"] = {"spec": to_value(once("a")), "target": "RUNNING"}
+    with make_engine(tmp_path) as engine:
+        eventually(lambda: cluster.launched == ["a"])
+        cluster.write_failures = [StateUnavailable("no broker answered")]
+        with pytest.raises(StateUnavailable):
+            engine.delete("a")
+        assert engine.query("a").status().state == "STOPPED"
+        assert (tmp_path / "queries" / "a" / "slots").exists()
+        assert cluster.removed == []
+        engine.delete("a")
+        assert engine.queries() == []
+        assert not (tmp_path / "queries" / "a").exists()
+        assert cluster.removed == [marker_topic("a")]
+    assert cluster.launched == ["a"]
+
+
+def test_nobody_has_a_say_in_a_query_while_it_is_being_deleted(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.may_answer.set()
+    cluster.remembered["a"] = {"spec": to_value(once("a")), "target": "RUNNING"}
+    refused: list[str] = []
+
+    def meddle() -> None:
+        spec = QuerySpec("a", start_function="tests.pipelines.flows:copy", topic="out", delivery="exactly-once")
+        with pytest.raises(EngineRefused, match="there is a query a already"):
+            engine.start(spec)
+        for act in (engine.resume, engine.restart, engine.pause, engine.stop, engine.release):
+            with pytest.raises(EngineRefused) as refusal:
+                act("a")
+            refused.append(str(refusal.value))
+
+    with make_engine(tmp_path) as engine:
+        eventually(lambda: cluster.launched == ["a"])
+        cluster.while_removing = meddle
+        engine.delete("a")
+        assert engine.queries() == []
+    assert refused == ["the query a is being deleted"] * 5
+    assert cluster.remembered == {"a": None}, "the last word is that it is gone"
+
+
+def test_a_query_that_begins_while_one_of_its_name_is_deleted_has_markers_of_its_own(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    (tmp_path / "queries" / "a").mkdir(parents=True)
+    steps: list[str] = []
+    spec = QuerySpec("a", start_function="tests.pipelines.flows:copy", topic="out", delivery="exactly-once")
+    with Engine("127.0.0.1:1", home=tmp_path, spark_remote="sc://127.0.0.1:1", state_topic=None) as engine:
+        starting = threading.Thread(target=lambda: engine.start(spec), daemon=True)
+        cluster.may_answer.set()
+
+        def begin_meanwhile() -> None:
+            starting.start()
+            # It has asked for the name, or would have made its markers by now.
+            eventually(lambda: cluster.was_asked.is_set() or engine._names.is_waited_for("a"))
+            steps.append("made" if cluster.was_asked.is_set() else "removed")
+
+        cluster.while_removing = begin_meanwhile
+        engine.delete("a")
+        starting.join(DEADLINE_S)
+        assert steps == ["removed"], "the markers are made when those of the one before are gone"
+        assert engine.query("a").status().state == "RUNNING"
+        assert (tmp_path / "queries" / "a" / "slots").exists()
