@@ -457,7 +457,9 @@ def test_connections_that_are_cut_in_the_middle_of_everything_leave_nothing_behi
     def fetches() -> list[Any]:
         return cluster[leader].inspect(lambda broker: list(broker.services.replicas.by_name["canary"][0].fetch_waiters))
 
-    end_offset = cluster[leader].inspect(lambda broker: broker.services.replicas.by_name["canary"][0].log.log_end_offset)
+    end_offset = cluster[leader].inspect(
+        lambda broker: broker.services.replicas.by_name["canary"][0].log.log_end_offset
+    )
     waiting = fetch_request("canary", end_offset)
     waiting.max_wait_ms, waiting.min_bytes = 600_000, 1
     with ExitStack() as stack:
