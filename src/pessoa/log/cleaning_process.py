@@ -40,7 +40,8 @@ _LOWEST_PRIORITY = 19
 
 
 class CleanerDied(Exception):
-    """The process ended without a word: it was killed, or has a bug, which then stands in the broker's stderr."""
+    """The process ended without a word: it was killed, or has a bug, which then stands in the broker's stderr. Or the
+    system had no room for it."""
 
 
 class CleaningProcess:
@@ -50,9 +51,13 @@ class CleaningProcess:
         self._plan = plan
         # The child must find the package where this process has found it.
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+            )
+        except OSError as error:
+            # Too few descriptors, processes or bytes: there may be more of them another time.
+            raise CleanerDied(f"the cleaner of {plan.directory} did not start: {error.strerror}") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._output: IO[bytes] = self._process.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
@@ -439,6 +440,22 @@ def test_a_process_that_is_stopped_says_so(tmp_path: Path) -> None:
     with pytest.raises(CleanerDied, match="exit code -9"):
         drain(process)
     process.close()
+
+
+def test_a_log_whose_cleaner_cannot_be_started_is_cleaned_another_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, directory, log = real_log(tmp_path)
+    fill(log, b"1", b"2")
+    cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS))
+    with monkeypatch.context() as patched:
+        # There is nothing to start: the same class of error as when there are too few descriptors.
+        patched.setattr(sys, "executable", f"{tmp_path}/nothing")
+        assert not asyncio.run(cleaner.clean_filthiest())
+    assert directory.offline is None
+    assert values(log) == [b"1", b"2"]
+    assert asyncio.run(cleaner.clean_filthiest())
+    assert values(log) == [b"2"]
 
 
 def test_a_child_without_parent_renames_nothing(tmp_path: Path) -> None:
