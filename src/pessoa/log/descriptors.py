@@ -11,7 +11,8 @@ as it matters. A pool belongs to one thread.
 
 That no descriptor is left is no fault of a disk, and must not look like one: a directory that goes offline does not
 come back. Who opens a file beside the pool, for a moment, gets the descriptor of a pooled one if it is the pool's own
-thread. Another thread waits until somebody has given one back.
+thread. Another thread waits until somebody has given one back. So does who lists or removes a directory, which takes
+a descriptor as well (`beside`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ import os
 import resource
 import threading
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
 
 # How long a thread waits for a descriptor: connections that came in a horde are gone or refused by then.
 _PATIENCE_S = 30.0
@@ -70,10 +76,15 @@ class DescriptorPool:
 
     def open_beside(self, path: str, flags: int) -> int:
         """A descriptor that is none of the pool's, and soon given back. From any thread."""
+        return self.beside(lambda: os.open(path, flags, 0o666))
+
+    def beside(self, work: Callable[[], T]) -> T:
+        """Do what needs descriptors that are none of the pool's; from its beginning, if there was none. From any
+        thread."""
         deadline_s: float | None = None
         while True:
             try:
-                return os.open(path, flags, 0o666)
+                return work()
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE):
                     raise

@@ -10,7 +10,7 @@ of its own (`SyncLater`), so that neither eviction nor `close` can hurt it.
 """
 
 # Here paths meet the operating system.
-# ruff: noqa: PTH102, PTH105, PTH108, PTH112, PTH116, PTH208
+# ruff: noqa: PTH102, PTH105, PTH106, PTH108, PTH112, PTH116, PTH208
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class OsDisk:
 
     def list(self, path: str) -> Names:
         with disk_errors("list", path):
-            return sorted(os.listdir(path))
+            return sorted(self._pool.beside(lambda: os.listdir(path)))
 
     def make_directory(self, path: str, *, durable: bool = True) -> bool:
         parent = parent_directory(path)
@@ -113,8 +113,17 @@ class OsDisk:
 
     def remove_tree(self, path: str, *, missing_ok: bool = False) -> None:
         with disk_errors("remove", path):
-            if not missing_ok or os.path.lexists(path):
-                shutil.rmtree(path)
+            try:
+                # Takes no descriptor, and most of what is removed was never written to.
+                os.rmdir(path)
+            except FileNotFoundError:
+                if not missing_ok:
+                    raise
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                # Once more is fine: what is gone by then need not be removed.
+                self._pool.beside(lambda: shutil.rmtree(path))
 
     def rename(self, old: str, new: str) -> None:
         with disk_errors(f"rename to {new}", old):

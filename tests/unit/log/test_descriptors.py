@@ -152,6 +152,28 @@ def test_where_descriptors_run_out_a_file_beside_the_pool_takes_one_of_it(tmp_pa
             file.append(b"abc")
 
 
+def test_where_descriptors_run_out_directories_are_still_listed_and_removed(tmp_path: Path) -> None:
+    disk = OsDisk(max_open_files=1000)
+    for name in ("full/deep", "empty"):
+        disk.make_directory(f"{tmp_path}/{name}")
+    for name in ("full/file", "full/deep/file"):
+        disk.open(f"{tmp_path}/{name}", create=True, pooled=False).close()
+    with all_but(6):
+        files = [disk.open(f"{tmp_path}/full/{number}", create=True) for number in range(50)]
+        assert len(disk.list(f"{tmp_path}/full")) == 52
+        taken = take_all()
+        try:
+            disk.remove_tree(f"{tmp_path}/empty")
+            assert disk.open_files == 5
+            disk.remove_tree(f"{tmp_path}/full")
+        finally:
+            for descriptor in taken:
+                os.close(descriptor)
+        for file in files:
+            file.close()
+    assert disk.list(str(tmp_path)) == []
+
+
 def test_another_thread_that_finds_no_descriptor_waits_for_one(tmp_path: Path) -> None:
     disk = OsDisk(max_open_files=1000)
     outcome: list[bytes] = []
