@@ -50,6 +50,7 @@ from pessoa.pipelines.queries import (
     from_value,
     to_value,
 )
+from pessoa.pipelines.slots import kept_slots
 from pessoa.pipelines.spark_server import SparkOptions, SparkServer, SparkUnavailable, forget, in_use
 from pessoa.pipelines.state_topic import (
     ANSWER_TIMEOUT_S,
@@ -327,15 +328,24 @@ class Engine:
             try:
                 self._make_markers(query, MARKERS_TIMEOUT_S)
             except StateUnavailable as missing:
-                with self._mutex:
-                    if query.is_due() and not self._closing.is_set():
-                        self._failed(query, str(missing), counts=not missing.may_pass)
-                # The others have their turn when everything else was looked after.
-                return
+                self._failed_to_prepare(query, str(missing), counts=not missing.may_pass)
+            except Exception as failure:
+                # A disk or a client may fail in many ways. Without this thread nothing would be looked after any more.
+                log.exception("query %s could not be prepared", query.spec.id)
+                self._failed_to_prepare(query, str(failure) or type(failure).__name__)
+            else:
+                continue
+            # The others have their turn when everything else was looked after.
+            return
+
+    def _failed_to_prepare(self, query: Query, reason: str, *, counts: bool = True) -> None:
+        with self._mutex:
+            if query.is_due() and not self._closing.is_set():
+                self._failed(query, reason, counts=counts)
 
     def _make_markers(self, query: Query, timeout_s: float) -> None:
         spec = query.spec
-        slots = _kept_slots(self._folder(spec.id), spec.slots)
+        slots = kept_slots(self._folder(spec.id), spec.slots)
         ensure_topic(self._settings, marker_topic(spec.id), slots, MARKER_TOPIC_CONFIG, timeout_s)
         query.has_markers = True
 
@@ -391,7 +401,7 @@ class Engine:
         query.state = "STARTING" if not query.error else "RESTARTING"
         try:
             spark = self._spark()
-            slots = _kept_slots(self._folder(query.spec.id), query.spec.slots)
+            slots = kept_slots(self._folder(query.spec.id), query.spec.slots)
             with in_use(spark):
                 query.running = launch(query.spec, spark, self.kafka, self._checkpoint(query.spec.id), slots)
             query.first_batch_id, query.next_report_s = -1, 0.0
@@ -548,13 +558,3 @@ def _lock(home: Path) -> IO[str]:
             f"another engine is at work in {home}: stop it first, or give this one a home of its own"
         ) from None
     return file
-
-
-def _kept_slots(folder: Path, wanted: int) -> int:
-    """The number of slots that the query began with: a repeated batch must be dealt as it was the first time."""
-    path = folder / "slots"
-    if path.exists():
-        return int(path.read_text(encoding="ascii"))
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(str(wanted), encoding="ascii")
-    return wanted

@@ -18,6 +18,7 @@ from pessoa.pipelines import engine as engine_file
 from pessoa.pipelines import group_offsets
 from pessoa.pipelines.engine import Engine, EngineRefused
 from pessoa.pipelines.queries import QuerySpec, to_value
+from pessoa.pipelines.slots import kept_slots
 from pessoa.pipelines.state_topic import StateUnavailable
 from pessoa.pipelines.topic_writer import marker_topic
 from tests.support.topics import eventually
@@ -149,6 +150,32 @@ def test_a_cluster_that_refuses_the_markers_ends_the_query_with_its_sentence(clu
         eventually(lambda: engine.query("a").status().state == "FAILED")
         assert engine.query("a").status().error == "you may not create topics"
     assert cluster.launched == []
+
+
+def test_a_query_whose_folder_is_damaged_ends_with_the_reason_and_the_others_are_looked_after(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.may_answer.set()
+    (tmp_path / "queries" / "a").mkdir(parents=True)
+    (tmp_path / "queries" / "a" / "slots").touch()
+    for name in ("a", "b"):
+        cluster.remembered[name] = {"spec": to_value(once(name, max_restarts=1)), "target": "RUNNING"}
+    with make_engine(tmp_path) as engine:
+        eventually(lambda: cluster.launched == ["b"], DEADLINE_S, about=engine.queries)
+        eventually(lambda: engine.query("a").status().state == "FAILED", DEADLINE_S)
+        assert "should hold the number of slots" in engine.query("a").status().error
+
+
+def test_the_slots_of_a_query_are_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as full:
+        full.setattr("os.fsync", fail)
+        with pytest.raises(OSError, match="the disk is full"):
+            kept_slots(tmp_path / "a", 3)
+    assert kept_slots(tmp_path / "a", 4) == 4, "nothing was kept of what was not written whole"
+    assert kept_slots(tmp_path / "a", 5) == 4
 
 
 def test_a_query_that_spark_has_ended_is_started_again_and_the_others_are_left_alone(

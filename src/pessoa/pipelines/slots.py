@@ -1,0 +1,31 @@
+"""The number of slots that a query began with, in its folder.
+
+A batch that is repeated must be dealt to the slots as it was the first time, also if the specification was changed
+since. So the file is whole or not there, whatever happens to the machine; one that says nothing is never guessed at.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class SlotsUnreadable(Exception):
+    """The file is there and holds no number."""
+
+
+def kept_slots(folder: Path, wanted: int) -> int:
+    path = folder / "slots"
+    if path.exists():
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if not text.strip().isdecimal():
+            raise SlotsUnreadable(f"{path} should hold the number of slots that the query has, and holds {text!r}")
+        return int(text)
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / "slots.partial"
+    with partial.open("w", encoding="ascii") as file:
+        file.write(str(wanted))
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(path)
+    return wanted
