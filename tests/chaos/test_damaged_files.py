@@ -43,6 +43,8 @@ from pessoa.quorum.state_file import CorruptQuorumState
 from pessoa.records.batch import batches
 from pessoa.testing import Broker as BrokerInThread
 from tests.chaos.processes import TIMEOUT_S
+from tests.support.clients import until
+from tests.tools.stage import run_ours
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -117,8 +119,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Template]:
     data = directory / "stopped"
     with BrokerInThread(SETTINGS, directory=data) as broker:
         fill(broker.bootstrap_servers)
-        shutil.copytree(data, directory / "killed")
-        expected = broker.inspect(contents)
+        expected = broker.inspect(lambda running: killed_now(running, data, directory / "killed"))
     assert len(expected[("t", 0)].records) > 1_000
     names = {path.suffix or path.name for path in (directory / "stopped").rglob("*")}
     assert names >= {".txnindex", ".snapshot", ".checkpoint", "quorum-state", ".kafka_cleanshutdown"}
@@ -145,6 +146,22 @@ def fill(servers: str) -> None:
         end(TIMEOUT_S)
     for kept in admin.delete_records([TopicPartition("t", 0, 3)]).values():
         kept.result(TIMEOUT_S)
+
+    # The end of a transaction is answered before its markers are written, and whoever starts would write them.
+    until(
+        lambda: (
+            run_ours("kafka-transactions", "--bootstrap-server", servers, "describe", "--transactional-id", "one").out
+        ),
+        lambda shown: "CompleteAbort" in shown,
+        "the end of the last transaction",
+    )
+
+
+def killed_now(broker: Broker, data: Path, copy: Path) -> dict[tuple[str, int], Found]:
+    """Called in the broker's thread, so that nothing is appended between the copy and the look at what it holds. Its
+    workers go on: what they rename or remove is left out, and nobody who starts would miss it."""
+    shutil.copytree(data, copy, ignore=shutil.ignore_patterns("*.tmp", "*-delete"))
+    return contents(broker)
 
 
 def contents(broker: Broker) -> dict[tuple[str, int], Found]:
