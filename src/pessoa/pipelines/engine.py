@@ -191,10 +191,12 @@ class Engine:
 
     def _start_alone(self, query: Query) -> Query:
         with self._mutex:
+            self._refuse_if_closed()
             self._refuse_twin(query.spec)
         if not query.is_prepared:
             self._make_markers(query, ANSWER_TIMEOUT_S)
         with self._mutex:
+            self._refuse_if_closed()
             self._launch(query, raises=True)
             self._queries[query.spec.id] = query
             wait_until_written = self._remember(query)
@@ -205,6 +207,11 @@ class Engine:
         if spec.id in self._queries:
             raise EngineRefused(f"there is a query {spec.id} already: delete it, or choose another name")
 
+    def _refuse_if_closed(self) -> None:
+        """Under the lock: whoever closes the engine ends what was started before, and nothing is started after it."""
+        if self._closing.is_set():
+            raise EngineRefused("the engine is closed")
+
     def pause(self, query_id: str) -> None:
         self._rest(query_id, "PAUSED")
 
@@ -214,6 +221,7 @@ class Engine:
 
     def resume(self, query_id: str) -> None:
         with self._mutex:
+            self._refuse_if_closed()
             query = self._changeable(query_id)
             if query.target == "RUNNING" and query.state != "FAILED":
                 return
@@ -222,6 +230,7 @@ class Engine:
 
     def restart(self, query_id: str) -> None:
         with self._mutex:
+            self._refuse_if_closed()
             query = self._changeable(query_id)
             self._end(query)
             query.restarts += 1
@@ -295,6 +304,7 @@ class Engine:
     def session(self) -> SparkSession:
         """The session that the queries run in; starts Spark if need be."""
         with self._mutex:
+            self._refuse_if_closed()
             return self._spark()
 
     @property

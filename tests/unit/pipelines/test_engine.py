@@ -32,6 +32,7 @@ class Cluster:
     def __init__(self) -> None:
         self.was_asked = threading.Event()
         self.may_answer = threading.Event()
+        self.connections = 0
         self.refusals: list[Exception] = []
         self.remembered: dict[str, Any] = {}
         self.launched: list[str] = []
@@ -69,6 +70,7 @@ class Cluster:
         return running
 
     def session(self) -> Any:
+        self.connections += 1
         return SimpleNamespace(streams=SimpleNamespace(active=self.running), stop=lambda: None)
 
 
@@ -263,3 +265,43 @@ def test_a_query_that_begins_while_one_of_its_name_is_deleted_has_markers_of_its
         assert steps == ["removed"], "the markers are made when those of the one before are gone"
         assert engine.query("a").status().state == "RUNNING"
         assert (tmp_path / "queries" / "a" / "slots").exists()
+
+
+def test_an_engine_that_is_closed_starts_no_spark_again(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.may_answer.set()
+    cluster.remembered["a"] = {"spec": to_value(once("a")), "target": "STOPPED"}
+    engine = make_engine(tmp_path)
+    engine.close()
+    spec = QuerySpec("b", start_function="tests.pipelines.flows:copy", topic="out")
+    for act in (
+        lambda: engine.start(spec),
+        lambda: engine.resume("a"),
+        lambda: engine.restart("a"),
+        engine.session,
+    ):
+        with pytest.raises(EngineRefused, match="the engine is closed"):
+            act()
+    assert cluster.connections == 0
+    assert cluster.remembered["a"]["target"] == "STOPPED"
+
+
+def test_a_query_whose_start_was_waiting_for_the_cluster_when_the_engine_was_closed_is_not_started(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    engine = make_engine(tmp_path)
+    spec = QuerySpec("b", start_function="tests.pipelines.flows:copy", topic="out", delivery="exactly-once")
+    refused: list[str] = []
+
+    def start() -> None:
+        with pytest.raises(EngineRefused) as refusal:
+            engine.start(spec)
+        refused.append(str(refusal.value))
+
+    starting = threading.Thread(target=start, daemon=True)
+    starting.start()
+    assert cluster.was_asked.wait(DEADLINE_S)
+    engine.close()
+    cluster.may_answer.set()
+    starting.join(DEADLINE_S)
+    assert refused == ["the engine is closed"]
+    assert cluster.launched == []
