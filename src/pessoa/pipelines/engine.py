@@ -200,8 +200,21 @@ class Engine:
             self._launch(query, raises=True)
             self._queries[query.spec.id] = query
             wait_until_written = self._remember(query)
-        wait_until_written()
+        try:
+            wait_until_written()
+        except StateUnavailable:
+            self._take_back(query)
+            raise
         return query
+
+    def _take_back(self, query: Query) -> None:
+        """Its author hears that it was not started. What it has done stays: a query of its name goes on from there."""
+        with self._mutex:
+            if self._queries.get(query.spec.id) is query:
+                self._end(query)
+                del self._queries[query.spec.id]
+                # Not waited for. It stands behind a word that may yet be written.
+                self._forget(query.spec.id)
 
     def _refuse_twin(self, spec: QuerySpec) -> None:
         if spec.id in self._queries:
@@ -333,8 +346,11 @@ class Engine:
     def _prepare(self) -> None:
         """See that the queries that are about to start have their markers. The cluster may take its time to answer."""
         for query in list(self._queries.values()):
-            if query.is_prepared or not query.is_due() or self._closing.is_set():
-                continue
+            with self._mutex:
+                # One that is deleted, or begins anew, is in other hands.
+                is_ours = self._queries.get(query.spec.id) is query and query.is_due() and not query.is_prepared
+                if self._closing.is_set() or not is_ours or not self._names.maybe_take(query.spec.id):
+                    continue
             try:
                 self._make_markers(query, MARKERS_TIMEOUT_S)
             except StateUnavailable as missing:
@@ -345,6 +361,8 @@ class Engine:
                 self._failed_to_prepare(query, str(failure) or type(failure).__name__)
             else:
                 continue
+            finally:
+                self._names.give_back(query.spec.id)
             # The others have their turn when everything else was looked after.
             return
 

@@ -37,9 +37,12 @@ class Cluster:
         self.remembered: dict[str, Any] = {}
         self.launched: list[str] = []
         self.running: list[Any] = []
+        self.stopped: list[str] = []
         # What it says of a write: it is written, or why not.
         self.write_failures: list[Exception] = []
         self.removed: list[str] = []
+        # What became of markers, in order.
+        self.steps: list[str] = []
         self.while_removing: Callable[[], object] = lambda: None
 
     def ensure_topic(self, *_: object) -> None:
@@ -47,6 +50,7 @@ class Cluster:
         assert self.may_answer.wait(DEADLINE_S)
         if self.refusals:
             raise self.refusals.pop()
+        self.steps.append("made")
 
     def state_topic(self, *_: object) -> Any:
         return SimpleNamespace(load=lambda: dict(self.remembered), put=self.put)
@@ -62,10 +66,12 @@ class Cluster:
     def remove_topic(self, _: object, name: str) -> None:
         self.while_removing()
         self.removed.append(name)
+        self.steps.append("removed")
 
     def launch(self, spec: QuerySpec, *_: object) -> Any:
         self.launched.append(spec.id)
-        running = SimpleNamespace(runId=f"{spec.id}-{len(self.launched)}", lastProgress=None, stop=lambda: None)
+        run_id = f"{spec.id}-{len(self.launched)}"
+        running = SimpleNamespace(runId=run_id, lastProgress=None, stop=lambda: self.stopped.append(run_id))
         self.running.append(running)
         return running
 
@@ -247,7 +253,6 @@ def test_a_query_that_begins_while_one_of_its_name_is_deleted_has_markers_of_its
     cluster: Cluster, tmp_path: Path
 ) -> None:
     (tmp_path / "queries" / "a").mkdir(parents=True)
-    steps: list[str] = []
     spec = QuerySpec("a", start_function="tests.pipelines.flows:copy", topic="out", delivery="exactly-once")
     with Engine("127.0.0.1:1", home=tmp_path, spark_remote="sc://127.0.0.1:1", state_topic=None) as engine:
         starting = threading.Thread(target=lambda: engine.start(spec), daemon=True)
@@ -257,12 +262,11 @@ def test_a_query_that_begins_while_one_of_its_name_is_deleted_has_markers_of_its
             starting.start()
             # It has asked for the name, or would have made its markers by now.
             eventually(lambda: cluster.was_asked.is_set() or engine._names.is_waited_for("a"))
-            steps.append("made" if cluster.was_asked.is_set() else "removed")
 
         cluster.while_removing = begin_meanwhile
         engine.delete("a")
         starting.join(DEADLINE_S)
-        assert steps == ["removed"], "the markers are made when those of the one before are gone"
+        assert cluster.steps == ["removed", "made"], "the markers are made when those of the one before are gone"
         assert engine.query("a").status().state == "RUNNING"
         assert (tmp_path / "queries" / "a" / "slots").exists()
 
@@ -305,3 +309,29 @@ def test_a_query_whose_start_was_waiting_for_the_cluster_when_the_engine_was_clo
     starting.join(DEADLINE_S)
     assert refused == ["the engine is closed"]
     assert cluster.launched == []
+
+
+def test_a_query_that_is_deleted_while_it_is_prepared_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.remembered["a"] = {"spec": to_value(once("a")), "target": "RUNNING"}
+    with make_engine(tmp_path) as engine:
+        assert cluster.was_asked.wait(DEADLINE_S)
+        deleting = threading.Thread(target=lambda: engine.delete("a"), daemon=True)
+        deleting.start()
+        eventually(lambda: engine._names.is_waited_for("a") or cluster.removed, DEADLINE_S)
+        cluster.may_answer.set()
+        deleting.join(DEADLINE_S)
+        assert engine.queries() == []
+    assert cluster.steps == ["made", "removed"]
+    assert not (tmp_path / "queries" / "a").exists()
+
+
+def test_a_query_that_could_not_be_remembered_does_not_run(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.write_failures = [StateUnavailable("no broker answered")]
+    spec = QuerySpec("a", start_function="tests.pipelines.flows:copy", topic="out")
+    with make_engine(tmp_path) as engine:
+        with pytest.raises(StateUnavailable):
+            engine.start(spec)
+        assert engine.queries() == []
+        assert cluster.stopped == ["a-1"]
+        assert cluster.remembered == {"a": None}, "also if the word that it runs arrives late"
+        assert engine.start(spec).status().state == "RUNNING"
