@@ -49,11 +49,16 @@ class Coordinator:
         self.may_answer = threading.Event()
         self.was_asked = threading.Event()
         self.answer = True
+        # Groups that it refuses for good.
+        self.refused: dict[str, int] = {}
         self.taken: list[Places] = []
 
     def alter(self, admin: Any, group_id: str, wanted: Places) -> bool:
         self.was_asked.set()
         assert self.may_answer.wait(60)
+        if group_id in self.refused:
+            self.refused[group_id] += 1
+            return False
         if self.answer:
             self.taken.append(wanted)
         return self.answer
@@ -109,4 +114,20 @@ def test_a_query_that_is_resumed_shows_its_offsets_again(coordinator: Coordinato
         groups.commit("shown", FIRST)
         assert groups.settle("shown", 60)
     assert coordinator.taken == [FIRST, FIRST]
+    groups.close()
+
+
+def test_a_group_that_is_refused_for_good_costs_another_none_of_its_commits(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator.refused["forbidden"] = 0
+    coordinator.may_answer.set()
+    # So the thread rests after the refusal, and the commit below waits for its turn.
+    monkeypatch.setattr(group_offsets, "PAUSE_AFTER_FAILURE_S", 1.0)
+    groups = GroupOffsets({"bootstrap.servers": "127.0.0.1:1"})
+    groups.commit("forbidden", FIRST)
+    eventually(lambda: coordinator.refused["forbidden"], pause_s=0.01)
+    groups.commit("shown", SECOND)
+    assert groups.settle("shown", 60)
+    assert coordinator.taken == [SECOND]
     groups.close()

@@ -2,9 +2,10 @@
 
 Spark keeps offsets in its checkpoint and commits none to Kafka. After a batch the engine commits them to the group
 `pessoa-<query>`, which has no members: kafka-consumer-groups, the control centre and every exporter show the pipeline
-and how far behind it is. Nobody starts from these offsets; where to go on stands in the checkpoint alone.
+and how far behind it is. A query that has a checkpoint goes on from there and never reads these offsets. Only a sink
+of Connect that has none begins with what its group says, as Kafka's own would.
 
-So nobody waits for them either: a thread commits what is newest. A cluster that is down for a moment would otherwise
+So no query waits for them either: a thread commits what is newest. A cluster that is down for a moment would otherwise
 hold up the engine just when it has queries to start again.
 
 Only who stops a query waits a moment (`settle`). The group is then free for whoever wants to set its offsets, and a
@@ -33,8 +34,9 @@ class GroupOffsets:
         self._waiting: dict[str, Places | None] = {}
         # The group that the thread is at work on.
         self._at_work: str | None = None
-        # Whether the last thing that the cluster was asked came to nothing.
-        self._is_away = False
+        # The groups whose last commit came to nothing. Each for itself: one that is refused for good is no sign that
+        # the cluster is away.
+        self._failing: set[str] = set()
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="pessoa-group-offsets", daemon=True)
@@ -51,11 +53,11 @@ class GroupOffsets:
     def settle(self, group_id: str, timeout_s: float = SETTLE_TIMEOUT_S) -> bool:
         """Nothing is committed for a group any more, until `commit` is asked again; False if that cannot be promised.
 
-        What waits is still committed, if that is soon; a cluster that is away is not waited for.
+        What waits is still committed, if that is soon; a group whose last commit has failed is not waited for.
         """
 
         def is_quiet() -> bool:
-            return self._at_work != group_id and (group_id not in self._waiting or self._is_away)
+            return self._at_work != group_id and (group_id not in self._waiting or group_id in self._failing)
 
         with self._changed:
             self._changed.wait_for(is_quiet, timeout_s)
@@ -93,7 +95,11 @@ class GroupOffsets:
             else:
                 is_done = _alter(admin, group_id, wanted)
             with self._changed:
-                self._at_work, self._is_away = None, not is_done
+                self._at_work = None
+                if is_done:
+                    self._failing.discard(group_id)
+                else:
+                    self._failing.add(group_id)
                 if not is_done and self._committed.get(group_id) == wanted:
                     del self._committed[group_id]
                     self._waiting.setdefault(group_id, wanted)
