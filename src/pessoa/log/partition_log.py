@@ -327,6 +327,9 @@ class PartitionLog(ReadableLog):
         return segment
 
     def _be_born(self, bear: Callable[[PartitionLog], None], now_ms: int) -> None:
+        if self.is_released:
+            # The directory may be that of another log by now. It is refused as a file that is closed would do it.
+            raise ValueError(f"{self.directory} is closed")
         bear(self)
         first = self.segments[0]
         self.segments = [Segment(self._disk, self.directory, first.base_offset, self.config, now_ms, create=True)]

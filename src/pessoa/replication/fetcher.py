@@ -352,7 +352,10 @@ class Fetcher:
         for partition in partitions:
             key = (partition.topic_id, partition.index)
             following = self._following.get(key)
-            if following is None or partition.leader_epoch != epochs[partition] or partition.is_offline:
+            if following is None or following.partition is not partition:
+                # It was taken away meanwhile, and may have come back as another.
+                continue
+            if partition.leader_epoch != epochs[partition] or partition.is_offline:
                 continue
             if partition not in starts or partition not in ends:
                 self._pause_one(following, ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -18,6 +18,7 @@ from tests.support.batches import NOW_MS, idempotent, plain
 from tests.support.partition_logs import EVERY_BATCH, fill, produce, read_offsets
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pessoa.log.config import LogConfig
@@ -250,6 +251,23 @@ def test_a_partition_without_files_is_removed_with_its_directory_and_can_be_crea
     directory = opened(disk)
     assert directory.topic_ids == {("orders", 0): OTHER_ID}
     assert directory.partitions["orders", 0].log_end_offset == 2
+
+
+@pytest.mark.parametrize("how", ["append", "roll", "restart"])
+def test_a_partition_that_was_removed_before_it_had_files_does_not_get_any(disk: SimulatedDisk, how: str) -> None:
+    directory = opened(disk)
+    removed = directory.create("orders", 0, ID, SMALL, NOW_MS)
+    directory.remove("orders", 0, Uuid.of(1))
+    directory.create("orders", 0, OTHER_ID, SMALL, NOW_MS)
+    tried: dict[str, Callable[[], object]] = {
+        "append": lambda: fill(removed, 1),
+        "roll": lambda: removed.roll(NOW_MS),
+        "restart": lambda: removed.restart_at(5, NOW_MS),
+    }
+    with pytest.raises(ValueError, match="/data/orders-0 is closed"):
+        tried[how]()
+    assert disk.list("/data/orders-0") == []
+    assert directory.newborn == []
 
 
 def test_the_removal_of_a_partition_without_files_survives_a_power_loss_where_there_are_neighbours() -> None:

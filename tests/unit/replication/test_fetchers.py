@@ -19,11 +19,19 @@ from pessoa.metadata.topics import DIRECTORY_UNASSIGNED, PartitionImage, TopicIm
 from pessoa.net.channel import ChannelFailed
 from pessoa.replication.replicas import Replicas
 from pessoa.replication.settings import ReplicationSettings
+from pessoa.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from pessoa.wire.api.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from pessoa.wire.errors import ErrorCode
 from tests.simulation.loop import new_loop
 from tests.support.replication_stage import StageClock
 
 if TYPE_CHECKING:
-    from pessoa.wire.api.fetch import FetchRequest
+    from pessoa.wire.schema import Message
 
 TOPIC_ID = Uuid.of(1000)
 STATE = PartitionImage(
@@ -83,6 +91,75 @@ def test_the_partitions_of_a_leader_are_shared_out_to_as_many_fetchers_as_the_co
         replicas.configure(ReplicationSettings())
         await asyncio.sleep(1)
         assert leader.shares() == [[0, 1, 2, 3, 4, 5]]
+        await replicas.close()
+
+    try:
+        loop.run_until_complete(scene())
+        assert not loop.problems, loop.problems
+    finally:
+        loop.bury()
+
+
+class ForgetfulLeader:
+    """Has deleted everything below 100, and takes its time to say so."""
+
+    def __init__(self) -> None:
+        self.is_asked = asyncio.Event()
+        self.may_answer = asyncio.Event()
+        self._fetches = 0
+
+    async def send(self, request: Message, _version: int, _timeout_ms: int) -> Message:
+        if isinstance(request, ListOffsetsRequest):
+            self.is_asked.set()
+            await self.may_answer.wait()
+            offset = ListOffsetsPartitionResponse(partition_index=0, error_code=0, offset=100)
+            return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="orders", partitions=[offset])])
+        assert isinstance(request, FetchRequest)
+        self._fetches += 1
+        if self._fetches > 1:
+            raise ChannelFailed("that was enough")
+        data = PartitionData(
+            partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark=-1, aborted_transactions=None,
+            records=None,
+        )  # fmt: skip
+        topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[data])
+        return FetchResponse(throttle_time_ms=0, responses=[topic])
+
+    def close(self) -> None:
+        """Nobody waits here for long."""
+
+
+def test_what_a_leader_says_of_a_replica_that_was_taken_away_does_not_hold_for_the_one_that_came_back() -> None:
+    loop = new_loop()
+    disk, clock, flusher = SimulatedDisk(), StageClock(loop), Flusher()
+    directory = LogDirectory(disk, "/a")
+    directory.open(lambda _: LogConfig(), clock.now_ms())
+
+    def image_of(replicas: tuple[int, ...], number: int) -> MetadataImage:
+        state = STATE._replace(replicas=replicas, partition_epoch=number)
+        # The other one stays, and the fetcher with it.
+        topic = TopicImage("orders", TOPIC_ID, {0: state, 1: STATE})
+        return replace(MetadataImage.EMPTY, offset=number, topics=TopicsImage({"orders": topic}, {TOPIC_ID: topic}))
+
+    async def scene() -> None:
+        leader = ForgetfulLeader()
+        replicas = Replicas(
+            1, [directory], Upkeep(disk, [directory], clock, flusher), lambda _: LogConfig(),
+            partial(new_uuid, SeededEntropy(1)), clock=clock, flusher=flusher,
+            settings=ReplicationSettings(), channel_to=lambda _: leader,  # type: ignore[arg-type,return-value]
+        )  # fmt: skip
+        replicas.apply(image_of((2, 1), 1), [TOPIC_ID], ())
+        before = replicas.get("orders", 0)
+        await leader.is_asked.wait()
+        replicas.apply(image_of((2,), 2), [TOPIC_ID], ())
+        replicas.apply(image_of((2, 1), 3), [TOPIC_ID], ())
+        leader.may_answer.set()
+        await asyncio.sleep(1)
+        now = replicas.get("orders", 0)
+        assert now is not None
+        assert now is not before
+        assert now.log.log_end_offset == 0
+        assert disk.list("/a/orders-0") == []
         await replicas.close()
 
     try:
