@@ -287,8 +287,20 @@ class LogDirectory:
         self._disk.sync_directory(self.path)
 
     def adopt(self, topic: str, partition: int, topic_id: Uuid) -> bool:
-        """Whether what is here is, or may be, a partition of that topic. If its files do not say so, it is from now."""
-        return self.topic_ids.setdefault((topic, partition), topic_id) == topic_id
+        """Whether what is here is, or may be, a partition of that topic. If its files do not say so, they do from now,
+        so that another topic of that name does not get it after the next start. One without files says it later."""
+        key = (topic, partition)
+        if key in self.topic_ids:
+            return self.topic_ids[key] == topic_id
+        self.topic_ids[key] = topic_id
+        adopted = self.partitions[key]
+        if adopted.bear is None and self.offline is None:
+            try:
+                metadata = render_partition_metadata(topic_id).encode()
+                self._disk.write_file(f"{adopted.directory}/{PARTITION_METADATA_FILE}", metadata)
+            except DiskError as error:
+                self.fail(error)
+        return True
 
     def remove(self, topic: str, partition: int, unique: Uuid) -> None:
         """Make a partition unreachable at once; its bytes go with the upkeep. `unique` keeps the names apart."""

@@ -213,6 +213,35 @@ def test_a_damaged_partition_metadata_does_not_keep_the_directory_closed(disk: S
     assert set(directory.partitions) == {("orders", 0), ("orders", 1)}
 
 
+@pytest.mark.parametrize("content", [None, b"", b"version: 0\n"])
+def test_a_partition_whose_metadata_is_lost_is_from_then_on_that_of_who_adopted_it(
+    disk: SimulatedDisk, content: bytes | None
+) -> None:
+    fill(opened(disk).create("orders", 0, ID, SMALL, NOW_MS), 1)
+    path = "/data/orders-0/partition.metadata"
+    disk.remove(path)
+    if content is not None:
+        disk.write_file(path, content)
+    disk.crash_process()
+    directory = opened(disk)
+    assert directory.topic_ids == {}
+    assert directory.adopt("orders", 0, ID)
+    disk.lose_power()
+    directory = opened(disk)
+    assert directory.topic_ids == {("orders", 0): ID}
+    assert not directory.adopt("orders", 0, OTHER_ID)
+
+
+def test_a_disk_that_refuses_the_name_of_an_adopted_partition_takes_the_directory_offline(disk: SimulatedDisk) -> None:
+    fill(opened(disk).create("orders", 0, ID, SMALL, NOW_MS), 1)
+    disk.remove("/data/orders-0/partition.metadata")
+    disk.crash_process()
+    directory = opened(disk)
+    disk.fail("write", "*partition.metadata*")
+    assert directory.adopt("orders", 0, ID)
+    assert directory.offline is not None
+
+
 def test_a_partition_has_files_from_its_first_batch_on_and_is_found_again_without(disk: SimulatedDisk) -> None:
     directory = opened(disk)
     for topic in ("empty", "written"):
