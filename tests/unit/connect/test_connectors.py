@@ -169,6 +169,21 @@ def test_a_page_that_was_cut_between_two_moments_is_followed_by_the_next_at_once
     source.stop()
 
 
+def test_a_page_is_cut_by_the_first_time_that_a_row_has(database: Path) -> None:
+    with sqlite3.connect(database) as connection:
+        connection.execute("CREATE TABLE moves (id INTEGER PRIMARY KEY, changed TEXT, made TEXT NOT NULL)")
+        days = [f"2024-01-0{number} 00:00:00.000" for number in range(1, 6)]
+        rows = [(1, None, days[0]), (2, days[1], days[0]), (3, None, days[2]), (4, None, days[3]),
+                (5, None, days[4]), (6, days[4], days[0]), (7, None, days[4]), (8, days[4], days[1])]  # fmt: skip
+        connection.executemany("INSERT INTO moves VALUES (?, ?, ?)", rows)
+    connection.close()
+    settings = source_settings(database, "timestamp", timestamp_column_name="changed,made", batch_max_rows="3",
+                               table_whitelist="moves")  # fmt: skip
+    source = started(JdbcSourceConnector, settings)
+    assert sorted(each.value["id"] for each in drained(source)) == [1, 2, 3, 4, 5, 6, 7, 8]
+    source.stop()
+
+
 def test_time_and_id_together_miss_nothing(database: Path) -> None:
     fill(database, [(number, "x", MIDNIGHT) for number in (1, 3)])
     settings = source_settings(database, "timestamp+incrementing", timestamp_column_name="at",

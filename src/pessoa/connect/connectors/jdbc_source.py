@@ -266,17 +266,21 @@ class JdbcSourceConnector(SourceConnector):
         """By time alone, a page may not end between two rows of one moment: the second would never be seen."""
         if not each.times or each.incrementing is not None or not each.has_more:
             return rows
-        names = [column.name.lower() for column in each.columns]
-        index = names.index(each.times[0].lower()) if names else None
-        if index is None:
+        if not each.columns:
             return rows
-        last = rows[-1][index]
-        before = [row for row in rows if row[index] != last]
+        names = [column.name.lower() for column in each.columns]
+        indexes = [names.index(name.lower()) for name in each.times]
+
+        def moment(row: Sequence[Any]) -> Any:
+            return next((row[index] for index in indexes if row[index] is not None), None)
+
+        last = moment(rows[-1])
+        before = [row for row in rows if moment(row) != last]
         if before:
             return before
         columns = ", ".join(database.quote(column.name) for column in each.columns)
-        name = database.quote(each.times[0])
-        sql = f"SELECT {columns} FROM {database.quote(each.name)} WHERE {name} = {database.placeholder}"  # noqa: S608
+        where = f"{_moment_text(database, each)} = {database.placeholder}"
+        sql = f"SELECT {columns} FROM {database.quote(each.name)} WHERE {where}"  # noqa: S608
         return list(database.rows(sql, [last]))
 
     def _statement(self, database: Database, each: _Input) -> tuple[str, list[Any]]:
@@ -355,13 +359,18 @@ class _Input:
         self.bulk_offset += 1
 
 
+def _moment_text(database: Database, each: _Input) -> str:
+    """When a row was changed last, in SQL: the first of its times that is not null."""
+    times = [database.quote(name) for name in each.times]
+    return f"COALESCE({', '.join(times)})" if len(times) > 1 else "".join(times)
+
+
 def _condition(database: Database, each: _Input, delay_ms: int) -> tuple[str, str, list[Any]]:
     mark, quote = database.placeholder, database.quote
     number = quote(each.incrementing) if each.incrementing else ""
-    times = [quote(name) for name in each.times]
-    moment = f"COALESCE({', '.join(times)})" if len(times) > 1 else "".join(times)
+    moment = _moment_text(database, each)
     seen_number = each.offset.get("incrementing", -1)
-    if not times:
+    if not each.times:
         return (f"{number} > {mark}", f"{number} ASC", [seen_number]) if number else ("", "", [])
     until = database.to_database(TIMESTAMP_SCHEMA, database.now() - timedelta(milliseconds=delay_ms))
     seen = database.to_database(TIMESTAMP_SCHEMA, _seen_time(each.offset))
