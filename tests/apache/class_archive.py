@@ -18,10 +18,13 @@ import fcntl
 import functools
 import hashlib
 import os
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NoReturn
 
 from pessoa.pipelines.jars import cache_directory
 from tests.apache.jars import fetch, java, own_jar, why_unavailable
@@ -106,5 +109,12 @@ def _rehearse(folder: Path, archive: Path) -> None:
         tools.leave()
 
 
+def _leave(*_: object) -> NoReturn:
+    """As an exception, so that what was begun is put away: the Java that rehearses, and the folder it works in."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + signal.SIGTERM)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _leave)
     print(why_unavailable() or class_archive())

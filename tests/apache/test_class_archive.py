@@ -5,26 +5,30 @@ from __future__ import annotations
 import fcntl
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.apache import class_archive
 from tests.apache.jars import java
-from tests.support.clients import until
 
 pytestmark = pytest.mark.apache
 
 
-def _archive_or_a_moment() -> Path | None:
-    archive = class_archive.class_archive()
-    if archive is None:
+# Longer than a rehearsal may take: its broker's start, and then each of its tools.
+PATIENCE_S = 3 * class_archive.START_TIMEOUT_S
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_S:.0f} s"
         time.sleep(class_archive.POLL_INTERVAL_S)
-    return archive
 
 
 def test_java_takes_the_classes_of_a_broker_and_of_its_clients_from_the_archive() -> None:
-    until(_archive_or_a_moment, bool, "an archive, which another worker may be making")
+    wait_for(class_archive.class_archive, "an archive, which another worker may be making")
     # A main class of Apache's that says its version and ends.
     program = ("-Xlog:class+load:stdout", "org.apache.kafka.tools.TopicCommand", "--version")
     done = subprocess.run([str(java()), *class_archive.small_java(), *program], capture_output=True, text=True)
