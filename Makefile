@@ -50,7 +50,8 @@ $(STAMP): requirements.lock pyproject.toml
 	    echo "making $(VENV) with $$($(PYTHON) --version)"; $(PYTHON) -m venv --clear $(VENV); \
 	fi
 	@echo "installing what requirements.lock names; the first time takes a few minutes"
-	@$(INSTALL) $(call LOCKED,big) & spark=$$!; $(INSTALL) $(call LOCKED,!big); wait $$spark
+	@$(INSTALL) $(call LOCKED,big) & spark=$$!; failed=0; \
+	$(INSTALL) $(call LOCKED,!big) || failed=$$?; wait $$spark || failed=$$?; exit $$failed
 	@$(BIN)/python -m pip check --quiet --disable-pip-version-check
 	@$(BIN)/python -m compileall -qq -j $(WORKERS) -x '/tests?/' $(VENV)/lib || true
 	@$(INSTALL) --no-build-isolation --editable .
