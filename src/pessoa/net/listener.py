@@ -495,6 +495,8 @@ class Listener:
                 connection.finish_later(owed)
         finally:
             self.is_serving = False
+            if settled:
+                self.loop.call_soon(self.pay_settled)
 
     def admit(self, connection: Connection) -> bool:
         """Whether the limits allow one more; if so, it is counted."""

@@ -277,6 +277,12 @@ class Engine:
                     query.is_leaving = True
             try:
                 self._delete_traces(query_id, query, wait_until_written)
+            except StateUnavailable:
+                if query is not None:
+                    with self._mutex:
+                        # Not waited for. It stands behind a word that may yet be written.
+                        self._remember(query)
+                raise
             finally:
                 if query is not None:
                     query.is_leaving = False

@@ -11,7 +11,8 @@ So what comes behind a refused batch hears the same error until that batch has c
 
     sequence 7 refused ──▶ 8, 9 refused alike ──▶ 7 comes again, and everything is judged as ever
 
-A producer that has given the batch up is through after `IN_FLIGHT` of these, and hears what Kafka would have said.
+A producer that has given the batch up is through after `IN_FLIGHT` of these, and hears what Kafka would have said. So
+does one whose first batch came to a broker that did not know the partition at all: there is nowhere to note it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pessoa.records.batch import RecordBatch
 from pessoa.records.errors import InvalidBatch
 
 if TYPE_CHECKING:
+    from pessoa.log.producer_entry import ProducerStateEntry
     from pessoa.log.producer_state import ProducerState
     from pessoa.wire.errors import ErrorCode
 
@@ -49,19 +51,27 @@ class _Refused:
         ahead = (batch.base_sequence - self.sequence) & SEQUENCE_MASK
         return batch.producer_epoch == self.epoch and 0 < ahead < _HALF_ROUND
 
+    def is_over(self, entry: ProducerStateEntry | None, now_ms: int) -> bool:
+        """Whether nobody waits for it: it is in the log already, perhaps by way of another leader, or never will be."""
+        if self.until_ms <= now_ms:
+            return True
+        if entry is None or entry.epoch < self.epoch:
+            return False
+        return entry.epoch > self.epoch or entry.next_sequence != self.sequence
+
 
 class RefusedBatches(dict[int, _Refused]):
     """For each producer the first batch that was refused. Empty most of the time, which costs an append one look."""
 
     __slots__ = ()
 
-    def note(self, data: memoryview | None, error: ErrorCode, now_ms: int) -> None:
+    def note(self, data: memoryview | None, error: ErrorCode, producers: ProducerState, now_ms: int) -> None:
         """This was refused, and will come again."""
         batch = _batch_in(data)
         if batch is None:
             return
         known = self.pop(batch.producer_id, None)
-        if known is None or not known.is_before(batch):
+        if known is None or not known.is_before(batch) or known.is_over(producers.entry(batch.producer_id), now_ms):
             known = _Refused(batch, error, now_ms)
         self[batch.producer_id] = known
         if len(self) > MAX_PRODUCERS:
@@ -76,9 +86,8 @@ class RefusedBatches(dict[int, _Refused]):
         known = None if batch is None else self.get(batch.producer_id)
         if batch is None or known is None:
             return None
-        entry = producers.entry(batch.producer_id)
-        is_overtaken = entry is not None and entry.epoch == known.epoch and entry.next_sequence != known.sequence
-        if known.is_before(batch) and known.left and not is_overtaken:
+        is_over = known.is_over(producers.entry(batch.producer_id), now_ms)
+        if known.is_before(batch) and known.left and not is_over:
             known.left -= 1
             return known.error
         if batch.producer_epoch != known.epoch or batch.base_sequence == known.sequence or known.is_before(batch):

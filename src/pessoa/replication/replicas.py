@@ -464,10 +464,12 @@ class Replicas:
             partition.wake_all()
 
 
-def _worth(directory: LogDirectory, key: tuple[str, int]) -> tuple[bool, bool, int]:
-    """Which of several logs of one name is the one: it has files, they say whose they are, it reaches furthest."""
+def _worth(directory: LogDirectory, key: tuple[str, int]) -> tuple[bool, bool, int, int]:
+    """Which of several logs of one name is the one: it has files, they say whose they are, it has heard of the latest
+    leader, it reaches furthest. An older epoch may reach further by what was never committed."""
     found = directory.partitions[key]
-    return (found.bear is None, key in directory.topic_ids, found.log_end_offset)
+    epoch = found.epochs.latest_epoch
+    return found.bear is None, key in directory.topic_ids, -1 if epoch is None else epoch, found.log_end_offset
 
 
 def _report(task: asyncio.Task[None]) -> None:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pessoa.log.simulated_disk import SimulatedDisk
 
 
-def left_over(disk: SimulatedDisk, path: str, batches: int, topic_id: Uuid = TOPIC_ID) -> None:
+def left_over(disk: SimulatedDisk, path: str, batches: int, topic_id: Uuid = TOPIC_ID, *, epoch: int = 0) -> None:
     """What an earlier life has left in a directory."""
     directory = LogDirectory(disk, path)
     directory.open(lambda _: SMALL, NOW_MS)
     log = directory.create(TOPIC, 0, topic_id, SMALL, NOW_MS)
     if batches:
-        fill(log, batches)
+        fill(log, batches, epoch=epoch)
         log.flush()
     directory.close()
 
@@ -51,6 +51,18 @@ def test_of_two_logs_of_one_topic_the_longer_is_served_and_the_other_kept(caplog
 
     play(scene)
     assert "orders-0 is in /b and in /a" in caplog.text
+
+
+def test_the_log_that_knows_the_latest_leader_goes_before_one_that_reaches_further() -> None:
+    """What reaches further was perhaps never committed, and followers would cut theirs to match it (KIP-101)."""
+
+    async def scene(rig: Rig) -> None:
+        left_over(rig.disk, "/a", 9, epoch=5)
+        left_over(rig.disk, "/b", 5, epoch=6)
+        rig.start()
+        assert rig.partition.directory.path == "/b"
+
+    play(scene)
 
 
 def test_a_log_of_another_topic_is_set_aside_however_long_it_is() -> None:

@@ -30,7 +30,7 @@ def states(*appended: memoryview) -> ProducerState:
 
 def refused(data: memoryview) -> RefusedBatches:
     made = RefusedBatches()
-    made.note(data, NOT_ENOUGH, NOW_MS)
+    made.note(data, NOT_ENOUGH, states(), NOW_MS)
     return made
 
 
@@ -44,8 +44,18 @@ def test_what_lies_behind_hears_the_same_until_the_batch_comes_again() -> None:
 
 def test_a_second_refusal_behind_the_first_leaves_the_first() -> None:
     known = refused(idempotent(PRODUCER, 5))
-    known.note(idempotent(PRODUCER, 6), NOT_ENOUGH, NOW_MS)
+    known.note(idempotent(PRODUCER, 6), NOT_ENOUGH, states(idempotent(PRODUCER, 0, 5)), NOW_MS)
     assert known.error_behind(idempotent(PRODUCER, 6), states(idempotent(PRODUCER, 0, 5)), NOW_MS) is NOT_ENOUGH
+
+
+@pytest.mark.parametrize("later_ms", [0, FORGOTTEN_AFTER_MS], ids=["appended meanwhile", "long ago"])
+def test_a_refusal_that_is_over_does_not_hide_the_next_one(later_ms: int) -> None:
+    known = refused(idempotent(PRODUCER, 7))
+    # It had been appended after all, or nobody knows what became of it.
+    producers = states(idempotent(PRODUCER, 0, 8)) if not later_ms else states()
+    known.note(idempotent(PRODUCER, 8), NOT_ENOUGH, producers, NOW_MS + later_ms)
+    assert known.error_behind(idempotent(PRODUCER, 9), producers, NOW_MS + later_ms) is NOT_ENOUGH
+    assert known.error_behind(idempotent(PRODUCER, 8), producers, NOW_MS + later_ms) is None
 
 
 def test_a_producer_that_nothing_is_known_of_is_not_taken_in_the_middle() -> None:
@@ -89,14 +99,14 @@ def test_others_are_not_concerned_nor_what_has_no_sequence() -> None:
     known = refused(idempotent(PRODUCER, 5))
     for data in (idempotent(PRODUCER + 1, 9), plain(1), memoryview(b"no batch"), None):
         assert known.error_behind(data, states(), NOW_MS) is None
-        known.note(data if data is None or len(data) < 61 else plain(1), NOT_ENOUGH, NOW_MS)
+        known.note(data if data is None or len(data) < 61 else plain(1), NOT_ENOUGH, states(), NOW_MS)
     assert list(known) == [PRODUCER]
 
 
 def test_few_are_remembered_and_not_for_long() -> None:
     known = RefusedBatches()
     for producer in range(2 * MAX_PRODUCERS):
-        known.note(idempotent(producer, 0), NOT_ENOUGH, NOW_MS)
+        known.note(idempotent(producer, 0), NOT_ENOUGH, states(), NOW_MS)
     assert list(known) == list(range(MAX_PRODUCERS, 2 * MAX_PRODUCERS))
     for _ in range(MAX_PRODUCERS):
         assert known.error_behind(idempotent(0, 1), states(), NOW_MS + FORGOTTEN_AFTER_MS) is None

@@ -222,6 +222,8 @@ def _append(
     if data.records is None:
         return _refused(data.index, ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
     if isinstance(permit, ErrorCode):
+        if permit is ErrorCode.NOT_ENOUGH_REPLICAS:
+            _note_refused(partition, data, permit, now_ms)
         return _refused(data.index, permit)
     try:
         appended = partition.append(data.records, now_ms, version, permit)
@@ -249,7 +251,7 @@ def _note_refused(partition: Partition, data: PartitionProduceData, error: Error
     """What the producer has sent behind this batch is to hear the same."""
     if partition.refused is None:
         partition.refused = RefusedBatches()
-    partition.refused.note(data.records, error, now_ms)
+    partition.refused.note(data.records, error, partition.log.producers, now_ms)
 
 
 def _refused(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
