@@ -184,6 +184,15 @@ def test_a_page_is_cut_by_the_first_time_that_a_row_has(database: Path) -> None:
     source.stop()
 
 
+def test_rows_of_one_moment_stay_together_in_a_query_too(database: Path) -> None:
+    fill(database, [(number, "x", MIDNIGHT) for number in range(1, 6)] + [(6, "x", LATER), (7, "x", LATER)])
+    settings = source_settings(database, "timestamp", timestamp_column_name="at", batch_max_rows="3",
+                               table_whitelist="", query="SELECT id, at FROM items")  # fmt: skip
+    source = started(JdbcSourceConnector, settings)
+    assert sorted(each.value["id"] for each in drained(source)) == [1, 2, 3, 4, 5, 6, 7]
+    source.stop()
+
+
 def test_time_and_id_together_miss_nothing(database: Path) -> None:
     fill(database, [(number, "x", MIDNIGHT) for number in (1, 3)])
     settings = source_settings(database, "timestamp+incrementing", timestamp_column_name="at",

@@ -243,11 +243,11 @@ class JdbcSourceConnector(SourceConnector):
         sql, values = self._statement(database, each)
         fetched = list(database.rows(sql, values))
         each.has_more = len(fetched) >= self._config["batch.max.rows"]
-        rows = self._whole_moments(database, each, fetched)
-        if not rows:
+        if not fetched:
             database.rollback()
             return
         names = [column.name for column in each.columns] or database.columns_of(sql, values)
+        rows = self._whole_moments(database, each, names, fetched)
         if each.schema is None:
             each.schema = self._schema(each, names, rows)
         for row in rows:
@@ -262,14 +262,14 @@ class JdbcSourceConnector(SourceConnector):
             )
         database.rollback()
 
-    def _whole_moments(self, database: Database, each: _Input, rows: list[Sequence[Any]]) -> list[Sequence[Any]]:
+    def _whole_moments(
+        self, database: Database, each: _Input, names: Sequence[str], rows: list[Sequence[Any]]
+    ) -> list[Sequence[Any]]:
         """By time alone, a page may not end between two rows of one moment: the second would never be seen."""
         if not each.times or each.incrementing is not None or not each.has_more:
             return rows
-        if not each.columns:
-            return rows
-        names = [column.name.lower() for column in each.columns]
-        indexes = [names.index(name.lower()) for name in each.times]
+        lowered = [name.lower() for name in names]
+        indexes = [lowered.index(name.lower()) for name in each.times]
 
         def moment(row: Sequence[Any]) -> Any:
             return next((row[index] for index in indexes if row[index] is not None), None)
@@ -278,18 +278,18 @@ class JdbcSourceConnector(SourceConnector):
         before = [row for row in rows if moment(row) != last]
         if before:
             return before
-        columns = ", ".join(database.quote(column.name) for column in each.columns)
         where = f"{_moment_text(database, each)} = {database.placeholder}"
-        sql = f"SELECT {columns} FROM {database.quote(each.name)} WHERE {where}"  # noqa: S608
-        return list(database.rows(sql, [last]))
+        return list(database.rows(f"{self._selection(database, each)} WHERE {where}", [last]))
+
+    def _selection(self, database: Database, each: _Input) -> str:
+        if self._config["query"]:
+            return str(self._config["query"])
+        names = ", ".join(database.quote(column.name) for column in each.columns)
+        return f"SELECT {names} FROM {database.quote(each.name)}"  # noqa: S608
 
     def _statement(self, database: Database, each: _Input) -> tuple[str, list[Any]]:
         config = self._config
-        if config["query"]:
-            sql = config["query"]
-        else:
-            names = ", ".join(database.quote(column.name) for column in each.columns)
-            sql = f"SELECT {names} FROM {database.quote(each.name)}"  # noqa: S608
+        sql = self._selection(database, each)
         where, order, values = _condition(database, each, config["timestamp.delay.interval.ms"])
         limit = config["batch.max.rows"]
         suffix = f" {config['query.suffix']}" if config["query.suffix"] else ""
