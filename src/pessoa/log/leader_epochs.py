@@ -116,6 +116,11 @@ class LeaderEpochs:
         index = bisect_left(self._epochs, epoch)
         return self._start_offsets[index] if index < len(self._epochs) and self._epochs[index] == epoch else None
 
+    def start_offset_above(self, epoch: int) -> int | None:
+        """Where the epochs begin that are larger than this one, if there are any."""
+        index = bisect_right(self._epochs, epoch)
+        return self._start_offsets[index] if index < len(self._epochs) else None
+
     def epoch_for_offset(self, offset: int) -> int | None:
         """The epoch that an offset of this log was written in, or None below the first known one."""
         index = bisect_right(self._start_offsets, offset)

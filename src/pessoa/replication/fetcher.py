@@ -361,7 +361,8 @@ class Fetcher:
                 self._pause_one(following, ErrorCode.OFFSET_OUT_OF_RANGE)
                 continue
             own = partition.log
-            reset = reset_for_range(own.log_end_offset, starts[partition], ends[partition])
+            impossible_from = own.epochs.start_offset_above(partition.leader_epoch)
+            reset = reset_for_range(own.log_end_offset, starts[partition], ends[partition], impossible_from)
             log.warning(
                 "%s-%s has offsets %s..%s and its leader %s has %s..%s: it goes on at %s",
                 partition.topic, partition.index, own.log_start_offset, own.log_end_offset,

@@ -23,6 +23,7 @@ ever writes anything: the log notes an epoch only with its first batch, so quest
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from pessoa.log.files import DiskError
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from pessoa.replication.settings import ReplicationSettings
 
 __all__ = ["NO_LEADER", "CommitWaiter", "FetchWaiter", "LocalBroker", "NotEnoughReplicas", "Partition"]
+
+log = logging.getLogger("pessoa.replication")
 
 NO_LEADER = -1
 
@@ -194,6 +197,7 @@ class Partition:
         is_new_epoch = not self.is_leader or wanted.leader_epoch > self.leader_epoch
         if is_new_epoch:
             self._epoch_start_offset = self.log.log_end_offset
+            self._forget_epochs_above(wanted.leader_epoch)
         self._adopt(wanted)
         self.leader_id, self.is_leader = self._broker.node_id, True
         if len(wanted.replicas) > 1:
@@ -210,6 +214,17 @@ class Partition:
         else:
             self.in_sync = None
         self.maybe_advance_high_watermark()
+
+    def _forget_epochs_above(self, leader_epoch: int) -> None:
+        """No CRC covers the epoch of a batch, so a disk may have made one up. Believed, it would have every follower cut
+        what it has from there on."""
+        impossible_from = self.log.epochs.start_offset_above(leader_epoch)
+        if impossible_from is not None:
+            log.warning(
+                "%s-%s has batches from %s on of epochs above %s, its leader's: they are damaged",
+                self.topic, self.index, impossible_from, leader_epoch,
+            )  # fmt: skip
+            self.log.epochs.truncate_from_end(impossible_from)
 
     def follow(self, wanted: PartitionImage) -> None:
         """Another broker leads, or none does. Whoever waits here must look for it elsewhere."""
