@@ -241,6 +241,20 @@ class ApacheScribe:
         else:
             producer.abort_transaction()
             self.aborted.append(offsets)
+        self._wait_for_marker_at(offsets[-1] + 1)
+
+    def _wait_for_marker_at(self, offset: int) -> None:
+        """The coordinator answers before it has written the marker, and another producer could get in between."""
+        client = Consumer(
+            {"bootstrap.servers": self._bootstrap_servers, "group.id": "-", "isolation.level": "read_uncommitted"}
+        )
+        try:
+            deadline = time.monotonic() + CONSUME_DEADLINE_S
+            partition = TopicPartition(self._topic, 0)
+            while client.get_watermark_offsets(partition, CONSUME_DEADLINE_S, cached=False)[1] <= offset:
+                assert time.monotonic() < deadline, f"no marker at {offset}"
+        finally:
+            client.close()
 
     def _delivered(self, headers: tuple[Header, ...], error: KafkaError | None, message: Message) -> None:
         if error is not None:
