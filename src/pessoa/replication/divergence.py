@@ -58,7 +58,7 @@ def reset_for_range(
 
     The leader may have deleted what would come next, or somebody was elected who had less, and what we have beyond it
     was never committed under that leader, or the offset is good again. Or else our log has batches of an epoch above
-    the leader's own, `impossible_from` there: no CRC covers the epoch, so that is damage, and the leader has them whole.
+    the leader's own, from `impossible_from` on: no CRC covers the epoch, so they are damaged, and the leader's are not.
     """
     good_end = log_end_offset if impossible_from is None else impossible_from
     end = min(good_end, leader_end_offset)

@@ -216,8 +216,8 @@ class Partition:
         self.maybe_advance_high_watermark()
 
     def _forget_epochs_above(self, leader_epoch: int) -> None:
-        """No CRC covers the epoch of a batch, so a disk may have made one up. Believed, it would have every follower cut
-        what it has from there on."""
+        """No CRC covers the epoch of a batch, so a disk may have made one up. Believed, it would have all followers cut
+        what they have from there on."""
         impossible_from = self.log.epochs.start_offset_above(leader_epoch)
         if impossible_from is not None:
             log.warning(
