@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from pessoa.base.config_values import ConfigProblem, ConfigType, Rule, Value, parse, split_list
+from pessoa.base.config_values import ConfigProblem, ConfigType, Rule, Value, parse
 
 BOOLEAN = ConfigType.BOOLEAN
 STRING = ConfigType.STRING
@@ -162,16 +162,3 @@ class Defaults:
 
 def no_value(name: str) -> ConfigProblem:
     return ConfigProblem(name, None, "a value is missing", is_invalid_request=True)
-
-
-# ---- Lists that change by parts (IncrementalAlterConfigs) ----
-
-
-def with_appended(current: str, added: str) -> str:
-    """The list `current` with the entries of `added` behind it, as far as it lacks them."""
-    return ",".join(dict.fromkeys(split_list(current) + split_list(added)))
-
-
-def with_subtracted(current: str, removed: str) -> str:
-    gone = set(split_list(removed))
-    return ",".join(entry for entry in split_list(current) if entry not in gone)

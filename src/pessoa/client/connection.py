@@ -106,13 +106,6 @@ class Connection:
             self.close()
             raise ConnectionFailed(f"{self.host}:{self.port}: {error}") from error
 
-    def send_without_answer(self, request: Message, deadline: float) -> None:
-        """For a Produce request with acks=0, the only one that nobody answers."""
-        version = self.version_for(type(request))
-        self._correlation_id += 1
-        self._socket.settimeout(_left(deadline))
-        self._socket.sendall(b"".join(request_frame(request, version, self._correlation_id, self._client_id)))
-
     def _receive(self, deadline: float) -> bytes:
         size = _size.unpack(self._read(_size.size, deadline))[0]
         if not 0 <= size <= DEFAULT_MAX_FRAME_BYTES:

@@ -46,9 +46,6 @@ from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message
 from pessoa.wire.stored.framing import GROUP_LOG
 
-# The topic that keeps the groups.
-GROUP_METADATA_TOPIC = "__consumer_offsets"
-
 # From this version of ConsumerGroupHeartbeat on members choose their ids themselves.
 _OWN_MEMBER_ID_VERSION = 1
 _LEAVE_SEVERAL_VERSION = 3

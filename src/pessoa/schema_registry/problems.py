@@ -94,10 +94,6 @@ def store_failed(sentence: str) -> HttpProblem:
     return HttpProblem(500, f"The topic of schemas could not be written or read: {sentence}", 50001)
 
 
-def timed_out(sentence: str) -> HttpProblem:
-    return HttpProblem(500, f"It took too long: {sentence}", 50002)
-
-
 def forwarding_failed(sentence: str) -> HttpProblem:
     return HttpProblem(500, f"The leader could not be asked: {sentence}", 50003)
 

@@ -23,8 +23,6 @@ from pessoa.serde.problems import DataProblem
 
 MAGIC_ID = 0
 MAGIC_GUID = 1
-KEY_HEADER = "__key_schema_id"
-VALUE_HEADER = "__value_schema_id"
 
 _ID = struct.Struct(">BI")
 _ID_SIZE = _ID.size

@@ -18,8 +18,6 @@ from pessoa.base.config_table import (
     PASSWORD,
     ConfigTable,
     key,
-    with_appended,
-    with_subtracted,
 )
 from pessoa.base.config_values import ConfigProblem, ConfigType, Value, at_least, render
 from pessoa.log.topic_config import TOPIC_CONFIGS
@@ -230,17 +228,6 @@ def test_a_right_subscription_has_no_problem() -> None:
         "match": "client_id=a.*,client_source_port=9",
     }
     assert validate_client_metrics_configs(configs) is None
-
-
-# ---- Lists ----
-
-
-def test_entries_are_added_once_and_taken_away() -> None:
-    assert with_appended("delete", "compact,delete") == "delete,compact"
-    assert with_appended("", "a") == "a"
-    assert with_subtracted("delete, compact", "delete") == "compact"
-    assert with_subtracted("a", "b") == "a"
-    assert with_subtracted("a", "a") == ""
 
 
 def test_a_problem_is_an_error_that_python_knows() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pessoa.base.ids import Uuid
-from pessoa.metadata.features import BY_NAME, METADATA_VERSION_NAMES, bootstrap_records, record_version
+from pessoa.metadata.features import BY_NAME, bootstrap_records, record_version
 from pessoa.wire.schema import Message
 from pessoa.wire.stored import metadata_log as log
 
@@ -45,8 +45,3 @@ def test_a_new_cluster_has_every_feature_at_its_newest_level() -> None:
     levels = {one.name: one.feature_level for one in bootstrap_records() if isinstance(one, log.FeatureLevelRecord)}
     assert levels == {name: one.max_level for name, one in BY_NAME.items() if name != "kraft.version"}
     assert next(iter(levels)) == "metadata.version", "what the others may be depends on it"
-
-
-def test_every_metadata_version_that_is_supported_has_a_name() -> None:
-    supported = BY_NAME["metadata.version"]
-    assert list(METADATA_VERSION_NAMES) == list(range(supported.min_level, supported.max_level + 1))

@@ -163,11 +163,6 @@ class ClassicGroup:
         return self.state is ClassicState.EMPTY
 
     @property
-    def is_simple(self) -> bool:
-        """Only offsets: nobody ever joined."""
-        return self.protocol_type is None and self.is_empty and not self.pending_join
-
-    @property
     def uses_consumer_protocol(self) -> bool:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 

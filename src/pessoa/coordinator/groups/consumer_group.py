@@ -172,10 +172,6 @@ class ConsumerGroup:
             return ConsumerState.STABLE
         return ConsumerState.RECONCILING
 
-    @property
-    def classic_member_count(self) -> int:
-        return sum(member.uses_classic_protocol for member in self.members.values())
-
     def member(self, member_id: str) -> ConsumerMember:
         member = self.members.get(member_id)
         if member is None:

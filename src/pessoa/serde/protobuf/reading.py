@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from pessoa.serde.problems import SchemaProblem
-from pessoa.serde.protobuf.tokens import FLOAT, IDENTIFIER, INTEGER, STRING, SYMBOL, Token
+from pessoa.serde.protobuf.tokens import IDENTIFIER, INTEGER, STRING, SYMBOL, Token
 
 
 class Cursor:
@@ -74,9 +74,6 @@ class Cursor:
         if self.token.kind != INTEGER:
             self.fail(what)
         return sign * integer_of(self.take())
-
-    def is_number(self) -> bool:
-        return self.token.kind in (INTEGER, FLOAT)
 
 
 def integer_of(token: Token) -> int:
