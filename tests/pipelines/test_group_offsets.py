@@ -131,3 +131,20 @@ def test_a_group_that_is_refused_for_good_costs_another_none_of_its_commits(
     assert groups.settle("shown", 60)
     assert coordinator.taken == [SECOND]
     groups.close()
+
+
+def test_a_group_that_was_forgotten_while_it_failed_is_waited_for_when_it_is_used_again(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator.refused["shown"] = 0
+    coordinator.may_answer.set()
+    monkeypatch.setattr(group_offsets, "PAUSE_AFTER_FAILURE_S", 1.0)
+    groups = GroupOffsets({"bootstrap.servers": "127.0.0.1:1"})
+    groups.commit("shown", FIRST)
+    eventually(lambda: coordinator.refused["shown"], pause_s=0.01)
+    groups.forget("shown", deletes=False)
+    coordinator.refused.clear()
+    groups.commit("shown", SECOND)
+    assert groups.settle("shown", 60)
+    assert coordinator.taken == [SECOND]
+    groups.close()

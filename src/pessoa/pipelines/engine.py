@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import fcntl
 import logging
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -50,17 +49,10 @@ from pessoa.pipelines.queries import (
     from_value,
     to_value,
 )
-from pessoa.pipelines.slots import kept_slots
-from pessoa.pipelines.spark_server import SparkOptions, SparkServer, SparkUnavailable, forget, in_use
-from pessoa.pipelines.state_topic import (
-    ANSWER_TIMEOUT_S,
-    STATE_TOPIC,
-    StateTopic,
-    StateUnavailable,
-    ensure_topic,
-    remove_topic,
-)
-from pessoa.pipelines.topic_writer import MARKER_TOPIC_CONFIG, marker_topic
+from pessoa.pipelines.spark_link import SparkLink
+from pessoa.pipelines.spark_server import SparkOptions, SparkServer, SparkUnavailable, in_use
+from pessoa.pipelines.state_topic import ANSWER_TIMEOUT_S, STATE_TOPIC, StateTopic, StateUnavailable
+from pessoa.pipelines.traces import Traces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,6 +62,8 @@ LOOK_INTERVAL_S = 0.5
 REPORT_INTERVAL_S = 1.0
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
+# Who closes an engine wants to go home.
+LEAVE_TIMEOUT_S = 15.0
 # Whoever looks after all queries does not wait longer for a cluster on behalf of one.
 MARKERS_TIMEOUT_S = 5.0
 # Only the engine's owner can mend these, so nothing is tried again.
@@ -140,23 +134,17 @@ class Engine:
         """`checkpoints` is where a Spark cluster keeps them: a path or URI that driver and executors can reach."""
         self.home = home
         self.kafka = KafkaSettings(bootstrap_servers, dict(kafka_options or {}), schema_registry_url)
-        self._spark_remote = spark_remote
-        self._spark_options = spark or SparkOptions()
-        self._checkpoints = checkpoints
-        self._say = say
+        self._spark = SparkLink(home, spark_remote, spark or SparkOptions(), say)
         self._mutex = threading.RLock()
         self._names = Names()
         self._closing = threading.Event()
-        self._server: SparkServer | None = None
-        self._session: SparkSession | None = None
-        self._spark_attempts = 0
-        self._next_spark_start_s = 0.0
-        self._settings = client_settings(self.kafka)
+        settings = client_settings(self.kafka)
+        self._traces = Traces(home, settings, checkpoints)
         self._queries: dict[str, Query] = {}
         self._home_lock = _lock(home)
-        self._groups = GroupOffsets(self._settings)
+        self._groups = GroupOffsets(settings)
         try:
-            self._state = StateTopic(self._settings, state_topic) if state_topic is not None else None
+            self._state = StateTopic(settings, state_topic) if state_topic is not None else None
             self._recall()
         except BaseException:
             self._groups.close()
@@ -172,9 +160,7 @@ class Engine:
         self.close()
 
     def __repr__(self) -> str:
-        # An address may hold a token behind its slash.
-        where = self._server or (self._spark_remote or "no Spark").partition("/;")[0]
-        return f"<Engine in {self.home} with {len(self._queries)} queries on {where}>"
+        return f"<Engine in {self.home} with {len(self._queries)} queries, {self._spark}>"
 
     # What one asks of it.
 
@@ -265,9 +251,11 @@ class Engine:
         """
         with self._names.alone_with(query_id):
             with self._mutex:
+                self._refuse_if_closed()
                 query = self._queries.get(query_id)
-                if query is None and (self._state is not None or not self._folder(query_id).exists()):
+                if query is None and (self._state is not None or not self._traces.folder(query_id).exists()):
                     raise EngineRefused(f"there is no query {query_id}")
+                self._traces.condemn(query_id)
                 if query is not None:
                     self._end(query)
                     query.target = query.state = "STOPPED"
@@ -276,8 +264,14 @@ class Engine:
                 if query is not None:
                     query.is_leaving = True
             try:
-                self._delete_traces(query_id, query, wait_until_written)
+                # First of all: an engine that still knows the query would begin anew without its checkpoint.
+                wait_until_written()
+                has_markers = query is None or query.spec.delivery == "exactly-once"
+                self._traces.remove(query_id, has_markers=has_markers)
+                with self._mutex:
+                    self._queries.pop(query_id, None)
             except StateUnavailable:
+                self._traces.pardon(query_id)
                 if query is not None:
                     with self._mutex:
                         # Not waited for. It stands behind a word that may yet be written.
@@ -286,15 +280,6 @@ class Engine:
             finally:
                 if query is not None:
                     query.is_leaving = False
-
-    def _delete_traces(self, query_id: str, query: Query | None, wait_until_forgotten: Callable[[], None]) -> None:
-        # The checkpoint goes last: an engine that still knows the query would begin anew without it.
-        wait_until_forgotten()
-        if query is None or query.spec.delivery == "exactly-once":
-            remove_topic(self._settings, marker_topic(query_id))
-        with self._mutex:
-            shutil.rmtree(self._folder(query_id), ignore_errors=True)
-            self._queries.pop(query_id, None)
 
     def release(self, query_id: str) -> None:
         """Stop a query and let go of it. What it left stays: a query that starts under its name goes on from there."""
@@ -324,22 +309,27 @@ class Engine:
         """The session that the queries run in; starts Spark if need be."""
         with self._mutex:
             self._refuse_if_closed()
-            return self._spark()
+            return self._spark.connected()
 
     @property
     def spark_server(self) -> SparkServer | None:
-        return self._server
+        return self._spark.server
 
     def close(self) -> None:
-        """Stop everything; what was running will go on when an engine starts in this home again."""
+        """Stop everything; what was running will go on when an engine starts in this home again.
+
+        Whoever is in the middle of a deletion or a start is waited for, and keeps the home if that takes too long.
+        """
         self._closing.set()
         with self._mutex:
             for query in self._queries.values():
                 self._end(query)
-            self._drop_spark()
+            self._spark.drop()
         self._monitor.join()
         self._groups.close()
-        self._home_lock.close()
+        self._names.when_all_are_free(self._home_lock.close)
+        if not self._names.wait_until_all_are_free(LEAVE_TIMEOUT_S):
+            log.warning("%s: somebody waits for the cluster, and keeps %s until then", self._names, self.home)
 
     # Looking after it.
 
@@ -378,14 +368,12 @@ class Engine:
                 self._failed(query, reason, counts=counts)
 
     def _make_markers(self, query: Query, timeout_s: float) -> None:
-        spec = query.spec
-        slots = kept_slots(self._folder(spec.id), spec.slots)
-        ensure_topic(self._settings, marker_topic(spec.id), slots, MARKER_TOPIC_CONFIG, timeout_s)
+        self._traces.make_markers(query.spec.id, query.spec.slots, timeout_s)
         query.has_markers = True
 
     def look(self) -> None:
         """One round: notice what has ended, start what should run."""
-        if self._server is not None and not self._server.is_running:
+        if self._spark.has_ended:
             self._lose_spark("Spark has ended")
         self._look_at([query for query in self._queries.values() if query.running is not None])
         for query in list(self._queries.values()):
@@ -399,12 +387,13 @@ class Engine:
 
     def _look_at(self, queries: list[Query]) -> None:
         """Notice progress and ends. One question to Spark for all of them, and one for each that is due to report."""
-        if not queries or self._session is None:
+        session = self._spark.session
+        if not queries or session is None:
             return
         now_s = time.monotonic()
         found: list[tuple[Query, bool, Any, Any]] = []
         try:
-            active = {running.runId for running in self._session.streams.active}
+            active = {running.runId for running in session.streams.active}
             for query in queries:
                 is_active = query.running.runId in active
                 is_due = now_s >= query.next_report_s or not is_active
@@ -434,10 +423,10 @@ class Engine:
     def _launch(self, query: Query, *, raises: bool = False) -> None:
         query.state = "STARTING" if not query.error else "RESTARTING"
         try:
-            spark = self._spark()
-            slots = kept_slots(self._folder(query.spec.id), query.spec.slots)
+            spark = self._spark.connected()
+            slots = self._traces.slots(query.spec.id, query.spec.slots)
             with in_use(spark):
-                query.running = launch(query.spec, spark, self.kafka, self._checkpoint(query.spec.id), slots)
+                query.running = launch(query.spec, spark, self.kafka, self._traces.checkpoint(query.spec.id), slots)
             query.first_batch_id, query.next_report_s = -1, 0.0
             query.state = "RUNNING"
         except REFUSALS as refused:
@@ -470,10 +459,11 @@ class Engine:
         log.warning("query %s failed and starts again in %.0f s: %s", query.spec.id, pause_s, reason)
 
     def _lose_spark(self, reason: str) -> None:
-        if self._server is not None and not self._server.is_running:
-            reason = f"Spark has ended; its log is {self._server.log_path}"
+        if self._spark.has_ended:
+            assert self._spark.server is not None
+            reason = f"Spark has ended; its log is {self._spark.server.log_path}"
         log.warning("%s", reason)
-        self._drop_spark()
+        self._spark.drop()
         for query in self._queries.values():
             if query.running is not None:
                 # No fault of the query's: it starts again at once, and it does not count.
@@ -482,56 +472,9 @@ class Engine:
                 query.restarts += 1
                 query.next_start_s = 0.0
 
-    # Spark.
-
-    def _spark(self) -> SparkSession:
-        if self._session is not None:
-            return self._session
-        if time.monotonic() < self._next_spark_start_s:
-            raise SparkUnavailable("Spark did not start, and is tried again soon")
-        try:
-            self._session = self._connect()
-        except SparkUnavailable:
-            self._spark_attempts += 1
-            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (self._spark_attempts - 1))
-            self._next_spark_start_s = time.monotonic() + pause_s
-            raise
-        self._spark_attempts = 0
-        return self._session
-
-    def _connect(self) -> SparkSession:
-        if self._spark_remote is not None:
-            from pessoa.pipelines.remote_sessions import connect_remote
-
-            return connect_remote(self._spark_remote, self.home)
-        if self._server is None or not self._server.is_running:
-            self._server = SparkServer.start(self.home / "spark", self._spark_options, self._say_progress)
-            self._say(f"Spark is ready after {self._server.ready_after_s:.1f} s ({self._spark_options.master})")
-        return self._server.session()
-
-    def _say_progress(self, count: int, total: int, size: int) -> None:
-        self._say(f"Fetching Spark's jars for Kafka: {count} of {total} ({size / 1e6:.1f} MB)")
-
-    def _drop_spark(self) -> None:
-        session, self._session = self._session, None
-        server, self._server = self._server, None
-        if session is not None:
-            # A session that is not closed asks for its server again when it is collected, and waits for it.
-            try:
-                if server is not None and not server.is_running:
-                    forget(session)
-                else:
-                    session.stop()
-            except Exception as silent:  # noqa: BLE001
-                log.info("the session with Spark could not be closed: %s", silent)
-        if server is not None:
-            server.stop()
-
     def _end(self, query: Query) -> None:
         running, query.running = query.running, None
-        if running is None or self._session is None:
-            return
-        if self._server is not None and not self._server.is_running:
+        if running is None or self._spark.session is None or self._spark.has_ended:
             return
         try:
             running.stop()
@@ -561,19 +504,13 @@ class Engine:
         return self._state.put(query_id, None) if self._state is not None else _at_once
 
     def _recall(self) -> None:
-        for query_id, value in (self._state.load() if self._state is not None else {}).items():
+        remembered = self._state.load() if self._state is not None else {}
+        for query_id, value in remembered.items():
             try:
                 self._queries[query_id] = Query(from_value(query_id, value["spec"]), value["target"])
             except (KeyError, TypeError, PlanRefused, SpecRefused) as damaged:
                 log.error("query %s cannot be read from the state topic: %s", query_id, damaged)  # noqa: TRY400
-
-    def _folder(self, query_id: str) -> Path:
-        return self.home / "queries" / query_id
-
-    def _checkpoint(self, query_id: str) -> str:
-        if self._checkpoints is not None:
-            return f"{self._checkpoints.rstrip('/')}/{query_id}"
-        return (self._folder(query_id) / "checkpoint").absolute().as_uri()
+        self._traces.remove_condemned(remembered)
 
 
 def _at_once() -> None:

@@ -72,6 +72,7 @@ class GroupOffsets:
         with self._changed:
             self._waiting.pop(group_id, None)
             self._committed.pop(group_id, None)
+            self._failing.discard(group_id)
             if deletes:
                 # In its turn: a commit that is on its way would bring the group back.
                 self._waiting[group_id] = None
@@ -98,11 +99,10 @@ class GroupOffsets:
                 self._at_work = None
                 if is_done:
                     self._failing.discard(group_id)
-                else:
-                    self._failing.add(group_id)
-                if not is_done and self._committed.get(group_id) == wanted:
+                elif self._committed.get(group_id) == wanted:
                     del self._committed[group_id]
                     self._waiting.setdefault(group_id, wanted)
+                    self._failing.add(group_id)
                 self._changed.notify_all()
             if not is_done:
                 # A client may be stuck with a coordinator that is no more; a new one asks anew.

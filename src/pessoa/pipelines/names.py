@@ -7,15 +7,20 @@ Nobody else does so for the same name meanwhile; other names go their own way.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+# No query has this name.
+EVERY_NAME = "*"
 
 
 class Names:
     def __init__(self) -> None:
         self._taken: set[str] = set()
         self._waiting: list[str] = []
-        # Guards both. Nothing else is waited for under it.
+        # What is to be done when no name is taken any more.
+        self._afterwards: list[Callable[[], object]] = []
+        # Guards all of them. Nothing else is waited for under it.
         self._changed = threading.Condition()
 
     def __repr__(self) -> str:
@@ -44,7 +49,25 @@ class Names:
     def give_back(self, name: str) -> None:
         with self._changed:
             self._taken.remove(name)
+            self._maybe_go_on()
             self._changed.notify_all()
+
+    def when_all_are_free(self, act: Callable[[], object]) -> None:
+        """Done at once, or by whoever gives the last name back."""
+        with self._changed:
+            self._afterwards.append(act)
+            self._maybe_go_on()
+
+    def wait_until_all_are_free(self, timeout_s: float) -> bool:
+        with self._changed:
+            self._waiting.append(EVERY_NAME)
+            is_free = self._changed.wait_for(lambda: not self._taken, timeout_s)
+            self._waiting.remove(EVERY_NAME)
+            return is_free
+
+    def _maybe_go_on(self) -> None:
+        while self._afterwards and not self._taken:
+            self._afterwards.pop()()
 
     def is_waited_for(self, name: str) -> bool:
         with self._changed:

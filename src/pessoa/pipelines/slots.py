@@ -28,4 +28,16 @@ def kept_slots(folder: Path, wanted: int) -> int:
         file.flush()
         os.fsync(file.fileno())
     partial.rename(path)
+    # The names as well: without the file, a machine that lost its power would take the number of today.
+    for named in (folder, folder.parent):
+        sync_names(named)
     return wanted
+
+
+def sync_names(folder: Path) -> None:
+    """What was made or renamed in a folder is there whatever happens to the machine."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -5,6 +5,8 @@ Spark and the cluster are stand-ins here; `tests/pipelines` has real ones.
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -15,10 +17,12 @@ from typing import Any
 import pytest
 
 from pessoa.pipelines import engine as engine_file
-from pessoa.pipelines import group_offsets
+from pessoa.pipelines import group_offsets, traces
 from pessoa.pipelines.engine import Engine, EngineRefused
+from pessoa.pipelines.names import EVERY_NAME
 from pessoa.pipelines.queries import QuerySpec, to_value
 from pessoa.pipelines.slots import kept_slots
+from pessoa.pipelines.spark_link import SparkLink
 from pessoa.pipelines.state_topic import StateUnavailable
 from pessoa.pipelines.topic_writer import marker_topic
 from tests.support.topics import eventually
@@ -53,7 +57,10 @@ class Cluster:
         self.steps.append("made")
 
     def state_topic(self, *_: object) -> Any:
-        return SimpleNamespace(load=lambda: dict(self.remembered), put=self.put)
+        return SimpleNamespace(load=self.load, put=self.put)
+
+    def load(self) -> dict[str, Any]:
+        return {query_id: value for query_id, value in self.remembered.items() if value is not None}
 
     def put(self, query_id: str, value: Any) -> Callable[[], None]:
         self.remembered[query_id] = value
@@ -83,13 +90,14 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     made = Cluster()
-    for name in ("ensure_topic", "remove_topic", "launch"):
-        monkeypatch.setattr(engine_file, name, getattr(made, name))
+    for name in ("ensure_topic", "remove_topic"):
+        monkeypatch.setattr(traces, name, getattr(made, name))
+    monkeypatch.setattr(engine_file, "launch", made.launch)
     monkeypatch.setattr(engine_file, "StateTopic", made.state_topic)
     # No group is deleted: nobody would answer, and whoever closes an engine waits for that.
     monkeypatch.setattr(group_offsets, "_delete", lambda *_: None)
     monkeypatch.setattr(engine_file, "in_use", nullcontext)
-    monkeypatch.setattr(Engine, "_connect", lambda _: made.session())
+    monkeypatch.setattr(SparkLink, "_connect", lambda _: made.session())
     monkeypatch.setattr(engine_file, "LOOK_INTERVAL_S", 0.01)
     monkeypatch.setattr(engine_file, "FIRST_PAUSE_S", 0.0)
     yield made
@@ -182,7 +190,11 @@ def test_the_slots_of_a_query_are_kept_whole_or_not_at_all(tmp_path: Path, monke
         full.setattr("os.fsync", fail)
         with pytest.raises(OSError, match="the disk is full"):
             kept_slots(tmp_path / "a", 3)
-    assert kept_slots(tmp_path / "a", 4) == 4, "nothing was kept of what was not written whole"
+    synced: list[bool] = []
+    with monkeypatch.context() as watched:
+        watched.setattr("os.fsync", lambda file: synced.append(stat.S_ISDIR(os.fstat(file).st_mode)))
+        assert kept_slots(tmp_path / "a", 4) == 4, "nothing was kept of what was not written whole"
+    assert synced == [False, True, True], "the file, the folder that names it, and the one that names the folder"
     assert kept_slots(tmp_path / "a", 5) == 4
 
 
@@ -291,8 +303,9 @@ def test_an_engine_that_is_closed_starts_no_spark_again(cluster: Cluster, tmp_pa
 
 
 def test_a_query_whose_start_was_waiting_for_the_cluster_when_the_engine_was_closed_is_not_started(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(engine_file, "LEAVE_TIMEOUT_S", 0.01)
     engine = make_engine(tmp_path)
     spec = QuerySpec("b", start_function="tests.pipelines.flows:copy", topic="out", delivery="exactly-once")
     refused: list[str] = []
@@ -306,10 +319,74 @@ def test_a_query_whose_start_was_waiting_for_the_cluster_when_the_engine_was_clo
     starting.start()
     assert cluster.was_asked.wait(DEADLINE_S)
     engine.close()
+    with pytest.raises(EngineRefused, match="another engine is at work"):
+        make_engine(tmp_path)
     cluster.may_answer.set()
     starting.join(DEADLINE_S)
     assert refused == ["the engine is closed"]
     assert cluster.launched == []
+    make_engine(tmp_path).close()
+
+
+def test_an_engine_is_closed_when_the_deletion_that_was_under_way_is_done(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.may_answer.set()
+    cluster.remembered["a"] = {"spec": to_value(once("a")), "target": "RUNNING"}
+    engine = make_engine(tmp_path)
+    eventually(lambda: cluster.launched == ["a"], DEADLINE_S)
+
+    def close() -> None:
+        engine.close()
+        cluster.steps.append("closed")
+
+    closing = threading.Thread(target=close, daemon=True)
+
+    def close_meanwhile() -> None:
+        closing.start()
+        eventually(lambda: engine._names.is_waited_for(EVERY_NAME) or not closing.is_alive(), DEADLINE_S)
+
+    cluster.while_removing = close_meanwhile
+    engine.delete("a")
+    closing.join(DEADLINE_S)
+    assert cluster.steps == ["made", "removed", "closed"]
+    with pytest.raises(EngineRefused, match="the engine is closed"):
+        engine.delete("a")
+
+
+class Killed(BaseException):
+    """The engine was killed here, so to speak."""
+
+
+@pytest.mark.parametrize("where", ["before the cluster has heard of it", "before the markers go", "behind them"])
+def test_a_deletion_in_which_an_engine_was_killed_is_ended_by_the_next_one_or_was_never_begun(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    cluster.may_answer.set()
+    cluster.remembered["a"] = {"spec": to_value(once("a")), "target": "RUNNING"}
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with make_engine(tmp_path) as engine:
+        eventually(lambda: cluster.launched == ["a"], DEADLINE_S)
+        with monkeypatch.context() as killer:
+            if where == "before the cluster has heard of it":
+                killer.setattr(engine._state, "put", die)
+            elif where == "before the markers go":
+                cluster.while_removing = die
+            else:
+                killer.setattr(Path, "rename", die)
+            with pytest.raises(Killed):
+                engine.delete("a")
+    cluster.while_removing = lambda: None
+    with make_engine(tmp_path) as engine:
+        is_known = where == "before the cluster has heard of it"
+        assert [status.id for status in engine.queries()] == (["a"] if is_known else [])
+        assert (tmp_path / "queries" / "a" / "slots").exists() == is_known
+        assert not list((tmp_path / "deleting").iterdir())
+        if is_known:
+            assert cluster.removed == []
+        else:
+            assert cluster.removed[-1] == marker_topic("a")
 
 
 def test_a_query_that_is_deleted_while_it_is_prepared_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:

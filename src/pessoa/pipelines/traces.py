@@ -1,0 +1,106 @@
+"""What a query leaves under its name, and how all of it goes when the query is deleted.
+
+    <home>/queries/<id>/checkpoint    where it is, unless checkpoints are kept elsewhere
+    <home>/queries/<id>/slots         the number of slots it began with (slots.py)
+    _pessoa_batches-…                 its markers, if it is exactly-once (topic_writer.py)
+
+A query that begins under a name goes on from what it finds there: a checkpoint without its markers would have it write
+a batch twice, half a checkpoint would keep it from starting. An engine may be killed in the middle of a deletion, so the
+deletion is written down first, as a folder:
+
+    condemn     <home>/deleting/<id>/                   then the cluster is told to forget the query
+    remove      the markers go; the query's folder is moved into that one, at one stroke; both go
+
+The next engine in this home ends what it finds begun (`remove_condemned`). If the cluster still knows the query, it was
+never told, and the query stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from pessoa.pipelines.slots import kept_slots, sync_names
+from pessoa.pipelines.state_topic import ensure_topic, remove_topic
+from pessoa.pipelines.topic_writer import MARKER_TOPIC_CONFIG, marker_topic
+
+log = logging.getLogger(__name__)
+
+
+class Traces:
+    def __init__(self, home: Path, settings: Mapping[str, str], checkpoints: str | None = None) -> None:
+        """`settings` are librdkafka's; `checkpoints` is where they are kept if not in the home: a path or a URI."""
+        self._queries = home / "queries"
+        self._deleting = home / "deleting"
+        self._settings = settings
+        self._checkpoints = checkpoints
+
+    def __repr__(self) -> str:
+        return f"<Traces in {self._queries}>"
+
+    def folder(self, query_id: str) -> Path:
+        return self._queries / query_id
+
+    def checkpoint(self, query_id: str) -> str:
+        if self._checkpoints is not None:
+            return f"{self._checkpoints.rstrip('/')}/{query_id}"
+        return (self.folder(query_id) / "checkpoint").absolute().as_uri()
+
+    def slots(self, query_id: str, wanted: int) -> int:
+        return kept_slots(self.folder(query_id), wanted)
+
+    def make_markers(self, query_id: str, wanted_slots: int, timeout_s: float) -> None:
+        slots = self.slots(query_id, wanted_slots)
+        ensure_topic(self._settings, marker_topic(query_id), slots, MARKER_TOPIC_CONFIG, timeout_s)
+
+    # Going.
+
+    def condemn(self, query_id: str) -> None:
+        """Write down that it is to go."""
+        self._drop(query_id)
+        (self._deleting / query_id).mkdir(parents=True)
+        for named in (self._deleting, self._deleting.parent):
+            sync_names(named)
+
+    def pardon(self, query_id: str) -> None:
+        """It stays after all."""
+        self._drop(query_id)
+
+    def remove(self, query_id: str, *, has_markers: bool) -> None:
+        if has_markers:
+            remove_topic(self._settings, marker_topic(query_id))
+        folder = self.folder(query_id)
+        if folder.exists():
+            folder.rename(self._deleting / query_id / "folder")
+        self._remove_checkpoint_elsewhere(query_id)
+        self._drop(query_id)
+
+    def remove_condemned(self, known: Collection[str]) -> None:
+        """End the deletions that an engine before this one has begun; `known` are the queries that still are."""
+        for begun in sorted(self._deleting.iterdir()) if self._deleting.exists() else ():
+            if (begun / "folder").exists() or begun.name in known:
+                self._drop(begun.name)
+            else:
+                log.info("the deletion of query %s had begun, and is ended", begun.name)
+                self.remove(begun.name, has_markers=True)
+
+    def _drop(self, query_id: str) -> None:
+        # What cannot be removed is nobody's any more, and is tried again.
+        shutil.rmtree(self._deleting / query_id, onerror=_tell)
+
+    def _remove_checkpoint_elsewhere(self, query_id: str) -> None:
+        if self._checkpoints is None:
+            return
+        place = urlsplit(self.checkpoint(query_id))
+        if place.scheme in ("", "file"):
+            shutil.rmtree(unquote(place.path), onerror=_tell)
+        else:
+            log.warning("the checkpoint of query %s stays in %s: remove it there", query_id, place.geturl())
+
+
+def _tell(_: object, path: str, failure: tuple[object, BaseException, object]) -> None:
+    if not isinstance(failure[1], FileNotFoundError):
+        log.warning("%s cannot be removed: %s", path, failure[1])
