@@ -40,6 +40,9 @@ BATCH_RECORDS = 20_000
 BATCH_S = 1.0
 # A source that is read again after a crash, and has less than it had, is asked this often before it is believed.
 PATIENCE = 20
+# One that gives nothing but records from behind the end may have a part that has had no turn; so many polls are turns
+# enough for all.
+MOST_POLLS_BEHIND = 1000
 IDLE_S = 0.1
 # Where a record stands, seen from the end of a batch.
 WITHIN, BEHIND, UNKNOWN = "within", "behind", "unknown"
@@ -134,28 +137,34 @@ class SourceTask:
         in between, and what lies before the end is never asked for again. If the end itself has gone, that is
         everything there is, and what lies behind it is written twice.
 
-        Patience is for a source that has nothing. One that gives records from behind the end still has something to
-        say: a part that has grown may be given page after page before another part has its turn.
+        Patience is for a source that has nothing. One that gives records from behind the end is asked for longer: a
+        part that has grown may be given page after page before another part has its turn. But one that never falls
+        silent does not keep the batch open for a row of another part that is gone.
         """
         self._open(start)
         # Whatever is polled beyond the end is asked for again, with the next offset.
         self._at = None
         parts: dict[str, Offset] = dict(start["parts"])
         passed: set[str] = set()
-        left, patience = end["count"] - start["count"], PATIENCE
-        while patience and not _is_whole(parts, passed, left, end):
-            is_silent = True
+        left, patience, turns = end["count"] - start["count"], PATIENCE, MOST_POLLS_BEHIND
+        while not _is_whole(parts, passed, left, end):
+            if not patience or not turns:
+                log.info("%s-%d has less than it had, and goes on without that", self.connector, self.task)
+                return
+            is_silent = is_behind = True
             for record in self._polled():
                 is_silent = False
                 place = self._against(record, end)
                 if place == BEHIND:
                     passed.add(_part_of(record))
                     continue
+                is_behind = False
                 left -= 1
                 _advance(parts, record)
                 yield from self._rows_of(record)
                 if place == UNKNOWN and _is_whole(parts, passed, left, end):
                     break
+            turns -= is_behind
             if is_silent:
                 patience -= 1
                 time.sleep(IDLE_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -152,3 +152,33 @@ def test_a_batch_of_which_rows_are_gone_ends_with_those_that_are_left(task: Sour
     end = _first_batch(task)
     sql("DELETE FROM items WHERE id = 4")
     assert _again(task, end) == [2, 6]
+
+
+def test_a_table_that_is_never_silent_does_not_keep_a_batch_open_for_a_row_of_another_that_is_gone(
+    task: SourceTask, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql("CREATE TABLE another (id INTEGER PRIMARY KEY, at TEXT NOT NULL)")
+    sql(f"INSERT INTO another VALUES (98, '{DAY.format(1)}')")
+    rows, end = task.read(task.initial_offset())
+    assert sorted(_ids(list(rows))) == [2, 4, 6, 98]
+    sql("DELETE FROM items WHERE id = 6")
+    polled = task._polled
+    ids = iter(range(100, 100_000))
+
+    def polled_while_it_grows() -> Iterable[Record]:
+        sql(f"INSERT INTO another VALUES ({next(ids)}, '{DAY.format(7)}')")
+        return polled()
+
+    monkeypatch.setattr(task, "_polled", polled_while_it_grows)
+    monkeypatch.setattr("pessoa.connect.source_task.MOST_POLLS_BEHIND", 30)
+    assert sorted(_again(task, end)) == [2, 4, 98]
+
+
+def test_tables_have_their_turns_though_the_first_one_always_has_more(tmp_path: Path, sql: Sql) -> None:
+    sql("CREATE TABLE another (id INTEGER PRIMARY KEY, at TEXT NOT NULL)")
+    for table in ("another", "items"):
+        sql(f"INSERT INTO {table} VALUES " + ", ".join(f"({number}, '{DAY.format(1)}')" for number in range(6)))
+    task = _task(tmp_path)
+    rows, _ = task.read(task.initial_offset())
+    assert [row.topic for row in rows] == ["db-another", "db-another", "db-items", "db-items"] * 3
+    task.stop()

@@ -149,13 +149,16 @@ class JdbcSourceConnector(SourceConnector):
             if now >= self._look_for_tables_at:
                 self._find_inputs(self._database)
                 self._look_for_tables_at = now + self._config["table.poll.interval.ms"] / 1000
-            for each in self._inputs:
+            for each in list(self._inputs):
                 if now >= each.due_at:
                     records = list(self._records(self._database, each))
                     if not each.has_more:
                         each.due_at = clock.monotonic() + self._config["poll.interval.ms"] / 1000
                         each.bulk_offset = 0
                     if records:
+                        # The others have their turn before this one has another.
+                        self._inputs.remove(each)
+                        self._inputs.append(each)
                         return records
         except (RetriableFailure, ConnectionError) as failure:
             log.warning("the connection to the database broke: %s", failure)
