@@ -5,8 +5,8 @@
     _pessoa_batches-…                 its markers, if it is exactly-once (topic_writer.py)
 
 A query that begins under a name goes on from what it finds there: a checkpoint without its markers would have it write
-a batch twice, half a checkpoint would keep it from starting. An engine may be killed in the middle of a deletion, so the
-deletion is written down first, as a folder:
+a batch twice, half a checkpoint would keep it from starting. An engine may be killed in the middle of a deletion, so
+the deletion is written down first, as a folder:
 
     condemn     <home>/deleting/<id>/                   then the cluster is told to forget the query
     remove      the markers go; the query's folder is moved into that one, at one stroke; both go
