@@ -1,0 +1,29 @@
+"""What the comparison of two tools' transcripts leaves out, and what it must not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.apache.tool_server import Outcome
+from tests.tools.stage import OURS, THEIRS, Cluster, normalised
+
+CLUSTER = Cluster("127.0.0.1:9092", "127.0.0.1:9093")
+
+
+def printed(text: str, prefix: str) -> str:
+    return normalised(Outcome(0, text, ""), CLUSTER, prefix).out
+
+
+@pytest.mark.parametrize(("prefix", "other"), [(THEIRS, OURS), (OURS, THEIRS)])
+def test_a_line_is_kept_when_only_its_random_id_has_the_letters_of_the_other_tool(prefix: str, other: str) -> None:
+    assert printed(f"Cluster ID: Mk3OE{other}NTcwNTJENDM2Qkx\n", prefix) == "Cluster ID: <id>\n"
+
+
+@pytest.mark.parametrize(("prefix", "other"), [(THEIRS, OURS), (OURS, THEIRS)])
+def test_a_line_about_what_the_other_tool_made_is_left_out(prefix: str, other: str) -> None:
+    assert printed(f"{other}-orders\n{prefix}-orders\n", prefix) == f"{THEIRS}-orders\n"
+
+
+@pytest.mark.parametrize("now_ms", [1_600_000_000_000, 1_799_999_999_999, 1_800_000_000_000, 1_999_999_999_999])
+def test_a_moment_of_any_year_from_2021_to_2033_is_no_difference(now_ms: int) -> None:
+    assert printed(f"created at {now_ms}\n", THEIRS) == "created at <ms>\n"
