@@ -115,6 +115,10 @@ def _leave(*_: object) -> NoReturn:
     sys.exit(128 + signal.SIGTERM)
 
 
-if __name__ == "__main__":
+def main() -> None:
     signal.signal(signal.SIGTERM, _leave)
     print(why_unavailable() or class_archive())
+
+
+if __name__ == "__main__":
+    main()

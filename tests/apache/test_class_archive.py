@@ -1,9 +1,12 @@
-"""The archive of classes: Java takes Apache's from it, and nobody waits for the one who makes it."""
+"""The archive of classes: Java takes from it, nobody waits for the one who makes it, and who is stopped tidies up."""
 
 from __future__ import annotations
 
 import fcntl
+import os
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +21,16 @@ pytestmark = pytest.mark.apache
 
 # Longer than a rehearsal may take: its broker's start, and then each of its tools.
 PATIENCE_S = 3 * class_archive.START_TIMEOUT_S
+ROOT = Path(__file__).parents[2]
+
+# What `python -m tests.apache.class_archive` does, for an archive of the test's own.
+MAKER = """
+import sys
+from pathlib import Path
+from tests.apache import class_archive
+class_archive._archive_path = lambda: Path(sys.argv[1])
+class_archive.main()
+"""
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
@@ -45,3 +58,36 @@ def test_who_comes_while_another_makes_the_archive_does_without(
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert class_archive.class_archive() is None
         assert not any(flag.startswith("-XX:SharedArchiveFile") for flag in class_archive.small_java())
+
+
+def test_who_is_told_to_stop_while_it_makes_the_archive_leaves_no_java_and_no_folder(tmp_path: Path) -> None:
+    archive = tmp_path / "classes.jsa"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    maker = subprocess.Popen([sys.executable, "-c", MAKER, str(archive)], cwd=ROOT, env=environment)
+    try:
+        wait_for(lambda: any(tmp_path.glob("*/data/meta.properties")), "a Java that has formatted a directory")
+        assert len(rehearsing(tmp_path)) == 1
+        maker.terminate()
+        assert maker.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    finally:
+        maker.kill()
+        maker.wait()
+        left = rehearsing(tmp_path)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+    assert left == []
+    assert [path.name for path in tmp_path.iterdir()] == ["classes.lock"]
+
+
+def rehearsing(folder: Path) -> list[int]:
+    """The processes that are to leave an archive somewhere under the folder."""
+    wanted = f"-XX:ArchiveClassesAtExit={folder}/".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if any(word.startswith(wanted) for word in words):
+            found.append(int(process.name))
+    return found
