@@ -67,9 +67,10 @@ $(KAFKA_SHELL): tools/kafka-shell.lock | $(STAMP)
 	@$(INSTALL) --require-hashes --target $(@D) -r $<
 	@touch $@
 
+# A line that says $(MAKE) is run by `make -n` as well. The first may be, since that is passed on; the second may not.
 test:  ## run every check and every test
 	@$(MAKE) --silent -j2 system $(KAFKA_SHELL)
-	@BIN=$(BIN) MAKE=$(MAKE) tools/run-tests $(WORKERS) "$(SPARK_TESTS)" $(ARGS)
+	@BIN=$(BIN) MAKE=$(MAKE_COMMAND) tools/run-tests $(WORKERS) "$(SPARK_TESTS)" $(ARGS)
 
 # A Spark wants both cores for itself: beside other tests its Python workers miss deadlines that it does not let us set.
 SPARK_TESTS := tests/streams \
