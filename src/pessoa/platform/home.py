@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from pessoa.base.properties import MalformedProperties, read_properties
+
 # Less than that and the first segments and indexes of a few topics do not fit.
 LEAST_FREE_BYTES = 64 * 1024 * 1024
 
@@ -117,6 +119,7 @@ def _check_owner(directory: Path, cluster_id: str, node_id: int) -> None:
 
 
 def _properties(path: Path) -> dict[str, str]:
-    lines = (line.strip() for line in path.read_text(encoding="latin-1").splitlines())
-    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
-    return {key.strip(): value.strip() for key, _, value in pairs}
+    try:
+        return read_properties(path)
+    except MalformedProperties as problem:
+        raise HomeProblem(f"{path} is damaged: {problem}.") from None
