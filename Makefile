@@ -29,7 +29,7 @@ WORKERS ?= 2
 PYTEST  := $(BIN)/python -m pytest -n $$(($(WORKERS) + 1)) --dist worksteal
 ARGS    ?=
 
-.PHONY: help setup up test spark check lint unit bench fuzz sim sim-log chaos pipelines-chaos clients lock clean system
+.PHONY: help setup up test spark check lint unit bench fuzz sim sim-log chaos pipelines-chaos clients versions lock clean system
 
 help:  ## list what there is to run
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,11 @@ pipelines-chaos: setup  ## Spark, the engine and the broker killed again and aga
 
 clients: setup  ## write docs/CLIENTS.md: which client was seen to do what
 	@$(BIN)/python -m tests.conformance.features
+
+# `make versions VERSIONS=3.13`, or ARGS="tests/cluster" in place of the unit tests.
+VERSIONS ?= 3.11 3.12 3.13
+versions:  ## the wheel, its fixtures and the unit tests on every Python that is promised
+	@MAKE=$(MAKE) tools/check-versions $(WORKERS) "$(VERSIONS)" $(ARGS)
 
 lock: $(UV_VENV)/bin/uv  ## pin every dependency anew, into requirements.lock
 	@$(UV_VENV)/bin/uv pip compile pyproject.toml --extra dev --extra spark --extra s3 --universal --python-version 3.11 --upgrade \

@@ -1,0 +1,91 @@
+"""Pessoa as `pip install pessoa` leaves it, without the extras and without this repository.
+
+`tools/check-versions` copies this file out of the repository and runs it in an environment that has the wheel, what the
+wheel asks for, and pytest. So it imports nothing from `tests`, and needs nothing of `dev`. In the repository it runs
+like any other test, on the editable install.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from importlib.metadata import distribution
+
+from confluent_kafka import Consumer, Message, Producer
+
+from pessoa.testing.broker import Broker
+from pessoa.testing.cluster import Cluster
+
+PATIENCE_S = 120
+
+# Code that Spark sends to its own workers.
+RUNS_IN_SPARK = "pessoa.pipelines.table_join_state"
+
+EVERY_MODULE = f"""
+import importlib, pkgutil, sys
+import pessoa
+
+names = [module.name for module in pkgutil.walk_packages(pessoa.__path__, "pessoa.")]
+for name in names:
+    if name != {RUNS_IN_SPARK!r} and not name.endswith(".__main__"):
+        importlib.import_module(name)
+print(len(names), "pyspark" in sys.modules)
+"""
+
+
+def run_strictly(*words: str) -> subprocess.CompletedProcess[str]:
+    """A Python of its own to which every warning is an error, that a file was left open among them."""
+    return subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", *words], capture_output=True, text=True, timeout=PATIENCE_S
+    )
+
+
+def test_every_module_imports_without_a_warning_and_without_spark() -> None:
+    ended = run_strictly("-c", EVERY_MODULE)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    count, has_spark = ended.stdout.split()
+    assert int(count) > 600
+    assert has_spark == "False"
+
+
+def test_every_command_leads_to_a_function() -> None:
+    commands = [entry for entry in distribution("pessoa").entry_points if entry.group == "console_scripts"]
+    assert {"pessoa", "kafka-topics", "kafka-topics.sh", "schema-registry-start"} <= {entry.name for entry in commands}
+    for entry in commands:
+        assert callable(entry.load()), entry.name
+
+
+def test_pessoa_says_what_it_can_do() -> None:
+    ended = run_strictly("-c", "import sys; from pessoa.cli.main import main; sys.exit(main(['--help']))")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("Usage: ")
+
+
+def test_a_record_goes_through_the_shared_broker(kafka: Broker, kafka_topic: str) -> None:
+    assert sent_and_read(kafka.bootstrap_servers, kafka_topic) == b"one"
+
+
+def test_a_record_goes_through_a_broker_of_the_test(kafka_broker: Broker) -> None:
+    assert sent_and_read(kafka_broker.bootstrap_servers, "orders") == b"one"
+
+
+def test_a_record_goes_through_a_cluster_of_the_test(kafka_cluster: Cluster) -> None:
+    assert sent_and_read(kafka_cluster.bootstrap_servers, "orders") == b"one"
+
+
+def sent_and_read(servers: str, topic: str) -> bytes | None:
+    producer = Producer({"bootstrap.servers": servers, "acks": "all"})
+    producer.produce(topic, b"one")
+    assert producer.flush(PATIENCE_S) == 0
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "readers", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    deadline = time.monotonic() + PATIENCE_S
+    message: Message | None = None
+    # The broker of a cluster that is asked first may not have heard of the topic, and the consumer says so.
+    while message is None or message.error() is not None:
+        assert time.monotonic() < deadline, f"nothing came out of {topic}: {message and message.error()}"
+        message = consumer.poll(1)
+    consumer.close()
+    value: bytes | None = message.value()
+    return value
