@@ -40,7 +40,7 @@ from tests.apache.jars import KAFKA_VERSION, classpath, java, why_no_java
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 120.0
 TOOL_TIMEOUT_S = 120.0
 POLL_INTERVAL_S = 0.02
 LOG_TAIL_LINES = 40
@@ -201,7 +201,7 @@ class ApacheKafka:
             node.signal(signal.SIGKILL if kill else signal.SIGTERM)
         deadline = time.monotonic() + STOP_TIMEOUT_S
         for node in self.nodes:
-            # The last of three waits for a controller that has gone, so the deadline is an ordinary way to end.
+            # The last of three would wait for a controller that has gone; those that are stopped in order are alone.
             node.wait_for_end(deadline)
 
     def close(self) -> None:

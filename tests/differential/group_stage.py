@@ -32,7 +32,7 @@ from tests.unit.coordinator.groups.bench import Context
 from tests.unit.coordinator.images import FakeImage, image
 
 TOPICS = {"orders": 3, "payments": 2}
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 CLIENT_ID = "test"
 
 

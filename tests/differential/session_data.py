@@ -29,6 +29,8 @@ from tests.support.batches import NOW_MS, idempotent, plain
 READ_COMMITTED = 1
 NOBODY = Uuid.of(4711)
 MEGABYTE = 1 << 20
+# For what waits for followers, on a busy machine as well.
+PATIENCE_MS = 60_000
 # The last ones that name their topics.
 PRODUCE_BY_NAME, FETCH_BY_NAME = 12, 12
 
@@ -42,12 +44,12 @@ def produce(
 ) -> ProduceRequest:
     data = PartitionProduceData(index=partition, records=None if records is None else memoryview(records))
     topic = TopicProduceData(name=name, partition_data=[data])
-    return ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=10_000, topic_data=[topic])
+    return ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=PATIENCE_MS, topic_data=[topic])
 
 
 def produce_by_id(topic_id: Uuid, records: memoryview, partition: int = 0) -> ProduceRequest:
     topic = TopicProduceData(topic_id=topic_id, partition_data=[PartitionProduceData(index=partition, records=records)])
-    return ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic])
+    return ProduceRequest(acks=-1, timeout_ms=PATIENCE_MS, topic_data=[topic])
 
 
 def fetch(
@@ -82,7 +84,7 @@ def offsets(name: str, *wanted: tuple[int, int], epoch: int = -1, isolation: int
         for partition, timestamp in wanted
     ]
     topics = [ListOffsetsTopic(name=name, partitions=partitions)]
-    return ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics, timeout_ms=10_000)
+    return ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics, timeout_ms=PATIENCE_MS)
 
 
 def epoch_end(name: str, partition: int, epoch: int, current: int = -1) -> OffsetForLeaderEpochRequest:
@@ -92,7 +94,7 @@ def epoch_end(name: str, partition: int, epoch: int, current: int = -1) -> Offse
 
 def delete_records(name: str, partition: int, offset: int) -> DeleteRecordsRequest:
     wanted = DeleteRecordsPartition(partition_index=partition, offset=offset)
-    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=name, partitions=[wanted])], timeout_ms=10_000)
+    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=name, partitions=[wanted])], timeout_ms=PATIENCE_MS)
 
 
 def producers(name: str, *partitions: int) -> DescribeProducersRequest:
@@ -137,7 +139,7 @@ def produce_steps(player: Player) -> None:
     player.ask("an internal topic", produce("__consumer_offsets", plain(1)), by_name, to=leader)
     several = ProduceRequest(
         acks=-1,
-        timeout_ms=10_000,
+        timeout_ms=PATIENCE_MS,
         topic_data=[
             TopicProduceData(
                 name=name, partition_data=[PartitionProduceData(index=index, records=plain(1)) for index in indexes]

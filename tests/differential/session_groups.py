@@ -34,11 +34,11 @@ def subscription(*topics: str) -> bytes:
     return pack(">hi", 0, len(topics)) + names + pack(">i", -1)
 
 
-def join(member: str, group: str = CLASSIC, session_ms: int = 30_000, protocol: str = "range") -> JoinGroupRequest:
+def join(member: str, group: str = CLASSIC, session_ms: int = 120_000, protocol: str = "range") -> JoinGroupRequest:
     return JoinGroupRequest(
         group_id=group,
         session_timeout_ms=session_ms,
-        rebalance_timeout_ms=30_000,
+        rebalance_timeout_ms=120_000,
         member_id=member,
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name=protocol, metadata=subscription("orders"))],
@@ -154,7 +154,8 @@ def classic_steps(player: Player) -> None:
     player.ask("two and a ghost", LeaveGroupRequest(group_id=CLASSIC, members=leaving), to=node)
     player.ask("empty", DescribeGroupsRequest(groups=[CLASSIC]), to=node)
     if len(player.nodes) == 1:
-        # Of several brokers each lists its own, and which are its own is chance.
+        # Of several brokers each lists its own, and which are its own is chance. It has to have loaded all of them.
+        player.wait_for("every group", lambda: player.look(ListGroupsRequest(), to=node).error_code == 0)
         player.ask("all", ListGroupsRequest(), to=node)
         player.ask("empty ones", ListGroupsRequest(states_filter=["Empty"]), to=node)
         player.ask("in a state that does not exist", ListGroupsRequest(states_filter=["Nonsense"]), to=node)

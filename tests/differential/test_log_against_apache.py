@@ -44,6 +44,7 @@ from pessoa.wire.stored import group_log, metadata_log, share_log, transaction_l
 from pessoa.wire.stored.framing import encode_coordinator_key, encode_coordinator_value, encode_metadata_record
 from tests.apache.broker import ApacheKafka, run_tool
 from tests.support.apache_logs import (
+    CONSUME_DEADLINE_S,
     START_MS,
     ApacheScribe,
     LogScribe,
@@ -82,7 +83,7 @@ def apaches_dump(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 def our_dump(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pessoa.cli.dump_log", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120)
 
 
 def assert_both_tools_print_the_same(files: Iterable[Path], *options: str) -> str:
@@ -240,7 +241,7 @@ def produce_with_apache(bootstrap_servers: str) -> dict[str, ApacheScribe]:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     wanted = [NewTopic(name, 1, 1, config=TOPIC_CONFIG) for name in TOPICS]
     for created in admin.create_topics(wanted).values():
-        created.result(30)
+        created.result(CONSUME_DEADLINE_S)
     scribes = {name: ApacheScribe(bootstrap_servers, name) for name in TOPICS}
     mixed = scribes["mixed"]
     for codec in Codec:
@@ -254,7 +255,7 @@ def produce_with_apache(bootstrap_servers: str) -> dict[str, ApacheScribe]:
     settings: dict[str, Any] = {"compression_type": "lz4", "transaction_timeout_ms": 900_000}
     first, second = (mixed.producer(transactional_id=f"t{number}", **settings) for number in (1, 2))
     for producer in (first, second):
-        producer.init_transactions(30)
+        producer.init_transactions(CONSUME_DEADLINE_S)
     for number in range(5):
         mixed.transaction(first, 3, commit=number % 2 == 0)
         mixed.transaction(second, 2, commit=number % 3 == 0)
@@ -271,7 +272,7 @@ def produce_with_apache(bootstrap_servers: str) -> dict[str, ApacheScribe]:
 def commit_an_offset(bootstrap_servers: str, topic: str) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    assert len(consumer.consume(10, timeout=30)) == 10
+    assert len(consumer.consume(10, timeout=CONSUME_DEADLINE_S)) == 10
     consumer.commit(asynchronous=False)
     consumer.close()
 

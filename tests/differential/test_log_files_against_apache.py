@@ -93,7 +93,7 @@ class Connection:
     """One request at a time over a real socket."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection((HOST, port), timeout=30)
+        self._socket = socket.create_connection((HOST, port), timeout=120)
         self._frames = FrameReader()
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class Connection:
         request = ProduceRequest(
             transactional_id="x" if batch.is_transactional else None,
             acks=-1,
-            timeout_ms=30_000,
+            timeout_ms=120_000,
             topic_data=[
                 TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch.view)])
             ],

@@ -30,6 +30,10 @@ SETTINGS = {
     "offsets.topic.num.partitions": str(INTERNAL_PARTITIONS),
     "transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS),
     "default.replication.factor": "1",
+    # Leaders, epochs and ISRs are compared, and a broker that a busy machine forgets for a while must not lose its own.
+    "broker.session.timeout.ms": "120000",
+    "replica.lag.time.max.ms": "120000",
+    "controller.quorum.fetch.timeout.ms": "60000",
 }
 
 Transcript = Mapping[str, list[str]]

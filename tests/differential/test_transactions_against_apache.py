@@ -57,7 +57,9 @@ TOPIC = "__transaction_state"
 PARTITIONS = 3
 GROUP_PARTITIONS = 5
 ABORT_INTERVAL_MS = 100
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
+# Long enough for the one that goes on afterwards to begin and end, on a busy machine as well.
+SHORT_TIMEOUT_MS = 4_000
 NOT_YET = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -367,7 +369,7 @@ async def wrong_requests(play: Play) -> None:
 
 
 async def a_transaction_that_is_too_old(play: Play) -> None:
-    producer = await play.init("slow", timeout_ms=300)
+    producer = await play.init("slow", timeout_ms=SHORT_TIMEOUT_MS)
     await play.add("slow", producer, ("t", 0))
     await play.wait_for_the_end("slow", is_open=True)
     await play.describe("slow")

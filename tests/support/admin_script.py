@@ -361,7 +361,7 @@ def script() -> list[Step]:
 
 def ask(port: int, step: Step) -> Message:
     """One request on a connection of its own."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
         connection.sendall(b"".join(request_frame(step.request, step.version, 7, "script")))
         stream = connection.makefile("rb")
         size = int.from_bytes(stream.read(4), "big")

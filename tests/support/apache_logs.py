@@ -33,7 +33,7 @@ from pessoa.records.record import Header, Record, records
 START_MS = 1_700_000_000_000
 PRODUCE_VERSION = 12
 COORDINATOR_EPOCH = 3
-CONSUME_DEADLINE_S = 30.0
+CONSUME_DEADLINE_S = 120.0
 
 _FIELD = re.compile(r"(\w+): (\S+)")
 _RECORD = re.compile(
