@@ -14,9 +14,9 @@ nobody in sync is spared that: nothing is committed there, so who was eligible s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pessoa.controller.decision import Decision, Refusal, check_named_once, check_record_count
 from pessoa.controller.partition_change import MIN_INSYNC_REPLICAS
@@ -25,10 +25,12 @@ from pessoa.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from pessoa.metadata.image import ConfigResource
 from pessoa.wire.api.alter_configs import (
     AlterConfigsRequest,
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
 from pessoa.wire.api.incremental_alter_configs import AlterableConfig as IncrementalConfig
+from pessoa.wire.api.incremental_alter_configs import AlterConfigsResource as IncrementalResource
 from pessoa.wire.api.incremental_alter_configs import (
     AlterConfigsResourceResponse as IncrementalResourceResponse,
 )
@@ -44,6 +46,11 @@ if TYPE_CHECKING:
     from pessoa.wire.schema import Message
 
 CLUSTER_DEFAULT = ""
+
+# Key → what it becomes; None goes back to the default.
+Changes = dict[str, str | None]
+Resource = TypeVar("Resource", AlterConfigsResource, IncrementalResource)
+Response = TypeVar("Response")
 
 
 class Operation(IntEnum):
@@ -68,33 +75,16 @@ def check_configs(situation: Situation, resource_type: int, configs: Mapping[str
 
 
 def incremental_alter_configs(situation: Situation, request: IncrementalAlterConfigsRequest) -> Decision:
-    records: list[Message] = []
-    responses: list[IncrementalResourceResponse] = []
-    asked = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    for resource in request.resources:
-        kind, name = resource.resource_type, resource.resource_name
-        response = IncrementalResourceResponse(
-            error_code=ErrorCode.NONE, error_message=None, resource_type=kind, resource_name=name
-        )
-        responses.append(response)
-        try:
-            _check_resource(kind, name, asked[kind, name])
-            changes = _changes(situation, kind, name, resource.configs)
-            records += _records(situation, kind, name, changes)
-        except Refusal as refusal:
-            response.error_code, response.error_message = refusal.code, refusal.message
-    records += _after_new_minimum(situation, records)
-    check_record_count(records)
+    records, responses = _alter(situation, request.resources, _incremental_changes, IncrementalResourceResponse)
     answer = IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
     return Decision([] if request.validate_only else records, answer)
 
 
-def _changes(situation: Situation, kind: int, resource: str, configs: list[IncrementalConfig]) -> dict[str, str | None]:
-    """What becomes of each key that is named; None goes back to the default."""
-    _check_names([config.name for config in configs])
-    present = situation.image.configs.of(kind, resource)
-    changes: dict[str, str | None] = {}
-    for config in configs:
+def _incremental_changes(situation: Situation, resource: IncrementalResource) -> Changes:
+    kind = resource.resource_type
+    present = situation.image.configs.of(kind, resource.resource_name)
+    changes: Changes = {}
+    for config in resource.configs:
         operation = config.config_operation
         if operation not in Operation._value2member_map_:
             raise Refusal(ErrorCode.INVALID_REQUEST, f"There is no operation {operation} on configurations.")
@@ -127,30 +117,44 @@ def _changed_list(situation: Situation, kind: int, config: IncrementalConfig, pr
 
 
 def alter_configs(situation: Situation, request: AlterConfigsRequest) -> Decision:
-    records: list[Message] = []
-    responses: list[AlterConfigsResourceResponse] = []
-    asked = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    for resource in request.resources:
-        kind, name = resource.resource_type, resource.resource_name
-        response = AlterConfigsResourceResponse(
-            error_code=ErrorCode.NONE, error_message=None, resource_type=kind, resource_name=name
-        )
-        responses.append(response)
-        try:
-            _check_resource(kind, name, asked[kind, name])
-            _check_names([config.name for config in resource.configs])
-            changes: dict[str, str | None] = dict.fromkeys(situation.image.configs.of(kind, name))
-            changes.update((config.name, _given(config.name, config.value)) for config in resource.configs)
-            records += _records(situation, kind, name, changes)
-        except Refusal as refusal:
-            response.error_code, response.error_message = refusal.code, refusal.message
-    records += _after_new_minimum(situation, records)
-    check_record_count(records)
+    records, responses = _alter(situation, request.resources, _whole_changes, AlterConfigsResourceResponse)
     answer = AlterConfigsResponse(throttle_time_ms=0, responses=responses)
     return Decision([] if request.validate_only else records, answer)
 
 
+def _whole_changes(situation: Situation, resource: AlterConfigsResource) -> Changes:
+    """What is not named goes back to its default."""
+    changes: Changes = dict.fromkeys(situation.image.configs.of(resource.resource_type, resource.resource_name))
+    changes.update((config.name, _given(config.name, config.value)) for config in resource.configs)
+    return changes
+
+
 # ---- What both have in common ----
+
+
+def _alter(
+    situation: Situation,
+    resources: Sequence[Resource],
+    changes_of: Callable[[Situation, Resource], Changes],
+    respond: Callable[..., Response],
+) -> tuple[list[Message], list[Response]]:
+    """The records of all resources that can be changed so, and an answer for each."""
+    records: list[Message] = []
+    responses: list[Response] = []
+    asked = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    for resource in resources:
+        kind, name = resource.resource_type, resource.resource_name
+        code, message = ErrorCode.NONE, None
+        try:
+            _check_resource(kind, name, asked[kind, name])
+            _check_names([config.name for config in resource.configs])
+            records += _records(situation, kind, name, changes_of(situation, resource))
+        except Refusal as refusal:
+            code, message = refusal.code, refusal.message
+        responses.append(respond(error_code=code, error_message=message, resource_type=kind, resource_name=name))
+    records += _after_new_minimum(situation, records)
+    check_record_count(records)
+    return records, responses
 
 
 def _given(name: str, value: str | None) -> str:
