@@ -63,7 +63,7 @@ def create_acls(situation: Situation, request: CreateAclsRequest) -> Decision:
             continue
         if acl not in known:
             known.add(acl)
-            records.append(_record(situation.new_uuid(), acl))
+            records.append(AccessControlEntryRecord(id=situation.new_uuid(), **acl._asdict()))
     return Decision(records, CreateAclsResponse(throttle_time_ms=0, results=results))
 
 
@@ -96,19 +96,6 @@ def _checked(creation: AclCreation) -> Acl:
     )
 
 
-def _record(acl_id: Uuid, acl: Acl) -> AccessControlEntryRecord:
-    return AccessControlEntryRecord(
-        id=acl_id,
-        resource_type=acl.resource_type,
-        resource_name=acl.resource_name,
-        pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission_type,
-    )
-
-
 # ---- DeleteAcls ----
 
 
@@ -126,23 +113,11 @@ def delete_acls(situation: Situation, request: DeleteAclsRequest) -> Decision:
         for acl_id, acl in situation.image.acls.by_id.items():
             if matches(acl):
                 gone[acl_id] = None
-                result.matching_acls.append(_matching(acl))
+                result.matching_acls.append(
+                    DeleteAclsMatchingAcl(error_code=ErrorCode.NONE, error_message=None, **acl._asdict())
+                )
     records: list[Message] = [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in gone]
     return Decision(records, DeleteAclsResponse(throttle_time_ms=0, filter_results=results))
-
-
-def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
-    return DeleteAclsMatchingAcl(
-        error_code=ErrorCode.NONE,
-        error_message=None,
-        resource_type=acl.resource_type,
-        resource_name=acl.resource_name,
-        pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission_type,
-    )
 
 
 # ---- DescribeAcls ----
