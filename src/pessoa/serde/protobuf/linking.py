@@ -150,10 +150,7 @@ def _fill_names(proto: FileDescriptorProto, descriptor: Any) -> None:
     """What the pool has resolved, written into the tree."""
     for message in proto.message_type:
         _fill_message(message, descriptor.message_types_by_name[message.name])
-    for extension in proto.extension:
-        found = descriptor.extensions_by_name[extension.name]
-        _fill_field(extension, found)
-        extension.extendee = "." + found.containing_type.full_name
+    _fill_extensions(proto, descriptor)
     for service in proto.service:
         for method in service.method:
             found = descriptor.services_by_name[service.name].methods_by_name[method.name]
@@ -164,12 +161,16 @@ def _fill_names(proto: FileDescriptorProto, descriptor: Any) -> None:
 def _fill_message(message: DescriptorProto, descriptor: Any) -> None:
     for field in message.field:
         _fill_field(field, descriptor.fields_by_name[field.name])
-    for extension in message.extension:
+    _fill_extensions(message, descriptor)
+    for nested in message.nested_type:
+        _fill_message(nested, descriptor.nested_types_by_name[nested.name])
+
+
+def _fill_extensions(holder: FileDescriptorProto | DescriptorProto, descriptor: Any) -> None:
+    for extension in holder.extension:
         found = descriptor.extensions_by_name[extension.name]
         _fill_field(extension, found)
         extension.extendee = "." + found.containing_type.full_name
-    for nested in message.nested_type:
-        _fill_message(nested, descriptor.nested_types_by_name[nested.name])
 
 
 def _fill_field(field: FieldDescriptorProto, descriptor: Any) -> None:
