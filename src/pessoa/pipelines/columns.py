@@ -152,5 +152,5 @@ def _read_column(part: str, whole: str) -> Named:
     while trailer := _TRAILER.search(" " + type_):
         type_ = (" " + type_)[: trailer.start()].strip()
     if match is None or not type_:
-        raise PlanRefused(f"{part.strip()!r} is no column with a type, in: {whole}")
+        raise PlanRefused(f"{part.strip()!r} is no column with a type (a STRING, b DOUBLE, …), in: {whole}")
     return Named(match[1].replace("``", "`") if match[1] else match[2], type_)

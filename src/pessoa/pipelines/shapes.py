@@ -190,7 +190,7 @@ def _join(node: Join) -> Shape:
     if left.is_table and not right.is_table:
         raise PlanRefused("a table cannot be joined with a stream: join the stream with the table")
     if not left.is_table and not right.is_table and node.within is None:
-        raise PlanRefused('two streams are joined within a time: say how near, as in within("5 minutes")')
+        raise PlanRefused('two streams are joined within a time: say how near, as in within="5 minutes"')
     if right.is_table and node.within is not None:
         raise PlanRefused("within is for two streams: a table has one row for a key at any time")
     if right.is_table and not left.is_table and node.how == "outer":
@@ -198,9 +198,12 @@ def _join(node: Join) -> Shape:
     lefts = tuple(node.left_prefix + name for name in left.values)
     rights = tuple(node.right_prefix + name for name in right.values)
     if both := [name for name in lefts if name in rights or name in left.keys]:
-        raise PlanRefused(f"both sides of the join have the column {both[0]}: give one side a prefix")
+        raise PlanRefused(f'both sides of the join have the column {both[0]}: give one a prefix, as in prefix="other_"')
     if both := [name for name in rights if name in left.keys]:
-        raise PlanRefused(f"the right side of the join has a column called like the key, {both[0]}: give it a prefix")
+        raise PlanRefused(
+            f"the right side of the join has a column called like the key, {both[0]}: give it a prefix, as in"
+            ' prefix="other_"'
+        )
     return _checked(
         Shape(left.keys, lefts + rights, is_table=left.is_table, window=left.window, has_origin=False), "a join"
     )

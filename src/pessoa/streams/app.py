@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, overload
 
 import msgspec
 
@@ -46,6 +47,7 @@ from pessoa.pipelines.plan import (
     Union,
     inputs,
 )
+from pessoa.pipelines.queries import Delivery
 from pessoa.pipelines.shapes import VALUE, WINDOW_COLUMNS, ColumnsUnknown, shape
 from pessoa.pipelines.stages import is_cut, with_inputs
 from pessoa.streams.flows import Stream, Table
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 Schema = str | Mapping[str, Any]
+# It begins the names of queries, which are folders, groups and transactional ids.
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
 class App:
@@ -81,13 +85,25 @@ class App:
         schema_registry: str = "",
         on_error: OnError = "stop",
         dead_letter_topic: str = "",
-        delivery: str = "at-least-once",
+        delivery: Delivery = "at-least-once",
         speed: Speed | None = None,
         keep_times: bool = False,
         spark: str | None = None,
         home: str | Path | None = None,
         config: Mapping[str, str] | None = None,
     ) -> None:
+        if not _ID.match(id):
+            raise PlanRefused(
+                f"{id!r} cannot be the name of an app: it takes letters, digits, dots, dashes and underscores, and"
+                " begins with a letter or a digit"
+            )
+        for name, given, words in (
+            ("on_error", on_error, get_args(OnError)),
+            ("delivery", delivery, get_args(Delivery)),
+            ("speed", speed, (*get_args(Speed), None)),
+        ):
+            if given not in words:
+                raise PlanRefused(f"{name} is {' or '.join(filter(None, words))}, not {given!r}")
         self.id = id
         self.kafka = KafkaSettings(bootstrap_servers, dict(config or {}), schema_registry)
         letters = dead_letter_topic or f"{id}-dead-letters"

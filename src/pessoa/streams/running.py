@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from pessoa.pipelines.engine import Engine
 from pessoa.pipelines.launching import client_settings
 from pessoa.pipelines.plan import Node, PlanRefused, Sink, Source, Speed, every
-from pessoa.pipelines.queries import Delivery, QuerySpec, QueryStatus
+from pessoa.pipelines.queries import QuerySpec, QueryStatus
 from pessoa.pipelines.registry_formats import resolved
 from pessoa.pipelines.stages import Stage, is_cut, stages, why_not_real_time
 from pessoa.streams.app import App, finished
@@ -193,7 +193,7 @@ class Running:
                     query_id,
                     plan=part.plan,
                     functions=self._app.functions.by_name,
-                    delivery=cast("Delivery", self._app.delivery),
+                    delivery=self._app.delivery,
                     speed=self._speed(part),
                     keep_timestamps=self._app.keep_times,
                 )

@@ -196,6 +196,20 @@ def test_two_pipelines_to_one_topic_are_refused() -> None:
         loja.stream("c").to("b")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"id": "minha loja"}, "'minha loja' cannot be the name of an app: it takes letters"),
+        ({"on_error": "ignore"}, "on_error is stop or skip or dead-letter, not 'ignore'"),
+        ({"delivery": "exactly_once"}, "delivery is at-least-once or exactly-once, not 'exactly_once'"),
+        ({"speed": "realtime"}, "speed is real-time or micro-batch, not 'realtime'"),
+    ],
+)
+def test_what_an_app_is_not_is_said_when_it_is_made(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(PlanRefused, match=sentence):
+        App(**{"id": "loja", **wrong})
+
+
 def test_an_app_explains_itself_before_anything_is_known() -> None:
     loja = App("loja", on_error="dead-letter")
     assert "has no pipelines" in loja.explain()
