@@ -67,6 +67,9 @@ def check(config: BrokerConfig) -> None:
         raise _problem(config, "broker.heartbeat.interval.ms", f"it must not be more than {allowed}")
     if config.max_connections_per_ip == 0 and not config.value("max.connections.per.ip.overrides"):
         raise _problem(config, "max.connections.per.ip", "with 0 only max.connections.per.ip.overrides lets anybody in")
+    if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
+        least = f"socket.request.max.bytes, which is {config.socket_request_max_bytes}"
+        raise _problem(config, "queued.max.request.bytes", f"it must not be less than {least}")
     _check_log_times(config)
 
 

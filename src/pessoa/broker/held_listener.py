@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pessoa.broker.config_listeners import ListenerEndpoint
     from pessoa.net.listener import Connection, Serve
     from pessoa.net.network import Network
+    from pessoa.net.receive_room import ReceiveRoom
     from pessoa.wire.frames import Buffer
 
 
@@ -39,9 +40,9 @@ def listener_limits(config: BrokerConfig, endpoint: ListenerEndpoint) -> Listene
 
 
 class HeldListener:
-    def __init__(self, endpoint: ListenerEndpoint, limits: ListenerLimits, network: Network) -> None:
+    def __init__(self, endpoint: ListenerEndpoint, limits: ListenerLimits, network: Network, room: ReceiveRoom) -> None:
         self.endpoint = endpoint
-        self.listener = Listener(endpoint.host, endpoint.port, self._hold, limits, network=network)
+        self.listener = Listener(endpoint.host, endpoint.port, self._hold, limits, network=network, room=room)
         self._serve: asyncio.Future[Serve] = asyncio.get_running_loop().create_future()
 
     def __repr__(self) -> str:

@@ -41,6 +41,7 @@ from pessoa.log.topic_config import log_config
 from pessoa.log.upkeep import Upkeep, UpkeepSettings
 from pessoa.metadata.image import ConfigResource
 from pessoa.net.network import SystemNetwork
+from pessoa.net.receive_room import ReceiveRoom
 from pessoa.quorum.formatting import WrongDirectory, format_metadata, read_bootstrap
 from pessoa.quorum.publishing import ImagePublisher
 from pessoa.quorum.snapshotting import SnapshotTaker
@@ -101,6 +102,9 @@ class Broker:
         self._progress = MetadataProgress()
         self._client_listeners: list[HeldListener] = []
         self._controller_listeners: list[HeldListener] = []
+        # Two, so that no client keeps brokers and controllers from speaking to each other.
+        self._client_room = ReceiveRoom(config.queued_max_request_bytes)
+        self._controller_room = ReceiveRoom(config.queued_max_request_bytes)
         self._tasks: list[asyncio.Task[None]] = []
         # Told about mistakes of ours that cost a request its answer.
         self.on_bug: Callable[[Exception], None] = lambda _: None
@@ -349,7 +353,9 @@ class Broker:
         return [one for one in self.config.listeners if (one.name in names) is of_controller]
 
     async def _open(self, endpoint: ListenerEndpoint) -> HeldListener:
-        held = HeldListener(endpoint, listener_limits(self.config, endpoint), self._network)
+        is_of_controller = endpoint in self._endpoints(of_controller=True)
+        room = self._controller_room if is_of_controller else self._client_room
+        held = HeldListener(endpoint, listener_limits(self.config, endpoint), self._network, room)
         held.listener.on_bug = self.on_bug
         await held.open()
         return held

@@ -7,6 +7,8 @@ of them cleared by the kernel and then overwritten. That took two thirds of the 
 
 So a process whose business is serving tells the library to keep some. It is for the owner of the process to decide,
 once, at its start: somebody's tests in which a broker runs along are none of our business.
+
+What many large requests took is another matter: that is seldom wanted again, and goes back (`return_freed_memory`).
 """
 
 from __future__ import annotations
@@ -30,3 +32,14 @@ def keep_freed_memory(kept_bytes: int = KEPT_BYTES) -> bool:
     except (AttributeError, OSError, TypeError):
         return False
     return bool(mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT_BYTES)) and bool(mallopt(_M_TRIM_THRESHOLD, kept_bytes))
+
+
+def return_freed_memory() -> bool:
+    """Give everything to the kernel that nobody uses, wherever it lies. It takes some milliseconds."""
+    from ctypes import CDLL
+
+    try:
+        trim = CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):
+        return False
+    return bool(trim(KEPT_BYTES))

@@ -18,8 +18,9 @@ answer is made as soon as everything that came with the produce is served, and n
 
 A peer that breaks the protocol gets one log line and a closed connection; nobody else notices. A peer that does not
 read its answers is not read from either: above the transport's high-water mark nothing is taken or read until it has
-drained, so a slow reader costs a bounded amount of memory. A connection that is silent for `connections.max.idle.ms`
-is closed, half a frame or not.
+drained, so a slow reader costs a bounded amount of memory. So does a slow writer of large requests: all of them share
+the room that `receive_room.py` keeps. A connection that is silent for `connections.max.idle.ms` is closed, half a frame
+or not.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
+from pessoa.net.freed_memory import return_freed_memory
 from pessoa.net.network import SystemNetwork
-from pessoa.net.receive_buffer import API_BYTES, ReceiveBuffer
+from pessoa.net.receive_buffer import API_BYTES, INITIAL_BYTES, ReceiveBuffer
+from pessoa.net.receive_room import ReceiveRoom
 from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.frames import DEFAULT_MAX_FRAME_BYTES, Buffer
 
@@ -55,6 +58,8 @@ _MAX_OWED = 32
 _MAX_AT_ONCE = 32
 # So much is collected before it is written; more would only wait.
 _WRITE_BYTES = 256 * 1024
+# From this on, memory of requests goes back to the kernel when they are served: that takes a while.
+_WORTH_RETURNING_BYTES = 64 * 1024 * 1024
 # Up to this, copying answers into one buffer is quicker than handing many to the transport.
 _JOINED_BYTES = 16 * 1024
 
@@ -139,6 +144,7 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_violation",
         "active_at_s",
+        "finished_at_s",
         "host",
         "id",
         "peer",
@@ -146,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._buffer = ReceiveBuffer(listener.limits.socket_request_max_bytes)
+        self._buffer = ReceiveBuffer(listener.limits.socket_request_max_bytes, self)
         self._transport: asyncio.Transport | None = None
         self._owed: deque[_Owed] = deque()
         # What the peer did wrong, while answers to what it did before are owed.
@@ -156,7 +162,8 @@ class Connection(asyncio.BufferedProtocol):
         self._goes_on = False
         self._is_asyncio = False
         self._is_reading = True
-        self.active_at_s = 0.0
+        # When the last bytes came, and the last that ended a request.
+        self.active_at_s = self.finished_at_s = 0.0
         self.id = next(_connection_ids)
         self.host = self.peer = "?"
 
@@ -184,6 +191,8 @@ class Connection(asyncio.BufferedProtocol):
             if owed.task is not None:
                 # Behind its first step: what a task that never began would have awaited is complained about.
                 self._listener.loop.call_soon(owed.task.cancel)
+        self._buffer.disown()
+        self._listener.room.forget(self)
         self._listener.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -255,13 +264,18 @@ class Connection(asyncio.BufferedProtocol):
             buffer.release()
         if answers:
             self._write(answers, answer_bytes)
-        if not left and not self._goes_on:
-            self._goes_on = True
-            self._listener.loop.call_soon(self._go_on)
+        if left < _MAX_AT_ONCE:
+            self.finished_at_s = self.active_at_s
+            if not left and not self._goes_on:
+                self._goes_on = True
+                self._listener.loop.call_soon(self._go_on)
         if not self._can_write or ((owed or not left) and buffer.waiting_bytes > _PIPELINED_BYTES):
             self._pause()
-        else:
+        elif buffer.has_space():
             self._resume()
+        else:
+            self._pause()
+            self._listener.room.wait(self, self._listener.loop.time())
 
     def _go_on(self) -> None:
         self._goes_on = False
@@ -363,6 +377,32 @@ class Connection(asyncio.BufferedProtocol):
             self._is_reading = True
             self._transport.resume_reading()
 
+    # Memory.
+
+    def may_grow(self, more_bytes: int, frame_bytes: int, *, must: bool) -> bool:
+        room = self._listener.room
+        if not room.has(self):
+            self.finished_at_s = self._listener.loop.time()
+        return room.admits(self, more_bytes, frame_bytes, must=must)
+
+    def has_grown(self, memory_bytes: int) -> None:
+        self._listener.room.count(self, memory_bytes if memory_bytes > INITIAL_BYTES else 0)
+
+    @property
+    def has_empty_buffer(self) -> bool:
+        return self._buffer.is_empty
+
+    def give_back(self) -> None:
+        self._buffer.shrink()
+
+    def room_came(self) -> bool:
+        # Whoever is paused for another reason asks when that is over.
+        if self._can_write and not self._owed:
+            if not self._buffer.has_space():
+                return False
+            self._resume()
+        return True
+
     @property
     def unread_bytes(self) -> int:
         """Of answers that the peer has not taken."""
@@ -405,11 +445,13 @@ class Listener:
         limits: ListenerLimits | None = None,
         drain_seconds: float = 5.0,
         network: Network | None = None,
+        room: ReceiveRoom | None = None,
     ) -> None:
         self.host = host
         self.port = port
         self.serve = serve
         self.limits = limits or ListenerLimits()
+        self.room = room if room is not None else ReceiveRoom()
         self.connections: set[Connection] = set()
         # Those of them that do not read as quickly as they are answered.
         self.slow_readers: set[Connection] = set()
@@ -535,4 +577,7 @@ class Listener:
             if connection.active_at_s < oldest_s and not connection.is_in_progress:
                 log.info("%s was idle for too long and is closed", connection.peer)
                 connection.close()
+        self.room.close_the_slow(self.loop.time())
+        if self.room.take_freed_bytes() > _WORTH_RETURNING_BYTES:
+            return_freed_memory()
         self._sweeper = self.loop.call_later(_SWEEP_SECONDS, self._sweep)

@@ -10,7 +10,8 @@ between the kernel and the log, and it can be stamped in place.
 
 - A size that is negative or above the limit is a `ProtocolViolation` as soon as its four bytes are there.
 - Memory grows with the bytes that came, by doubling, never on the word of a peer; a buffer that a large frame has
-  grown is given back once it is empty.
+  grown is given back as soon as it is empty. Beyond `INITIAL_BYTES` its owner is asked first: `has_space` says whether
+  there is anything to read into.
 - A taken frame may be in use until `release()`: until then its bytes are neither moved nor overwritten. New bytes go
   behind it, or into a fresh buffer.
 - Every read should bring much, because each costs a wake-up of the loop: where less than half of the buffer is left,
@@ -20,6 +21,7 @@ between the kernel and the log, and it can be stamped in place.
 from __future__ import annotations
 
 from struct import Struct
+from typing import Protocol
 
 from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.frames import DEFAULT_MAX_FRAME_BYTES, SIZE_BYTES
@@ -43,16 +45,29 @@ _READ_BYTES = 256 * 1024
 _KEPT_BYTES = 2 * 1024 * 1024
 
 
-class ReceiveBuffer:
-    __slots__ = ("_data", "_end", "_is_lent", "_start", "_view", "max_frame_bytes")
+class Owner(Protocol):
+    """Who answers for the memory of a buffer."""
 
-    def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
+    def may_grow(self, more_bytes: int, frame_bytes: int, *, must: bool) -> bool:
+        """For a frame that has so much in all. `must`: there is no byte left, and nothing can be read without more."""
+
+    def has_grown(self, memory_bytes: int) -> None:
+        """Or shrunk: it has so much in all."""
+
+
+class ReceiveBuffer:
+    __slots__ = ("_data", "_end", "_is_lent", "_lent_bytes", "_owner", "_start", "_view", "max_frame_bytes")
+
+    def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES, owner: Owner | None = None) -> None:
         self.max_frame_bytes = max_frame_bytes
+        self._owner = owner
         self._data = bytearray(_FIRST_BYTES)
         self._view = memoryview(self._data)
         self._start = 0
         self._end = 0
         self._is_lent = False
+        # Of buffers before this one, which hold frames that are in use.
+        self._lent_bytes = 0
 
     def __repr__(self) -> str:
         lent = ", a frame is in use" if self._is_lent else ""
@@ -62,16 +77,25 @@ class ReceiveBuffer:
     def waiting_bytes(self) -> int:
         return self._end - self._start
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing waits in it, and nobody uses what stands in it."""
+        return self._start == self._end and not self._is_lent
+
     def space(self) -> memoryview:
         """Where the next bytes should be put; then say how many with `received`."""
         size = len(self._data)
         if self._start == self._end and not self._is_lent:
             self._start = self._end = 0
-            if size > _KEPT_BYTES:
-                self._move(INITIAL_BYTES)
-        elif self._end > size // 2:
-            self._make_room(size)
+        elif self._end > size // 2 and not self._make_room(size) and self._end == size:
+            # Its owner has said no, and reads all the same.
+            self._move(self._capacity_wanted(size))
         return self._view[self._end :]
+
+    def has_space(self) -> bool:
+        """False if there is no byte to read into, and its owner gives none."""
+        size = len(self._data)
+        return self._end < size or self.is_empty or self._make_room(size)
 
     def received(self, count: int) -> None:
         self._end += count
@@ -102,29 +126,72 @@ class ReceiveBuffer:
     def release(self) -> None:
         """The frames taken so far are done with."""
         self._is_lent = False
+        if self._lent_bytes:
+            self._lent_bytes = 0
+            self._tell()
+        if len(self._data) > _KEPT_BYTES and self._start:
+            capacity = self._capacity_wanted(len(self._data)) if self._start < self._end else INITIAL_BYTES
+            if 2 * capacity <= len(self._data):
+                self._move(capacity)
 
-    def _make_room(self, size: int) -> None:
+    def disown(self) -> None:
+        """Nobody answers for it any more: without this, an owner and its buffer would keep each other alive."""
+        self._owner = None
+
+    def shrink(self) -> None:
+        """Give memory back that an empty buffer does not need."""
+        assert self.is_empty
+        if len(self._data) > INITIAL_BYTES:
+            self._move(INITIAL_BYTES)
+
+    def _make_room(self, size: int) -> bool:
+        """Whether there is any now."""
+        capacity = self._capacity_wanted(size)
+        if capacity > size or (size - self._end < _MIN_SPACE and self._is_lent):
+            more = capacity if self._is_lent else capacity - size
+            must = self._end == size
+            if (
+                self._owner is None
+                or capacity <= INITIAL_BYTES
+                or self._owner.may_grow(more, self._wanted_bytes(), must=must)
+            ):
+                self._move(capacity)
+                return True
+        if self._start and not self._is_lent:
+            waiting = self._end - self._start
+            self._view[:waiting] = self._view[self._start : self._end]
+            self._start, self._end = 0, waiting
+        return self._end < size
+
+    def _capacity_wanted(self, size: int) -> int:
         waiting = self._end - self._start
         capacity = size if size <= _KEPT_BYTES else INITIAL_BYTES
         if self._end == size and capacity < _READ_BYTES:
             # The read filled it, so there is more where that came from.
             capacity = max(2 * capacity, INITIAL_BYTES)
-        worth_growing_to = max(_READ_BYTES, self._wanted_bytes())
+        wanted = self._wanted_bytes()
+        worth_growing_to = max(_READ_BYTES, wanted)
         while capacity < waiting + _MIN_SPACE or (capacity < 2 * waiting and capacity < worth_growing_to):
             capacity *= 2
-        if capacity > size or (size - self._end < _MIN_SPACE and self._is_lent):
-            self._move(capacity)
-        elif self._start and not self._is_lent:
-            self._view[:waiting] = self._view[self._start : self._end]
-            self._start, self._end = 0, waiting
+        if capacity > _KEPT_BYTES:
+            # What is so large is not kept for the next frame.
+            capacity = max(_KEPT_BYTES, waiting + _MIN_SPACE, min(capacity, wanted + _MIN_SPACE))
+        return capacity
 
     def _move(self, capacity: int) -> None:
         """Take the waiting bytes into a fresh buffer. Views of taken frames keep the old one alive."""
         waiting = self._end - self._start
+        if self._is_lent:
+            self._lent_bytes += len(self._data)
         fresh = bytearray(capacity)
         view = memoryview(fresh)
         view[:waiting] = self._view[self._start : self._end]
         self._data, self._view, self._start, self._end, self._is_lent = fresh, view, 0, waiting, False
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._owner is not None:
+            self._owner.has_grown(len(self._data) + self._lent_bytes)
 
     def _wanted_bytes(self) -> int:
         """What the frame at hand needs in all, if its size is known."""

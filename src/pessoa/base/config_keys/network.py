@@ -71,7 +71,7 @@ KEYS: tuple[ConfigKey, ...] = (
     key("queued.max.requests", INT, 500, at_least(1), HIGH,
         "How many requests may wait before no more are read from the network."),
     key("queued.max.request.bytes", LONG, -1,
-        "How many bytes of requests may wait before no more are read; -1 is no limit."),
+        "How many bytes of requests may wait before no more are read; -1 is 256 MiB."),
     key("request.timeout.ms", INT, 30000, HIGH, "How long the sender of a request between nodes waits for its answer."),
     key("fetch.max.bytes", INT, 57_671_680, at_least(1024),
         "The most record bytes in one answer to a fetch, whatever the client allows."),

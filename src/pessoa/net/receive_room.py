@@ -1,0 +1,147 @@
+"""What the receive buffers of all connections may take together (`queued.max.request.bytes`).
+
+A request may have 100 MB, and a peer may stop in the middle of it: thirty who do so would be gigabytes. So a buffer
+that grows beyond what every connection has asks for room first. Whoever gets none is not read from until there is some:
+its sender waits, as for any receiver that is slow.
+
+    a buffer is full ──▶ is there room? ──yes──▶ it grows, and is counted
+                             │no
+                             ├──▶ buffers that are empty are taken back, and it is asked again
+                             ├──▶ nobody goes beyond the limit: then this one may, so that one always goes on
+                             └──▶ it waits in line
+
+- Taken in all: `limit_bytes`, one largest frame, and the little that every connection has without asking.
+- A quarter is for requests of usual size: whatever the large ones do, others go on.
+- Where somebody waits for long, those who have not finished a request meanwhile are closed (`close_the_slow`): a few
+  bytes now and then do not hold what others need.
+
+Kafka's memory pool goes by the size that a peer announces, and has no limit unless one is set; here memory is counted
+as it is taken, and -1 is `DEFAULT_LIMIT_BYTES`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+log = logging.getLogger("pessoa.net")
+
+# A hundred producers with requests of 1 MiB, which is what their buffers are kept at between requests.
+DEFAULT_LIMIT_BYTES = 256 * 1024 * 1024
+# Twice what a producer sends at most by default (`max.request.size`).
+USUAL_BYTES = 2 * 1024 * 1024
+# A client gives up on a request that takes longer (its `request.timeout.ms`).
+PATIENCE_S = 30.0
+
+
+class Holder(Protocol):
+    """A connection, as far as its memory is concerned."""
+
+    peer: str
+    # When it last was at the end of a request, or began to take room.
+    finished_at_s: float
+
+    @property
+    def has_empty_buffer(self) -> bool: ...
+
+    def give_back(self) -> None:
+        """Keep no more than what every connection has."""
+
+    def room_came(self) -> bool:
+        """Go on if there is room enough; False to wait further."""
+
+    def abort(self) -> None: ...
+
+
+class ReceiveRoom:
+    def __init__(self, limit_bytes: int = -1) -> None:
+        self.limit_bytes = limit_bytes if limit_bytes > 0 else DEFAULT_LIMIT_BYTES
+        self.taken_bytes = 0
+        # The most that was taken since somebody asked.
+        self._most_bytes = 0
+        self._taken: dict[Holder, int] = {}
+        self._waiting: dict[Holder, None] = {}
+        self._is_letting_in = False
+        self._short_since_s = 0.0
+        # The one that may go beyond the limit. It takes nothing from the others.
+        self._exception: Holder | None = None
+
+    def __repr__(self) -> str:
+        return f"<ReceiveRoom: {self.taken_bytes} of {self.limit_bytes} bytes taken, {len(self._waiting)} wait>"
+
+    def admits(self, holder: Holder, more_bytes: int, frame_bytes: int, *, must: bool) -> bool:
+        """Whether it may take so much more for a frame of that size, without which it can do nothing (`must`) or takes
+        longer. What it takes is to be told with `count`."""
+        if self._fits(more_bytes, frame_bytes):
+            return True
+        if not must:
+            return False
+        for one in [one for one in self._taken if one is not holder and one.has_empty_buffer]:
+            one.give_back()
+        if self._fits(more_bytes, frame_bytes):
+            return True
+        if self._exception is None:
+            self._exception = holder
+        return self._exception is holder
+
+    def _fits(self, more_bytes: int, frame_bytes: int) -> bool:
+        exempt = 0 if self._exception is None else self._taken.get(self._exception, 0)
+        limit_bytes = self.limit_bytes if frame_bytes <= USUAL_BYTES else self.limit_bytes * 3 // 4
+        return more_bytes <= limit_bytes + exempt - self.taken_bytes
+
+    def count(self, holder: Holder, taken_bytes: int) -> None:
+        """It has so much now."""
+        before = self._taken.get(holder, 0)
+        if taken_bytes:
+            self._taken[holder] = taken_bytes
+        else:
+            self._taken.pop(holder, None)
+            if self._exception is holder:
+                self._exception = None
+        self.taken_bytes += taken_bytes - before
+        assert self.taken_bytes >= 0
+        self._most_bytes = max(self._most_bytes, self.taken_bytes)
+        if taken_bytes < before:
+            self._let_in()
+
+    def has(self, holder: Holder) -> bool:
+        """Whether it has any of this."""
+        return holder in self._taken
+
+    def wait(self, holder: Holder, now_s: float) -> None:
+        """Its `room_came` is called when there may be room."""
+        if not self._waiting:
+            self._short_since_s = now_s
+        self._waiting[holder] = None
+
+    def forget(self, holder: Holder) -> None:
+        """It has gone."""
+        self._waiting.pop(holder, None)
+        self.count(holder, 0)
+
+    def _let_in(self) -> None:
+        if self._is_letting_in:
+            # The one that is being asked has made others give back what they do not need.
+            return
+        self._is_letting_in = True
+        try:
+            while self._waiting:
+                first = next(iter(self._waiting))
+                if not first.room_came():
+                    return
+                self._waiting.pop(first, None)
+        finally:
+            self._is_letting_in = False
+
+    def take_freed_bytes(self) -> int:
+        """How much less is taken than at the worst moment since this was last asked."""
+        freed, self._most_bytes = self._most_bytes - self.taken_bytes, self.taken_bytes
+        return freed
+
+    def close_the_slow(self, now_s: float) -> None:
+        """Those who have kept others waiting for too long."""
+        if not self._waiting or now_s - self._short_since_s < PATIENCE_S:
+            return
+        for one in [one for one in self._taken if now_s - one.finished_at_s >= PATIENCE_S]:
+            log.warning("%s is too slow with a large request, and is closed: others wait for the memory", one.peer)
+            one.abort()

@@ -1,0 +1,198 @@
+"""Large requests of many connections, and the memory that they share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from pessoa.net import receive_room
+from pessoa.net.listener import Connection, Listener, Served
+from pessoa.net.receive_room import ReceiveRoom
+
+MIB = 1024 * 1024
+LARGE_BYTES = 12 * MIB
+TIMEOUT_S = 60.0
+
+
+def size_of(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+    return [(8).to_bytes(4, "big") + (end - start).to_bytes(8, "big")]
+
+
+def run(room: ReceiveRoom, scenario: Callable[[Listener], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with (
+            asyncio.timeout(TIMEOUT_S),
+            Listener("127.0.0.1", 0, size_of, drain_seconds=0.1, room=room) as listener,
+        ):
+            await scenario(listener)
+
+    asyncio.run(main())
+
+
+class Sender:
+    """Sends a request in two parts: `begin` a part of it, `end` the rest. Then `answer` is its size."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._rest = b""
+
+    @classmethod
+    async def of(cls, listener: Listener) -> Sender:
+        return cls(*await asyncio.open_connection("127.0.0.1", listener.port))
+
+    def begin(self, size: int, part_bytes: int) -> None:
+        self._writer.write(size.to_bytes(4, "big") + bytes(part_bytes))
+        self._rest = bytes(size - part_bytes)
+
+    def end(self) -> None:
+        self._writer.write(self._rest)
+
+    async def answer(self) -> int:
+        return int.from_bytes((await self._reader.readexactly(12))[4:], "big")
+
+    async def is_closed(self) -> bool:
+        try:
+            return await self._reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        self._writer.transport.abort()
+
+
+async def senders(listener: Listener, count: int) -> list[Sender]:
+    return [await Sender.of(listener) for _ in range(count)]
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+async def somebody_waits(room: ReceiveRoom, count: int) -> None:
+    await until(lambda: len(room._waiting) >= count)
+
+
+def test_half_requests_together_take_no_more_than_the_limit_and_one_request() -> None:
+    room = ReceiveRoom(16 * MIB)
+
+    async def scenario(listener: Listener) -> None:
+        crowd = await senders(listener, 10)
+        for one in crowd:
+            one.begin(LARGE_BYTES, LARGE_BYTES - 1)
+        await somebody_waits(room, 9)
+        assert room.taken_bytes <= 16 * MIB + LARGE_BYTES + 64 * 1024
+        assert sum(one._buffer.waiting_bytes for one in listener.connections) <= room.taken_bytes + 10 * 64 * 1024
+        for one in crowd:
+            one.close()
+
+    run(room, scenario)
+    assert room.taken_bytes == 0
+
+
+def test_all_of_them_are_served_in_the_end() -> None:
+    room = ReceiveRoom(4 * MIB)
+
+    async def scenario(listener: Listener) -> None:
+        crowd = await senders(listener, 10)
+        for one in crowd:
+            one.begin(LARGE_BYTES, 5 * MIB)
+        await somebody_waits(room, 9)
+        for one in crowd:
+            one.end()
+        assert await asyncio.gather(*(one.answer() for one in crowd)) == [LARGE_BYTES] * 10
+        assert not room._waiting
+        for one in crowd:
+            one.close()
+
+    run(room, scenario)
+    assert room.taken_bytes == 0
+
+
+def test_requests_of_usual_size_go_on_while_large_ones_wait() -> None:
+    room = ReceiveRoom(16 * MIB)
+
+    async def scenario(listener: Listener) -> None:
+        crowd = await senders(listener, 6)
+        for one in crowd:
+            one.begin(LARGE_BYTES, LARGE_BYTES - 1)
+        await somebody_waits(room, 5)
+        quick = await Sender.of(listener)
+        for _ in range(3):
+            quick.begin(MIB, 0)
+            quick.end()
+            assert await quick.answer() == MIB
+        for one in (*crowd, quick):
+            one.close()
+
+    run(room, scenario)
+
+
+def test_what_idle_connections_keep_is_taken_back_when_somebody_needs_it() -> None:
+    room = ReceiveRoom(8 * MIB)
+
+    async def scenario(listener: Listener) -> None:
+        idle = await senders(listener, 6)
+        for one in idle:
+            one.begin(MIB, 0)
+            one.end()
+            assert await one.answer() == MIB
+        kept_bytes = room.taken_bytes
+        assert kept_bytes > 0
+        large = await senders(listener, 2)
+        for one in large:
+            one.begin(3 * MIB, 0)
+            one.end()
+            assert await one.answer() == 3 * MIB
+        assert room.taken_bytes < kept_bytes
+        for one in (*idle, *large):
+            one.close()
+
+    run(room, scenario)
+    assert room.taken_bytes == 0
+
+
+def test_a_connection_that_has_sent_one_large_request_keeps_nothing_of_it() -> None:
+    room = ReceiveRoom()
+
+    async def scenario(listener: Listener) -> None:
+        sender = await Sender.of(listener)
+        sender.begin(LARGE_BYTES, 0)
+        sender.end()
+        assert await sender.answer() == LARGE_BYTES
+        assert room.taken_bytes == 0
+        # Nor if the beginning of another came with it.
+        sender.begin(LARGE_BYTES, LARGE_BYTES)
+        sender.begin(LARGE_BYTES, 5)
+        assert await sender.answer() == LARGE_BYTES
+        await until(lambda: all(one._buffer.waiting_bytes == 9 for one in listener.connections))
+        assert room.taken_bytes == 0
+        sender.close()
+
+    run(room, scenario)
+
+
+def test_whoever_keeps_others_waiting_for_long_is_closed_and_the_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    room = ReceiveRoom(4 * MIB)
+
+    async def scenario(listener: Listener) -> None:
+        slow = await senders(listener, 3)
+        for one in slow:
+            one.begin(LARGE_BYTES, 5 * MIB)
+        await somebody_waits(room, 2)
+        room.close_the_slow(listener.loop.time())
+        assert len(listener.connections) == 3, "nobody has waited for long"
+        monkeypatch.setattr(receive_room, "PATIENCE_S", 0.0)
+        room.close_the_slow(listener.loop.time())
+        assert all([await one.is_closed() for one in slow])
+        sender = await Sender.of(listener)
+        sender.begin(LARGE_BYTES, 0)
+        sender.end()
+        assert await sender.answer() == LARGE_BYTES
+        sender.close()
+
+    run(room, scenario)
