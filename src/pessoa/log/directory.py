@@ -180,6 +180,9 @@ class LogDirectory:
                 cleaned_to=self._cleaned.get(partition, 0),
                 high_watermark=(high_watermarks or {}).get(partition, 0),
             )
+            if loaded.doubtful_from is not None:
+                # It may lack what it had when the broker stopped, so the controller must not take it to be in sync.
+                self.previous_broker_epoch = -1
             if future is not None:
                 self._keep_future(FutureLog(*future, self._topic_id_in(path), name, loaded, self))
             else:

@@ -18,6 +18,12 @@ anything else speaks of them, so indexes, epochs and snapshots can be behind the
 either checked (CRC, order, bounds) or rebuilt. Everything below the recovery point was synced before the checkpoint
 said so. A snapshot behind the recovery point is taken anew, because the one at hand may be of a history that was
 truncated, and come back with a lost removal.
+
+What a disk may have changed: a CRC covers neither the base offset of a batch nor its leader epoch, so both are compared
+with what else is known wherever batches are looked at. In a log that was never compacted, a batch begins where the one
+before it ends; and of what was synced, the checkpoint knows the epochs as well. Where they disagree nobody can say who
+is wrong, and to cut could be to lose the only copy: so the log is kept, and `doubtful_from` says so. A replica that
+follows cuts there, since its leader has the same.
 """
 
 from __future__ import annotations
@@ -71,15 +77,19 @@ def load_partition(
     log_start_offset: int = 0,
     high_watermark: int = 0,
     cleaned_to: int = 0,
+    epochs_synced_to: int | None = None,
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
 ) -> PartitionLog:
     """Open the log in `directory`, or begin one there. The four offsets are what the directory's checkpoints say.
 
     A recovery point of None is not known: everything is checked, nothing is taken for lost, and all of it is synced.
-    A log that `is_new`, in an empty directory, need not survive a loss of power before its first flush.
+    A log that `is_new`, in an empty directory, need not survive a loss of power before its first flush. How far the
+    epochs' checkpoint was synced, the recovery point tells if nobody knows better.
     """
     loader = _Loader(disk, directory, config, now_ms, producer_expiration_ms)
     loader.is_new = is_new
+    loader.epochs_synced_to = epochs_synced_to
+    loader.has_no_gaps = not (config.is_compacted or cleaned_to)
     if recovery_point is not None:
         loader.gaps_up_to = max(recovery_point, cleaned_to)
         return loader.load(was_clean, recovery_point, log_start_offset, high_watermark)
@@ -102,6 +112,10 @@ class _Loader:
         # beyond both means a loss.
         self.gaps_up_to = NEVER
         self.is_new = False
+        self.epochs_synced_to: int | None = None
+        # Whether every batch should begin where the one before it ends.
+        self.has_no_gaps = False
+        self.doubtful_from: int | None = None
         # The segment that recovery began with, if there was any.
         self.recovered_from: int | None = None
 
@@ -157,6 +171,9 @@ class _Loader:
             synced_base_offset=recovered_from,
             is_durable=self.recovered_from is None,
         )
+        if self.doubtful_from is not None and self.doubtful_from <= end:
+            log.warning("%s is doubtful from %s on: its disk may have changed it", self.directory, self.doubtful_from)
+            loaded.doubtful_from = max(self.doubtful_from, start)
         loaded.update_high_watermark(max(high_watermark, start))
         self.producers.on_high_watermark_updated(loaded.high_watermark)
         return loaded
@@ -263,13 +280,38 @@ class _Loader:
     def _look_at_the_end(self) -> int:
         """The end offset. Appending behind a torn batch would bury the damage in the middle of the log."""
         last = self.segments[-1]
-        end, position = last.walk_to_end()
+        end, position = self._walk_to_end(last)
         # No CRC covers the base offset of a batch: believed, a wrong one would put the end before the log, or far away.
         is_possible = 0 <= end - last.base_offset <= MAX_RELATIVE_OFFSET + 1
         if position != last.size or not is_possible:
             log.warning("%r does not end with a whole batch, though it was closed in order", last)
             self._note_damage(last.base_offset)
         return end
+
+    def _walk_to_end(self, last: Segment) -> tuple[int, int]:
+        """The offset and the position behind the last whole batch that follows on the one before it. On the way the
+        batches are compared with what the index and the checkpoint of the epochs say of them."""
+        entry = last.offset_index.last
+        end, position = last.base_offset, 0 if entry is None else entry[1]
+        indexed_offset = None if entry is None else last.base_offset + entry[0]
+        for place in last.places(position):
+            if indexed_offset is not None:
+                if place.last_offset != indexed_offset:
+                    self._doubt(min(place.base_offset, indexed_offset))
+                indexed_offset = None
+            elif place.base_offset < end:
+                break
+            elif place.base_offset > end and self.has_no_gaps:
+                self._doubt(end)
+            epoch = self.epochs.epoch_for_offset(place.base_offset)
+            if epoch is not None and epoch != place.partition_leader_epoch != UNDEFINED_EPOCH:
+                self._doubt(place.base_offset)
+            end, position = place.last_offset + 1, place.position + place.size
+        return end, position
+
+    def _doubt(self, offset: int) -> None:
+        offset = max(offset, 0)
+        self.doubtful_from = offset if self.doubtful_from is None else min(offset, self.doubtful_from)
 
     def _note_damage(self, base_offset: int) -> None:
         self.damaged_from = base_offset if self.damaged_from is None else min(base_offset, self.damaged_from)
@@ -279,6 +321,7 @@ class _Loader:
         self.snapshots.remove(lambda offset: offset > start)
         replay_producers(self.producers, self.snapshots, self.segments, start, self.now_ms, self.producer_expiration_ms)
         # What a batch says about epochs is learnt again; what the checkpoint said beyond it may never have happened.
+        said = LeaderEpochs(self.epochs.entries())
         self.epochs.truncate_from_end(start)
         least_epoch = UNDEFINED_EPOCH
         for number in range(first, len(self.segments)):
@@ -288,15 +331,25 @@ class _Loader:
                     self._remove_segments_behind(number - 1)
                     break
                 self.snapshots.take(segment.base_offset, self.producers)
-            size = segment.size
+            size, next_offset = segment.size, segment.base_offset
             for batch in segment.recover(least_epoch):
+                if batch.base_offset > next_offset and self.has_no_gaps:
+                    self._doubt(next_offset)
+                next_offset = batch.next_offset
                 least_epoch = max(least_epoch, batch.partition_leader_epoch)
                 note_epoch(self.epochs, batch)
                 note_producer(self.producers, batch, segment)
             if segment.size < size:
                 log.warning("%r was cut by %s bytes: its end was torn or damaged", segment, size - segment.size)
                 self._remove_segments_behind(number)
+                if recovery_point == NEVER:
+                    # It was closed in order, and has less now than whoever closed it has answered for.
+                    self._doubt(segment.next_offset())
                 break
+        synced_to = recovery_point if self.epochs_synced_to is None else self.epochs_synced_to
+        difference = said.first_difference(self.epochs, start, min(synced_to, self.segments[-1].next_offset()))
+        if difference is not None:
+            self._doubt(difference)
         self._write_epochs(durable=False)
 
     def _is_behind_a_loss(self, number: int) -> bool:

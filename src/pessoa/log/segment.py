@@ -39,6 +39,7 @@ from pessoa.records.batch import (
     LENGTH_POSITION,
     LOG_OVERHEAD,
     MAGIC,
+    NO_PARTITION_LEADER_EPOCH,
     NO_TIMESTAMP,
     BatchWalk,
     RecordBatch,
@@ -417,15 +418,11 @@ class Segment:
 
     def next_offset(self) -> int:
         """The offset behind the last batch."""
-        return self.walk_to_end()[0]
-
-    def walk_to_end(self) -> tuple[int, int]:
-        """The offset and the position behind the last whole batch. If the position is not the size, there is damage."""
         last_entry = self.offset_index.last
-        next_offset, end = self.base_offset, last_entry[1] if last_entry is not None else 0
-        for place in self.places(end):
-            next_offset, end = place.last_offset + 1, place.position + place.size
-        return next_offset, end
+        next_offset = self.base_offset
+        for place in self.places(last_entry[1] if last_entry is not None else 0):
+            next_offset = place.last_offset + 1
+        return next_offset
 
     # Shrinking, and being put right.
 
@@ -488,7 +485,8 @@ class Segment:
         """Check every batch, rebuild the indexes, and cut the file behind the last whole, valid batch.
 
         Yields the valid batches as it goes, so that the caller can rebuild what it knows about them. From `least_epoch`
-        on, leader epochs never fall: where they do, a power loss has brought back what a truncation had taken away.
+        on, leader epochs never fall: where they do, a power loss has brought back what a truncation had taken away. No
+        CRC covers them, and -1 is the least that anybody has ever written.
         """
         self._forget_indexes()
         if self._open_transaction_index():
@@ -501,9 +499,10 @@ class Segment:
                     break
                 if batch.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
                     break
-                if -1 < batch.partition_leader_epoch < least_epoch:
+                epoch = batch.partition_leader_epoch
+                if epoch < least_epoch and epoch != NO_PARTITION_LEADER_EPOCH:
                     break
-                least_epoch = max(least_epoch, batch.partition_leader_epoch)
+                least_epoch = max(least_epoch, epoch)
                 next_offset = batch.next_offset
                 self._note(position, batch.size, batch.last_offset, batch.max_timestamp)
                 yield batch

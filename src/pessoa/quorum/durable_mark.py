@@ -63,9 +63,9 @@ class DurableMark:
         if offset < self.offset:
             self._write(offset, durable=True)
 
-    def secure(self) -> None:
+    def secure(self, least: int) -> None:
         """Nothing else tells that something is missing, so it must outlive a power loss."""
-        self._write(self.offset, durable=True)
+        self._write(max(self.offset, least), durable=True)
 
     def _write(self, offset: int, *, durable: bool) -> None:
         self._disk.write_file(self.path, b"%d\n" % offset, durable=durable)

@@ -7,6 +7,11 @@ ends: what retention takes away is what a later snapshot has too. If the disk ha
 would end before the latest snapshot, the log goes on from there, since a snapshot has only what was committed.
 
 It is the `LogState` that `pessoa.raft` looks at. Epochs begin with 1, so 0 is the epoch of an empty log.
+
+A disk may change what no CRC covers. This log was never compacted, so a batch that does not begin where the one before
+it ends is damaged, and goes with all that follows. An epoch is doubtful if it is above that of `quorum-state`, which is
+on the disk before anything of its epoch is written, or if the checkpoint of the epochs says another: believed, it could
+win an election against those who have more. `pessoa.quorum.remembering` says what becomes of that.
 """
 
 from __future__ import annotations
@@ -58,8 +63,16 @@ class CorruptMetadataLog(Exception):
 
 
 class MetadataLog:
-    def __init__(self, disk: Disk, directory: str, settings: QuorumSettings, static: VoterSet, now_ms: int) -> None:
-        """Open it, or begin one. Everything in it is on the disk then."""
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        settings: QuorumSettings,
+        static: VoterSet,
+        now_ms: int,
+        latest_epoch: int | None = None,
+    ) -> None:
+        """Open it, or begin one. Everything in it is on the disk then. `latest_epoch` is what `quorum-state` says."""
         self.directory = directory
         self.history = VoterHistory(static)
         self._disk = disk
@@ -81,17 +94,29 @@ class MetadataLog:
         # The log is read whole in any case, so checking it on the way costs little more.
         start = self._start_offset(names)
         self.partition: PartitionLog = load_partition(
-            disk, directory, config, now_ms, was_clean=False, log_start_offset=start
+            disk,
+            directory,
+            config,
+            now_ms,
+            was_clean=False,
+            log_start_offset=start,
+            epochs_synced_to=self.mark.offset,
         )
+        missing_from = self._first_gap()
+        if missing_from is not None:
+            log.warning("%s has a batch at %s that does not belong there, and ends before it", directory, missing_from)
+            self.partition.truncate_to(missing_from, now_ms)
         latest = self.latest_snapshot
         if latest is not None and latest.offset > self.log_end_offset:
             log.warning("%s ends at %s; it goes on after the snapshot %s", directory, self.log_end_offset, latest)
             self.partition.restart_at(latest.offset, now_ms)
         # Less is there than was once synced: see `durable_mark`. From here on the damage cannot be seen any more.
-        self.has_forgotten = self.log_end_offset < self.mark.offset
+        self.has_forgotten = missing_from is not None or self.log_end_offset < self.mark.offset
         if self.has_forgotten:
             log.warning("%s ends at %s, and had been synced up to %s", directory, self.log_end_offset, self.mark.offset)
-            self.mark.secure()
+            self.mark.secure(self.log_end_offset + 1)
+        # From here on epochs may not be what they were.
+        self.doubtful_from = self._first_doubtful_epoch(latest_epoch)
         self.partition.flush()
         self._learn_voters()
 
@@ -104,6 +129,36 @@ class MetadataLog:
         if first == 0 or not self.snapshots:
             return 0
         return self.snapshots[-1].offset if first is None else self.snapshots[0].offset
+
+    def _first_gap(self) -> int | None:
+        """Where a batch should begin and the next one does not."""
+        for segment in self.partition.segments:
+            next_offset = segment.base_offset
+            for _, batch in segment.batches():
+                if batch.base_offset != next_offset:
+                    return next_offset
+                next_offset = batch.next_offset
+        return None
+
+    def _first_doubtful_epoch(self, latest_epoch: int | None) -> int | None:
+        doubts = [self.partition.doubtful_from]
+        if latest_epoch is not None:
+            doubts.append(self.partition.epochs.start_offset_above(latest_epoch))
+        return min((one for one in doubts if one is not None and one < self.log_end_offset), default=None)
+
+    def forget_from(self, offset: int, now_ms: int) -> None:
+        """Cut what was written down for good and is damaged. The others have it."""
+        log.warning("%s has epochs from %s on that cannot be: it is cut there", self.directory, offset)
+        self.mark.secure(self.log_end_offset)
+        latest = self.latest_snapshot
+        if latest is not None and latest.offset > offset:
+            offset = latest.offset
+            self.partition.restart_at(offset, now_ms)
+        else:
+            self.partition.truncate_to(offset, now_ms)
+        self.partition.flush()
+        self.history.truncate_to(offset)
+        self.doubtful_from, self.has_forgotten = None, True
 
     def _learn_voters(self) -> None:
         latest, start = self.latest_snapshot, self.log_start_offset

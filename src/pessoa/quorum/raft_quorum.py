@@ -202,8 +202,13 @@ class RaftQuorum:
     async def start(self) -> None:
         """Open the log and take one's place. DiskError, CorruptQuorumState and CorruptMetadataLog pass."""
         now_ms = self._clock.monotonic_ms()
-        self._log = MetadataLog(self.disk, self._directory, self.settings, self._static_voters, self._clock.now_ms())
         stored = read_quorum_state(self.disk, f"{self._directory}/{QUORUM_STATE_FILE}")
+        election = None if stored is None else election_of(stored)
+        latest_epoch = None if election is None else election.epoch
+        self._log = MetadataLog(
+            self.disk, self._directory, self.settings, self._static_voters, self._clock.now_ms(), latest_epoch
+        )
+        memory = memory_of(self.log, self._key, latest_epoch, self._clock.now_ms())
         self._raft = Raft(
             self._key,
             self.log.history.voters,
@@ -212,10 +217,10 @@ class RaftQuorum:
             self._random_below,
             tuple(self._bootstrap),
             can_vote=self._is_controller,
-            memory=memory_of(self.log, self._key, has_state=stored is not None),
+            memory=memory,
         )
         self._load_latest_snapshot()
-        self._raft.start(now_ms, None if stored is None else election_of(stored))
+        self._raft.start(now_ms, election)
         self._obey()
         if self._raft.is_leader:
             # Nobody is served yet, so nobody is kept waiting.

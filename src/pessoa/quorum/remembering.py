@@ -1,4 +1,10 @@
-"""What a controller that starts can rely on of what its directory has: see `pessoa.raft.memory` for what follows."""
+"""What a controller that starts can rely on of what its directory has: see `pessoa.raft.memory` for what follows.
+
+Where epochs are doubtful, the log is cut before the first of them: whoever follows gets what was there from its leader.
+The only voter has nobody to get it from, and nobody to mislead by an epoch: it keeps its log, and goes on in the
+largest epoch that it finds. Unless that is so large that no row of elections can have led to it: then nobody would
+follow.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pessoa.base.ids import ZERO_UUID
 from pessoa.quorum.metadata_log import CorruptMetadataLog
+from pessoa.raft.machine import MAX_EPOCH_LEAP
 from pessoa.raft.memory import Memory
 
 if TYPE_CHECKING:
@@ -13,19 +20,27 @@ if TYPE_CHECKING:
     from pessoa.raft.messages import ReplicaKey
 
 
-def memory_of(metadata_log: MetadataLog, own: ReplicaKey, *, has_state: bool) -> Memory:
-    """`has_state` is whether there is a `quorum-state`. CorruptMetadataLog where only this node could know better."""
+def memory_of(metadata_log: MetadataLog, own: ReplicaKey, latest_epoch: int | None, now_ms: int) -> Memory:
+    """`latest_epoch` is that of `quorum-state`, None where there is none. CorruptMetadataLog where only this node could
+    know better."""
     voters = metadata_log.history.voters
+    is_alone = voters.has(own) and len(voters) == 1
+    if metadata_log.doubtful_from is not None:
+        if not is_alone:
+            metadata_log.forget_from(metadata_log.doubtful_from, now_ms)
+            voters = metadata_log.history.voters
+        elif latest_epoch is not None and metadata_log.last_epoch > latest_epoch + MAX_EPOCH_LEAP:
+            raise CorruptMetadataLog(_out_of_reach(metadata_log, latest_epoch))
     voter = voters.by_id.get(own.id)
     if metadata_log.has_forgotten:
-        if voters.has(own) and len(voters) == 1:
+        if is_alone:
             raise CorruptMetadataLog(_alone(metadata_log))
         # Whether it is a voter may be among what it has forgotten.
         return Memory.DAMAGED
     if voter is None or not voter.key.matches(own):
         # Before an observer becomes a voter it has caught up.
         return Memory.WHOLE
-    has_nothing = not has_state and metadata_log.log_end_offset == 0
+    has_nothing = latest_epoch is None and metadata_log.log_end_offset == 0
     if has_nothing and len(voters) > 1 and voter.key.directory_id == ZERO_UUID:
         return Memory.NEW
     return Memory.WHOLE
@@ -37,4 +52,12 @@ def _alone(metadata_log: MetadataLog) -> str:
         f"{metadata_log.directory} ends at {metadata_log.log_end_offset} and was synced up to {mark.offset}: the "
         "disk has lost or changed what this controller, the only voter, had acknowledged. Restore the directory from a "
         f"copy, or delete {mark.path} to go on without what is missing"
+    )
+
+
+def _out_of_reach(metadata_log: MetadataLog, latest_epoch: int) -> str:
+    return (
+        f"{metadata_log.directory} has batches of epoch {metadata_log.last_epoch}, and the latest epoch of this "
+        f"controller, the only voter, was {latest_epoch}: the disk has changed one of both. Restore the directory from "
+        "a copy"
     )

@@ -128,6 +128,11 @@ class Fetcher:
     def follow(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.index)
         known = self._following.get(key)
+        if partition.log.doubtful_from is not None:
+            try:
+                partition.cut_doubtful(self._broker.clock.now_ms())
+            except DiskError as problem:
+                partition.directory.fail(problem)
         if known is not None and known.partition is partition:
             # Another epoch of the same leader; what paused for the last one need not pause for this.
             known.backoff.succeeded()
@@ -292,6 +297,11 @@ class Fetcher:
                 return
             if data.records:
                 size = partition.append_fetched(data.records, now_ms, position.leader_epoch)
+                if not size:
+                    # All of it is of an epoch that the leader has not reached: it is none any more, or its disk has
+                    # made that up. At once it would say the same.
+                    self._pause_one(following, ErrorCode.CORRUPT_MESSAGE)
+                    return
                 if partition.is_follower_throttled:
                     self._broker.follower_throttle.take(size, self._broker.clock.monotonic_ms())
             following.is_behind = data.high_watermark > partition.log.log_end_offset

@@ -234,6 +234,15 @@ class Partition:
         if was_leader or wanted.leader_epoch != had_epoch:
             self.wake_all()
 
+    def cut_doubtful(self, now_ms: int) -> None:
+        """Let go of what the disk may have changed: the leader has it as it was. Whoever is in sync keeps it, because
+        it may be elected next. DiskError passes."""
+        doubtful_from = self.log.doubtful_from
+        if doubtful_from is not None and self._broker.node_id not in self.isr:
+            log.warning("%s-%s is cut to %s, and asks its leader", self.topic, self.index, doubtful_from)
+            self.truncate_to(doubtful_from, now_ms)
+            self.log.doubtful_from = None
+
     def leave(self) -> None:
         """The replica is taken away from this broker."""
         self.leader_id, self.is_leader, self.in_sync = NO_LEADER, False, None

@@ -429,15 +429,6 @@ def test_recovery_cuts_what_the_indexes_could_not_name(disk: SimulatedDisk) -> N
     assert [batch.base_offset for batch in segment.recover()] == [BASE]
 
 
-def test_a_torn_end_is_seen_without_a_scan_of_the_whole_segment(disk: SimulatedDisk) -> None:
-    segment = filled(disk, 4)
-    size = segment.size
-    assert segment.walk_to_end() == (BASE + 8, size)
-    segment.close()
-    disk.cut(LOG, size - 1)
-    assert new_segment(disk, create=False).walk_to_end()[1] == size - len(plain(2, at=BASE + 6))
-
-
 @pytest.mark.parametrize(
     "damage",
     [b"\0" * 8, b"\0" * 24, b"\xff" * 8, b"\0\0\0\x09\x7f\xff\xff\xff", b"\0\0\0"],
