@@ -27,6 +27,7 @@ from typing import Self
 
 from pessoa.base.config_keys.broker import BROKER_CONFIGS, find, validate_broker_configs
 from pessoa.base.config_values import ConfigProblem, Value
+from pessoa.base.properties import MalformedProperties, parse_properties
 from pessoa.broker.config_checks import check
 from pessoa.broker.config_listeners import (
     ListenerEndpoint,
@@ -34,7 +35,6 @@ from pessoa.broker.config_listeners import (
     parse_endpoints,
     parse_protocol_map,
 )
-from pessoa.log.properties import CorruptProperties, parse_properties
 
 log = logging.getLogger("pessoa.broker")
 
@@ -315,9 +315,9 @@ def load(
         static = single_node_properties(settings, home)
     else:
         try:
-            static = {**parse_properties(text, file_name), **settings}
-        except CorruptProperties as error:
-            raise ConfigProblem(file_name, None, str(error).removeprefix(f"{file_name}: ")) from error
+            static = {**parse_properties(text), **settings}
+        except MalformedProperties as problem:
+            raise ConfigProblem(file_name, None, str(problem)) from problem
     config = BrokerConfig(static)
     for name in config.unknown_keys:
         near = difflib.get_close_matches(name, [one.name for one in BROKER_CONFIGS], n=1, cutoff=0.8)

@@ -37,12 +37,9 @@ def connect(
     schema_registry: str | None,
     overrides: tuple[str, ...],
 ) -> None:
-    settings = _read(properties) if properties else {}
-    for each in overrides:
-        key, equals, value = each.partition("=")
-        if not equals:
-            raise click.UsageError(f"--override {each}: write KEY=VALUE")
-        settings[key.strip()] = value.strip()
+    from pessoa.cli.service_settings import settings_of
+
+    settings = settings_of(properties, overrides)
     if bootstrap_server is not None:
         settings["bootstrap.servers"] = bootstrap_server
     if schema_registry is not None:
@@ -62,13 +59,15 @@ def connect(
 @click.argument("connectors", nargs=-1, type=PATH)
 @click.pass_context
 def standalone(ctx: click.Context, properties: Path, connectors: tuple[Path, ...]) -> None:
+    from pessoa.cli.service_settings import settings_in
+
     found = {}
     for path in connectors:
         settings = _read_connector(path)
         if "name" not in settings:
             raise click.ClickException(f"{path} names no connector: write name=…")
         found[settings["name"]] = settings
-    ctx.exit(_run(_read(properties), found))
+    ctx.exit(_run(settings_in(properties), found))
 
 
 def _run(settings: dict[str, str], connectors: dict[str, dict[str, str]] | None = None) -> int:
@@ -88,16 +87,12 @@ def _run(settings: dict[str, str], connectors: dict[str, dict[str, str]] | None 
     return run(config, click.echo, connectors)
 
 
-def _read(path: Path) -> dict[str, str]:
-    from pessoa.connect.providers import parse_properties
-
-    return parse_properties(path.read_text(encoding="utf-8"))
-
-
 def _read_connector(path: Path) -> dict[str, str]:
     """A properties file, or JSON as the REST interface takes it."""
     if path.suffix != ".json":
-        return _read(path)
+        from pessoa.cli.service_settings import settings_in
+
+        return settings_in(path)
     import json
 
     content = json.loads(path.read_text(encoding="utf-8"))

@@ -6,6 +6,8 @@ needs. Without any of them the proxy listens on 8082 and looks for brokers on lo
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from pessoa.cli.examples import for_click
@@ -16,30 +18,26 @@ from pessoa.cli.examples import for_click
     help="Run the REST proxy (port 8082) in the foreground.",
     epilog=for_click("pessoa rest-proxy"),
 )
-@click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False))
+@click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--bootstrap-server", metavar="HOST:PORT,…", help="Brokers to begin with; default localhost:9092.")
 @click.option("--schema-registry", metavar="URL", help="The schema registry; default http://localhost:8081.")
 @click.option("--host", help="The address to listen on; default 127.0.0.1.")
 @click.option("--port", type=int, help="The port to listen on; default 8082, and 0 for any that is free.")
-@click.option("--override", multiple=True, metavar="KEY=VALUE", help="A setting of kafka-rest.properties; repeatable.")
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; may be repeated.")
 @click.pass_context
 def rest_proxy(
     ctx: click.Context,
-    properties: str | None,
+    properties: Path | None,
     bootstrap_server: str | None,
     schema_registry: str | None,
     host: str | None,
     port: int | None,
-    override: tuple[str, ...],
+    overrides: tuple[str, ...],
 ) -> None:
-    from pessoa.rest_proxy.config import WrongSetting, from_properties, read_properties
+    from pessoa.cli.service_settings import settings_of
+    from pessoa.rest_proxy.config import WrongSetting, from_properties
 
-    settings = read_properties(properties) if properties else {}
-    for item in override:
-        key, separator, value = item.partition("=")
-        if not separator:
-            raise click.BadParameter(f"{item!r} is not KEY=VALUE", param_hint="--override")
-        settings[key.strip()] = value.strip()
+    settings = settings_of(properties, overrides)
     if bootstrap_server is not None:
         settings["bootstrap.servers"] = bootstrap_server
     if schema_registry is not None:

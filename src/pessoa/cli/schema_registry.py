@@ -36,14 +36,10 @@ def schema_registry(
 ) -> None:
     import logging
 
-    from pessoa.schema_registry.config import BadConfig, make_config, parse_properties
+    from pessoa.cli.service_settings import settings_of
+    from pessoa.schema_registry.config import BadConfig, make_config
 
-    settings = parse_properties(properties.read_text()) if properties else {}
-    for each in overrides:
-        key, equals, value = each.partition("=")
-        if not equals:
-            raise click.UsageError(f"--override {each}: write KEY=VALUE")
-        settings[key.strip()] = value.strip()
+    settings = settings_of(properties, overrides)
     if bootstrap_server is not None:
         settings["kafkastore.bootstrap.servers"] = bootstrap_server
     if port is not None or host is not None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pessoa.base.config_values import split_list
+from pessoa.base.properties import MalformedProperties, read_properties
 
 REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 Lookup = Callable[[str, str], str | None]
@@ -72,7 +73,10 @@ def _file(parameters: Mapping[str, str]) -> Lookup:
         wanted = _allowed(path, parameters)
         if wanted is None or not wanted.is_file():
             return None
-        return parse_properties(wanted.read_text(encoding="utf-8")).get(key)
+        try:
+            return read_properties(wanted).get(key)
+        except MalformedProperties as problem:
+            raise ProviderFailed(f"{wanted}: {problem}") from None
 
     return look
 
@@ -103,18 +107,3 @@ _KINDS: dict[str, Callable[[Mapping[str, str]], Lookup]] = {
     "DirectoryConfigProvider": _directory,
     "EnvVarConfigProvider": _environment,
 }
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """A properties file: `key=value` or `key: value` lines, # comments, a backslash goes on in the next line."""
-    found = {}
-    joined = re.sub(r"\\\r?\n[ \t]*", "", text)
-    for line in joined.splitlines():
-        line = line.strip()
-        if line and line[0] not in "#!":
-            match = re.match(r"((?:\\.|[^=:\s])*)\s*[=:\s]\s*(.*)", line)
-            if match:
-                found[re.sub(r"\\(.)", r"\1", match[1])] = match[2]
-            else:
-                found[line] = ""
-    return found

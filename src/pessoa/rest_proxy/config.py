@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from pessoa.rest_proxy.client_settings import ClientSettings, librdkafka_settings
@@ -78,20 +77,6 @@ class Config:
     admin: ClientSettings = field(default_factory=dict)
     # The same again for our own client, which speaks the JVM's words.
     java_admin: Mapping[str, str] = field(default_factory=dict)
-
-
-def read_properties(path: str | Path) -> dict[str, str]:
-    """A Java properties file: `key=value` lines, `#` and `!` comments, a backslash joins lines."""
-    text = Path(path).read_text(encoding="utf-8").replace("\\\n", "")
-    found = {}
-    for line in text.splitlines():
-        line = line.strip()
-        if line and not line.startswith(("#", "!")):
-            key, separator, value = line.partition("=")
-            if not separator:
-                key, _, value = line.partition(":")
-            found[key.strip()] = value.strip()
-    return found
 
 
 def from_properties(given: Mapping[str, str]) -> Config:

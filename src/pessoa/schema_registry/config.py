@@ -69,19 +69,6 @@ class Config:
     body_limit: int = 10 * 1024 * 1024
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    """A Java properties file, as far as people use them: `key=value`, `key: value`, comments, continued lines."""
-    found = {}
-    for line in text.replace("\\\n", "").splitlines():
-        line = line.strip()
-        if not line or line[0] in "#!":
-            continue
-        places = [place for place in (line.find("="), line.find(":")) if place > 0]
-        cut = min(places) if places else len(line)
-        found[line[:cut].strip()] = line[cut + 1 :].strip()
-    return found
-
-
 def make_config(properties: Mapping[str, str]) -> Config:
     reader = _Reader(properties)
     scheme, host, port = _listener(reader)

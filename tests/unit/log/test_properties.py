@@ -8,13 +8,10 @@ from pessoa.base.ids import Uuid
 from pessoa.log.properties import (
     CorruptProperties,
     MetaProperties,
-    java_date,
     parse_meta_properties,
     parse_partition_metadata,
-    parse_properties,
     render_meta_properties,
     render_partition_metadata,
-    render_properties,
 )
 
 DIRECTORY_ID = Uuid.parse("Y4uYWJg-OmDmuyA56S4T5A")
@@ -38,18 +35,6 @@ def test_a_directory_may_have_no_id() -> None:
     meta = MetaProperties("any name", 2**31 - 1)
     assert "directory.id" not in render_meta_properties(meta, 0)
     assert parse_meta_properties(render_meta_properties(meta, 0)) == meta
-
-
-@pytest.mark.parametrize(
-    ("now_ms", "text"),
-    [
-        (0, "Thu Jan 01 00:00:00 UTC 1970"),
-        (951_782_400_000, "Tue Feb 29 00:00:00 UTC 2000"),
-        (1_735_689_599_999, "Tue Dec 31 23:59:59 UTC 2024"),
-    ],
-)
-def test_a_date_in_javas_words(now_ms: int, text: str) -> None:
-    assert java_date(now_ms) == text
 
 
 @pytest.mark.parametrize(
@@ -101,48 +86,3 @@ def test_damaged_partition_metadata_says_what_is_wrong(text: str, problem: str) 
         parse_partition_metadata(text)
     assert str(corrupt.value).startswith("partition.metadata: ")
     assert str(corrupt.value).endswith(problem)
-
-
-@pytest.mark.parametrize(
-    ("text", "properties"),
-    [
-        ("a=b", {"a": "b"}),
-        ("a : b \n", {"a": "b "}),
-        ("a b=c", {"a": "b=c"}),
-        ("  a\t=\t b", {"a": "b"}),
-        ("a", {"a": ""}),
-        ("a=", {"a": ""}),
-        ("=b", {"": "b"}),
-        ("a==b", {"a": "=b"}),
-        ("# a=b\n ! c=d\n\n \t\ne=f", {"e": "f"}),
-        ("a=b\\\n   c\\\n#d", {"a": "bc#d"}),
-        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
-        ("#comment\\\na=b", {"a": "b"}),
-        ("a=b\\", {"a": "b"}),
-        ("a\\ b\\=c\\:=d", {"a b=c:": "d"}),
-        ("a=\\t\\n\\r\\f\\q\\\\", {"a": "\t\n\r\fq\\"}),
-        ("a=\\u0041\\u00e9\\uD83D\\uDE00", {"a": "Aé😀"}),
-        ("a=b\ra=c\r\n", {"a": "c"}),
-    ],
-)
-def test_java_properties_are_read_as_java_reads_them(text: str, properties: dict[str, str]) -> None:
-    assert parse_properties(text, "x.properties") == properties
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "line"),
-    [
-        ("a", "b", "a=b"),
-        ("a b", "c d", "a\\ b=c d"),
-        (" a", " b", "\\ a=\\ b"),
-        ("a=:", "b=:", "a\\=\\:=b\\=\\:"),
-        ("#a!", "#b!", "\\#a\\!=\\#b\\!"),
-        ("a\\", "\t\n\r\f", "a\\\\=\\t\\n\\r\\f"),
-        ("é", "😀", "\\u00E9=\\uD83D\\uDE00"),
-        ("", "", "="),
-    ],
-)
-def test_java_properties_are_written_so_that_java_reads_the_same(key: str, value: str, line: str) -> None:
-    text = render_properties({key: value}, 0)
-    assert text == f"#\n#Thu Jan 01 00:00:00 UTC 1970\n{line}\n"
-    assert parse_properties(text, "x.properties") == {key: value}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from pessoa.rest_proxy.app import is_offered
 from pessoa.rest_proxy.client_settings import librdkafka_settings
-from pessoa.rest_proxy.config import Listener, WrongSetting, from_properties, read_properties
+from pessoa.rest_proxy.config import Listener, WrongSetting, from_properties
 
 
 def test_defaults_are_those_of_the_jvm_proxy() -> None:
@@ -95,12 +93,6 @@ def test_listeners(text: str, listener: Listener) -> None:
 def test_a_wrong_value_is_named_in_the_sentence(key: str, value: str) -> None:
     with pytest.raises(WrongSetting, match=value):
         from_properties({key: value})
-
-
-def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
-    path = tmp_path / "kafka-rest.properties"
-    path.write_text("# comment\n! another\nid = one\nbootstrap.servers=a:1,\\\nb:2\nhost.name : proxy\n\n")
-    assert read_properties(path) == {"id": "one", "bootstrap.servers": "a:1,b:2", "host.name": "proxy"}
 
 
 def test_an_endpoint_is_offered_unless_it_or_its_family_is_blocked() -> None:

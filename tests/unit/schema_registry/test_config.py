@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pessoa.base.properties import parse_properties
 from pessoa.schema_registry.compatibility.levels import Level
-from pessoa.schema_registry.config import BadConfig, make_config, parse_properties
+from pessoa.schema_registry.config import BadConfig, make_config
 
 FILE = """
 # as it comes with the JVM registry
