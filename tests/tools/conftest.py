@@ -49,6 +49,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "broken.json").write_text('{"partitions":')
     (folder / "empty-object.json").write_text("{}")
     (folder / "impatient.properties").write_text("default.api.timeout.ms=1000\nrequest.timeout.ms=500\n")
+    (folder / "patient.properties").write_text("request.timeout.ms=60000\n")
     (folder / "payload.txt").write_text("one\ntwo\nthree\n")
     return folder
 

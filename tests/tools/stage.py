@@ -8,6 +8,10 @@ their topics and groups must differ in name: a name with `Aa` in it gets `BB` in
 the same hash in Java, so whatever a HashMap does to the order of names it does to both. A script with the line
 `# unordered` is about tools that print sets, one with `# measured` about tools that print what took how long.
 
+The controller answers for a change before the broker, which the next command asks, has followed it; so after each one
+the stage waits for that. kafka-acls lists what there is right after it has changed it: it is asked twice, and what it
+says the second time counts.
+
 What cannot be equal is made so before the comparison: ids, times, ports and directories. Of standard error, stack
 traces, log lines and help texts are left out; that a help text was there is kept.
 """
@@ -26,12 +30,16 @@ from typing import NamedTuple
 
 from pessoa.cli.tools import TOOLS
 from pessoa.client.cluster import Cluster as AskedCluster
-from pessoa.client.topics import list_topics
+from pessoa.client.configs import Change, Operation, ResourceType, alter_configs, list_resources
 from tests.apache.tool_server import Outcome, ToolServer
 
 THEIRS, OURS = "Aa", "BB"
 TIMEOUT_S = 120.0
 _POLL_S = 0.02
+# What a command that changes the cluster has among its words.
+CHANGING = frozenset(
+    "--create --delete --alter --add --remove --execute --cancel --verify upgrade downgrade disable".split()
+)
 Runner = Callable[..., Outcome]
 
 
@@ -91,8 +99,10 @@ def transcript(run: Runner, script: str, cluster: Cluster, prefix: str) -> list[
             text = text.replace(sign, value)
         words = shlex.split(text)
         outcome = run(words[0], *words[1:], stdin=stdin)
-        if words[0] == "kafka-topics" and outcome.code == 0 and {"--create", "--delete"} & set(words):
-            _until_known(words, cluster.servers)
+        if outcome.code == 0 and CHANGING & set(words):
+            _settle(cluster.servers)
+            if words[0] == "kafka-acls":
+                outcome = run(words[0], *words[1:], stdin=stdin)
         plain = normalised(outcome, cluster, prefix)
         if is_unordered:
             plain = plain._replace(
@@ -104,15 +114,21 @@ def transcript(run: Runner, script: str, cluster: Cluster, prefix: str) -> list[
     return steps
 
 
-def _until_known(words: list[str], servers: str) -> None:
-    """The controller has answered; wait until the broker, which the next command asks, has heard of it as well."""
-    topic = re.compile(words[words.index("--topic") + 1].replace(",", "|"))
-    is_there = "--create" in words
+def _settle(servers: str) -> None:
+    """Wait until the broker has followed whatever the controller has answered for.
+
+    It shows a change when it begins to follow it. So a second one, which is made when the first is shown, is shown only
+    when all of the first and of what came before is done. The second takes the first back, and nothing is left.
+    """
+    barrier = (ResourceType.CLIENT_METRICS, "barrier")
     deadline = time.monotonic() + TIMEOUT_S
     with AskedCluster(servers) as asked:
-        while any(topic.fullmatch(name) for name in list_topics(asked)) != is_there:
-            assert time.monotonic() < deadline, f"in vain: {' '.join(words)}"
-            time.sleep(_POLL_S)
+        for change in (Change("interval.ms", "1000"), Change("interval.ms", None, Operation.DELETE)):
+            alter_configs(asked, barrier, [change])
+            is_made = change.operation is Operation.SET
+            while ("barrier" in list_resources(asked, ResourceType.CLIENT_METRICS)) is not is_made:
+                assert time.monotonic() < deadline, "the broker does not follow its controller"
+                time.sleep(_POLL_S)
 
 
 def compare(script: str, cluster: Cluster, theirs: ToolServer) -> int:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.apache.broker import ApacheKafka, reserve_port
 from tests.apache.tool_server import Outcome
+from tests.support.clients import until
 from tests.tools.certificates import Authority
 from tests.tools.stage import run_ours
 
@@ -89,7 +90,15 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
             assert made.code == 0, made
         made = run_ours("kafka-topics", "--bootstrap-server", kafka.bootstrap_servers, "--create", "--topic", "orders")
         assert made.code == 0, made
-        yield Secured(folder, ports)
+        secured = Secured(folder, ports)
+        # The controller answers before the broker has heard of users and topics.
+        for protocol, more in (WAYS["SCRAM-256"], WAYS["SCRAM-512"], WAYS["an odd name"]):
+            until(
+                lambda protocol=protocol, more=more: secured.ask(protocol, **more),  # type: ignore[misc]
+                lambda found: "orders" in found.out.splitlines(),
+                "that users and topics are known",
+            )
+        yield secured
 
 
 WAYS = {
