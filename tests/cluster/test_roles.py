@@ -27,7 +27,7 @@ from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message
 
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 CONTROLLERS = 2
 
 
@@ -63,7 +63,7 @@ async def ask(servers: str, request: Message) -> Message:
     host, _, port = servers.partition(":")
     channel = Channel(SystemNetwork(), host, int(port), "tester")
     try:
-        return await channel.send(request, request.versions.last, 20_000)
+        return await channel.send(request, request.versions.last, TIMEOUT_S * 1000)
     finally:
         channel.close()
 
@@ -88,7 +88,7 @@ def test_brokers_that_are_no_voters_join_the_cluster_of_a_controller_that_is_no_
             topic = CreatableTopic(
                 name=f"of-{broker.config.node_id}", num_partitions=1, replication_factor=2, assignments=[], configs=[]
             )
-            created = await ask(broker.bootstrap_servers, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+            created = await ask(broker.bootstrap_servers, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
             assert isinstance(created, CreateTopicsResponse)
             assert created.topics[0].error_code == ErrorCode.NONE
         metadata = await ask(brokers[0].bootstrap_servers, MetadataRequest(topics=[]))

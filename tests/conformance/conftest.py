@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 3
 # Generous, because two busy cores may stop anybody for seconds; a scenario that is well takes less than one.
-COROUTINE_TIMEOUT_S = 90
+COROUTINE_TIMEOUT_S = 180
 
 
 def pytest_configure(config: pytest.Config) -> None:

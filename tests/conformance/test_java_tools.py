@@ -56,7 +56,7 @@ def consume(broker: Reachable, topic: str, count: int, *arguments: str) -> list[
     done = run_tool(
         "kafka-console-consumer",
         *("--bootstrap-server", broker.bootstrap_servers, "--topic", topic),
-        *("--max-messages", str(count), "--timeout-ms", "30000"),
+        *("--max-messages", str(count), "--timeout-ms", "100000"),
         *(() if from_group or "--partition" in arguments else ("--from-beginning",)),
         *arguments,
     )
@@ -338,8 +338,12 @@ def test_transactions_are_written_read_under_both_levels_and_listed(kafka: Broke
     assert "50 records sent" in done.stdout, done.stdout + done.stderr
     assert len(consume(kafka, topic, 50, "--isolation-level", "read_committed")) == 50
     assert len(consume(kafka, topic, 50, "--isolation-level", "read_uncommitted")) == 50
-    listed = run(kafka, "kafka-transactions", "list")
-    assert re.search(rf"{name}\s+\d+\s+\d+\s+CompleteCommit", listed), listed
+    # The coordinator knows of the end when every marker is written, and a reader when one is.
+    until(
+        lambda: run(kafka, "kafka-transactions", "list"),
+        lambda listed: re.search(rf"{name}\s+\d+\s+\d+\s+CompleteCommit", listed),
+        "the transaction complete",
+    )
     described = run(kafka, "kafka-transactions", "describe", "--transactional-id", name)
     assert "CompleteCommit" in described
     producers = run(kafka, "kafka-transactions", "describe-producers", "--topic", topic, "--partition", "0")

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -256,12 +256,14 @@ def settle(consumers: list[Any], sizes: list[int]) -> None:
     """Poll until every partition has one owner and the members have that many.
 
     All at once and for long enough: a poll that ends before all have joined makes its member join anew, and members
-    that take turns at that never come to an end.
+    that take turns at that never come to an end. What is long enough depends on the machine.
     """
+    polls_ms = chain((500, 500, 1_000, 2_000), repeat(5_000))
 
     def owned() -> list[list[int]]:
+        timeout_ms = next(polls_ms)
         with ThreadPoolExecutor(len(consumers)) as pool:
-            list(pool.map(lambda consumer: consumer.poll(timeout_ms=500), consumers))
+            list(pool.map(lambda consumer: consumer.poll(timeout_ms=timeout_ms), consumers))
         return [sorted(one.partition for one in consumer.assignment()) for consumer in consumers]
 
     until(
