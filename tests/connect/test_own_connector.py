@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pessoa.connect.plugins import Plugins
+from pessoa.connect.plugins import Plugins, UnknownPlugin
 from pessoa.connect.sink_task import SinkTask
 from pessoa.connect.source_task import SourceTask, place_of
 from pessoa.connect.validation import validate
+from pessoa.connect.worker_config import make_config
 from pessoa.pipelines.python_sink import KafkaRow
 from pessoa.pipelines.tasks import Task
 
@@ -20,15 +23,17 @@ STRING = "org.apache.kafka.connect.storage.StringConverter"
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> dict[str, str]:
+def worker(tmp_path: Path) -> Iterator[dict[str, str]]:
     found = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     plugins = tmp_path / "plugins"
     plugins.mkdir()
     (plugins / "relogio.py").write_text(found[1], encoding="utf-8")
     # Without internal topics: what is noted of a source stands in a file then.
-    return {"plugin.path": str(plugins), "pessoa.home": str(tmp_path / "home"), "bootstrap.servers": "127.0.0.1:1",
+    yield {"plugin.path": str(plugins), "pessoa.home": str(tmp_path / "home"), "bootstrap.servers": "127.0.0.1:1",
             "key.converter": STRING}  # fmt: skip
+    # A second module of the name would have another one.
+    sys.modules.pop("relogio", None)
 
 
 def test_the_page_s_connectors_are_listed_and_their_keys_are_checked(worker: dict[str, str]) -> None:
@@ -65,3 +70,27 @@ def test_the_page_s_sink_writes_what_it_is_handed(worker: dict[str, str], tmp_pa
     task.put(rows, 0)
     task.close()
     assert (tmp_path / "caderno.txt").read_text() == "1\n2\n"
+
+
+def test_a_file_that_cannot_be_loaded_keeps_nobody_from_the_others_and_is_named_to_who_looks_for_it(
+    worker: dict[str, str],
+) -> None:
+    broken = Path(worker["plugin.path"]) / "broken.py"
+    broken.write_text("import a_package_that_nobody_installed\n", encoding="utf-8")
+    plugins = Plugins(worker["plugin.path"])
+    assert plugins.connector_name("Relogio") == "relogio.RelogioConnector"
+    with pytest.raises(UnknownPlugin, match=r"broken\.py cannot be loaded: ModuleNotFoundError: No module named 'a_p"):
+        plugins.connector("Broken")
+
+
+def test_the_page_s_trial_without_a_worker_holds(worker: dict[str, str]) -> None:
+    _, trial = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    source = Plugins(worker["plugin.path"]).connector("Relogio")
+    exec(trial, {"RelogioConnector": source})
+
+
+def test_a_worker_finds_the_plugins_in_its_home(worker: dict[str, str]) -> None:
+    folder = Path(worker["plugin.path"])
+    assert make_config({"pessoa.home": str(folder.parent)})["plugin.path"] == str(folder)
+    assert make_config({"pessoa.home": str(folder.parent), "plugin.path": "others"})["plugin.path"] == "others"
+    assert "plugin.path" not in make_config({"pessoa.home": str(folder)}).settings

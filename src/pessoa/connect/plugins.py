@@ -3,7 +3,8 @@
 A name is a class name (`org.apache.kafka.connect.file.FileStreamSourceConnector`), its last part, or, for a
 connector, that without "Connector". Three places have connectors: the table below, packages that are installed (entry
 points of the group `pessoa.connectors`) and the folders of `plugin.path`, in which every .py file, and every package,
-is looked through for classes of connectors, transforms, predicates and converters.
+is looked through for classes of connectors, transforms, predicates and converters. What cannot be loaded is left out:
+the log says why, and so does whoever is asked for a class that is not there.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ class Plugins:
         self._predicates: dict[str, type[Predicate]] = dict(PREDICATES)
         self._converters: dict[str, Callable[[], type[Converter]]] = {}
         self._header_converters: dict[str, Callable[[], type[Converter]]] = {}
+        # Sentences about what could not be loaded.
+        self._failures: list[str] = []
         for name, (kind, place) in CONNECTORS.items():
             self._connectors[name] = (kind, partial(_imported, place))
         for name, where in CONVERTERS.items():
@@ -74,7 +77,7 @@ class Plugins:
         for name, where in HEADER_CONVERTERS.items():
             self._header_converters[name] = partial(load, where)
         for point in entry_points(group=ENTRY_POINTS):
-            self._add_classes([_loaded(point)])
+            self._add_loaded(point.value, partial(_loaded, point))
         for folder in split_list(plugin_path):
             self._look_through(Path(folder).expanduser())
 
@@ -100,7 +103,7 @@ class Plugins:
         raise UnknownPlugin(
             f"Failed to find any class that implements Connector and which name matches {name}, available connectors "
             f"are: "
-            f"{', '.join(self._connectors)}"
+            f"{', '.join([*self._connectors, *self._failures])}"
         )
 
     def transform(self, name: str) -> type[Transform]:
@@ -169,9 +172,19 @@ class Plugins:
             return
         for path in sorted(folder.iterdir()):
             if path.suffix == ".py" and path.name != "__init__.py":
-                self._add_classes(_classes(_module(path)))
+                self._add_loaded(str(path), partial(_module, path))
             elif (path / "__init__.py").is_file():
-                self._add_classes(_classes(_module(path / "__init__.py", path)))
+                self._add_loaded(str(path), partial(_module, path / "__init__.py", path))
+
+    def _add_loaded(self, place: str, get: Callable[[], ModuleType | type]) -> None:
+        try:
+            found = get()
+        except Exception as failure:
+            # Code of somebody else's, which may raise anything. Those who use other plugins have nothing to do with it.
+            self._failures.append(f"{place} cannot be loaded: {type(failure).__name__}: {failure}")
+            log.exception("%s cannot be loaded", place)
+        else:
+            self._add_classes(_classes(found) if isinstance(found, ModuleType) else [found])
 
     def _add_classes(self, classes: Iterable[type]) -> None:
         for kind in classes:

@@ -5,7 +5,8 @@
     offset.storage.file.filename                                        standalone: state in this process and one file
 
 What is ours: `pessoa.home` (checkpoints and Spark's files), `pessoa.spark.remote` (a Spark cluster, sc://host:15002)
-and `pessoa.pace.ms`; `pessoa.folder` is added for the tasks. A key that means nothing here is accepted and ignored.
+and `pessoa.pace.ms`; `pessoa.folder` is added for the tasks. Without a `plugin.path` it is the folder `plugins` in the
+home, if there is one. A key that means nothing here is accepted and ignored.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ def make_config(given: Mapping[str, str], *, is_standalone: bool = False) -> Wor
     # Where relative names of files are looked for, wherever a task runs.
     settings["pessoa.folder"] = str(Path.cwd())
     home = settings["pessoa.home"] = str(Path(settings.get("pessoa.home") or _default_home()).expanduser())
+    if (Path(home) / "plugins").is_dir():
+        settings.setdefault("plugin.path", str(Path(home) / "plugins"))
     return WorkerConfig(
         settings,
         host,
