@@ -32,6 +32,8 @@ _MEANINGLESS = frozenset(
     default.api.timeout.ms metric.reporters metrics.num.samples metrics.recording.level
     metrics.sample.window.ms interceptor.classes exclude.internal.topics ssl.truststore.type ssl.keystore.type
     ssl.truststore.password partitioner.ignore.keys partitioner.adaptive.partitioning.enable
+    ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.keymanager.algorithm
+    ssl.engine.factory.class sasl.login.class sasl.login.callback.handler.class sasl.client.callback.handler.class
     """.split()
 )
 
@@ -69,6 +71,9 @@ def translated(settings: Mapping[str, str], warn: Callable[[str], None]) -> dict
             found[key] = value or "none"
         else:
             found[_RENAMED.get(key, key)] = value
+    if "ssl.certificate.location" in found:
+        # A PEM store has no password of its own, and librdkafka would take one to mean PKCS#12.
+        found.pop("ssl.keystore.password", None)
     return _known(found, warn)
 
 
@@ -113,7 +118,7 @@ _ORDINARY = frozenset(
     bootstrap.servers client.id group.id auto.offset.reset isolation.level enable.auto.commit acks linger.ms batch.size
     compression.type retries retry.backoff.ms request.timeout.ms metadata.max.age.ms queue.buffering.max.kbytes
     socket.send.buffer.bytes socket.receive.buffer.bytes security.protocol sasl.mechanisms sasl.username sasl.password
-    ssl.ca.location ssl.certificate.location ssl.key.location
+    ssl.ca.location ssl.certificate.location ssl.key.location ssl.endpoint.identification.algorithm socket.timeout.ms
     group.protocol group.instance.id session.timeout.ms heartbeat.interval.ms
     max.poll.interval.ms partition.assignment.strategy transactional.id transaction.timeout.ms enable.idempotence
     max.partition.fetch.bytes fetch.min.bytes fetch.wait.max.ms max.in.flight.requests.per.connection partitioner

@@ -33,7 +33,7 @@ from confluent_kafka.admin._topic import TopicDescription
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from pessoa.client.errors import AuthenticationFailed, KafkaFailure, RequestFailed, TimedOut
-from pessoa.rest_proxy.client_settings import ClientSettings
+from pessoa.rest_proxy.config import ClientSettings
 from pessoa.rest_proxy.problems import (
     AUTHENTICATION,
     KAFKA_BAD_REQUEST,

@@ -4,16 +4,23 @@ Keys without a prefix are the proxy's own. Keys with one are for its Kafka clien
 `producer.`, `consumer.` or `admin.` for one kind. A few keys that start with `consumer.` are the proxy's all the same
 (`consumer.request.timeout.ms`), as they always were; OWN names them.
 
-Files written for the JVM proxy are taken as they are: client_settings.py says the same in librdkafka's words.
+Files written for the JVM proxy are taken as they are: the settings of its clients are said again in librdkafka's words.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from pessoa.rest_proxy.client_settings import ClientSettings, librdkafka_settings
+from confluent_kafka import KafkaException
+
+from pessoa.client.librdkafka import translated
+
+logger = logging.getLogger(__name__)
+
+ClientSettings = dict[str, str | int | float | bool]
 
 DEFAULT_PORT = 8082
 # `http://:8082`, as the JVM's listeners are often written.
@@ -27,6 +34,9 @@ OWN = frozenset(
     client.sasl.kerberos.service.name
     """.split()
 )
+
+# Settings of the JVM's producer that are not for a client here: the proxy serialises, and chooses partitions, itself.
+_OWN_BUSINESS = frozenset(("schema.registry.url", "partitioner.class"))
 
 
 class WrongSetting(ValueError):
@@ -95,7 +105,7 @@ def from_properties(given: Mapping[str, str]) -> Config:
         }
 
     def settings_of(prefix: str) -> ClientSettings:
-        return {"bootstrap.servers": bootstrap_servers, **librdkafka_settings(of_client(prefix))}
+        return {"bootstrap.servers": bootstrap_servers, **_in_librdkafkas_words(of_client(prefix))}
 
     return Config(
         bootstrap_servers=bootstrap_servers,
@@ -128,6 +138,19 @@ def from_properties(given: Mapping[str, str]) -> Config:
         admin=settings_of("admin."),
         java_admin=of_client("admin."),
     )
+
+
+def _in_librdkafkas_words(java: Mapping[str, str]) -> dict[str, str]:
+    wanted = {key: value for key, value in java.items() if key not in _OWN_BUSINESS}
+    if "request.timeout.ms" in wanted:
+        # librdkafka has a key of that name too, but it is only about acknowledgements.
+        wanted["socket.timeout.ms"] = wanted.pop("request.timeout.ms")
+    try:
+        return translated(wanted, logger.warning)
+    except KafkaException as wrong:
+        raise WrongSetting(wrong.args[0].str()) from None
+    except ValueError as wrong:
+        raise WrongSetting(f"a setting of a client: {wrong}") from None
 
 
 def _client_authority(own: Mapping[str, str]) -> str | None:

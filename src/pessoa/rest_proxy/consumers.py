@@ -20,8 +20,7 @@ from typing import TypeVar
 from confluent_kafka import Consumer, KafkaException
 
 from pessoa.base.clock import Clock
-from pessoa.rest_proxy.client_settings import ClientSettings
-from pessoa.rest_proxy.config import Config
+from pessoa.rest_proxy.config import ClientSettings, Config
 from pessoa.rest_proxy.instance import Instance
 from pessoa.rest_proxy.media import Format
 from pessoa.rest_proxy.problems import instance_exists, instance_not_found, invalid_consumer_config, kafka_error

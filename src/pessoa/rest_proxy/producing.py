@@ -19,7 +19,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from prometheus_client import CollectorRegistry, Counter
 
-from pessoa.rest_proxy.client_settings import ClientSettings
+from pessoa.rest_proxy.config import ClientSettings
 from pessoa.rest_proxy.problems import kafka_error
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from pessoa.rest_proxy.app import is_offered
-from pessoa.rest_proxy.client_settings import librdkafka_settings
 from pessoa.rest_proxy.config import Listener, WrongSetting, from_properties
 
 
@@ -42,30 +41,38 @@ def test_prefixes_say_which_client_a_key_is_for_and_its_own_key_wins() -> None:
 
 
 def test_security_as_the_jvm_spells_it() -> None:
-    found = librdkafka_settings(
+    config = from_properties(
         {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "SCRAM-SHA-256",
-            "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+            "client.security.protocol": "SASL_SSL",
+            "client.sasl.mechanism": "SCRAM-SHA-256",
+            "client.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
             'username="al\\"ice" password="a;b=c";',
-            "ssl.truststore.location": "/ca.pem",
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.password": "x",
-            "ssl.keystore.location": "/me.pem",
-            "ssl.endpoint.identification.algorithm": "",
-            "key.serializer": "org.apache.kafka.Whatever",
+            "client.ssl.truststore.location": "/ca.pem",
+            "client.ssl.truststore.type": "PEM",
+            "client.ssl.truststore.password": "x",
+            "client.ssl.keystore.location": "/me.pem",
+            "client.ssl.endpoint.identification.algorithm": "",
+            "client.ssl.keystore.password": "y",
+            "client.request.timeout.ms": "7000",
+            "producer.key.serializer": "org.apache.kafka.Whatever",
+            "producer.schema.registry.url": "http://elsewhere",
+            "producer.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner",
+            "producer.batch.size": "0",
         }
     )
-    assert found == {
+    assert config.consumer == {
+        "bootstrap.servers": "localhost:9092",
         "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.mechanisms": "SCRAM-SHA-256",
         "sasl.username": 'al"ice',
         "sasl.password": "a;b=c",
         "ssl.ca.location": "/ca.pem",
         "ssl.certificate.location": "/me.pem",
         "ssl.key.location": "/me.pem",
         "ssl.endpoint.identification.algorithm": "none",
+        "socket.timeout.ms": "7000",
     }
+    assert config.producer == {**config.consumer, "batch.num.messages": "1"}
 
 
 @pytest.mark.parametrize(
@@ -87,6 +94,8 @@ def test_listeners(text: str, listener: Listener) -> None:
         ("listeners", "http://a"),
         ("port", "x"),
         ("api.v2.enable", "maybe"),
+        ("producer.batch.size", "many"),
+        ("client.broker.address.family", "v7"),
         ("listeners", "http://a:99999999"),
     ],
 )
