@@ -261,7 +261,8 @@ class Herder:
             if report.state == FAILED:
                 run.live.discard(spec.number)
                 self._runner.stop(spec)
-                log.error("%s-%d has failed: %s", name, spec.number, (report.trace or "").strip().splitlines()[-1:])
+                # The reason comes first (pipelines/failures.py), and where it was raised after it.
+                log.error("%s-%d has failed: %s", name, spec.number, (report.trace or "").strip().partition("\n")[0])
             if report.state != run.states.get(spec.number):
                 self._say_task(run, spec, report.state, report.trace)
 
