@@ -164,6 +164,8 @@ class LogDirectory:
             if partition is None or partition[0] == _METADATA_TOPIC:
                 continue
             path, config = self._in(name), config_of(partition[0])
+            # A partition that the checkpoint does not know is newer than it.
+            recovery_point = None if recovery_points is None else recovery_points.get(partition, 0)
             log_start_offset = (log_starts or {}).get(partition, 0)
             if future is None and not log_start_offset and not self._disk.list(path):
                 self._keep(partition, unborn_log(self._disk, path, config, now_ms, self._bear))
@@ -174,8 +176,7 @@ class LogDirectory:
                 config,
                 now_ms,
                 was_clean=self.was_clean,
-                # A partition that the checkpoint does not know is newer than it.
-                recovery_point=None if recovery_points is None else recovery_points.get(partition, 0),
+                recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
                 cleaned_to=self._cleaned.get(partition, 0),
                 high_watermark=(high_watermarks or {}).get(partition, 0),
@@ -183,12 +184,18 @@ class LogDirectory:
             if loaded.doubtful_from is not None:
                 # It may lack what it had when the broker stopped, so the controller must not take it to be in sync.
                 self.previous_broker_epoch = -1
+            is_newborn = not self.was_clean and (recovery_point or 0) <= loaded.segments[0].base_offset
+            if is_newborn:
+                # Nothing of it was ever flushed: who died may not have come to make it durable that there is a log.
+                loaded.sync_birth = partial(self.sync_births, (loaded,))
             if future is not None:
                 self._keep_future(FutureLog(*future, self._topic_id_in(path), name, loaded, self))
             else:
                 if partition in self._cleaned:
                     # What a crash has cut off was clean, and what follows is not.
                     loaded.cleaned_to = min(self._cleaned[partition], loaded.log_end_offset)
+                if is_newborn:
+                    self.newborn.append(loaded)
                 self._keep(partition, loaded)
         named = {*(recovery_points or ()), *(log_starts or ()), *(high_watermarks or ())}
         is_any_gone = not named <= {*self.partitions, *(one.key for one in self.futures)}

@@ -349,6 +349,33 @@ def test_a_created_partition_survives_a_power_loss_once_it_was_synced_or_flushed
         assert directory.partitions["flushed", 0].log_end_offset == 1
 
 
+def test_a_log_whose_broker_died_before_it_was_synced_loses_no_first_segment_with_a_second_there() -> None:
+    """It would seem to begin with the second, as if what the first had were deleted, and never fetch that again."""
+    for seed in range(60):
+        disk = SimulatedDisk(seed)
+        fill(opened(disk).create("orders", 0, ID, SMALL, NOW_MS), 1)
+        disk.crash_process()
+        log = opened(disk).partitions["orders", 0]
+        assert log.log_end_offset == 1
+        log.roll(NOW_MS)
+        disk.lose_power()
+        for one in opened(disk).partitions.values():
+            assert one.log_start_offset == 0, seed
+
+
+def test_the_first_sync_of_a_log_is_made_up_for_after_a_crash_and_not_after_a_flush(disk: SimulatedDisk) -> None:
+    directory = opened(disk)
+    for topic in ("appended", "flushed"):
+        fill(directory.create(topic, 0, ID, SMALL, NOW_MS), 1)
+    directory.partitions["flushed", 0].flush()
+    directory.write_checkpoints()
+    disk.crash_process()
+    directory = opened(disk)
+    assert directory.newborn == [directory.partitions["appended", 0]]
+    directory.close()
+    assert opened(disk).newborn == []
+
+
 @pytest.mark.parametrize("told", ["/data", "/data/b", "/database"])
 @pytest.mark.parametrize(
     ("path", "expected"),
