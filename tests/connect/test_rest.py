@@ -181,6 +181,7 @@ def test_offsets_of_a_source_are_read_changed_and_reset_while_it_is_stopped(
     wait_for_states(http, "far", "RUNNING", "RUNNING")
     assert runner.running["far", 0].offsets == {'{"filename":"/nowhere/in.txt"}': {"position": 7}}
     http.put("/connectors/far/stop")
+    wait_for_states(http, "far", "STOPPED")
     assert http.delete("/connectors/far/offsets").status_code == 200
     assert http.get("/connectors/far/offsets").json() == {"offsets": []}
     http.delete("/connectors/far")

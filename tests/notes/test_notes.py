@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -17,40 +19,61 @@ from pathlib import Path
 import pytest
 
 from pessoa import __version__
+from pessoa.platform.ports import somebody_listens
 from tests.notes.terminal import Desk, Running, Shown, until
 
 PORTS = (9092, 9093, 9094, 9095, 19092, 29092, 39092, 8081, 8082)
 # What the notes use. Connect would bring Spark along, which has tests of its own.
 UP = "pessoa up --detach --services schema-registry,kafka-rest"
 LINES = 5
+WAIT_FOR_CONNECTIONS_S = 30.0
+POLL_S = 0.05
 # Lines go to partitions by chance. That one of three stays without any of so many happens once in 10^17.
 MOST_LINES = 100
 
 
-def taken_ports() -> list[int]:
+def bound(port: int) -> socket.socket | None:
+    """A socket that has the port as servers may have it beside each other, as long as nobody listens."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind(("127.0.0.1", port))
+    except OSError:
+        made.close()
+        return None
+    return made
+
+
+def taken_ports(hold: ExitStack) -> list[int]:
+    """Those that another program has. The rest is held, for some lie among those that the system gives to connections;
+    and one that a connection has may soon be free."""
+    deadline = time.monotonic() + WAIT_FOR_CONNECTIONS_S
     taken = []
     for port in PORTS:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                taken.append(port)
+        while (made := bound(port)) is None and not somebody_listens("127.0.0.1", port):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(POLL_S)
+        if made is None:
+            taken.append(port)
+        else:
+            hold.enter_context(made)
     return taken
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    if taken := taken_ports():
-        pytest.skip(f"the notes name ports that another program has: {taken}")
-    desk = Desk(tmp_path)
-    try:
-        up = desk(UP)
-        assert up.code == 0, up
-        yield desk
-    finally:
-        desk.close()
-        desk("pessoa down")
+    with ExitStack() as hold:
+        if taken := taken_ports(hold):
+            pytest.skip(f"the notes name ports that another program has: {taken}")
+        desk = Desk(tmp_path)
+        try:
+            up = desk(UP)
+            assert up.code == 0, up
+            yield desk
+        finally:
+            desk.close()
+            desk("pessoa down")
 
 
 def is_shown(line: str, consumers: list[Running]) -> bool:
@@ -265,7 +288,8 @@ def stop_and_lose_nothing(desk: Desk) -> None:
         r"Stopped broker-1, broker-2, broker-3, schema-registry, kafka-rest in \d+\.\d s\.\n", stopped.out
     )
     assert desk("pessoa status").code == 3
-    assert not taken_ports()
+    with ExitStack() as hold:
+        assert not taken_ports(hold)
 
     assert desk(UP).code == 0
     read = desk(

@@ -78,7 +78,7 @@ class Home:
         return ",".join(f"127.0.0.1:{port + self.shift}" for port in (9092, 29092, 39092))
 
     def get(self, port: int, path: str) -> bytes:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port + self.shift}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port + self.shift}{path}", timeout=TIMEOUT_S) as answer:
             body: bytes = answer.read()
             return body
 
@@ -241,7 +241,7 @@ def test_what_is_killed_comes_back_and_its_clients_go_on(platform: Home, name: s
     assert platform.get(8081, "/subjects") == b"[]"
     assert f'"during-{name}"'.encode() in platform.get(8082, "/topics")
     assert platform.get(8083, "/connectors") == b"[]"
-    assert platform("status").returncode == 0
+    until(lambda: platform("status").returncode == 0, "everything answers")
 
 
 @pytest.mark.parametrize(

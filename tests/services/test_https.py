@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from pessoa.schema_registry.service import make_registry_app
 from pessoa.testing.broker import Broker
 from pessoa.web.app import App
 from pessoa.web.serving import ThreadedServer, Tls, bind
+from pessoa.web.trust import trusting
 from tests.services.certificates import Authority
 
 AVRO = "application/vnd.kafka.avro.v2+json"
@@ -32,9 +32,7 @@ class Stage(NamedTuple):
     authority: Authority
 
     def client(self, name: str | None, auth: tuple[str, str] | None = ("alice", "wonderland")) -> httpx.Client:
-        context = ssl.create_default_context(cafile=self.authority.path)
-        if name is not None:
-            context.load_cert_chain(self.authority.sign(name))
+        context = trusting(self.authority.path, None if name is None else self.authority.sign(name))
         return httpx.Client(verify=context, auth=auth, timeout=60, trust_env=False)
 
 

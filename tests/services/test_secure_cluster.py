@@ -75,6 +75,11 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
             change = UserScramCredentialUpsertion(USER, ScramCredentialInfo(kind, 4096), PASSWORD.encode())
             admin.alter_user_scram_credentials([change])[USER].result(60)
         addresses = {name: f"{HOST}:{port}" for name, port in ports.items()}
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            # The controller answers before the broker knows the user; librdkafka comes again until it is let in.
+            login = {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": PASSWORD}
+            way = {"bootstrap.servers": addresses["SASL_PLAINTEXT"], "security.protocol": "SASL_PLAINTEXT"}
+            AdminClient({**way, **login, "log_level": 0}).list_topics(timeout=120)
         yield Secure(addresses, authority.path, authority.sign("client"))
 
 

@@ -6,11 +6,12 @@ cluster serves all tests.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
 import httpx
-import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -44,10 +45,13 @@ class Rest:
 
     def wait_for_topic(self, name: str) -> None:
         """Brokers hear of a new topic a moment after it was created."""
-        for _ in range(PATIENCE * 20):
-            if self.http.get(f"/topics/{name}").status_code == 200:
-                return
-        pytest.fail(f"{name} did not appear")
+        self.until(lambda: self.http.get(f"/topics/{name}").status_code == 200, f"{name} appears")
+
+    def until(self, holds: Callable[[], object], what: str) -> None:
+        """Whoever asks the proxy in `holds` has no need to wait as well."""
+        deadline = time.monotonic() + PATIENCE
+        while not holds():
+            assert time.monotonic() < deadline, f"{what}: not within {PATIENCE} s"
 
     def get(self, path: str, **headers: str) -> httpx.Response:
         return self.http.get(path, headers={key.replace("_", "-"): value for key, value in headers.items()})
@@ -102,13 +106,15 @@ class Consumer:
     def read(self, count: int, accept: str = V2_JSON, query: str = "") -> list[dict[str, Any]]:
         """So many records, however many reads it takes: the first one often only joins the group."""
         records: list[dict[str, Any]] = []
-        for _ in range(PATIENCE):
+
+        def are_enough() -> bool:
             answer = self.get(f"/records{query}", accept=accept)
             assert answer.status_code == 200, answer.text
-            records += answer.json()
-            if len(records) >= count:
-                return records
-        pytest.fail(f"{len(records)} of {count} records came")
+            records.extend(answer.json())
+            return len(records) >= count
+
+        self.rest.until(are_enough, f"{count} records come")
+        return records
 
 
 class proxy_in_front_of:  # noqa: N801 - reads as a sentence after `with`

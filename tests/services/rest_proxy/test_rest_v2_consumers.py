@@ -15,7 +15,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pessoa.testing import Broker
-from tests.services.rest_proxy.stage import V2, V2_BINARY, V2_JSON, Consumer, Rest, proxy_in_front_of
+from tests.services.rest_proxy.stage import PATIENCE, V2, V2_BINARY, V2_JSON, Consumer, Rest, proxy_in_front_of
 
 GONE = {"error_code": 40403, "message": "Consumer instance not found."}
 
@@ -182,13 +182,16 @@ def test_two_instances_of_a_group_share_the_partitions(rest: Rest) -> None:
     ]
     for each in both:
         each.post("/subscription", {"topics": [topic]})
-    for _ in range(60):
-        parts = []
+    parts: list[list[dict[str, Any]]] = []
+
+    def are_shared() -> bool:
+        parts.clear()
         for each in both:
             each.get("/records?timeout=100", accept=V2_JSON)
             parts.append(each.get("/assignments").json()["partitions"])
-        if [len(part) for part in parts] == [2, 2]:
-            break
+        return [len(part) for part in parts] == [2, 2]
+
+    rest.until(are_shared, "each has two")
     assert sorted(each["partition"] for part in parts for each in part) == [0, 1, 2, 3]
     for each in both:
         each.delete()
@@ -244,12 +247,14 @@ def test_max_bytes_cuts_a_read_and_nothing_is_lost(rest: Rest, reader: Consumer)
     rest.produce(topic, *("x" * 98 for _ in range(10)))
     reader.post("/assignments", on_partitions(topic, 0))
     seen: list[int] = []
-    for _ in range(60):
+
+    def are_all_read() -> bool:
         records = reader.get("/records?max_bytes=250&timeout=500", accept=V2_JSON).json()
         assert len(records) <= 2
-        seen += [each["offset"] for each in records]
-        if len(seen) == 10:
-            break
+        seen.extend(each["offset"] for each in records)
+        return len(seen) >= 10
+
+    rest.until(are_all_read, "all records come")
     assert seen == list(range(10))
     # A record that is larger than the whole limit does not fit, and stays where it is.
     rest.produce(topic, "x" * 1000)
@@ -264,10 +269,15 @@ def test_a_record_that_is_not_json_is_40801_and_can_be_skipped(rest: Rest, reade
         producer.produce(topic, value, partition=0)
     producer.flush()
     reader.post("/assignments", on_partitions(topic, 0))
-    for _ in range(60):
-        answer = reader.get("/records", accept=V2_JSON)
-        if answer.status_code != 200:
-            break
+    answers = [reader.get("/records", accept=V2_JSON)]
+
+    def is_refused() -> bool:
+        answers.append(reader.get("/records", accept=V2_JSON))
+        return answers[-1].status_code != 200
+
+    if answers[0].status_code == 200:
+        rest.until(is_refused, "the broken record comes")
+    answer = answers[-1]
     assert (answer.status_code, answer.json()["error_code"]) == (408, 40801)
     reader.post("/positions", {"offsets": [{"topic": topic, "partition": 0, "offset": 1}]})
     assert values(reader.read(1)) == ["fine"]
@@ -279,13 +289,15 @@ def test_readers_of_one_instance_take_turns_and_each_record_comes_once(rest: Res
     reader.post("/assignments", on_partitions(topic, 0))
     seen: list[int] = []
     with ThreadPoolExecutor(4) as threads:
-        for _ in range(60):
+
+        def are_all_read() -> bool:
             answers = threads.map(lambda _: reader.get("/records?max_bytes=50&timeout=300", accept=V2_JSON), range(4))
             for answer in answers:
                 assert answer.status_code == 200, answer.text
-                seen += values(answer.json())
-            if len(seen) == 300:
-                break
+                seen.extend(values(answer.json()))
+            return len(seen) >= 300
+
+        rest.until(are_all_read, "all records come")
     assert sorted(seen) == list(range(300))
 
 
@@ -369,7 +381,7 @@ def test_an_instance_that_commits_by_itself_does_so_when_it_is_deleted(rest: Res
     consumer.read(3)
     consumer.delete()
     other = KafkaConsumer({"bootstrap.servers": rest.bootstrap_servers, "group.id": consumer.group})
-    [place] = other.committed([TopicPartition(topic, 0)], timeout=30)
+    [place] = other.committed([TopicPartition(topic, 0)], timeout=PATIENCE)
     other.close()
     assert place.offset == 3
 
@@ -389,24 +401,30 @@ def test_a_deleted_instance_is_gone_from_its_group_at_once(rest: Rest) -> None:
     assert admin.describe_consumer_groups([consumer.group])[consumer.group].result().members == []
 
 
+# Nobody is slow for this long who is about to ask again.
+IDLE_S = 5
+
+
 def test_an_idle_instance_ends_and_leaves_its_group() -> None:
-    with Broker() as broker, proxy_in_front_of(broker.bootstrap_servers, consumer_instance_timeout_ms="1500") as rest:
+    idle = {"consumer_instance_timeout_ms": str(IDLE_S * 1000)}
+    with Broker() as broker, proxy_in_front_of(broker.bootstrap_servers, **idle) as rest:
         topic = rest.topic()
         rest.produce(topic, 1)
         consumer = rest.consumer()
         consumer.post("/subscription", {"topics": [topic]})
         consumer.read(1)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while admin.describe_consumer_groups([consumer.group])[consumer.group].result().members:
             assert time.monotonic() < deadline, "the member did not leave"
         assert consumer.get("/subscription").json() == GONE
 
 
 def test_an_instance_that_is_asked_now_and_then_stays() -> None:
-    with Broker() as broker, proxy_in_front_of(broker.bootstrap_servers, consumer_instance_timeout_ms="1500") as rest:
+    idle = {"consumer_instance_timeout_ms": str(IDLE_S * 1000)}
+    with Broker() as broker, proxy_in_front_of(broker.bootstrap_servers, **idle) as rest:
         consumer = rest.consumer()
-        until = time.monotonic() + 4
+        until = time.monotonic() + 2 * IDLE_S
         while time.monotonic() < until:
             assert consumer.get("/records?timeout=300", accept=V2_JSON).status_code == 200
 

@@ -109,7 +109,7 @@ def test_what_a_report_says_when_a_record_is_not_written(rest: Rest, record: byt
 def test_reports_come_while_the_stream_is_open(rest: Rest) -> None:
     topic = rest.topic()
     where = urlsplit(rest.url)
-    with socket.create_connection((where.hostname or "", where.port or 0), timeout=30) as connection:
+    with socket.create_connection((where.hostname or "", where.port or 0), timeout=60) as connection:
         path = f"{rest.cluster}/topics/{topic}/records"
         head = (
             f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -141,15 +141,17 @@ def test_a_stream_that_stops_in_the_middle_keeps_what_was_whole(rest: Rest) -> N
 def test_a_connection_that_breaks_off_does_not_hurt_the_proxy(rest: Rest) -> None:
     topic = rest.topic()
     where = urlsplit(rest.url)
-    with socket.create_connection((where.hostname or "", where.port or 0), timeout=30) as connection:
+    with socket.create_connection((where.hostname or "", where.port or 0), timeout=60) as connection:
         path = f"{rest.cluster}/topics/{topic}/records"
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
         connection.sendall(head.encode() + b'{"value":{"type":"JSON","data":1}}{"val')
         assert b"200 OK" in connection.recv(100)
-    for _ in range(200):
-        if rest.get(f"/topics/{topic}/partitions/0/offsets").json()["end_offset"] == 1:
-            break
-    assert rest.get(f"/topics/{topic}/partitions/0/offsets").json()["end_offset"] == 1
+
+    def end_offset() -> int:
+        found: int = rest.get(f"/topics/{topic}/partitions/0/offsets").json()["end_offset"]
+        return found
+
+    rest.until(lambda: end_offset() == 1, "the whole record is written")
 
 
 @pytest.mark.parametrize(("body", "expected"), [(b"", (422, 42206)), (b" ", (422, 42206)), (b"nonsense", (400, 400))])
@@ -173,7 +175,7 @@ def test_a_stream_that_is_open_too_long_is_closed_with_408() -> None:
         with proxy as rest:
             topic = rest.topic()
             where = urlsplit(rest.url)
-            with socket.create_connection((where.hostname or "", where.port or 0), timeout=30) as connection:
+            with socket.create_connection((where.hostname or "", where.port or 0), timeout=60) as connection:
                 path = f"{rest.cluster}/topics/{topic}/records"
                 head = (
                     f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n"

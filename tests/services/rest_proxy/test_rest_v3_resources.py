@@ -92,9 +92,7 @@ def test_a_topic_is_created_found_grown_and_deleted(rest: Rest) -> None:
     assert (grown.status_code, grown.json()["partitions_count"]) == (200, 5)
     assert outcome(rest.http.patch(f"{path}/{name}", json={"partitions_count": 1})) == (400, 40002)
     assert rest.http.delete(f"{path}/{name}").status_code == 204
-    for _ in range(200):
-        if rest.get(f"{path}/{name}").status_code == 404:
-            break
+    rest.until(lambda: rest.get(f"{path}/{name}").status_code == 404, "the topic is gone")
     assert outcome(rest.get(f"{path}/{name}")) == (404, 40403)
 
 
@@ -252,8 +250,11 @@ def test_many_topics_change_each_by_itself(rest: Rest) -> None:
     assert answer.status_code == 207
     [failure] = answer.json()["failures"]
     assert (failure["topic_name"], failure["error_code"]) == ("nowhere", 40403)
-    everything = ok(rest, f"{rest.cluster}/topics/-/configs")["data"]
-    assert ("77", topic) in [(each["value"], each["topic_name"]) for each in everything]
+
+    def everything() -> list[tuple[str, str]]:
+        return [(each["value"], each["topic_name"]) for each in ok(rest, f"{rest.cluster}/topics/-/configs")["data"]]
+
+    rest.until(lambda: ("77", topic) in everything(), "the change is shown")
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
@@ -275,9 +276,7 @@ def test_brokers_have_configs_alone_and_together(rest: Rest) -> None:
     assert "log.retention.hours" in [each["name"] for each in everyone]
     shared = f"{rest.cluster}/broker-configs"
     assert rest.http.put(f"{shared}/log.retention.ms", json={"value": "9999999"}).status_code == 204
-    for _ in range(200):
-        if rest.get(f"{shared}/log.retention.ms").status_code == 200:
-            break
+    rest.until(lambda: rest.get(f"{shared}/log.retention.ms").status_code == 200, "the setting is shown")
     found = ok(rest, f"{shared}/log.retention.ms")
     assert (found["kind"], found["config_type"], found["source"]) == (
         "KafkaClusterConfig",
@@ -309,10 +308,8 @@ def test_acls_are_created_found_and_deleted(apache_rest: Rest) -> None:
     created = rest.http.post(path, json=acl)
     assert (created.status_code, created.content) == (201, b"")
     query = {"resource_name": acl["resource_name"], "resource_type": "topic", "pattern_type": "PREFIXED"}
-    for _ in range(200):
-        found = rest.http.get(path, params=query).json()
-        if found["data"]:
-            break
+    rest.until(lambda: rest.http.get(path, params=query).json()["data"], "the ACL is shown")
+    found = rest.http.get(path, params=query).json()
     assert found["kind"] == "KafkaAclList"
     [entry] = found["data"]
     assert {key: entry[key] for key in acl} == acl

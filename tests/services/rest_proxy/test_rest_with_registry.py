@@ -107,7 +107,7 @@ def test_protobuf_goes_in_and_out(stage: Stage) -> None:
 
 def test_a_schema_with_references_is_read(stage: Stage) -> None:
     topic = stage.rest.topic()
-    http = httpx.Client(base_url=stage.registry_url, trust_env=False)
+    http = httpx.Client(base_url=stage.registry_url, trust_env=False, timeout=60)
     http.post(f"/subjects/{topic}-user/versions", json={"schema": USER}).raise_for_status()
     order = {"type": "record", "name": "Order", "fields": [{"name": "by", "type": "User"}]}
     reference = {"name": "User", "subject": f"{topic}-user", "version": 1}

@@ -21,7 +21,7 @@ def server() -> Iterator[ThreadedServer]:
 
 @pytest.fixture
 def http(server: ThreadedServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=30) as client:
+    with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client
 
 

@@ -46,7 +46,7 @@ def records_of(bootstrap_servers: str) -> list[tuple[bytes | None, bytes | None]
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "reader", "enable.partition.eof": True})
     consumer.assign([TopicPartition("_schemas", 0, 0)])
     found = []
-    while (message := consumer.poll(30)) is not None and message.error() is None:
+    while (message := consumer.poll(60)) is not None and message.error() is None:
         found.append((message.key(), message.value()))
     consumer.close()
     return found
@@ -143,7 +143,7 @@ def test_a_topic_of_the_jvm_registry_is_read_and_carried_on(bootstrap: str) -> N
     producer = Producer({"bootstrap.servers": bootstrap})
     for key, value in FOREIGN:
         producer.produce("_schemas", key=key, value=value)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     with registry_client(bootstrap) as client:
         assert client.get("/config").json() == {"compatibilityLevel": "FORWARD"}
         assert client.get("/subjects").json() == ["p", "t-value"]
@@ -216,7 +216,7 @@ def test_https_is_served_with_a_pem_file(bootstrap: str, tmp_path: Path) -> None
     trusted = ssl.create_default_context(cafile=pem)
     with (
         registry(bootstrap, config, tls=Tls(pem, pem)) as server,
-        httpx.Client(base_url=server.url, verify=trusted) as client,
+        httpx.Client(base_url=server.url, verify=trusted, timeout=60) as client,
     ):
         assert server.url.startswith("https://")
         assert register(client, "a", INT) == 1

@@ -17,7 +17,7 @@ COMMAND = [sys.executable, "-m", "pessoa", "schema-registry"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120)
 
 
 def test_it_serves_with_a_properties_file_and_stops_in_order(tmp_path: Path) -> None:
@@ -33,10 +33,10 @@ def test_it_serves_with_a_properties_file_and_stops_in_order(tmp_path: Path) -> 
         assert child.stdout is not None
         with child.stdout:
             url = child.stdout.readline().split()[-1]
-            assert httpx.get(f"{url}/config").json() == {"compatibilityLevel": "FULL"}
-            assert httpx.post(f"{url}/subjects/a/versions", json={"schema": '"int"'}, timeout=30).json()["id"] == 1
+            assert httpx.get(f"{url}/config", timeout=60).json() == {"compatibilityLevel": "FULL"}
+            assert httpx.post(f"{url}/subjects/a/versions", json={"schema": '"int"'}, timeout=60).json()["id"] == 1
             child.send_signal(signal.SIGTERM)
-            assert child.wait(30) == 0
+            assert child.wait(120) == 0
 
 
 def test_a_cluster_that_does_not_answer_is_named() -> None:
@@ -54,7 +54,7 @@ def test_while_it_waits_for_a_cluster_it_can_be_stopped() -> None:
     with child.stderr as log:
         assert any("waiting for Kafka at 127.0.0.1:1" in line for line in log)
         child.send_signal(signal.SIGTERM)
-        assert child.wait(20) == 0
+        assert child.wait(120) == 0
 
 
 def test_a_port_that_is_taken_is_named() -> None:
