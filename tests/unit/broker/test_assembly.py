@@ -19,7 +19,7 @@ from pessoa.wire.api.envelope import EnvelopeRequest
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.frames import request_frame
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 ENVELOPE = EnvelopeRequest(request_data=b"", request_principal=None, client_host_address=b"")
 
 

@@ -14,7 +14,7 @@ from pessoa.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, F
 from pessoa.wire.frames import request_frame
 
 VERSION = 11
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def fetch(broker: Broker, topic: str, max_bytes: int, partition_max_bytes: int) -> FetchResponse:

@@ -10,7 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from pessoa.testing import Broker
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 def test_with_flush_messages_1_whatever_is_acknowledged_is_below_the_recovery_point(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from pessoa.wire.frames import SIZE_BYTES, Buffer, response_frame
 from pessoa.wire.headers import peek_api
 from pessoa.wire.schema import Message
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 DELETION = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1)
 DELETED = DeleteTopicsResponse(throttle_time_ms=0, responses=[DeletableTopicResult(name="t", error_code=0)])
 HEARTBEAT = BrokerHeartbeatRequest(broker_id=1, current_metadata_offset=0, want_fence=False, want_shut_down=False)

@@ -18,7 +18,7 @@ from pessoa.wire.api.broker_registration import BrokerRegistrationRequest, Broke
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 DIRECTORY = Uuid(bytes(range(16)))
 
 

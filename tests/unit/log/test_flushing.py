@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pessoa.log.simulated_disk import SimulatedDisk
     from tests.support.partition_logs import Home
 
-DEADLINE_S = 10
+DEADLINE_S = 60
 
 
 class Gate(ThreadPoolExecutor):

@@ -65,7 +65,7 @@ def run(scenario: Callable[[World], Awaitable[None]]) -> World:
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait for what a thread will bring about, not longer than it may take."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  a thread brings it about, and has nobody to tell
             await asyncio.sleep(0.001)
 
@@ -247,7 +247,7 @@ def test_all_jobs_run_by_the_clock(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         # The jobs wait for the clock again only after they have run, so time passes in small steps.
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while log.log_start_offset != 2 or world.names(".deleted", partition):
                 world.clock.advance_ms(500)
                 await asyncio.sleep(0.0005)

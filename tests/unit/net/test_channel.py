@@ -18,7 +18,7 @@ from pessoa.wire.frames import Buffer, response_frame
 from pessoa.wire.headers import RequestHeader, peek_api, request_header_version
 from pessoa.wire.schema import Message
 
-TIMEOUT_S = 10
+TIMEOUT_S = 60
 FETCH, LIST_GROUPS, API_VERSIONS = 1, 16, 18
 Answer = list[Buffer] | Awaitable[list[Buffer] | None] | None
 

@@ -22,7 +22,7 @@ from pessoa.platform.child import Child
 from pessoa.platform.services import Service, accepts_connections
 from pessoa.platform.supervisor import Patience, Supervisor
 
-PATIENCE = Patience(ready_s=20, stop_s=20, first_restart_s=0.01, longest_restart_s=0.02)
+PATIENCE = Patience(ready_s=60, stop_s=60, first_restart_s=0.01, longest_restart_s=0.02)
 
 # Arguments: port, the file to which it writes what happens to it, and its name.
 LISTEN = """
@@ -73,7 +73,7 @@ class Stage:
         self._news.set()
 
     async def wait_for(self, words: str) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not any(words in text for text in self.told):
                 self._news.clear()
                 await self._news.wait()
@@ -143,7 +143,7 @@ def test_the_rows_of_a_tier_do_not_wait_for_each_other_and_the_next_tier_waits_f
 def test_a_service_that_hangs_leaves_the_tier_below_most_of_the_time_to_stop(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    stage = Stage(tmp_path, Patience(ready_s=20, stop_s=2))
+    stage = Stage(tmp_path, Patience(ready_s=60, stop_s=8))
     broker, hanging = stage.service("broker", free_port()), stage.service("hanging", free_port(), STUBBORN)
     supervisor = stage.supervisor(broker, hanging)
 
@@ -227,7 +227,7 @@ def test_a_service_that_dies_at_the_start_is_reported_with_its_log_and_the_other
 def test_a_service_that_never_listens_is_a_failure_at_the_deadline(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    stage = Stage(tmp_path, Patience(ready_s=0.1, stop_s=20))
+    stage = Stage(tmp_path, Patience(ready_s=0.1, stop_s=60))
     port = free_port()
     supervisor = stage.supervisor(stage.service("silent", port, SILENT))
     assert asyncio.run(supervisor.run()) == 1
@@ -262,7 +262,7 @@ def test_a_service_that_ends_by_itself_is_started_again(stage: Stage, free_port:
 def test_a_service_that_ignores_the_request_to_stop_is_killed_at_the_deadline(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    stage = Stage(tmp_path, Patience(ready_s=20, stop_s=0.2))
+    stage = Stage(tmp_path, Patience(ready_s=60, stop_s=0.2))
     supervisor = stage.supervisor(stage.service("stubborn", free_port(), STUBBORN))
 
     async def script() -> None:
@@ -275,7 +275,7 @@ def test_a_service_that_ignores_the_request_to_stop_is_killed_at_the_deadline(
 
 
 def test_a_second_request_to_stop_kills_at_once(tmp_path: Path, free_port: Callable[[], int]) -> None:
-    stage = Stage(tmp_path, Patience(ready_s=20, stop_s=600))
+    stage = Stage(tmp_path, Patience(ready_s=60, stop_s=600))
     supervisor = stage.supervisor(stage.service("stubborn", free_port(), STUBBORN))
 
     async def script() -> None:
@@ -319,7 +319,7 @@ sys.exit(Supervisor([Service("one", command, {port})], Path({str(stage.home)!r})
             if "Ctrl-C stops everything" in line:
                 break
         process.send_signal(number)
-        output, _ = process.communicate(timeout=20)
+        output, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert output == "stopping one\n"
     assert stage.happened() == ["one starts", "one stops"]

@@ -245,7 +245,8 @@ def test_a_silent_connection_is_closed(quick: None) -> None:
 
 
 def test_half_a_head_is_refused_in_the_end(quick: None) -> None:
-    with serving(head_timeout_s=0.1) as port, Caller(port) as caller:
+    # Whoever sends nothing in this time is silent, and hears nothing.
+    with serving(head_timeout_s=2.0) as port, Caller(port) as caller:
         assert caller.send(b"GET / HTTP/1.1\r\nHost").everything().startswith(b"HTTP/1.1 408 ")
 
 
@@ -261,7 +262,7 @@ def test_half_a_body_is_refused_in_the_end(quick: None, head: bytes) -> None:
 
 
 def test_whoever_does_not_read_an_answer_loses_it(quick: None) -> None:
-    with serving(head_timeout_s=0.1, keep_alive_s=0.5) as port, Caller(port) as caller, Caller(port) as other:
+    with serving(head_timeout_s=1.0, keep_alive_s=2.5) as port, Caller(port) as caller, Caller(port) as other:
         caller.send(get("/large"))
         # The answer does not fit between the two; nothing is taken of it until somebody who came later has been closed.
         other.send(get("/deaf")).everything()
