@@ -1,0 +1,29 @@
+"""The pipeline of docs/STREAMS.md, as it stands there: it can be imported, and is as fast as it is said to be."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+PAGE = Path(__file__).parents[3] / "docs" / "STREAMS.md"
+
+
+def test_the_page_s_pipeline_can_be_imported_and_runs_at_the_speeds_that_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    found = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    vendas = ModuleType("vendas")
+    # Where a dataclass looks for what its annotations mean.
+    monkeypatch.setitem(sys.modules, "vendas", vendas)
+    exec(found[1], vars(vendas))
+    first, second = vendas.app.explain().split("\n\n")
+    assert first.startswith("vendas-app-vendas-caras\n")
+    assert first.endswith("runs in real-time mode")
+    assert second.startswith("vendas-app-vendas-por-minuto\n")
+    assert "runs in micro-batches: it keeps state" in second
