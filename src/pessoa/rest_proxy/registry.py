@@ -133,12 +133,9 @@ class Registry:
         own = self._settings.get("ssl.keystore.location")
         if authority is None and own is None:
             return True
-        import ssl
+        from pessoa.web.trust import trusting
 
-        context = ssl.create_default_context(cafile=authority)
-        if own is not None:
-            context.load_cert_chain(own, password=self._settings.get("ssl.key.password"))
-        return context
+        return trusting(authority, own, self._settings.get("ssl.key.password"))
 
 
 def _body(schema: StoredSchema) -> bytes:

@@ -29,6 +29,7 @@ from pessoa.web.app import App, make_app
 from pessoa.web.auth import BasicAuth, read_users
 from pessoa.web.routing import Endpoint
 from pessoa.web.serving import Tls, bind, serve_until_signalled
+from pessoa.web.trust import trusting
 
 log = logging.getLogger("pessoa.schema_registry")
 
@@ -122,10 +123,7 @@ def _trust(config: Config) -> ssl.SSLContext | bool:
     """What this instance shows and believes when it asks the leader."""
     if config.scheme != "https":
         return True
-    context = ssl.create_default_context(cafile=config.authority)
-    if config.certificate is not None:
-        context.load_cert_chain(config.certificate, password=config.key_password)
-    return context
+    return trusting(config.authority, config.certificate, config.key_password)
 
 
 def _measure(app: App, registry: Registry) -> None:

@@ -10,6 +10,7 @@
     answers.py      a whole answer
     problems.py     the one exception that becomes an error body
     metrics.py      counters and latencies for Prometheus
+    trust.py        whom a service believes that it asks over HTTPS
     openapi.py      the same table of endpoints as an OpenAPI document and as a page to read
 
 A service is a table of `Endpoint`s handed to `make_app`; everything else here follows from the table.
