@@ -65,58 +65,41 @@ class BrokerConfig:
     controller_quorum_fetch_snapshot_max_bytes: int
     controller_quorum_request_timeout_ms: int
     controller_quorum_retry_backoff_ms: int
-    controller_quorum_append_linger_ms: int
     metadata_log_segment_bytes: int
     metadata_log_segment_ms: int
     metadata_log_max_record_bytes_between_snapshots: int
     metadata_log_max_snapshot_interval_ms: int
     metadata_max_retention_bytes: int
     metadata_max_retention_ms: int
-    metadata_max_idle_interval_ms: int
 
     # ---- Network ----
-    socket_send_buffer_bytes: int
-    socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
-    socket_listen_backlog_size: int
     max_connections: int
     max_connections_per_ip: int
     max_connection_creation_rate: int
     connections_max_idle_ms: int
-    queued_max_requests: int
     queued_max_request_bytes: int
     request_timeout_ms: int
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
-    telemetry_max_bytes: int
 
     # ---- Storage ----
     num_partitions: int
     auto_create_topics_enable: bool
-    delete_topic_enable: bool
     message_max_bytes: int
-    num_recovery_threads_per_data_dir: int
-    log_dir_failure_timeout_ms: int
     log_flush_scheduler_interval_ms: int
     log_flush_offset_checkpoint_interval_ms: int
-    log_flush_start_offset_checkpoint_interval_ms: int
     log_retention_check_interval_ms: int
-    log_initial_task_delay_ms: int
     log_cleaner_enable: bool
     log_cleaner_threads: int
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
-    log_cleaner_io_buffer_size: int
     log_cleaner_io_buffer_load_factor: float
     log_cleaner_io_max_bytes_per_second: float
 
     # ---- Replication ----
-    default_replication_factor: int
     min_insync_replicas: int
-    unclean_leader_election_enable: bool
-    auto_leader_rebalance_enable: bool
-    leader_imbalance_check_interval_seconds: int
     num_replica_fetchers: int
     replica_lag_time_max_ms: int
     replica_fetch_min_bytes: int
@@ -128,7 +111,6 @@ class BrokerConfig:
     replica_high_watermark_checkpoint_interval_ms: int
 
     # ---- Groups ----
-    group_coordinator_rebalance_protocols: tuple[str, ...]
     group_initial_rebalance_delay_ms: int
     group_min_session_timeout_ms: int
     group_max_session_timeout_ms: int
@@ -142,7 +124,6 @@ class BrokerConfig:
     group_consumer_regex_refresh_interval_ms: int
     offset_metadata_max_bytes: int
     offsets_commit_timeout_ms: int
-    offsets_load_buffer_size: int
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int
     offsets_topic_num_partitions: int
@@ -152,21 +133,16 @@ class BrokerConfig:
     share_coordinator_state_topic_num_partitions: int
     share_coordinator_state_topic_replication_factor: int
     share_coordinator_state_topic_segment_bytes: int
-    share_coordinator_state_topic_min_isr: int
 
     # ---- Transactions ----
     transaction_max_timeout_ms: int
     transactional_id_expiration_ms: int
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_remove_expired_transaction_cleanup_interval_ms: int
-    transaction_partition_verification_enable: bool
-    transaction_two_phase_commit_enable: bool
     transaction_state_log_num_partitions: int
     transaction_state_log_replication_factor: int
     transaction_state_log_min_isr: int
     transaction_state_log_segment_bytes: int
-    transaction_state_log_load_buffer_size: int
-    producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
 
     # ---- What is derived from several keys ----
