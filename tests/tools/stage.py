@@ -164,6 +164,8 @@ _BETWEEN_MEASURED = re.compile(r"(?<=<n>, )\d+(?=, <n>)")
 _NOTHING_ASSIGNED = '"name":"partitions_assigned","partitions":[]'
 # An advertisement that the Java consumer logs.
 _ADVERTISEMENT = "The consumer rebalance protocol (KIP-848) is production-ready!"
+# What only our tools say to who has mistyped an option.
+_HINT = "Did you mean --"
 _TRACE = re.compile(r"\s+at |Caused by: |\s+\.\.\. \d+ more|\s+Suppressed: ")
 _LOG_OR_EXCEPTION = re.compile(
     r"(\[[\d :,-]+\] )?(ERROR|WARN) |(java|javax|org|joptsimple|kafka|com|net)\.[\w.$]+(Exception|Error)\b"
@@ -208,7 +210,7 @@ def _essence(err: str) -> str:
             lines.append("<help>")
             break
         line = _UNCAUGHT.sub("", line)
-        if line.startswith(_ADVERTISEMENT):
+        if line.startswith((_ADVERTISEMENT, _HINT)):
             continue
         if line.strip() and not _TRACE.match(line) and (not _LOG_OR_EXCEPTION.match(line)):
             # Java's sets of options come out in another order every time.

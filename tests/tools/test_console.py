@@ -13,7 +13,7 @@ from pessoa.testing import Broker
 from tests.apache.tool_server import Outcome
 from tests.tools.stage import run_ours
 
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 
 
 def run(tool: str, *words: str, stdin: str = "") -> Outcome:
@@ -37,7 +37,7 @@ def topic(servers: str, request: pytest.FixtureRequest) -> str:
 
 def consumed(servers: str, topic: str, count: int, *words: str) -> Outcome:
     return run("kafka-console-consumer", "--bootstrap-server", servers, "--topic", topic, "--from-beginning",
-               "--max-messages", str(count), "--timeout-ms", "30000", *words)  # fmt: skip
+               "--max-messages", str(count), "--timeout-ms", "100000", *words)  # fmt: skip
 
 
 def test_a_hundred_lines_arrive_with_the_flags_of_old(servers: str, topic: str) -> None:

@@ -117,6 +117,10 @@ class Nodes:
     def leader(self) -> int:
         return next(number for number, (_, status) in self.replicas().items() if status == "Leader")
 
+    def have_voters_in_the_log(self) -> bool:
+        features = self.tool("kafka-features", "--bootstrap-server", self.servers, "describe")
+        return re.search(r"kraft.version\s.*FinalizedVersionLevel: 1\s", features) is not None
+
     # What must not be lost.
 
     def write(self, topic: str) -> None:
@@ -200,8 +204,7 @@ def test_apaches_tools_move_a_static_quorum_into_the_log_and_change_its_voters(
         nodes.start(1, 2, 3)
         nodes.write("before")
         nodes.tool("kafka-features", "--bootstrap-server", nodes.servers, "upgrade", "--feature", "kraft.version=1")
-        features = nodes.tool("kafka-features", "--bootstrap-server", nodes.servers, "describe")
-        assert re.search(r"kraft.version\s.*FinalizedVersionLevel: 1\s", features), features
+        until(nodes.have_voters_in_the_log, "whichever broker is asked knows of the new kraft.version")
         nodes.start(4)
         until(lambda: nodes.voters() == [1, 2, 3, 4], "the fourth has joined by itself")
         leader = nodes.leader()

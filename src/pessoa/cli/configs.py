@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.cli import options as line
 from pessoa.cli.options import Given, Options, UsageError
-from pessoa.cli.running import default_cluster, read_properties, run, warn
+from pessoa.cli.running import default_cluster, reach, read_properties, run, warn
 from pessoa.client.errors import KafkaFailure, Unsupported
 
 if TYPE_CHECKING:
@@ -106,12 +106,10 @@ def _main(words: Sequence[str]) -> int:
 
 
 def _connect(given: Given) -> Cluster:
-    from pessoa.client.cluster import Cluster
-
     settings = read_properties(given.value("command-config")) if given.has("command-config") else {}
     if given.has("bootstrap-controller"):
-        return Cluster(given.value("bootstrap-controller"), settings, controllers=True)
-    return Cluster(given.maybe("bootstrap-server") or default_cluster(), settings)
+        return reach(given.value("bootstrap-controller"), settings, controllers=True)
+    return reach(given.maybe("bootstrap-server") or default_cluster(), settings)
 
 
 def _check(given: Given) -> list[Target]:

@@ -142,9 +142,8 @@ def consume(given: Given, form: Callable[[Any], bytes]) -> int:
     except KafkaException as error:
         warn(f"ERROR Unknown error when running consumer: {error.args[0].str()}")
         return 1
-    # A service manager's TERM ends it as politely as Ctrl-C: offsets are committed, the group is left.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     count = [0]
+    asked = _Asked()
     try:
         if given.has("partition"):
             partition = TopicPartition(given.value("topic"), given.number("partition"), starting_offset(given))
@@ -154,10 +153,9 @@ def consume(given: Given, form: Callable[[Any], bytes]) -> int:
             consumer.subscribe([f"^({given.value('include').replace(',', '|')})$"])
         else:
             consumer.subscribe([given.value("topic")])
-        code = _print_records(consumer, given, form, count)
-    except KeyboardInterrupt:
-        code = 130 if given.has("enable-systest-events") else 0
+        code = _print_records(consumer, given, form, count, asked)
     finally:
+        asked.close()
         sys.stdout.flush()
         is_closed = _close(consumer)
         warn(f"Processed a total of {count[0]} messages")
@@ -171,18 +169,40 @@ def consume(given: Given, form: Callable[[Any], bytes]) -> int:
     return code
 
 
+class _Asked:
+    """Whether to end was asked for: by Ctrl-C, or by a service manager's TERM. Both end it politely: offsets are
+    committed, the group is left. An exception in their place would be lost where it hits a callback of librdkafka's."""
+
+    def __init__(self) -> None:
+        self.to_end = False
+        self._before = {number: signal.signal(number, self._hear) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def close(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _hear(self, number: int, frame: object) -> None:
+        if self.to_end:
+            # It did not end, so it stands still somewhere: in a pipe that nobody empties, for instance.
+            raise KeyboardInterrupt
+        self.to_end = True
+
+
 def _close(consumer: Any) -> bool:
     """Commit and leave the group. librdkafka may wait for ever for a coordinator that was restarted meanwhile, and who
-    pressed Ctrl-C does not want to."""
+    pressed Ctrl-C does not want to, least of all who pressed it twice."""
     from threading import Thread
 
     closing = Thread(target=consumer.close, daemon=True)
     closing.start()
-    closing.join(_CLOSE_S)
+    try:
+        closing.join(_CLOSE_S)
+    except KeyboardInterrupt:
+        return False
     return not closing.is_alive()
 
 
-def _print_records(consumer: Any, given: Given, form: Callable[[Any], bytes], count: list[int]) -> int:
+def _print_records(consumer: Any, given: Given, form: Callable[[Any], bytes], count: list[int], asked: _Asked) -> int:
     import time
 
     from pessoa.cli.formatters import BadData, shown
@@ -194,6 +214,8 @@ def _print_records(consumer: Any, given: Given, form: Callable[[Any], bytes], co
     out = sys.stdout.buffer
     last = time.monotonic()
     while limit is None or limit < 0 or count[0] < limit:
+        if asked.to_end:
+            return 130 if given.has("enable-systest-events") else 0
         wanted = _BATCH if limit is None or limit < 0 else min(_BATCH, limit - count[0])
         messages = consumer.consume(wanted, _POLL_S)
         now = time.monotonic()
@@ -231,13 +253,13 @@ def _report(error: Any) -> None:
 
 
 def consumer_settings(given: Given) -> dict[str, Any]:
-    from pessoa.cli.running import default_cluster
+    from pessoa.cli.running import check_names, default_cluster, silence_listener
     from pessoa.client.cluster import parse_addresses
     from pessoa.client.librdkafka import translated
 
     servers = given.maybe("bootstrap-server") or default_cluster()
     # librdkafka would take a word without a port for a host, and wait for it for ever.
-    parse_addresses(servers)
+    check_names([host for host, _ in parse_addresses(servers)])
     own = renamed.file_properties(given, "command-config", "consumer.config", OPTION)
     from_file = own.get("group.id")
     own |= renamed.properties(given, "command-property", "consumer-property", OPTION)
@@ -269,6 +291,7 @@ def consumer_settings(given: Given) -> dict[str, Any]:
         "isolation.level": level,
         # What was fetched but not printed is not committed.
         "enable.auto.offset.store": "false",
+        "error_cb": silence_listener(),
         "log_level": 0,
     }
 

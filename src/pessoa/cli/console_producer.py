@@ -7,7 +7,9 @@ does not end the tool: its exit code is 0 as long as its command line and its in
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pessoa.cli import options as line
@@ -17,13 +19,15 @@ from pessoa.cli.options import INTEGER, LONG, Given, Options, UsageError
 from pessoa.cli.running import run, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pessoa.cli.line_reader import Line
 
 _LINE_READER = "org.apache.kafka.tools.LineMessageReader"
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _ACKS = ("all", "-1", "0", "1")
+_FLUSH_S = 0.2
+_POLL_S = 0.1
 # Properties of the producer and the flags that set them.
 _FLAGS = {
     "compression.type": "compression-codec",
@@ -139,16 +143,57 @@ def produce(given: Given, parse: Callable[[str, int], Line]) -> int:
         return 1
     is_sync = given.has("sync")
     failed = _failure_report(topic)
-    try:
-        for number, text in enumerate(_lines(), 1):
-            record = parse(text, number)
-            _send(producer, topic, record, failed)
-            if is_sync:
-                producer.flush()
-    finally:
-        # Also after a bad line: the good ones before it have been promised.
-        producer.flush()
+    with _listening(producer):
+        try:
+            for number, text in enumerate(_lines(), 1):
+                record = parse(text, number)
+                _send(producer, topic, record, failed)
+                if is_sync:
+                    _flush(producer)
+        except BaseException as end:
+            # Also after a bad line: the good ones before it have been promised.
+            if isinstance(end, KeyboardInterrupt) and (left := _flushed(producer)):
+                warn(f"{left} records have not been acknowledged; Ctrl-C once more gives them up.")
+            _flush(producer)
+            raise
+        _flush(producer)
     return 0
+
+
+def _flush(producer: Any) -> None:
+    """Wait for the answers. librdkafka waits without looking at signals, so Ctrl-C is seen between two calls."""
+    while _flushed(producer):
+        pass
+
+
+def _flushed(producer: Any) -> int:
+    """Wait for a moment; how many answers are missing then."""
+    try:
+        left: int = producer.flush(_FLUSH_S)
+    except SystemError:
+        # Ctrl-C has hit a callback. The wrapper of librdkafka loses the exception there, and complains of that.
+        raise KeyboardInterrupt from None
+    return left
+
+
+@contextmanager
+def _listening(producer: Any) -> Iterator[None]:
+    """Report what the cluster refuses, and that it is away, also while a line is awaited."""
+    from threading import Event, Thread
+
+    is_over = Event()
+
+    def listen() -> None:
+        while not is_over.is_set():
+            producer.poll(_POLL_S)
+
+    listener = Thread(target=listen, daemon=True)
+    listener.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        listener.join()
 
 
 def _send(producer: Any, topic: str, record: Line, failed: Callable[[Any, Any], None]) -> None:
@@ -158,9 +203,8 @@ def _send(producer: Any, topic: str, record: Line, failed: Callable[[Any, Any], 
                 topic, value=record.value, key=record.key, headers=record.headers or None, on_delivery=failed
             )
         except BufferError:
-            producer.poll(0.1)
+            time.sleep(_POLL_S)
         else:
-            producer.poll(0)
             return
 
 
@@ -198,8 +242,11 @@ def _lines() -> Iterator[str]:
 
 def producer_settings(given: Given) -> dict[str, Any]:
     """librdkafka's settings for this command line."""
+    from pessoa.cli.running import check_names, silence_listener
+    from pessoa.client.cluster import parse_addresses
     from pessoa.client.librdkafka import translated
 
+    check_names([host for host, _ in parse_addresses(given.value("bootstrap-server"))])
     own = renamed.file_properties(given, "command-config", "producer.config")
     own |= renamed.properties(given, "command-property", "producer-property")
     merged = dict(own)
@@ -216,6 +263,7 @@ def producer_settings(given: Given) -> dict[str, Any]:
         "partitioner": "murmur2_random",
         **translated(merged, warn),
         "delivery.timeout.ms": patience,
+        "error_cb": silence_listener(),
         "log_level": 0,
     }
     settings.setdefault("enable.idempotence", settings["acks"] in ("all", "-1") and int(settings["retries"]) > 0)

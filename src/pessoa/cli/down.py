@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-# The supervisor takes five seconds at most; more means that it hangs.
-TIMEOUT_S = 15.0
+# The supervisor takes twenty seconds at most; more means that it hangs.
+TIMEOUT_S = 30.0
 
 
 EPILOG = """\b

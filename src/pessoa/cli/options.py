@@ -207,7 +207,7 @@ class Options:
         name, equals, value = word.lstrip("-").partition("=")
         known = self._names.get(name) or self._abbreviated(name)
         if known is None:
-            raise UsageError(f"{name} is not a recognized option")
+            raise UsageError(f"{name} is not a recognized option{self._hint(name)}")
         option = self.table[known]
         found = values.setdefault(known, [])
         if option.kind == FLAG:
@@ -226,6 +226,14 @@ class Options:
         """The option that alone begins with these letters."""
         begun = [known for known in self._names if known.startswith(name)] if name else []
         return self._names[begun[0]] if len(begun) == 1 else None
+
+    def _hint(self, name: str) -> str:
+        """What somebody may have meant who has mistyped an option."""
+        from difflib import get_close_matches
+
+        shown = [known for known, option in self._names.items() if not self.table[option].hidden]
+        near = get_close_matches(name, shown, 1)
+        return f"\nDid you mean --{near[0]}?" if near else ""
 
     def _check_required(self, values: dict[str, list[str]]) -> None:
         missing = [option.name for option in self.table.values() if option.required and option.name not in values]

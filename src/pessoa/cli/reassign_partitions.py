@@ -140,13 +140,12 @@ def _check(given: Given) -> str:
 
 
 def _connect(given: Given) -> Cluster:
-    from pessoa.cli.running import default_cluster
-    from pessoa.client.cluster import Cluster
+    from pessoa.cli.running import default_cluster, reach
 
     settings = read_properties(given.value("command-config")) if given.has("command-config") else {}
     if given.has("bootstrap-controller"):
-        return Cluster(given.value("bootstrap-controller"), settings, controllers=True)
-    return Cluster(given.maybe("bootstrap-server") or default_cluster(), settings)
+        return reach(given.value("bootstrap-controller"), settings, controllers=True)
+    return reach(given.maybe("bootstrap-server") or default_cluster(), settings)
 
 
 def _act(cluster: Cluster, given: Given, action: str) -> int:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pessoa.cli.options import UsageError
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 DEFAULT_CLUSTER = "localhost:9092"
 _DEFAULT_CLUSTER_VARIABLE = "PESSOA_BOOTSTRAP_SERVER"
 _INTERRUPTED = 130
+_SILENCE_TOLD_AGAIN_S = 30.0
 # New objects between two searches for garbage, 700 unless one says so. A tool that asks a question and ends makes
 # fewer than this, and none of it is garbage.
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
@@ -142,13 +144,66 @@ def split_property(line: str) -> tuple[str, str]:
 
 def connect(given: Given, *, config: str = "command-config", servers: str | None = None) -> Cluster:
     """The cluster that the command line names. Sockets open with the first question."""
-    from pessoa.client.cluster import Cluster
-
     settings = read_properties(given.value(config)) if given.has(config) else {}
     if servers is None:
         servers = given.maybe("bootstrap-server")
     assert servers is not None
-    return Cluster(servers, settings)
+    return reach(servers, settings)
+
+
+def reach(servers: str, settings: Mapping[str, str], *, controllers: bool = False) -> Cluster:
+    """A cluster that the user has named. If nobody answers there, they hear so at once, and not after a minute."""
+    from pessoa.client.cluster import Cluster, parse_addresses
+
+    check_names([host for host, _ in parse_addresses(servers)])
+    return Cluster(servers, settings, controllers=controllers, on_silence=tell_of_silence)
+
+
+def check_names(hosts: Sequence[str]) -> None:
+    """Refuse addresses of which no name means anything, as the Java clients do."""
+    from pessoa.client.errors import BadSettings
+
+    wrong = []
+    for host in hosts:
+        # What is everybody's own machine, or a number, needs no name server.
+        if host == "localhost" or host.replace(".", "").isdigit() or ":" in host:
+            return
+        import socket
+
+        try:
+            socket.getaddrinfo(host, None)
+        except (OSError, UnicodeError):
+            wrong.append(host)
+        else:
+            return
+    for host in wrong:
+        warn(f"WARN Couldn't resolve server {host} from bootstrap.servers: no name server knows it")
+    raise BadSettings("No resolvable bootstrap urls given in bootstrap.servers")
+
+
+def silence_listener() -> Callable[[Any], None]:
+    """For librdkafka's `error_cb`, which hears of every single attempt: says once why nobody answers, and again if it
+    is still so, or so again, half a minute later."""
+    from confluent_kafka import KafkaError
+
+    why = ""
+    told_s = float("-inf")
+
+    def listen(error: Any) -> None:
+        nonlocal why, told_s
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            # `host:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused (after 0ms in state …)`
+            address, _, rest = error.str().partition("/")
+            why = f"{address}: {rest.partition(' (after ')[0].rpartition(': ')[2]}"
+        elif time.monotonic() - told_s > _SILENCE_TOLD_AGAIN_S:
+            told_s = time.monotonic()
+            tell_of_silence(why)
+
+    return listen
+
+
+def tell_of_silence(why: str) -> None:
+    warn(f"WARN No broker answers at {why}. Trying again; `pessoa up` starts a cluster on {DEFAULT_CLUSTER}.")
 
 
 def require_answer(servers: str, patience_s: float) -> None:

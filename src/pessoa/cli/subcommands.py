@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from pessoa.cli.running import read_properties
+from pessoa.cli.running import reach, read_properties
 
 if TYPE_CHECKING:
     from pessoa.client.cluster import Cluster
@@ -65,13 +65,11 @@ def run_parsed(
 
 
 def connect(servers: str | None, controllers: str | None = None, config: str | None = None, **settings: str) -> Cluster:
-    from pessoa.client.cluster import Cluster
-
     properties = (read_properties(config) if config else {}) | settings
     if controllers is not None:
-        return Cluster(controllers, properties, controllers=True)
+        return reach(controllers, properties, controllers=True)
     assert servers is not None
-    return Cluster(servers, properties)
+    return reach(servers, properties)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -284,10 +284,16 @@ def _describe(cluster: Cluster, given: Given) -> None:
         if not topics and required:
             raise UsageError(f"TopicId '{given.value('topic-id')}' does not exist as expected")
     else:
-        names = _matching(cluster, given.maybe("topic"), given.has("exclude-internal"))
-        _must_exist(names, given.maybe("topic"), required)
+        wanted = given.maybe("topic") or _named_in_passing(given)
+        names = _matching(cluster, wanted, given.has("exclude-internal"))
+        _must_exist(names, wanted, required)
         topics = describe_topics(cluster, names, given.maybe_number("partition-size-limit-per-response") or 2000)
     _print_topics(cluster, given, topics)
+
+
+def _named_in_passing(given: Given) -> str | None:
+    """`--describe orders`: tutorials write so and mean that topic. Kafka passes over the word and shows all topics."""
+    return ",".join(given.words) or None
 
 
 def _uuid(text: str) -> Uuid:

@@ -78,7 +78,16 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
 class Cluster:
     """`with Cluster("localhost:9092") as cluster: cluster.ask(…)`. `settings` are those of Kafka's Java clients."""
 
-    def __init__(self, addresses: str, settings: Mapping[str, str] | None = None, *, controllers: bool = False) -> None:
+    def __init__(
+        self,
+        addresses: str,
+        settings: Mapping[str, str] | None = None,
+        *,
+        controllers: bool = False,
+        on_silence: Callable[[str], None] | None = None,
+    ) -> None:
+        """`on_silence` is told why, once, if at first nobody answers at any of the addresses."""
+        self._on_silence = on_silence
         self.settings = dict(settings or {})
         self._bootstrap = parse_addresses(addresses)
         self._controllers = controllers
@@ -221,6 +230,9 @@ class Cluster:
             else:
                 return connection if not self._controllers else self._active_controller(connection, deadline)
         assert failure is not None
+        if self._on_silence is not None:
+            on_silence, self._on_silence = self._on_silence, None
+            on_silence(str(failure))
         raise failure
 
     def _active_controller(self, connection: Connection, deadline: float) -> Connection:

@@ -49,7 +49,7 @@ class Connection:
             name = host.encode() if host.isascii() else host
             self._socket = socket.create_connection((name, port), timeout=_left(deadline))  # type: ignore[arg-type]
         except OSError as error:
-            raise ConnectionFailed(f"{host}:{port}: {error}") from error
+            raise ConnectionFailed(f"{host}:{port}: {error.strerror or error}") from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if settings.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":

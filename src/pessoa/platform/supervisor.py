@@ -54,7 +54,9 @@ class Patience:
     """How long the supervisor waits, in seconds."""
 
     ready_s: float = 60.0
-    stop_s: float = 5.0
+    # Services write down what they have promised, also on a machine that is busy with other things. Who is in a hurry
+    # presses Ctrl-C again.
+    stop_s: float = 20.0
     first_restart_s: float = 0.5
     longest_restart_s: float = 30.0
     # A service that ran this long before it ended starts again with the shortest pause.

@@ -1,0 +1,168 @@
+"""What a newcomer gets wrong: options, names and addresses that do not exist, clusters that are down, impatience."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from pessoa.testing import Broker
+from tests.tools.stage import run_ours
+
+TIMEOUT_S = 120.0
+SILENCE = (
+    "WARN No broker answers at {}: Connection refused. Trying again; `pessoa up` starts a cluster on localhost:9092.\n"
+)
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address that stays ours, and at which nobody listens."""
+    with closing(socket.socket()) as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
+
+
+def impatient(tmp_path: Path) -> str:
+    path = tmp_path / "impatient.properties"
+    path.write_text("default.api.timeout.ms=300\n")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("kafka-topics", ["--list"]),
+        ("kafka-consumer-groups", ["--list"]),
+        ("kafka-configs", ["--describe", "--broker-defaults"]),
+        ("kafka-acls", ["--list"]),
+        ("kafka-metadata-quorum", ["describe", "--status"]),
+        ("kafka-reassign-partitions", ["--list"]),
+    ],
+)
+def test_a_tool_says_at_once_and_once_that_nobody_answers(
+    tool: str, words: list[str], nobody: str, tmp_path: Path
+) -> None:
+    settings = ["--command-config", impatient(tmp_path)]
+    shown = run_ours(tool, "--bootstrap-server", nobody, *settings, *words)
+    assert shown.err.startswith(SILENCE.format(nobody))
+    assert shown.err.count("WARN") == 1
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("kafka-topics", ["--list"]),
+        ("kafka-acls", ["--list"]),
+        ("kafka-metadata-quorum", ["describe", "--status"]),
+        ("kafka-console-producer", ["--topic", "t"]),
+        ("kafka-console-consumer", ["--topic", "t"]),
+    ],
+)
+def test_a_host_that_no_name_server_knows_is_refused_and_not_waited_for(tool: str, words: list[str]) -> None:
+    shown = run_ours(tool, "--bootstrap-server", "nowhere.invalid:9092", *words)
+    assert shown.code == 1
+    assert shown.err.startswith("WARN Couldn't resolve server nowhere.invalid from bootstrap.servers: no name")
+    assert "No resolvable bootstrap urls given in bootstrap.servers" in shown.out + shown.err
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("--lst", "--list"), ("--bootstrap-servers", "--bootstrap-server")])
+def test_a_mistyped_option_is_answered_with_the_one_that_was_meant(typed: str, meant: str) -> None:
+    shown = run_ours("kafka-topics", typed, "--describe")
+    assert shown == (1, "", f"{typed.removeprefix('--')} is not a recognized option\nDid you mean {meant}?\n")
+
+
+def test_a_word_that_is_like_no_option_gets_no_guess() -> None:
+    assert run_ours("kafka-topics", "--xyzzy").err == "xyzzy is not a recognized option\n"
+
+
+def test_describe_with_the_name_of_a_topic_alone_describes_that_topic() -> None:
+    with Broker() as broker:
+        ask = ("kafka-topics", "--bootstrap-server", broker.bootstrap_servers)
+        for name in ("uvas-verdes", "peras"):
+            assert run_ours(*ask, "--create", "--topic", name).code == 0
+        alone = run_ours(*ask, "--describe", "peras")
+        assert alone == run_ours(*ask, "--describe", "--topic", "peras")
+        assert alone.code == 0
+        missing = run_ours(*ask, "--describe", "uvas")
+    assert missing == (1, "Error while executing topic command : Topic 'uvas' does not exist as expected\n", "")
+
+
+class Typed:
+    """A console tool in a process of its own, with its standard error to read as it comes."""
+
+    def __init__(self, module: str, *words: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", f"pessoa.cli.{module}", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        self._err = b""
+
+    def type(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.flush()
+
+    def ctrl_c(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+
+    def until_it_says(self, sentence: str) -> None:
+        assert self._process.stderr is not None
+        deadline = time.monotonic() + TIMEOUT_S
+        os.set_blocking(self._process.stderr.fileno(), False)
+        while sentence.encode() not in self._err:
+            assert time.monotonic() < deadline, f"in vain: {sentence} in {self._err.decode()}"
+            assert self._process.poll() is None, self._err.decode()
+            self._err += self._process.stderr.read() or b""
+            time.sleep(0.02)
+        os.set_blocking(self._process.stderr.fileno(), True)
+
+    def ended(self) -> tuple[int, str]:
+        _, rest = self._process.communicate(timeout=TIMEOUT_S)
+        return self._process.returncode, (self._err + rest).decode()
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        with suppress(ValueError, BrokenPipeError):
+            self._process.communicate()
+
+
+@contextmanager
+def typed(module: str, *words: str) -> Iterator[Typed]:
+    tool = Typed(module, *words)
+    try:
+        yield tool
+    finally:
+        tool.kill()
+
+
+def test_a_producer_says_while_it_waits_for_a_line_that_nobody_answers_and_ends_with_the_second_ctrl_c(
+    nobody: str,
+) -> None:
+    with typed("console_producer", "--bootstrap-server", nobody, "--topic", "t") as producer:
+        producer.type("oi")
+        producer.until_it_says(SILENCE.format(nobody))
+        producer.ctrl_c()
+        producer.until_it_says("1 records have not been acknowledged; Ctrl-C once more gives them up.\n")
+        producer.ctrl_c()
+        code, err = producer.ended()
+    assert code == 130
+    assert "Traceback" not in err
+
+
+def test_a_consumer_says_that_nobody_answers_and_ends_with_ctrl_c_as_it_does_with_a_cluster(nobody: str) -> None:
+    with typed("console_consumer", "--bootstrap-server", nobody, "--topic", "t") as consumer:
+        consumer.until_it_says(SILENCE.format(nobody))
+        consumer.ctrl_c()
+        assert consumer.ended() == (0, f"{SILENCE.format(nobody)}Processed a total of 0 messages\n")
