@@ -71,10 +71,10 @@ def test_no_more_connections_are_taken_than_max_connections_says_from_the_moment
         answer = wire.ask(request, IncrementalAlterConfigsResponse, 1)
         assert [one.error_code for one in answer.responses] == [0]
 
-    def limits() -> list[int]:
-        return broker.inspect(lambda inside: [one.listener.limits.max_connections for one in inside._client_listeners])
+    def limit() -> int:
+        return broker.inspect(lambda inside: inside._client_quota.limits.max_connections)
 
-    until(lambda: limits() == [20], lambda: f"the limit is known, not {limits()}", PATIENCE_S)
+    until(lambda: limit() == 20, lambda: f"the limit is known, not {limit()}", PATIENCE_S)
     with ExitStack() as stack, Canary(broker.port, "canary") as bird:
         strangers = [stack.enter_context(Wire(broker.port, 5.0)) for _ in range(19)]
         assert stack.enter_context(Wire(broker.port, PATIENCE_S)).is_closed()

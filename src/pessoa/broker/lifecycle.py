@@ -26,7 +26,7 @@ from pessoa.broker.coordination import Coordination
 from pessoa.broker.dispatch import CONTROLLER_TABLE, Dispatcher
 from pessoa.broker.fetch_sessions import FetchSessions
 from pessoa.broker.forwarding import ControllerEntrance
-from pessoa.broker.held_listener import HeldListener, listener_limits
+from pessoa.broker.held_listener import HeldListener, limits_of_clients
 from pessoa.broker.listed_brokers import ListedBrokers
 from pessoa.broker.metadata_progress import MetadataProgress
 from pessoa.broker.peers import Peers
@@ -40,6 +40,7 @@ from pessoa.log.os_disk import OsDisk
 from pessoa.log.topic_config import log_config
 from pessoa.log.upkeep import Upkeep, UpkeepSettings
 from pessoa.metadata.image import ConfigResource
+from pessoa.net.connection_quota import ConnectionQuota
 from pessoa.net.network import SystemNetwork
 from pessoa.net.receive_room import ReceiveRoom
 from pessoa.quorum.formatting import WrongDirectory, format_metadata, read_bootstrap
@@ -102,6 +103,7 @@ class Broker:
         self._progress = MetadataProgress()
         self._client_listeners: list[HeldListener] = []
         self._controller_listeners: list[HeldListener] = []
+        self._client_quota = ConnectionQuota(limits_of_clients(config))
         # Two, so that no client keeps brokers and controllers from speaking to each other.
         self._client_room = ReceiveRoom(config.queued_max_request_bytes)
         self._controller_room = ReceiveRoom(config.queued_max_request_bytes)
@@ -355,7 +357,7 @@ class Broker:
     async def _open(self, endpoint: ListenerEndpoint) -> HeldListener:
         is_of_controller = endpoint in self._endpoints(of_controller=True)
         room = self._controller_room if is_of_controller else self._client_room
-        held = HeldListener(endpoint, listener_limits(self.config, endpoint), self._network, room)
+        held = HeldListener(endpoint, self.config, self._network, room, self._client_quota)
         held.listener.on_bug = self.on_bug
         await held.open()
         return held
@@ -439,8 +441,9 @@ class Broker:
             configs.of(ConfigResource.BROKER, ""), configs.of(ConfigResource.BROKER, str(self.config.node_id))
         )
         self.services.replicas.configure(ReplicationSettings.of(self.config))
+        self._client_quota.limits = limits_of_clients(self.config)
         for held in self._client_listeners:
-            held.listener.limits = listener_limits(self.config, held.endpoint)
+            held.configure(self.config)
         self._coordination.reconfigure()
 
     def _config_of(self, topic: str) -> LogConfig:

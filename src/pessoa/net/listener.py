@@ -28,12 +28,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
+from pessoa.net.connection_quota import ConnectionRefused
 from pessoa.net.freed_memory import return_freed_memory
 from pessoa.net.network import SystemNetwork
 from pessoa.net.receive_buffer import API_BYTES, INITIAL_BYTES, ReceiveBuffer
@@ -42,6 +43,7 @@ from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.frames import DEFAULT_MAX_FRAME_BYTES, Buffer
 
 if TYPE_CHECKING:
+    from pessoa.net.connection_quota import ConnectionQuota
     from pessoa.net.network import ListeningSocket, Network
     from pessoa.net.receive_buffer import Frame
 
@@ -122,12 +124,10 @@ _NO_API = -1
 
 @dataclass(frozen=True, slots=True)
 class ListenerLimits:
-    """Names and defaults are Kafka's; 0 for no limit."""
+    """Names and defaults are Kafka's."""
 
     socket_request_max_bytes: int = DEFAULT_MAX_FRAME_BYTES
     connections_max_idle_ms: int = 10 * 60 * 1000
-    max_connections: int = 0
-    max_connections_per_ip: int = 0
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -181,9 +181,16 @@ class Connection(asyncio.BufferedProtocol):
         peername = transport.get_extra_info("peername")
         if peername:
             self.host, self.peer = peername[0], f"{peername[0]}:{peername[1]}"
-        self.active_at_s = self._listener.loop.time()
-        if not self._listener.admit(self):
+        loop = self._listener.loop
+        self.active_at_s = loop.time()
+        early_s = self._listener.admit(self)
+        if early_s is None:
             self._transport.abort()
+        elif early_s > 0:
+            # Nothing is read before its turn, so nothing else pauses it or lets it go on. uvloop begins to read
+            # behind this call, whatever is said in it.
+            loop.call_soon(self._pause)
+            loop.call_later(early_s, self._resume)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -446,11 +453,14 @@ class Listener:
         drain_seconds: float = 5.0,
         network: Network | None = None,
         room: ReceiveRoom | None = None,
+        quotas: Sequence[ConnectionQuota] = (),
     ) -> None:
         self.host = host
         self.port = port
         self.serve = serve
         self.limits = limits or ListenerLimits()
+        # What a connection must fit into, all of them.
+        self.quotas = tuple(quotas)
         self.room = room if room is not None else ReceiveRoom()
         self.connections: set[Connection] = set()
         # Those of them that do not read as quickly as they are answered.
@@ -465,7 +475,6 @@ class Listener:
         self.settled: deque[tuple[Connection, _Owed]] = deque()
         self._drain_seconds = drain_seconds
         self._network: Network = network if network is not None else SystemNetwork()
-        self._per_ip: dict[str, int] = {}
         self._socket: ListeningSocket | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
@@ -540,18 +549,19 @@ class Listener:
             if settled:
                 self.loop.call_soon(self.pay_settled)
 
-    def admit(self, connection: Connection) -> bool:
-        """Whether the limits allow one more; if so, it is counted."""
-        limits, per_ip = self.limits, self._per_ip.get(connection.host, 0)
-        self._per_ip[connection.host] = per_ip + 1
+    def admit(self, connection: Connection) -> float | None:
+        """How many seconds it has to wait for its turn; None if there is none. It is counted in any case."""
         self.connections.add(connection)
-        if 0 < limits.max_connections < len(self.connections):
-            log.warning("%s is refused: max.connections is %s", connection.peer, limits.max_connections)
-            return False
-        if 0 < limits.max_connections_per_ip <= per_ip:
-            log.warning("%s is refused: max.connections.per.ip is %s", connection.peer, limits.max_connections_per_ip)
-            return False
-        return True
+        early_s: float | None = 0.0
+        for quota in self.quotas:
+            try:
+                wait_s = quota.enter(connection.host, connection.active_at_s)
+            except ConnectionRefused as refused:
+                log.warning("%s is refused: %s", connection.peer, refused)
+                early_s = None
+            else:
+                early_s = None if early_s is None else max(early_s, wait_s)
+        return early_s
 
     @property
     def unread_bytes(self) -> int:
@@ -561,11 +571,8 @@ class Listener:
     def forget(self, connection: Connection) -> None:
         self.connections.discard(connection)
         self.slow_readers.discard(connection)
-        left = self._per_ip.get(connection.host, 1) - 1
-        if left:
-            self._per_ip[connection.host] = left
-        else:
-            self._per_ip.pop(connection.host, None)
+        for quota in self.quotas:
+            quota.leave(connection.host)
         if self._emptied is not None and not self.connections:
             self._emptied.set()
         self.on_closed(connection)

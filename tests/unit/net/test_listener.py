@@ -296,38 +296,6 @@ def test_who_does_not_read_is_not_served_beyond_a_bounded_amount() -> None:
     run(serve, scenario)
 
 
-def test_connections_beyond_the_limit_are_refused_and_the_others_go_on() -> None:
-    async def scenario(listener: Listener) -> None:
-        kept = [await connect(listener) for _ in range(2)]
-        for reader, writer in kept:
-            writer.write(framed(b"in"))
-            assert await answer(reader) == b"in"
-        refused, refused_writer = await connect(listener)
-        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
-            await answer(refused)
-        refused_writer.close()
-        for reader, writer in kept:
-            writer.write(framed(b"still in"))
-            assert await answer(reader) == b"still in"
-            writer.close()
-
-    run(echo, scenario, ListenerLimits(max_connections=2))
-
-
-def test_connections_from_one_address_are_limited() -> None:
-    async def scenario(listener: Listener) -> None:
-        reader, writer = await connect(listener)
-        writer.write(framed(b"one"))
-        assert await answer(reader) == b"one"
-        second, second_writer = await connect(listener)
-        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
-            await answer(second)
-        for one in (writer, second_writer):
-            one.close()
-
-    run(echo, scenario, ListenerLimits(max_connections_per_ip=1))
-
-
 def test_leaving_waits_for_the_answer_in_progress_and_then_closes() -> None:
     async def main() -> None:
         gate: asyncio.Future[list[Buffer] | None] = asyncio.get_running_loop().create_future()

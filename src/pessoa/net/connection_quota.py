@@ -1,0 +1,81 @@
+"""How many connections there may be, how many from one address, and how quickly new ones may come.
+
+There is one quota for all listeners of a broker that clients come to, and one for each listener by itself (KIP-308,
+KIP-402, KIP-612). A connection enters all that its listener has, and leaves them when it ends:
+
+    max.connections, max.connections.per.ip (.overrides)   one too many is refused
+    max.connection.creation.rate                           one too early waits for its turn, unread
+
+The rate is an average over Kafka's windows (`quota.window.num`, `quota.window.size.seconds`): whoever was quiet for
+that long may come all at once. Those who would wait for longer than a client does are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+UNLIMITED = (1 << 31) - 1
+# What Kafka's windows come to by default: eleven of a second, of which the last is being filled.
+DEFAULT_WINDOW_S = 10.0
+# A client gives up on a connection that is not served for so long (its `request.timeout.ms`).
+LONGEST_TURN_S = 30.0
+
+
+class ConnectionRefused(Exception):
+    """The key that says so, and its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    max_connections: int = UNLIMITED
+    max_connections_per_ip: int = UNLIMITED
+    # Address → its own `max_connections_per_ip`.
+    overrides: Mapping[str, int] = field(default_factory=dict)
+    max_creation_rate: int = UNLIMITED
+    window_s: float = DEFAULT_WINDOW_S
+
+
+class ConnectionQuota:
+    def __init__(self, limits: ConnectionLimits | None = None) -> None:
+        self.limits = limits or ConnectionLimits()
+        self.count = 0
+        self._per_host: dict[str, int] = {}
+        # When the connections that have come would all have come at the allowed rate.
+        self._paid_until_s = float("-inf")
+
+    def __repr__(self) -> str:
+        return f"<ConnectionQuota: {self.count} connections from {len(self._per_host)} addresses>"
+
+    def enter(self, host: str, now_s: float) -> float:
+        """Count one more, and say how many seconds it is too early. Whoever is refused is counted too, and leaves."""
+        limits = self.limits
+        self.count += 1
+        of_host = self._per_host[host] = self._per_host.get(host, 0) + 1
+        if self.count > limits.max_connections:
+            raise ConnectionRefused(f"max.connections is {limits.max_connections}")
+        allowed = limits.overrides.get(host, limits.max_connections_per_ip)
+        if of_host > allowed:
+            key = "max.connections.per.ip" + (".overrides" if host in limits.overrides else "")
+            raise ConnectionRefused(f"{key} is {allowed}")
+        return self._turn_of(now_s) if limits.max_creation_rate < UNLIMITED else 0.0
+
+    def _turn_of(self, now_s: float) -> float:
+        rate = self.limits.max_creation_rate
+        if rate == 0:
+            raise ConnectionRefused("max.connection.creation.rate is 0")
+        begun_s = max(self._paid_until_s, now_s - self.limits.window_s)
+        early_s = max(0.0, begun_s + 1 / rate - now_s)
+        if early_s > LONGEST_TURN_S:
+            raise ConnectionRefused(f"max.connection.creation.rate is {rate}")
+        self._paid_until_s = begun_s + 1 / rate
+        return early_s
+
+    def leave(self, host: str) -> None:
+        self.count -= 1
+        left = self._per_host[host] - 1
+        assert left >= 0
+        if left:
+            self._per_host[host] = left
+        else:
+            del self._per_host[host]

@@ -1,0 +1,45 @@
+"""What the configuration says about connections, and for which listeners."""
+
+from __future__ import annotations
+
+from pessoa.broker.config import BrokerConfig
+from pessoa.broker.held_listener import is_counted, limits_of_clients, limits_of_listener
+from pessoa.net.connection_quota import UNLIMITED
+
+LISTENERS = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "log.dirs": "/data",
+    "controller.quorum.voters": "1@127.0.0.1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "OUTSIDE://127.0.0.1:9092,INSIDE://127.0.0.1:9094,CONTROLLER://127.0.0.1:9093",
+    "listener.security.protocol.map": "OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "INSIDE",
+}
+
+
+def test_a_limit_that_bears_the_name_of_a_listener_is_that_listeners_alone() -> None:
+    config = BrokerConfig(
+        {
+            **LISTENERS,
+            "max.connections": "100",
+            "listener.name.outside.max.connections": "7",
+            "listener.name.outside.max.connection.creation.rate": "20",
+        }
+    )
+    outside, inside, controller = config.listeners
+    assert limits_of_clients(config).max_connections == 100
+    assert limits_of_listener(config, outside).max_connections == 7
+    assert limits_of_listener(config, outside).max_creation_rate == 20
+    assert limits_of_listener(config, inside).max_connections == UNLIMITED
+    assert [is_counted(config, one) for one in (outside, inside, controller)] == [True, False, False]
+    changed = config.with_overrides({"listener.name.outside.max.connections": "9"}, {})
+    assert limits_of_listener(changed, outside).max_connections == 9
+
+
+def test_addresses_have_limits_of_their_own_and_names_are_not_looked_up() -> None:
+    overrides = "127.0.0.1:3, [0:0:0:0:0:0:0:1]:4,somewhere.example:5"
+    config = BrokerConfig({**LISTENERS, "max.connections.per.ip": "0", "max.connections.per.ip.overrides": overrides})
+    limits = limits_of_clients(config)
+    assert limits.max_connections_per_ip == 0
+    assert limits.overrides == {"127.0.0.1": 3, "::1": 4}
