@@ -12,7 +12,7 @@ from pessoa.net.listener import Acknowledging, Connection, Listener, ListenerLim
 from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.frames import Buffer
 
-TIMEOUT_S = 10
+TIMEOUT_S = 60
 
 
 def framed(body: bytes) -> bytes:
