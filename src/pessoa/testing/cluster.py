@@ -142,8 +142,8 @@ class Cluster:
             node.resume()
         if len(nodes) > 1:
             # None of them may be gone before the others have said goodbye to the controller.
-            _each(nodes, "leave")
-        _each(nodes, "stop")
+            _each(nodes, Broker.leave)
+        _each(nodes, Broker.stop)
 
     def restart(self, broker_id: int) -> None:
         self.stop(broker_id)
@@ -254,14 +254,14 @@ def _replication(brokers: int) -> dict[str, str]:
     }
 
 
-def _each(nodes: list[_Node], what: str) -> None:
+def _each(nodes: list[_Node], act: Callable[[Broker], None]) -> None:
     """Do it to all at once; the first that failed is raised when all are done."""
     from concurrent.futures import ThreadPoolExecutor
 
     if not nodes:
         return
     with ThreadPoolExecutor(len(nodes)) as pool:
-        done = [pool.submit(getattr(node, what)) for node in nodes]
+        done = [pool.submit(act, node) for node in nodes]
     for one in done:
         one.result()
 

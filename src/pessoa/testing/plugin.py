@@ -1,9 +1,15 @@
 """Fixtures for pytest, registered when Pessoa is installed.
 
-    kafka          a broker for the whole test session: quick, and shared
-    kafka_broker   a broker of the test's own
-    kafka_cluster  three brokers of the test's own, to be killed and cut off
-    kafka_topic    the name of a fresh topic on `kafka`, created with one partition
+    kafka            a broker for the whole test session: quick, and shared
+    kafka_topic      the name of a fresh topic on `kafka`, created with one partition
+    kafka_broker     a broker of the test's own
+    kafka_cluster    three brokers of the test's own, to be killed and cut off
+    schema_registry  a registry on `kafka`, for the whole session
+    rest_proxy       a REST proxy on `kafka` and `schema_registry`, for the whole session
+
+    def test_orders(kafka: Broker, kafka_topic: str) -> None:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+        ...
 
 Nothing of Pessoa is imported until a test asks for one of them.
 """
@@ -19,6 +25,7 @@ if TYPE_CHECKING:
 
     from pessoa.testing.broker import Broker
     from pessoa.testing.cluster import Cluster
+    from pessoa.testing.services import RestProxy, SchemaRegistry
 
 
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -74,3 +81,21 @@ def kafka_topic(kafka: Broker, request: pytest.FixtureRequest) -> str:
     for future in admin.create_topics([NewTopic(name, 1, 1)]).values():
         future.result()
     return name
+
+
+@pytest.fixture(scope="session")
+def schema_registry(kafka: Broker) -> Iterator[SchemaRegistry]:
+    """A running schema registry, shared by all tests of the session: `schema_registry.url`."""
+    from pessoa.testing.services import SchemaRegistry
+
+    with SchemaRegistry(kafka.bootstrap_servers) as registry:
+        yield registry
+
+
+@pytest.fixture(scope="session")
+def rest_proxy(kafka: Broker, schema_registry: SchemaRegistry) -> Iterator[RestProxy]:
+    """A running REST proxy, shared by all tests of the session: `rest_proxy.url`."""
+    from pessoa.testing.services import RestProxy
+
+    with RestProxy(kafka.bootstrap_servers, schema_registry=schema_registry.url) as proxy:
+        yield proxy

@@ -1,0 +1,48 @@
+"""The registry and the proxy that live inside a test."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import httpx
+import pytest
+
+from pessoa.schema_registry.config import BadConfig
+from pessoa.testing import Broker, RestProxy, SchemaRegistry
+
+AVRO = {"Content-Type": "application/vnd.kafka.avro.v2+json"}
+SCHEMA = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "int"}]})
+TIMEOUT_S = 60
+
+
+def test_a_proxy_writes_a_record_whose_schema_the_registry_keeps(
+    kafka: Broker, kafka_topic: str, schema_registry: SchemaRegistry, rest_proxy: RestProxy
+) -> None:
+    body = {"value_schema": SCHEMA, "records": [{"value": {"amount": 7}}]}
+    answer = httpx.post(
+        f"{rest_proxy.url}/topics/{kafka_topic}", content=json.dumps(body), headers=AVRO, timeout=TIMEOUT_S
+    )
+    assert answer.status_code == 200, answer.text
+    assert [each["offset"] for each in answer.json()["offsets"]] == [0]
+    latest = f"{schema_registry.url}/subjects/{kafka_topic}-value/versions/latest"
+    assert json.loads(httpx.get(latest, timeout=TIMEOUT_S).json()["schema"]) == json.loads(SCHEMA)
+
+
+def test_a_registry_has_the_settings_it_was_given_and_leaves_no_thread(kafka_broker: Broker) -> None:
+    before = set(threading.enumerate())
+    registry = SchemaRegistry(kafka_broker.bootstrap_servers, {"schema.compatibility.level": "full"})
+    assert repr(registry) == "<pessoa.testing.SchemaRegistry stopped>"
+    with registry:
+        assert repr(registry) == f"<pessoa.testing.SchemaRegistry on {registry.url}>"
+        config = httpx.get(f"{registry.url}/config", timeout=TIMEOUT_S).json()
+        assert config == {"compatibilityLevel": "FULL"}
+    assert {one.name for one in set(threading.enumerate()) - before if one.name == "pessoa-web"} == set()
+
+
+def test_a_service_that_cannot_start_says_why() -> None:
+    with (
+        pytest.raises(BadConfig, match=r"schema\.compatibility\.level=any"),
+        SchemaRegistry("127.0.0.1:1", {"schema.compatibility.level": "any"}),
+    ):
+        pass
