@@ -129,6 +129,11 @@ class Cluster:
         for node in self.nodes:
             node.format(voters if node in first else None, (self.directories[node.id], Uuid.of(2_000_000 + node.id)))
 
+    @property
+    def plain_topics(self) -> list[str]:
+        """Those that are never compacted, and have replicas."""
+        return [TOPIC, COPIES] if self.plan.copiers else [TOPIC]
+
     def kinds_of(self, node: Node) -> list[list[Node]]:
         """Of which a majority is needed, or the replicas of all."""
         return [kind for kind in (self.brokers, self.controllers) if node in kind]

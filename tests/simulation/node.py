@@ -25,11 +25,13 @@ from pessoa.quorum.durable_mark import DurableMark
 from pessoa.quorum.formatting import format_metadata
 from pessoa.quorum.metadata_log import METADATA_DIRECTORY
 from pessoa.quorum.raft_quorum import QuorumFailed, RaftQuorum
+from pessoa.records.batch import ATTRIBUTES_POSITION, batches
 from tests.simulation.compaction import PassInPlace
 from tests.simulation.network import HostNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from random import Random
 
     from pessoa.base.ids import Uuid
     from pessoa.raft.voters import VoterSet
@@ -38,8 +40,9 @@ if TYPE_CHECKING:
 
 # The simulation begins on 14 November 2023.
 EPOCH_MS = 1_700_000_000_000
-# A position that is behind the header of the first batch, and within it.
-_WITHIN_A_BATCH = 64
+# Where a batch has its leader epoch, and how much of its epoch is more than any that a run can come to.
+_EPOCH_BYTES = range(12, 16)
+_BEYOND_ALL_EPOCHS = 1 << 9
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
 
@@ -99,6 +102,8 @@ class Node:
         # Has been told to stop in order, and has not ended.
         self.is_stopping = False
         self.lives = 0
+        # Whether its disk has ever changed anything by itself.
+        self.has_rotten = False
         # Logs that a pass of compaction has come to the end of, until somebody has looked at them.
         self.cleaned: list[str] = []
         # Told of every process that is started.
@@ -147,15 +152,43 @@ class Node:
             voters,
         )
 
-    def rot(self) -> bool:
-        """A bit of the metadata log turns over, in what was synced long ago. Whether there is such a thing."""
+    def rot(self, rng: Random, topic: str | None) -> str | None:
+        """A bit turns over in a batch of that topic, or of the metadata log, in what was synced long ago: anywhere in
+        its header, or behind it. What has happened, if there is such a batch."""
         directory = f"{self.directories[0]}/{METADATA_DIRECTORY}"
-        logs = [name for name in self.disk.list(directory) if name.endswith(".log")]
-        path = f"{directory}/{logs[0]}"
-        if DurableMark(self.disk, directory).offset == 0 or self.disk.size(path) <= _WITHIN_A_BATCH:
-            return False
-        self.disk.flip_bit(path, _WITHIN_A_BATCH)
-        return True
+        end_offset = DurableMark(self.disk, directory).offset
+        if topic is not None:
+            logs = [
+                f"{one}/{name}"
+                for one in self.directories
+                for name in self.disk.list(one)
+                if name.startswith(f"{topic}-") and name.removeprefix(f"{topic}-").isdigit()
+            ]
+            if not logs:
+                return None
+            directory, end_offset = rng.choice(logs), 1 << 62
+        names = [name for name in self.disk.list(directory) if name.endswith(".log")]
+        if not names:
+            return None
+        path = f"{directory}/{names[0]}"
+        found, position = [], 0
+        for batch in batches(self.disk.read_file(path)):
+            if batch.next_offset <= end_offset:
+                found.append((position, batch))
+            position += batch.size
+        if not found:
+            return None
+        position, batch = rng.choice(found)
+        byte = rng.choice((rng.randrange(ATTRIBUTES_POSITION), rng.randrange(batch.size)))
+        bit = rng.randrange(8)
+        if byte in _EPOCH_BYTES and topic is not None:
+            change = 1 << (8 * (_EPOCH_BYTES[-1] - byte) + bit)
+            if change < _BEYOND_ALL_EPOCHS and not batch.partition_leader_epoch & change:
+                # A later epoch, and perhaps one that there will be: nobody could tell it from that.
+                byte, bit = _EPOCH_BYTES[0], 6
+        self.disk.flip_bit(path, position + byte, bit)
+        self.has_rotten = True
+        return f"bit {bit} of byte {byte} in {batch!r} of {path}"
 
     @property
     def is_up(self) -> bool:

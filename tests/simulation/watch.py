@@ -7,6 +7,7 @@
     in-sync replicas have what is committed   all of it, whoever has committed it: any of them may be elected next
     in-sync replicas are replicas             and never none, unless eligible ones are remembered
     one leader per epoch of the quorum        and a node's epoch never goes back, also over restarts
+    no voter doubts its disk for nothing      those who do neither vote nor stand, and all may lose power at once
     compaction takes what it may              see `compaction`; batches are the same but for records that are gone
 
 The looks are cheap, so they are taken after every step: only what has changed since the last look is checked. What a
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pessoa.log.partition_log import ReadUpTo
+from pessoa.raft.memory import Memory as RaftMemory
 from pessoa.records.batch import batches
 from tests.simulation.compaction import Memory
 from tests.simulation.history import Violation
@@ -174,6 +176,8 @@ class Watch:
         election = quorum._raft.election
         if election is not glance.election:
             glance.election = election
+            if quorum._raft.memory is RaftMemory.DAMAGED and not node.has_rotten:
+                raise Violation(f"{node.host} doubts its metadata log, and nothing has happened to it")
             self._look_at_election(node, quorum.epoch, quorum.leader_id)
         log = metadata_log(quorum)
         if log is not None and (log.high_watermark != glance.metadata_high_watermark or log is not glance.metadata_log):

@@ -324,6 +324,7 @@ class _Loader:
         said = LeaderEpochs(self.epochs.entries())
         self.epochs.truncate_from_end(start)
         least_epoch = UNDEFINED_EPOCH
+        contradicted: list[int] = []
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
             if number > first:
@@ -332,7 +333,7 @@ class _Loader:
                     break
                 self.snapshots.take(segment.base_offset, self.producers)
             size, next_offset = segment.size, segment.base_offset
-            for batch in segment.recover(least_epoch):
+            for batch in segment.recover(least_epoch, contradicted):
                 if batch.base_offset > next_offset and self.has_no_gaps:
                     self._doubt(next_offset)
                 next_offset = batch.next_offset
@@ -346,11 +347,22 @@ class _Loader:
                     # It was closed in order, and has less now than whoever closed it has answered for.
                     self._doubt(segment.next_offset())
                 break
+        for offset in contradicted:
+            self._doubt(offset)
+        self._compare_epochs(said, start, recovery_point)
+        self._write_epochs(durable=False)
+
+    def _compare_epochs(self, said: LeaderEpochs, start: int, recovery_point: int) -> None:
+        """What the checkpoint said with what the batches say. Behind what was synced it may be older than they are, and
+        knows of no later epoch."""
+        end = self.segments[-1].next_offset()
         synced_to = recovery_point if self.epochs_synced_to is None else self.epochs_synced_to
-        difference = said.first_difference(self.epochs, start, min(synced_to, self.segments[-1].next_offset()))
+        difference = said.first_difference(self.epochs, start, min(synced_to, end))
+        if difference is None and self.epochs_synced_to is None and said.latest_epoch is not None:
+            later = self.epochs.start_offset_above(said.latest_epoch)
+            difference = said.first_difference(self.epochs, start, end if later is None else min(later, end))
         if difference is not None:
             self._doubt(difference)
-        self._write_epochs(durable=False)
 
     def _is_behind_a_loss(self, number: int) -> bool:
         """Whether the segment does not begin where the one before it ends, which is what every log does above its

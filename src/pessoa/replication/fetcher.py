@@ -128,11 +128,10 @@ class Fetcher:
     def follow(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.index)
         known = self._following.get(key)
-        if partition.log.doubtful_from is not None:
-            try:
-                partition.cut_doubtful(self._broker.clock.now_ms())
-            except DiskError as problem:
-                partition.directory.fail(problem)
+        try:
+            partition.cut_doubtful(self._broker.clock.now_ms())
+        except DiskError as problem:
+            partition.directory.fail(problem)
         if known is not None and known.partition is partition:
             # Another epoch of the same leader; what paused for the last one need not pause for this.
             known.backoff.succeeded()

@@ -235,12 +235,13 @@ class Partition:
             self.wake_all()
 
     def cut_doubtful(self, now_ms: int) -> None:
-        """Let go of what the disk may have changed: the leader has it as it was. Whoever is in sync keeps it, because
-        it may be elected next. DiskError passes."""
-        doubtful_from = self.log.doubtful_from
-        if doubtful_from is not None and self._broker.node_id not in self.isr:
-            log.warning("%s-%s is cut to %s, and asks its leader", self.topic, self.index, doubtful_from)
-            self.truncate_to(doubtful_from, now_ms)
+        """Let go of what the disk may have changed, or must have, if its epoch is above the leader's: the leader has it
+        as it was. Whoever is in sync keeps it, because it may be elected next. DiskError passes."""
+        doubts = (self.log.doubtful_from, self.log.epochs.start_offset_above(self.leader_epoch))
+        offset = min((one for one in doubts if one is not None), default=None)
+        if offset is not None and self._broker.node_id not in self.isr:
+            log.warning("%s-%s may be damaged: it is cut to %s, and asks its leader", self.topic, self.index, offset)
+            self.truncate_to(offset, now_ms)
             self.log.doubtful_from = None
 
     def leave(self) -> None:

@@ -1,0 +1,93 @@
+"""A bit turns over in the header of a batch while its broker is away. The replica comes back equal to its leader,
+though the leader has gone on meanwhile; and whoever counts as in sync keeps what it has.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pessoa.wire.errors import ErrorCode
+from tests.support.partition_logs import read_bytes
+from tests.support.replication_stage import DIRECTORY, TOPIC, Node, Stage
+
+SEED = 1
+LOG = f"{DIRECTORY}/{TOPIC}-0/00000000000000000000.log"
+BATCHES = 4
+# Byte and bit: the offset a little up, far up and down, the length, the epoch far up, up and below zero, the magic, the
+# CRC, and something that it covers.
+DAMAGES = [(7, 2), (5, 1), (7, 0), (11, 3), (12, 6), (14, 0), (12, 7), (16, 0), (19, 4), (40, 1)]
+
+
+def log_of(node: Node) -> bytes:
+    assert node.partition is not None
+    return read_bytes(node.partition.log)
+
+
+def flip(node: Node, number: int, byte: int, bit: int) -> None:
+    assert node.partition is None
+    node.disk.flip_bit(LOG, number * (node.disk.size(LOG) // BATCHES) + byte, bit)
+
+
+@pytest.mark.parametrize("number", [1, BATCHES - 1])
+@pytest.mark.parametrize(("byte", "bit"), DAMAGES)
+def test_a_replica_whose_disk_has_changed_a_bit_is_equal_to_its_leader_again(number: int, byte: int, bit: int) -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.start()
+        for _ in range(BATCHES):
+            assert (await stage.produce(stage.nodes[1]))[0] == ErrorCode.NONE
+        await stage.until(stage.is_quiet)
+        stage.nodes[3].crash()
+        stage.controller.fence(3)
+        flip(stage.nodes[3], number, byte, bit)
+        for _ in range(BATCHES):
+            assert (await stage.produce(stage.nodes[1], 3))[0] == ErrorCode.NONE
+        stage.nodes[3].start()
+        await stage.until(stage.is_quiet)
+        assert log_of(stage.nodes[3]) == log_of(stage.nodes[1])
+
+    with Stage(Random(SEED)) as stage:
+        stage.run(scene(stage))
+
+
+def test_who_is_in_sync_keeps_what_is_doubtful_and_who_is_not_cuts_it() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.start()
+        for _ in range(BATCHES):
+            assert (await stage.produce(stage.nodes[1]))[0] == ErrorCode.NONE
+        await stage.until(stage.is_quiet)
+        partition = stage.nodes[3].partition
+        assert partition is not None
+        partition.log.doubtful_from = 2
+        assert 3 in partition.isr
+        partition.cut_doubtful(0)
+        assert partition.log.log_end_offset == BATCHES
+        partition.isr = (1, 2)
+        partition.cut_doubtful(0)
+        assert (partition.log.log_end_offset, partition.log.doubtful_from) == (2, None)
+
+    with Stage(Random(SEED)) as stage:
+        stage.run(scene(stage))
+
+
+def test_the_only_one_that_is_left_keeps_what_is_doubtful_and_serves_it() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.start()
+        for _ in range(BATCHES):
+            assert (await stage.produce(stage.nodes[1]))[0] == ErrorCode.NONE
+        await stage.until(stage.is_quiet)
+        for number in (2, 3):
+            stage.nodes[number].crash()
+            stage.controller.fence(number)
+        assert (await stage.produce(stage.nodes[1]))[0] == ErrorCode.NONE
+        whole = log_of(stage.nodes[1])
+        stage.nodes[1].crash()
+        stage.nodes[1].disk.flip_bit(LOG, len(whole) // (BATCHES + 1) * BATCHES + 13, 0)
+        stage.nodes[1].start()
+        await stage.until(lambda: stage.leader() is stage.nodes[1])
+        assert len(log_of(stage.nodes[1])) == len(whole)
+        assert (await stage.produce(stage.nodes[1]))[1] == BATCHES + 1
+
+    with Stage(Random(SEED)) as stage:
+        stage.run(scene(stage))
