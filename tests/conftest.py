@@ -22,7 +22,14 @@ from hypothesis import HealthCheck, settings
 
 FUZZ_EXAMPLES = int(os.environ.get("PESSOA_FUZZ_EXAMPLES", "5000"))
 
-settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    # How long it takes to draw says something about the machine alone.
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.register_profile(
     "fuzz",
     # Said aloud, because Hypothesis has other defaults where the variable CI is set.
