@@ -28,8 +28,9 @@ pytestmark = pytest.mark.apache
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    # Nobody but the tests moves leaders.
-    with Cluster(brokers=3, settings={"auto.leader.rebalance.enable": "false"}) as cluster:
+    # Nobody but the tests moves leaders, and nobody is missed because the machine is busy.
+    settings = {"auto.leader.rebalance.enable": "false", "broker.session.timeout.ms": "120000"}
+    with Cluster(brokers=3, settings=settings) as cluster:
         yield cluster
 
 
