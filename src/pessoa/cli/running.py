@@ -11,7 +11,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -89,57 +89,15 @@ def warn(sentence: str) -> None:
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """A Java properties file."""
-    from pathlib import Path
+    """A Java properties file, or one sentence about why it is none."""
+    from pessoa.base import properties
 
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return properties.read_properties(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", with_help=False) from error
-    found = {}
-    for line in _logical_lines(text):
-        key, value = split_property(line)
-        found[_unescaped(key)] = _unescaped(value)
-    return found
-
-
-def _logical_lines(text: str) -> Iterator[str]:
-    """Without comments and empty lines, and with those put together that end in a backslash."""
-    begun = ""
-    for line in text.splitlines():
-        line = line.lstrip()
-        if not begun and (not line or line[0] in "#!"):
-            continue
-        begun += line
-        # Two backslashes are one that is meant.
-        if (len(begun) - len(begun.rstrip("\\"))) % 2:
-            begun = begun[:-1]
-            continue
-        yield begun.rstrip()
-        begun = ""
-    if begun:
-        yield begun
-
-
-def _unescaped(text: str) -> str:
-    if "\\" not in text:
-        return text
-    import re
-
-    def meant(match: re.Match[str]) -> str:
-        code = match[1]
-        return chr(int(code[1:], 16)) if len(code) > 1 else {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(code, code)
-
-    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", meant, text)
-
-
-def split_property(line: str) -> tuple[str, str]:
-    """`key=value`, `key: value` or `key value`."""
-    for position, letter in enumerate(line):
-        if letter in "=: \t" and line[position - 1 : position] != "\\":
-            rest = line[position:].lstrip(" \t")
-            return line[:position], rest[1:].lstrip(" \t") if rest[:1] in ("=", ":") else rest
-    return line, ""
+    except properties.MalformedProperties as problem:
+        raise UsageError(f"{path}: {problem}", with_help=False) from problem
 
 
 def connect(given: Given, *, config: str = "command-config", servers: str | None = None) -> Cluster:

@@ -33,3 +33,10 @@ def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         read_properties(str(tmp_path / "absent"))
+
+
+def test_a_file_that_is_no_properties_file_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("password=C:\\users\n")
+    with pytest.raises(UsageError, match=r"client\.properties: \\users is not a character"):
+        read_properties(str(path))
