@@ -152,6 +152,25 @@ def test_a_writer_that_is_always_shown_too_few_markers_does_not_write(
     assert written(settings, topic) == [b"a", b"b"]
 
 
+def test_a_marker_that_no_leader_took_in_time_costs_a_writer_and_no_batch(
+    settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    really_begin = SlotWriter.begin
+
+    def begin_late(writer: SlotWriter, batch_id: int) -> None:
+        begun.append(batch_id)
+        really_begin(writer, batch_id)
+        if len(begun) == 1:
+            # It is in the log, in a transaction that nobody ends, and the writer has not heard of it.
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    monkeypatch.setattr(SlotWriter, "begin", begin_late)
+    run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
+    assert begun == [0, 0]
+    assert written(settings, topic) == [b"a"]
+
+
 def test_another_checkpoint_counts_from_its_own_beginning(
     settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

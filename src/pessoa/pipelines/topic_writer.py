@@ -189,14 +189,13 @@ def begin(
             return None
         try:
             writer.begin(batch_id)
-        except MarkersReadShort:
+        except BaseException as failure:
+            # Whatever it has sent is aborted when the next writer is made, here or in another process.
             writer.give_up()
-            if time.monotonic() > deadline_s:
+            may_pass = isinstance(failure, KafkaException) and is_passing(failure.args[0])
+            if time.monotonic() > deadline_s or not (may_pass or isinstance(failure, MarkersReadShort)):
                 raise
             time.sleep(PAUSE_S)
-        except BaseException:
-            writer.give_up()
-            raise
         else:
             break
     while len(_kept) >= MOST_KEPT_WRITERS:
