@@ -22,6 +22,7 @@ from pessoa.base.ids import Uuid
 from pessoa.broker.context import RequestContext
 from pessoa.broker.fetch_sessions import FetchSessions
 from pessoa.broker.handlers import fetch, list_offsets, produce
+from pessoa.broker.read_damage import ReadDamage
 from pessoa.log.config import LogConfig
 from pessoa.log.directory import LogDirectory
 from pessoa.log.flushing import Flusher
@@ -129,6 +130,7 @@ class Node:
         )  # fmt: skip
         self.services = SimpleNamespace(
             unread_bytes=lambda: 0,
+            damage=ReadDamage(),
             clock=clock,
             replicas=replicas,
             image=MetadataImage.EMPTY,

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from enum import Enum
+from functools import partial
 from importlib import import_module
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pessoa.broker.context import Parked, Replicating, RequestContext
+from pessoa.broker.slices import SLICED_FROM_BYTES, is_large, serve_in_slices
 from pessoa.net.listener import Acknowledging, Later
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ProtocolViolation
@@ -247,7 +249,11 @@ class Dispatcher:
         context = RequestContext(
             key, version, correlation_id, header.client_id, connection.host, connection.id, self._listener
         )
-        reply: Reply = route.handle(self._services, context, request)
+        reply: Reply
+        if end - start > SLICED_FROM_BYTES and is_large(key, request):
+            reply = serve_in_slices(key, request, partial(route.handle, self._services, context))
+        else:
+            reply = route.handle(self._services, context, request)
         if reply is None:
             return None
         if isinstance(reply, Message):

@@ -171,7 +171,7 @@ class FetchSessions:
             session = None
             if request.session_epoch == INITIAL_EPOCH:
                 session = self._begin(request, uses_topic_ids, now_ms, replica_id)
-            return FetchPlan(ErrorCode.NONE, list(wanted_of(request)), session, is_incremental=False)
+            return FetchPlan(ErrorCode.NONE, _once(list(wanted_of(request))), session, is_incremental=False)
         session = self._sessions.get(request.session_id)
         if session is None or session.replica_id != replica_id:
             return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -233,12 +233,21 @@ class FetchSessions:
 
 
 _FIRST_VERSION_WITH_TOPIC_IDS = 13
+_A_FEW = 64
 
 
 def wanted_of(request: FetchRequest) -> Iterable[Wanted]:
     for topic in request.topics:
         for partition in topic.partitions:
             yield Wanted(topic.topic, topic.topic_id, partition)
+
+
+def _once(wanted: list[Wanted]) -> list[Wanted]:
+    """As in Kafka, what is asked for twice is answered once: a small request makes no enormous answer. To look for that
+    among a few costs more than it could save."""
+    if len(wanted) <= _A_FEW:
+        return wanted
+    return list({(one.topic, one.topic_id, one.request.partition): one for one in wanted}.values())
 
 
 def _refused(error: ErrorCode) -> FetchPlan:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from pessoa.broker.context import OwnRequest
 from pessoa.broker.dispatch import TABLE
 from pessoa.broker.metadata_progress import MetadataProgress
+from pessoa.broker.read_damage import ReadDamage
 from pessoa.broker.topic_listing import CLUSTER_OPERATIONS, GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class BrokerServices:
     random_below: Callable[[int], int]
     listed_brokers: ListedBrokers
     progress: MetadataProgress = field(default_factory=MetadataProgress)
+    damage: ReadDamage = field(default_factory=ReadDamage)
     groups: Any = None
     transactions: Any = None
     verifier: Any = None

@@ -26,7 +26,6 @@ sends a consumer to a replica in its own (`replica.selector.class`).
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.broker.context import Parked
@@ -56,8 +55,6 @@ if TYPE_CHECKING:
     from pessoa.broker.services import BrokerServices
     from pessoa.log.segment import FileSlice
     from pessoa.wire.api.fetch import FetchPartition
-
-logger = logging.getLogger("pessoa.broker")
 
 _FIRST_VERSION_WITH_TOPIC_IDS = 13
 # From this version on who does not lead says who does.
@@ -280,8 +277,10 @@ def _look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, 
         return Found(wanted, partition, _refused(request.partition, ErrorCode.KAFKA_STORAGE_ERROR))
     except InvalidBatch as damage:
         # The disk has changed what it was given. That is this partition's misfortune, and nobody else's in the request.
-        logger.warning("%s-%s cannot be read at %s: %s", partition.topic, partition.index, request.fetch_offset, damage)
+        broker.damage.report(partition, request.fetch_offset, damage)
         return Found(wanted, partition, _refused(request.partition, damage.error))
+    if broker.damage:
+        broker.damage.is_over(partition, request.fetch_offset)
     if reader.is_follower:
         partition.follower_fetched(
             reader.replica_id, reader.broker_epoch, request.fetch_offset, request.log_start_offset

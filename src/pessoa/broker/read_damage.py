@@ -1,0 +1,44 @@
+"""Places in logs that cannot be read, each told of once.
+
+A consumer that meets damage comes back for it many times a second, and so does everybody behind it. The log of the
+broker has one line when it begins, and one when it is over: the replica was repaired, or its damaged part is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pessoa.base.ids import Uuid
+    from pessoa.replication.partition import Partition
+
+log = logging.getLogger("pessoa.broker")
+
+# Of a disk that is damaged all over nobody reads a thousand lines.
+_MAX_PLACES = 1_000
+
+
+class ReadDamage:
+    def __init__(self) -> None:
+        # Topic, partition and offset.
+        self._places: set[tuple[Uuid, int, int]] = set()
+
+    def __repr__(self) -> str:
+        return f"<ReadDamage: {len(self._places)} places>"
+
+    def __bool__(self) -> bool:
+        return bool(self._places)
+
+    def report(self, partition: Partition, offset: int, why: Exception) -> None:
+        place = (partition.topic_id, partition.index, offset)
+        if place not in self._places and len(self._places) < _MAX_PLACES:
+            self._places.add(place)
+            log.warning("%s-%s cannot be read at %s: %s", partition.topic, partition.index, offset, why)
+
+    def is_over(self, partition: Partition, offset: int) -> None:
+        """It could be read, if it ever could not."""
+        place = (partition.topic_id, partition.index, offset)
+        if place in self._places:
+            self._places.discard(place)
+            log.info("%s-%s can be read at %s again", partition.topic, partition.index, offset)

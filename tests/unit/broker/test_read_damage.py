@@ -1,0 +1,42 @@
+"""Damage that many meet many times, and the lines about it."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pessoa.base.ids import Uuid
+from pessoa.broker.read_damage import ReadDamage
+
+
+def partition(index: int) -> Any:
+    return SimpleNamespace(topic="t", topic_id=Uuid(bytes(16)), index=index)
+
+
+def test_damage_is_told_of_once_until_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pessoa.broker")
+    damage = ReadDamage()
+    assert not damage
+    for _ in range(3):
+        damage.report(partition(0), 7, ValueError("a bit"))
+        damage.report(partition(1), 7, ValueError("a bit"))
+        damage.is_over(partition(0), 8)
+    assert damage
+    damage.is_over(partition(0), 7)
+    damage.report(partition(0), 7, ValueError("another bit"))
+    assert caplog.messages == [
+        "t-0 cannot be read at 7: a bit",
+        "t-1 cannot be read at 7: a bit",
+        "t-0 can be read at 7 again",
+        "t-0 cannot be read at 7: another bit",
+    ]
+
+
+def test_a_disk_that_is_damaged_all_over_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    damage = ReadDamage()
+    for offset in range(5_000):
+        damage.report(partition(0), offset, ValueError("a bit"))
+    assert len(caplog.messages) == 1_000
