@@ -21,20 +21,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pessoa.pipelines.columns import read_columns, write_columns
+from pessoa.pipelines.columns import read_columns
 from pessoa.pipelines.plan import NOTHING, PRIMITIVES, Format, PlanRefused
 from pessoa.pipelines.shapes import format_columns
 
-PRIMITIVE_TYPES = {
-    "string": "STRING",
-    "short": "SMALLINT",
-    "int": "INT",
-    "long": "BIGINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "bytes": "BINARY",
-}
 # How many bytes Kafka's serialisers write.
 _SIZES = {"short": 2, "int": 4, "long": 8, "float": 4, "double": 8, "boolean": 1}
 # Where Spark puts the text that it could not parse.
@@ -64,13 +54,6 @@ def sql_text(text: str) -> str:
 def is_native(format_: Format) -> bool:
     """Whether the JVM alone can read and write it."""
     return format_.kind not in ("avro", "protobuf")
-
-
-def columns_with_types(format_: Format, plain_name: str) -> str:
-    """The columns that the format decodes to, in Spark's notation."""
-    if format_.kind in PRIMITIVES:
-        return write_columns([(format_columns(format_, plain_name)[0], PRIMITIVE_TYPES[format_.kind])])
-    return format_.columns
 
 
 def decoder(format_: Format, data: str, alias: str, plain_name: str) -> Decoder:

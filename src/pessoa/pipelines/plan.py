@@ -64,7 +64,6 @@ class Format(msgspec.Struct, frozen=True, omit_defaults=True):
 
 STRING = Format("string")
 BYTES = Format("bytes")
-NO_BYTES = Format(NOTHING)
 
 
 class Column(msgspec.Struct, frozen=True):

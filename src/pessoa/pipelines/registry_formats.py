@@ -20,7 +20,7 @@ import msgspec
 
 from pessoa.pipelines.avro_columns import avro_columns, avro_schema
 from pessoa.pipelines.formats import sql_name
-from pessoa.pipelines.plan import Format, KafkaSettings, Node, PlanRefused, Sink, Source
+from pessoa.pipelines.plan import Format, KafkaSettings, Node, PlanRefused, Source
 from pessoa.pipelines.python_functions import ERROR, RESULT, arrow_function, arrow_type, fitted, said
 from pessoa.pipelines.registry_client import RegistryClient, RegistryFailed, Schema
 from pessoa.pipelines.shapes import KEY, VALUE
@@ -270,14 +270,3 @@ class Encoder:
             return prefix + data
 
         return write
-
-
-def has_registry_formats(plan: Node) -> bool:
-    from pessoa.pipelines.plan import every
-
-    return any(
-        format_.kind in REGISTRY_FORMATS
-        for node in every(plan)
-        if isinstance(node, Source | Sink)
-        for format_ in (node.key, node.value)
-    )

@@ -25,7 +25,7 @@ import msgspec
 
 from pessoa.pipelines.in_memory import KafkaRecord
 from pessoa.pipelines.plan import NOTHING, PRIMITIVES, Format, Node, PlanRefused, Sink, Source, every
-from pessoa.pipelines.shapes import Shape, shape
+from pessoa.pipelines.shapes import Shape
 from pessoa.pipelines.stages import REGISTRY_FORMATS, with_inputs
 from pessoa.serde import primitives
 
@@ -155,7 +155,3 @@ def in_order(sinks: Sequence[Sink]) -> list[Sink]:
         ordered += ready
         waiting = [sink for sink in waiting if sink not in ready]
     return ordered
-
-
-def shape_of(sink: Sink) -> Shape:
-    return shape(sink)

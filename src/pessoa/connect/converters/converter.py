@@ -16,7 +16,6 @@ from pessoa.connect.definition import Table
 
 class Converter(ABC):
     CONFIG: ClassVar[Table] = Table()
-    IS_FOR_HEADERS: ClassVar[bool] = True
 
     def __init__(self, settings: Mapping[str, str], *, is_key: bool = False) -> None:
         self.is_key = is_key

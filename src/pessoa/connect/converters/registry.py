@@ -114,7 +114,6 @@ class RegistryClient:
 class RegistryConverter(Converter):
     """What the three converters with a registry share: the frame, the subject, and codecs by schema id."""
 
-    IS_FOR_HEADERS = False
     CONFIG = registry_keys()
     SCHEMA_TYPE = ""
 
