@@ -21,7 +21,7 @@ import logging
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from pessoa.pipelines.slots import kept_slots, sync_names
 from pessoa.pipelines.state_topic import ensure_topic, remove_topic
@@ -88,19 +88,31 @@ class Traces:
                 self.remove(begun.name, has_markers=True)
 
     def _drop(self, query_id: str) -> None:
-        # What cannot be removed is nobody's any more, and is tried again.
-        shutil.rmtree(self._deleting / query_id, onerror=_tell)
+        _remove(self._deleting / query_id)
 
     def _remove_checkpoint_elsewhere(self, query_id: str) -> None:
         if self._checkpoints is None:
             return
-        place = urlsplit(self.checkpoint(query_id))
-        if place.scheme in ("", "file"):
-            shutil.rmtree(unquote(place.path), onerror=_tell)
+        folder = path_of(self.checkpoint(query_id))
+        if folder is not None and folder.exists():
+            _remove(folder)
         else:
-            log.warning("the checkpoint of query %s stays in %s: remove it there", query_id, place.geturl())
+            log.warning("a checkpoint of query %s may be left: remove %s", query_id, self.checkpoint(query_id))
 
 
-def _tell(_: object, path: str, failure: tuple[object, BaseException, object]) -> None:
-    if not isinstance(failure[1], FileNotFoundError):
-        log.warning("%s cannot be removed: %s", path, failure[1])
+def path_of(place: str) -> Path | None:
+    """Where a checkpoint is on this machine; None if it is on another, or in another kind of store."""
+    if place.startswith("file:"):
+        # With a host between the second slash and the third, or without.
+        place = unquote(place.removeprefix("file:").removeprefix("//"))
+    return Path(place) if place.startswith("/") else None
+
+
+def _remove(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    except OSError as failure:
+        # It is nobody's any more; what stands among the deletions is tried again.
+        log.warning("%s cannot be removed: %s", folder, failure)

@@ -413,3 +413,33 @@ def test_a_query_that_could_not_be_remembered_does_not_run(cluster: Cluster, tmp
         assert cluster.stopped == ["a-1"]
         assert cluster.remembered == {"a": None}, "also if the word that it runs arrives late"
         assert engine.start(spec).status().state == "RUNNING"
+
+
+def test_a_checkpoint_that_is_kept_elsewhere_goes_with_its_query(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.may_answer.set()
+    elsewhere = tmp_path / "shared disk"
+    for name in ("a", "b"):
+        (elsewhere / name / "offsets").mkdir(parents=True)
+    with Engine(
+        "127.0.0.1:1", home=tmp_path / "home", spark_remote="sc://127.0.0.1:1", checkpoints=elsewhere.as_uri()
+    ) as engine:
+        engine.start(QuerySpec("a", start_function="tests.pipelines.flows:copy", topic="out"))
+        engine.delete("a")
+    assert [each.name for each in elsewhere.iterdir()] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("place", "path"),
+    [
+        ("/data#1/a", "/data#1/a"),
+        ("file:/data%231/a", "/data#1/a"),
+        ("file:///data/a b", "/data/a b"),
+        ("file://elsewhere/data/a", None),
+        ("s3a://bucket/data/a", None),
+        ("hdfs:/data/a", None),
+        # Spark's folder is not ours.
+        ("data/a", None),
+    ],
+)
+def test_only_what_is_on_this_machine_for_certain_is_removed(place: str, path: str | None) -> None:
+    assert traces.path_of(place) == (Path(path) if path is not None else None)
