@@ -259,7 +259,7 @@ def consumer_settings(given: Given) -> dict[str, Any]:
 
     servers = given.maybe("bootstrap-server") or default_cluster()
     # librdkafka would take a word without a port for a host, and wait for it for ever.
-    check_names([host for host, _ in parse_addresses(servers)])
+    hosts = [host for host, _ in parse_addresses(servers)]
     own = renamed.file_properties(given, "command-config", "consumer.config", OPTION)
     from_file = own.get("group.id")
     own |= renamed.properties(given, "command-property", "consumer-property", OPTION)
@@ -278,6 +278,7 @@ def consumer_settings(given: Given) -> dict[str, Any]:
             f"String must be one of: {', '.join(_ISOLATION_LEVELS)}",
             with_help=False,
         )
+    check_names(hosts)
     commits = "true" if groups else "false"
     return {
         "bootstrap.servers": servers,

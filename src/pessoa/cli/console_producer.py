@@ -246,7 +246,6 @@ def producer_settings(given: Given) -> dict[str, Any]:
     from pessoa.client.cluster import parse_addresses
     from pessoa.client.librdkafka import translated
 
-    check_names([host for host, _ in parse_addresses(given.value("bootstrap-server"))])
     own = renamed.file_properties(given, "command-config", "producer.config")
     own |= renamed.properties(given, "command-property", "producer-property")
     merged = dict(own)
@@ -266,6 +265,7 @@ def producer_settings(given: Given) -> dict[str, Any]:
         "error_cb": silence_listener(),
         "log_level": 0,
     }
+    check_names([host for host, _ in parse_addresses(given.value("bootstrap-server"))])
     settings.setdefault("enable.idempotence", settings["acks"] in ("all", "-1") and int(settings["retries"]) > 0)
     return settings
 

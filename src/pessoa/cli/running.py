@@ -85,7 +85,8 @@ def default_cluster() -> str:
 
 
 def warn(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
+    # In one piece, because a console tool may have two threads with something to say.
+    sys.stderr.write(f"{sentence}\n")
 
 
 def read_properties(path: str) -> dict[str, str]:
