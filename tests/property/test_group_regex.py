@@ -1,4 +1,4 @@
-"""Our linear-time expressions beside Python's `re`, on the part of the syntax in which the two agree."""
+"""Expressions matched in linear time beside Python's `re`, on the part of the syntax in which the two agree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pessoa.coordinator.groups.regex import InvalidRegex, Regex
+from pessoa.base.linear_regex import InvalidRegex
+from pessoa.coordinator.groups.regex import Regex
 
 names = st.text(st.sampled_from("ab01_-."), min_size=1, max_size=12)
 atoms = st.sampled_from(

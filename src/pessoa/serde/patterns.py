@@ -1,9 +1,9 @@
 """Regular expressions that strangers wrote: matched in bounded time and memory, whatever they and the text are.
 
-Python's `re` tries every way there is, and `(a+)+$` keeps it busy for ever. So expressions are matched by RE2, in time
-that grows with the length of the text times the size of the expression (`work` says how much that is), and with a bound
-on memory. RE2 knows nothing of looking ahead or behind and of references back to groups, which JSON Schema's dialect
-and Java's have. Such an expression goes to `re` after all, if it has so few choices that trying them all soon ends:
+Expressions are matched by RE2 (base/linear_regex.py), in time that grows with the length of the text times the size of
+the expression; `work` says how much that is. RE2 knows nothing of looking ahead or behind and of references back to
+groups, which JSON Schema's dialect and Java's have. Such an expression goes to `re` after all, if it has so few choices
+that trying them all soon ends:
 
     n characters, k repetitions, a alternatives     at most 2^a · n^(k+1) / (k+1)! steps, if no group is repeated
 
@@ -17,13 +17,14 @@ from functools import lru_cache
 from math import factorial
 from typing import Any
 
+from pessoa.base.linear_regex import InvalidRegex, linear_regex
+
 # Longer ones are programs, not expressions.
 MAX_PATTERN = 4096
 # Characters times instructions of RE2: a second at the very worst.
 MAX_WORK = 100_000_000
 # For Python's matcher, whose steps take longer: a tenth of a second.
 _MAX_STEPS = 5_000_000
-# What one expression may keep: RE2's program, and the machine that it builds while it matches.
 _MEMORY_BYTES = 2 * 1024 * 1024
 _REMEMBERED = 64
 
@@ -85,17 +86,10 @@ def compiled(text: str) -> Pattern:
 
 def _by_re2(text: str) -> tuple[Any, str]:
     """RE2's program, or why there is none."""
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True
-    options.max_mem = _MEMORY_BYTES
     try:
-        # Not re2.compile, which remembers by itself.
-        return re2._Regexp(_ESCAPED_CHARACTER.sub(r"\1\\x{\2}", text), options), ""
-    except re2.error as wrong:
-        return None, wrong.args[0].decode(errors="replace") if wrong.args else "unknown"
+        return linear_regex(_ESCAPED_CHARACTER.sub(r"\1\\x{\2}", text), _MEMORY_BYTES), ""
+    except InvalidRegex as wrong:
+        return None, str(wrong)
     except UnicodeEncodeError:
         raise BadPattern("half of a character stands in the expression") from None
 

@@ -8,12 +8,14 @@ in ten seconds; new expressions within that time wait for the next heartbeat aft
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from enum import Enum
 
+from pessoa.base.linear_regex import InvalidRegex
 from pessoa.coordinator.groups.config import METADATA_REFRESH_INTERVAL_MS, REGEX_REFRESH_MIN_INTERVAL_MS
 from pessoa.coordinator.groups.consumer_group import ConsumerGroup, ConsumerMember, ResolvedRegex
 from pessoa.coordinator.groups.consumer_records import group_epoch_record, regex_record, regex_tombstone
-from pessoa.coordinator.groups.regex import InvalidRegex, Regex
+from pessoa.coordinator.groups.regex import Regex
 from pessoa.coordinator.groups.registry import Registry
 from pessoa.coordinator.shard import CoordinatorRecord, Output, Refusal
 from pessoa.wire.errors import ErrorCode
@@ -111,8 +113,7 @@ class RegexRefresh:
         for regex in regexes:
             if not group.regex_counts[regex]:
                 continue  # whoever had it is gone
-            compiled = Regex(regex)
-            matching = frozenset(name for name in self._registry.image.topics.by_name if compiled.matches(name))
+            matching = _matching(regex, self._registry.image.topics.by_name)
             topics |= matching
             known = group.resolved_regexes.get(regex)
             has_changed |= matching != (frozenset() if known is None else known.topics)
@@ -125,3 +126,12 @@ class RegexRefresh:
             group.refresh_at_ms = now_ms + METADATA_REFRESH_INTERVAL_MS
             group.refresh_epoch = epoch
         return output
+
+
+def _matching(regex: str, names: Iterable[str]) -> frozenset[str]:
+    try:
+        compiled = Regex(regex)
+    except InvalidRegex:
+        # Another broker has accepted it, which takes larger ones than we do.
+        return frozenset()
+    return frozenset(name for name in names if compiled.matches(name))

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 
-from pessoa.coordinator.groups.regex import InvalidRegex, Regex
+from pessoa.base.linear_regex import InvalidRegex
+from pessoa.coordinator.groups.regex import Regex
 from pessoa.coordinator.shard import Refusal
 from pessoa.coordinator.transactions.transaction import BY_TITLE, TopicPartition, Transaction
 from pessoa.wire.api.describe_transactions import (

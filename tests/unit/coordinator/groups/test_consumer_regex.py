@@ -110,7 +110,7 @@ def test_an_expression_that_cannot_be_read_is_refused(bench: Bench) -> None:
     member = subscriber(bench, "a", "(orders")
     refusal = member.refusal(rebalance_timeout_ms=1, subscribed_topic_regex="(orders", topic_partitions=[])
     assert refusal.code is ErrorCode.INVALID_REGULAR_EXPRESSION
-    assert "parenthesis" in str(refusal)
+    assert "'(orders' is not a valid expression: missing )" in str(refusal)
     assert bench.written == []
 
 
@@ -141,3 +141,14 @@ def test_a_member_changes_its_expression_and_then_has_none(bench: Bench) -> None
     settle(member)
     assert member.names == {}
     assert consumer_group(bench).resolved_regexes == {}
+
+
+def test_an_expression_that_only_another_broker_could_read_matches_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = subscriber(bench, "a", "orders.*", "payments")
+    member.join()
+    monkeypatch.setattr("pessoa.coordinator.groups.regex._LONGEST", 3)
+    settle(member)
+    assert member.names == {"payments": [0]}
+    assert consumer_group(bench).resolved_regexes["orders.*"].topics == frozenset()

@@ -1,0 +1,32 @@
+"""Regular expressions that strangers wrote, matched by RE2: in time that grows with the text, and in bounded memory.
+
+Python's `re` tries every way there is, and `(a+)+$` keeps it busy for ever. RE2 follows all ways at once. What it gives
+up for that, looking ahead or behind and references back to groups, is an error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class InvalidRegex(Exception):
+    """The expression cannot be read; the message says why."""
+
+
+def linear_regex(text: str, memory_bytes: int) -> Any:
+    """A compiled expression, with `search`, `fullmatch` and `programsize`. Half of a character is a UnicodeEncodeError.
+
+    `memory_bytes` is what it may keep: RE2's program, and the machine that it builds while it matches. It bounds the
+    time that compiling takes as well.
+    """
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.max_mem = memory_bytes
+    try:
+        # Not re2.compile, which remembers by itself.
+        return re2._Regexp(text, options)
+    except re2.error as wrong:
+        raise InvalidRegex(wrong.args[0].decode(errors="replace") if wrong.args else "unknown") from None
