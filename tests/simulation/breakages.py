@@ -15,6 +15,7 @@ from unittest.mock import patch
 from pessoa.log import cleaner, cleaning_shell
 from pessoa.log.cleaning_pass import CleaningPass
 from pessoa.quorum import raft_quorum
+from pessoa.quorum.metadata_log import MetadataLog
 from pessoa.quorum.state_file import STATIC_VOTERS, render_quorum_state
 from pessoa.raft.machine import Raft
 from pessoa.replication.isr import UNKNOWN, InSyncReplicas
@@ -104,6 +105,16 @@ def _drop_tombstones_at_once() -> Any:
     return patch.object(cleaning_shell, "make_plan", without_retention)
 
 
+def _believe_made_up_epochs() -> Any:
+    """A voter whose disk has changed the epoch of a batch goes on in that epoch, and wins by it."""
+    return patch.object(MetadataLog, "_first_doubtful_epoch", lambda *_: None)
+
+
+def _keep_what_is_damaged() -> Any:
+    """A replica whose disk has changed an offset or an epoch fetches from where its log seems to end."""
+    return patch.object(Partition, "cut_doubtful", lambda *_: None)
+
+
 BREAKAGES: dict[str, Callable[[], Any]] = {
     "no epoch check": _forget_the_epoch_check,
     "anybody's acknowledgement": _count_anybodys_acknowledgement,
@@ -114,6 +125,8 @@ BREAKAGES: dict[str, Callable[[], Any]] = {
     "aborted records supersede": _take_aborted_for_committed,
     "last batch of a producer compacted": _forget_the_last_of_a_producer,
     "tombstones dropped at once": _drop_tombstones_at_once,
+    "made-up epochs believed": _believe_made_up_epochs,
+    "damaged batches kept": _keep_what_is_damaged,
 }
 
 

@@ -26,7 +26,12 @@ PLANS: dict[str, tuple[tuple[str, ...], bool, str]] = {
     "aborted records supersede": (("cleaning",), False, "compacted away"),
     "last batch of a producer compacted": (("cleaning",), False, "sequence numbers"),
     "tombstones dropped at once": (("cleaning",), False, "compacted away"),
+    "made-up epochs believed": (("rot",), False, "made a mistake"),
+    "damaged batches kept": (("rot",), False, "inconsistent"),
 }
+# How many voters there are, and how many replicas: rot is for what has some.
+SHAPES = {"made-up epochs believed": (3, 1), "damaged batches kept": (1, 3)}
+SECONDS = {"made-up epochs believed": 6.0}
 # Plans of which several mistakes are made are innocent once.
 DIFFERENT_PLANS = list({plan[:2]: name for name, plan in PLANS.items()}.values())
 SEEDS = range(1, 31)
@@ -36,19 +41,21 @@ INNOCENT_SEEDS = range(1, 4)
 
 def plan_for(name: str, seed: int) -> Plan:
     faults, is_synced, _ = PLANS[name]
+    plan = Plan.of(seed)
     is_compacted = "cleaning" in faults
+    voters, replication_factor = SHAPES.get(name, (3, 3))
     return replace(
-        Plan.of(seed),
+        plan,
         nodes=3,
-        voters=3,
-        replication_factor=3,
-        min_insync_replicas=2,
+        voters=voters,
+        replication_factor=replication_factor,
+        min_insync_replicas=min(replication_factor, 2),
         partitions=1,
         is_synced=is_synced,
         is_harsh=False,
         faults=faults,
-        seconds=5.0 if is_compacted else 12.0,
-        idempotent_producers=1 if is_compacted else 2,
+        seconds=5.0 if is_compacted else SECONDS.get(name, 12.0),
+        idempotent_producers=1 if is_compacted or name in SHAPES else 2,
         transactional_producers=1 if is_compacted else 0,
         group_members=0,
         admin=False,
@@ -57,6 +64,7 @@ def plan_for(name: str, seed: int) -> Plan:
         has_snapshots=False,
         copiers=0,
         is_compacted=is_compacted,
+        has_directories=plan.has_directories and name not in SHAPES,
     )
 
 

@@ -241,7 +241,8 @@ class Watch:
             if data is None and place.memory is not None:
                 # What stood there was compacted away.
                 break
-            assert data is not None, f"{log!r} has nothing at {offset}"
+            if data is None:
+                raise Violation(f"{log!r} on {node.host} has nothing at {offset}")
             for batch in batches(data.read()):
                 offset = batch.last_offset + 1
                 if place.memory is not None:
