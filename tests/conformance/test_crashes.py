@@ -8,8 +8,10 @@ acknowledgements the next kill comes.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Thread
@@ -27,6 +29,14 @@ IN_FLIGHT = 2_000
 # How many acknowledgements there are between a start and the next kill.
 LEAST_ACKNOWLEDGED, MOST_ACKNOWLEDGED = 50, 3_000
 QUICK_RETRIES = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
+NOT_YET = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._WAIT_COORD,
+)
 
 
 class Stored(NamedTuple):
@@ -235,6 +245,22 @@ def test_a_transaction_that_a_kill_interrupts_is_seen_whole_or_not_at_all(tmp_pa
         assert broker.errors() == []
 
 
+def patiently(ask: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
+    """librdkafka tells its user of a coordinator that is not there or has not loaded, who then has to ask again."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return ask()
+        except KafkaException as problem:
+            if problem.args[0].code() not in NOT_YET or time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_S)
+
+
+def commit_offsets(consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPartition]:
+    return patiently(lambda: consumer.commit(offsets=wanted, asynchronous=False))
+
+
 def test_committed_offsets_of_a_group_never_go_back_over_a_kill(tmp_path: Path) -> None:
     rng, group, reached = Random(22), unique("group"), 0
     with KillableBroker(tmp_path / "data") as broker:
@@ -253,10 +279,11 @@ def test_committed_offsets_of_a_group_never_go_back_over_a_kill(tmp_path: Path) 
                 for _ in range(rng.randint(1, 40)):
                     reached += 1
                     wanted = [TopicPartition(topic, partition, reached) for partition in range(PARTITIONS)]
-                    assert all(one.error is None for one in consumer.commit(offsets=wanted, asynchronous=False))
+                    assert all(one.error is None for one in commit_offsets(consumer, wanted))
                 broker.crash()
                 asked = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-                assert [one.offset for one in consumer.committed(asked, TIMEOUT_S)] == [reached] * PARTITIONS
+                found = patiently(partial(consumer.committed, asked, TIMEOUT_S))
+                assert [one.offset for one in found] == [reached] * PARTITIONS
         finally:
             consumer.close()
         assert broker.errors() == []
