@@ -62,6 +62,8 @@ SETTINGS = {"broker.session.timeout.ms": "60000", "group.consumer.heartbeat.inte
 def cluster() -> Iterator[Cluster]:
     with Cluster(brokers=3, settings=SETTINGS) as running:
         create_topic(running, "canary")
+        # Its leader may have heard of it and not have opened it.
+        until(lambda: _sings(running), "that a record can be written and read", PATIENCE_S)
         yield running
 
 
@@ -272,6 +274,33 @@ def test_a_fetch_of_a_replica_that_there_is_not_or_of_an_earlier_life_does_not_c
         answer = wire.ask(request, FetchResponse, 17)
     refused = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH)
     assert answer.responses[0].partitions[0].error_code in refused
+
+
+def test_a_fetch_of_a_life_that_is_made_up_shuts_no_follower_out(cluster: Cluster) -> None:
+    now = image(cluster)
+    topic = now.topics.by_name["canary"]
+    leader = topic.partitions[0].leader
+    follower = next(one for one in topic.partitions[0].replicas if one != leader)
+
+    def known_epoch() -> int:
+        def of(inside: Any) -> int:
+            in_sync = inside.services.replicas.get("canary", 0).in_sync
+            return -1 if in_sync is None else int(in_sync.followers[follower].broker_epoch)
+
+        return cluster[leader].inspect(of)
+
+    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        replica_state=ReplicaState(replica_id=follower, replica_epoch=1 << 60),
+        max_wait_ms=0,
+        min_bytes=0,
+        session_epoch=-1,
+        topics=[FetchTopic(topic_id=topic.id, partitions=[wanted])],
+    )
+    with Wire(cluster[leader].port) as wire:
+        assert wire.ask(request, FetchResponse, 17).responses[0].partitions[0].error_code == 0
+    # What its broker says of itself is believed again.
+    until(lambda: known_epoch() == now.cluster.brokers[follower].epoch, "that the follower is heard", PATIENCE_S)
 
 
 def test_the_id_of_a_topic_that_is_gone_leads_to_no_topic_of_the_same_name(cluster: Cluster) -> None:

@@ -105,6 +105,12 @@ class LocalBroker:
         broker = self.image.cluster.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
+    def epoch_of(self, follower: Follower) -> int:
+        """The life that its broker is in, as far as this one has heard. What a fetch says of it may be made up: whoever
+        is registered must not be shut out by that."""
+        broker = self.image.cluster.brokers.get(follower.broker_id)
+        return follower.broker_epoch if broker is None else broker.epoch
+
     def is_eligible(self, follower: Follower) -> bool:
         """Whether a follower may join the in-sync replicas: a live one, in the life in which it fetched (KIP-903)."""
         broker = self.image.cluster.brokers.get(follower.broker_id)
@@ -407,7 +413,7 @@ class Partition:
         if follower is None:
             # It may have heard before us that it belongs to the partition; then it asks again.
             return ErrorCode.UNKNOWN_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if broker_epoch != UNKNOWN and broker_epoch < follower.broker_epoch:
+        if broker_epoch != UNKNOWN and broker_epoch < self._broker.epoch_of(follower):
             # A fetch of an earlier life of that broker, which may have had what the present one has lost.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
