@@ -13,7 +13,9 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from pessoa.cli.main import main
 from pessoa.testing import Broker
 from tests.tools.stage import run_ours
 
@@ -94,6 +96,42 @@ def test_describe_with_the_name_of_a_topic_alone_describes_that_topic() -> None:
         assert alone.code == 0
         missing = run_ours(*ask, "--describe", "uvas")
     assert missing == (1, "Error while executing topic command : Topic 'uvas' does not exist as expected\n", "")
+
+
+def test_a_mistyped_command_is_answered_with_the_one_that_was_meant() -> None:
+    shown = CliRunner().invoke(main, ["statsu"])
+    assert shown.exit_code == 2
+    assert "No such command 'statsu'. Did you mean 'status'?" in shown.output
+    assert "Did you mean" not in CliRunner().invoke(main, ["xyzzy"]).output
+
+
+def test_the_logs_of_all_brokers_are_those_of_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PESSOA_HOME", str(tmp_path))
+    (tmp_path / "logs").mkdir()
+    for name in ("broker-1", "broker-2", "schema-registry"):
+        (tmp_path / "logs" / f"{name}.log").write_text(f"{name} speaks\n")
+    shown = CliRunner().invoke(main, ["logs", "broker"])
+    assert shown.output == "broker-1 | broker-1 speaks\nbroker-2 | broker-2 speaks\n"
+    assert CliRunner().invoke(main, ["logs", "broker-2"]).output == "broker-2 speaks\n"
+    missing = CliRunner().invoke(main, ["logs", "zookeeper"])
+    assert missing.output == "Error: there is no log of zookeeper; there are broker-1, broker-2, schema-registry\n"
+    assert missing.exit_code == 1
+
+
+def test_a_line_of_the_shell_may_be_copied_with_its_prompt_and_its_container_and_end_in_a_pipe() -> None:
+    from pessoa.cli.shell import State, as_typed, command_line
+
+    copied = "$ docker-compose exec broker  kafka-topics --list"
+    assert as_typed(copied) == as_typed("docker exec -it kafka_1 kafka-topics --list") == "kafka-topics --list"
+    assert as_typed("docker-compose exec broker ls") == "docker-compose exec broker ls"
+    with Broker() as broker:
+        state = State({"here": broker.bootstrap_servers})
+        for name in ("peras", "uvas"):
+            ask = ("kafka-topics", "--bootstrap-server", broker.bootstrap_servers)
+            assert run_ours(*ask, "--create", "--topic", name).code == 0
+        command = command_line("kafka-topics --list | grep 'u[v]as'", state)
+        assert command is not None
+        assert subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S).stdout == "uvas\n"
 
 
 class Typed:

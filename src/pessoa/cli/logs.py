@@ -21,6 +21,7 @@ TAIL_BYTES = 1024 * 1024
 EPILOG = """\b
 Examples:
   pessoa logs                  the last lines of every service
+  pessoa logs broker           those of all brokers
   pessoa logs broker-1 -f      one broker, going on as it logs more
   pessoa logs up -n 200        what the supervisor itself has said
 """
@@ -37,10 +38,12 @@ def logs(service: str | None, follow: bool, lines: int) -> None:
     there = {path.stem: path for path in sorted(folder.glob("*.log"))}
     if not there:
         raise click.ClickException(f"nothing has been logged in {folder}; `pessoa up` starts the platform")
-    if service is not None and service not in there:
+    # `broker` means all of them, as broker-1, broker-2 and so on are one service to most people.
+    chosen = {name: path for name, path in there.items() if service in (None, name, name.rpartition("-")[0])}
+    if not chosen:
         raise click.ClickException(f"there is no log of {service}; there are {', '.join(there)}")
-    chosen = there if service is None else {service: there[service]}
-    prefixes = {name: "" if service is not None else f"{name} | ".rjust(3 + max(map(len, there))) for name in chosen}
+    width = 3 + max(map(len, chosen))
+    prefixes = {name: "" if len(chosen) == 1 else f"{name} | ".rjust(width) for name in chosen}
     files = {prefixes[name]: _print_tail(path, prefixes[name], lines) for name, path in chosen.items()}
     try:
         if follow:

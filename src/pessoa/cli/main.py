@@ -46,6 +46,7 @@ Examples:
   pessoa up                    everything, until Ctrl-C
   PESSOA_HOME=/data pessoa up  the same, with data and logs under /data
   pessoa broker --help         what a single broker takes
+  kafka-topics --help          Kafka's own commands come with this one
 """
 
 
@@ -62,6 +63,17 @@ class LateGroup(click.Group):
         command = getattr(import_module(row.module), row.attribute)
         assert isinstance(command, click.Command), f"{row.module}.{row.attribute} is not a click command"
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in SUBCOMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], SUBCOMMANDS, 1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            ctx.fail(f"No such command '{args[0]}'.{hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # click's own version imports every subcommand for its help line; the table has it already.

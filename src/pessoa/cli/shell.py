@@ -9,6 +9,7 @@ the terminal around it. Without a terminal (`pessoa shell < commands.txt`) the l
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -56,6 +57,18 @@ class State:
         return f" [F2] Cluster: {self.cluster} [F3] Fuzzy: {fuzzy} [F9] In-Line Help: {helps} [F10] Exit"
 
 
+# `docker-compose exec broker`, `docker exec -it kafka_1`: there are no containers here, and what follows is meant.
+_CONTAINER = re.compile(r"docker(-compose| compose)? exec (-\w+ )*\S+\s+(?=\S*(kafka|confluent))")
+# What a shell would understand and no command of Kafka's does.
+_OF_THE_SHELL = frozenset("| || && ; > >> < 2> 2>&1 &".split())
+
+
+def as_typed(text: str) -> str:
+    """A line that was copied together with its prompt, or with the container that it was meant for."""
+    words = text.removeprefix("$ ").strip()
+    return _CONTAINER.sub("", words)
+
+
 def command_line(text: str, state: State) -> list[str] | None:
     """What to run for a line; None for what is no command of Kafka's."""
     from pessoa.cli.shell_words import with_cluster
@@ -66,7 +79,13 @@ def command_line(text: str, state: State) -> list[str] | None:
     if tool not in TOOLS:
         return None
     words = with_cluster(words, state.live.servers)
-    return [sys.executable, "-m", f"pessoa.cli.{TOOLS[tool]}", *words[1:]]
+    command = [sys.executable, "-m", f"pessoa.cli.{TOOLS[tool]}"]
+    if _OF_THE_SHELL.isdisjoint(words):
+        return [*command, *words[1:]]
+    # A pipe, for instance. What was typed stays as it is, quotes and all, behind what the cluster adds.
+    added = words[1 : len(words) - len(shlex.split(text)) + 1]
+    rest = text.split(maxsplit=1)[1]
+    return ["bash", "-c", f"{shlex.join([*command, *added])} {rest}"]
 
 
 @click.command(
@@ -101,6 +120,7 @@ def shell(clusters: tuple[str, ...]) -> None:
 
 
 def _run(text: str, state: State, stdin: int | None = None) -> None:
+    text = as_typed(text)
     if not text:
         return
     try:

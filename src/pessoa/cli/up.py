@@ -9,7 +9,8 @@ from __future__ import annotations
 import click
 
 EPILOG = """\b
-Brokers are on 9092 (also 19092), 29092 and 39092, schema-registry on 8081, kafka-rest on 8082.
+Brokers are on 9092 (also 19092), 29092 and 39092, schema-registry on 8081, kafka-rest on 8082,
+and with Spark installed connect on 8083.
 Data and logs go to $PESSOA_HOME (default ~/.pessoa).
 Ctrl-C stops everything in reverse order; a second Ctrl-C stops it at once.
 
