@@ -279,7 +279,7 @@ def test_a_taken_port_is_one_sentence_also_in_the_background(home: Home) -> None
         refused = home("up", "--brokers", "1", "--services", "none", "--port-shift", str(home.shift), "--detach")
     assert refused.returncode == 1
     assert refused.stderr == (
-        f"Cannot start broker-1: port {port} is already taken by another program; stop that program first.\n"
+        f"Cannot start broker-1: port {port} is already taken by another program; stop it, or use --port-shift.\n"
     )
 
 

@@ -82,7 +82,7 @@ class Reservation:
                 if failure.errno != errno.EADDRINUSE:
                     raise PortTaken(_sentence(service, f"port {port} cannot be used ({failure.strerror})")) from None
                 if somebody_listens(service.host, port):
-                    why = f"port {port} is already taken by another program; stop that program first"
+                    why = f"port {port} is already taken by another program; stop it, or use --port-shift"
                     raise PortTaken(_sentence(service, why)) from None
                 if time.monotonic() >= deadline_s:
                     why = f"port {port} is held by another program's connection; try again, or use --port-shift"

@@ -183,7 +183,7 @@ def test_a_taken_port_gives_one_sentence_and_exit_code_1_and_starts_nothing(
         supervisor = stage.supervisor(stage.service("one", first), stage.service("two", taken))
         assert asyncio.run(supervisor.run()) == 1
     assert stage.told == [
-        f"Cannot start two: port {taken} is already taken by another program; stop that program first."
+        f"Cannot start two: port {taken} is already taken by another program; stop it, or use --port-shift."
     ]
     assert not stage.diary.exists()
 
