@@ -51,7 +51,6 @@ _FIRST_INIT_WITH_FENCED = 4
 _FIRST_ADD_WITH_FENCED = 2
 _FIRST_END_WITH_FENCED = 2
 _FIRST_ADD_OF_BROKERS = 4
-_NEWEST_ADD = 5
 
 # What the log says of an append, and what a client of the coordinator hears.
 _LOG_ERRORS = {
@@ -116,11 +115,6 @@ class TransactionCoordinator:
 
     def submit(self, request: Message, context: RequestContext) -> Maybe[Message]:
         return self._services[type(request)](request, context)
-
-    async def add_for_leader(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
-        """What a leader on this broker asks before it appends (see `verification`)."""
-        reply = self._add_partitions(request, _Ourselves(_NEWEST_ADD))
-        return cast("AddPartitionsToTxnResponse", reply if isinstance(reply, Message) else await reply)
 
     # ── the life of the coordinator ──
 

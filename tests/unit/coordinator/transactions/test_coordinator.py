@@ -247,7 +247,7 @@ async def test_brokers_ask_about_several_transactions_at_once(world: World) -> N
 @scenario
 async def test_a_leader_on_this_broker_verifies_and_adds(world: World) -> None:
     await world.ask(init(), 5)
-    verifier = Verifier(world.coordinator.add_for_leader, world.clock, TransactionConfig())
+    verifier = Verifier(lambda request: world.ask(request, 5), world.clock, TransactionConfig())
     for may_add, code in [
         (False, ErrorCode.TRANSACTION_ABORTABLE), (True, ErrorCode.NONE), (False, ErrorCode.NONE),
     ]:  # fmt: skip
