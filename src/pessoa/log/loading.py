@@ -141,6 +141,10 @@ class _Loader:
         if first < len(self.segments):
             self._recover(first, recovery_point)
             end = self.segments[-1].next_offset()
+        if end < log_start_offset and was_clean and self.recovered_from is None:
+            # No log that is closed in order starts behind its end, so it is the checkpoint that has changed.
+            log.warning("%s ends at %s, and cannot start at %s", self.directory, end, log_start_offset)
+            log_start_offset = self.segments[0].base_offset
         if end < log_start_offset:
             # Everything below the log start was deleted; a crash lost what came behind it.
             log.warning("%s ends at %s; it goes on at its log start %s", self.directory, end, log_start_offset)

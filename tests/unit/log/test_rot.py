@@ -157,3 +157,10 @@ def test_a_log_that_was_closed_in_order_and_has_lost_its_end_is_doubtful_where_i
     log = opened(home, "stopped")
     assert (log.log_end_offset, log.doubtful_from) == (10, 10)
     assert whole.startswith(read_bytes(log))
+
+
+def test_a_log_start_behind_the_end_is_not_believed_after_a_stop_in_order(home: Home) -> None:
+    whole = written(home)
+    log = home.open(RARELY, was_clean=True, recovery_point=12, log_start_offset=92, high_watermark=12)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 12)
+    assert read_bytes(log) == whole
