@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import count
+from typing import Any
 
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pessoa.broker.context import RequestContext
 from pessoa.broker.fetch_sessions import FetchSessions
+from pessoa.broker.handlers import fetch
+from pessoa.testing import Broker
 from pessoa.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 
 NO_SESSION_EPOCH = -1
+TIMEOUT_S = 60
 
 
 def test_a_partition_that_is_asked_for_a_thousand_times_is_answered_once_at_the_last_offset() -> None:
@@ -17,3 +26,25 @@ def test_a_partition_that_is_asked_for_a_thousand_times_is_answered_once_at_the_
     )
     plan = FetchSessions(count(1).__next__).plan(request, 12, 0)
     assert [(one.request.partition, one.request.fetch_offset) for one in plan.wanted] == [(0, 998), (1, 999)]
+
+
+def test_a_fetch_that_waits_keeps_what_it_waits_for_and_not_what_named_it_a_thousand_times() -> None:
+    with Broker() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(TIMEOUT_S)
+        asked = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1) for _ in range(1000)]
+        request = FetchRequest(
+            max_wait_ms=600_000,
+            min_bytes=1,
+            session_epoch=NO_SESSION_EPOCH,
+            topics=[FetchTopic(topic="t", partitions=asked)],
+        )
+
+        def handle(inside: Any) -> None:
+            before = sys.getrefcount(request), sys.getrefcount(asked[5])
+            parked = fetch.handle(inside.services, RequestContext(1, 12, 1, None, "", 1), request)
+            assert isinstance(parked, fetch.WaitingFetch)
+            assert (sys.getrefcount(request), sys.getrefcount(asked[5])) == before
+            parked.cancel()
+
+        broker.inspect(handle)

@@ -116,7 +116,7 @@ def handle(broker: BrokerServices, context: RequestContext, request: FetchReques
     plan = broker.fetch_sessions.plan(request, context.version, broker.clock.monotonic_ms(), reader.replica_id)
     if plan.error is not ErrorCode.NONE:
         return _failed(plan.error)
-    found = _look(broker, reader, request, plan)
+    found = _look(broker, reader, plan, request.max_bytes)
     if request.max_wait_ms <= 0 or not found or _is_enough(found, request.min_bytes):
         return _response(broker, context, reader, plan, found)
     return WaitingFetch(broker, context, request, reader, plan, found)
@@ -144,7 +144,7 @@ def _failed(error: ErrorCode) -> FetchResponse:
 class WaitingFetch(Parked):
     """A fetch that found too little. It looks again when there is enough, or its time is up."""
 
-    __slots__ = ("_broker", "_context", "_plan", "_reader", "_request", "_timer", "_waiter")
+    __slots__ = ("_broker", "_context", "_max_bytes", "_plan", "_reader", "_timer", "_waiter")
 
     def __init__(
         self,
@@ -156,7 +156,9 @@ class WaitingFetch(Parked):
         found: list[Found],
     ) -> None:
         super().__init__()
-        self._broker, self._context, self._request, self._reader, self._plan = broker, context, request, reader, plan
+        self._broker, self._context, self._reader, self._plan = broker, context, reader, plan
+        # Not the request: it may name partitions without end, and it is waited for without end.
+        self._max_bytes = request.max_bytes
         self._waiter: FetchWaiter | None = FetchWaiter(
             self.ready,
             request.min_bytes - sum(one.size for one in found),
@@ -171,7 +173,7 @@ class WaitingFetch(Parked):
     def reply(self) -> FetchResponse:
         self._leave()
         broker, reader, plan = self._broker, self._reader, self._plan
-        return _response(broker, self._context, reader, plan, _look(broker, reader, self._request, plan))
+        return _response(broker, self._context, reader, plan, _look(broker, reader, plan, self._max_bytes))
 
     def cancel(self) -> None:
         super().cancel()
@@ -196,8 +198,8 @@ def _is_enough(found: list[Found], min_bytes: int) -> bool:
 # Looking.
 
 
-def _look(broker: BrokerServices, reader: Reader, request: FetchRequest, plan: FetchPlan) -> list[Found]:
-    left = min(request.max_bytes, broker.config.fetch_max_bytes)
+def _look(broker: BrokerServices, reader: Reader, plan: FetchPlan, max_bytes: int) -> list[Found]:
+    left = min(max_bytes, broker.config.fetch_max_bytes)
     if not reader.is_follower:
         left = min(left, max(0, MAX_UNREAD_BYTES - broker.unread_bytes()) // 2)
     has_some = False
