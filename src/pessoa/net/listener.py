@@ -189,8 +189,12 @@ class Connection(asyncio.BufferedProtocol):
         elif early_s > 0:
             # Nothing is read before its turn, so nothing else pauses it or lets it go on. uvloop begins to read
             # behind this call, whatever is said in it.
-            loop.call_soon(self._pause)
-            loop.call_later(early_s, self._resume)
+            loop.call_soon(self._wait_for_turn, early_s)
+
+    def _wait_for_turn(self, early_s: float) -> None:
+        # One behind the other: a loop that was held up runs what is due by the clock before what is due now.
+        self._pause()
+        self._listener.loop.call_later(early_s, self._resume)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
