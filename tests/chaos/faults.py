@@ -19,12 +19,16 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from pessoa.records.batch import HEADER_SIZE, MAGIC, MAGIC_POSITION, RecordBatch
 from tests.chaos.load import IN, PARTITIONS
 from tests.chaos.stage import Stage
 
 # What comes back at once is a different test from what comes back when its session has ended.
 MORE = 20
 _METADATA_LOG = "__cluster_metadata-0"
+# In the header of a batch: the first byte of the leader epoch, the last of the base offset.
+_EPOCH_POSITION = 12
+_LAST_OFFSET_BYTE = 7
 
 
 Fault = Callable[[Stage], None]
@@ -155,6 +159,26 @@ def flip_a_bit(data: Path, rng: Random) -> None:
     path.write_bytes(content)
 
 
+def make_up_an_epoch(data: Path, rng: Random) -> None:
+    """In the last batch, where no CRC looks."""
+    _change_the_last_batch(_segment(data, rng), _EPOCH_POSITION, 6)
+
+
+def make_up_an_offset(data: Path, rng: Random) -> None:
+    _change_the_last_batch(_segment(data, rng), _LAST_OFFSET_BYTE, rng.randrange(8))
+
+
+def _change_the_last_batch(path: Path, byte: int, bit: int) -> None:
+    content = bytearray(path.read_bytes())
+    # Behind the batches there may be room that was taken ahead.
+    last = position = 0
+    while position + HEADER_SIZE <= len(content) and content[position + MAGIC_POSITION] == MAGIC:
+        last, position = position, position + RecordBatch(bytes(content), position).size
+    if position:
+        content[last + byte] ^= 1 << bit
+        path.write_bytes(content)
+
+
 def tear_the_tail(data: Path, rng: Random) -> None:
     path = _segment(data, rng)
     with path.open("r+b") as file:
@@ -203,6 +227,8 @@ FAULTS: dict[str, Fault] = {
     "pause the coordinator": _pause(a_coordinator),
     "slow down a follower": slow_down,
     "flip a bit": _damage(flip_a_bit),
+    "make up an epoch": _damage(make_up_an_epoch),
+    "make up an offset": _damage(make_up_an_offset),
     "tear the tail": _damage(tear_the_tail),
     "add garbage": _damage(add_garbage),
     "spoil indexes": _damage(spoil_indexes),
