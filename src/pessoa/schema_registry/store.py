@@ -95,6 +95,11 @@ class Store:
             await asyncio.wait_for(future, timeout_s)
         except TimeoutError:
             raise StoreFailed(f"offset {offset} of {self._config.topic} did not come back in {timeout_s} s") from None
+        waiter = asyncio.current_task()
+        if waiter is not None and waiter.cancelling():
+            # Python 3.11 forgets a cancellation that comes in the moment of the result, and a term that does not end
+            # keeps the whole service from ending.
+            raise asyncio.CancelledError
 
     # The topic.
 
