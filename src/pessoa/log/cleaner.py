@@ -131,6 +131,7 @@ def _first_uncleanable(partition_log: PartitionLog, dirty: Sequence[Segment], no
     """Always where a segment starts."""
     # Above the recovery point a gap between segments is how recovery recognises a loss, so none is made there.
     bound = min(partition_log.last_stable_offset, partition_log.active.base_offset, partition_log.recovery_point)
+    bound = min(bound, _first_unsettled(partition_log))
     lag_ms = partition_log.config.min_compaction_lag_ms
     if lag_ms > 0:
         old = takewhile(lambda segment: segment.largest_timestamp_or_modified() <= now_ms - lag_ms, dirty)
@@ -139,6 +140,23 @@ def _first_uncleanable(partition_log: PartitionLog, dirty: Sequence[Segment], no
             bound = min(bound, young[0].base_offset)
     starts = [segment.base_offset for segment in partition_log.segments if segment.base_offset <= bound]
     return starts[-1] if starts else partition_log.segments[0].base_offset
+
+
+def _first_unsettled(partition_log: PartitionLog) -> int:
+    """Where the first transaction begins whose abort is above the high watermark, and may yet be taken back. The last
+    stable offset would say so, but a producer snapshot does not tell which transactions have ended that late."""
+    high_watermark = partition_log.high_watermark
+    ends = [*(segment.base_offset for segment in partition_log.segments[1:]), partition_log.log_end_offset]
+    return min(
+        (
+            aborted.first_offset
+            for segment, end in zip(partition_log.segments, ends, strict=True)
+            if end > high_watermark and segment.has_aborted_transactions
+            for aborted in segment.aborted_transactions()
+            if aborted.last_offset >= high_watermark
+        ),
+        default=partition_log.log_end_offset,
+    )
 
 
 def _is_overdue(partition_log: PartitionLog, dirty: Sequence[Segment], now_ms: int) -> bool:

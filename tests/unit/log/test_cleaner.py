@@ -85,6 +85,24 @@ def test_nothing_is_cleaned_from_the_first_undecided_or_unreplicated_offset_on(l
     assert assess(log, None, NOW_MS).first_uncleanable_offset == 2
 
 
+def test_what_an_abort_above_the_high_watermark_ends_is_not_cleaned_after_a_start_either(
+    disk: SimulatedDisk, log: PartitionLog
+) -> None:
+    append(log, [(b"a", b"1")])
+    log.roll(NOW_MS)
+    append(log, [(b"a", b"2")], producer=(1, 0, 0), transactional=True)
+    log.roll(NOW_MS)
+    append(log, [(b"a", b"3")])
+    log.roll(NOW_MS)
+    end_transaction(log, 1, 0, commit=False)
+    log.close()
+    again = open_log(disk, high_watermark=3)
+    again.roll(NOW_MS)
+    assert assess(again, None, NOW_MS).first_uncleanable_offset == 1
+    again.update_high_watermark(4)
+    assert assess(again, None, NOW_MS).first_uncleanable_offset == 4
+
+
 def test_records_wait_for_min_compaction_lag_and_are_forced_by_max_compaction_lag(disk: SimulatedDisk) -> None:
     log = open_log(disk, CONFIG.but(min_compaction_lag_ms=100, max_compaction_lag_ms=1000))
     append(log, [(b"a", b"1")])
