@@ -179,6 +179,8 @@ class Engine:
         with self._mutex:
             self._refuse_if_closed()
             self._refuse_twin(query.spec)
+        # It goes on from whatever is there, also if that could not be deleted.
+        self._traces.pardon(query.spec.id)
         if not query.is_prepared:
             self._make_markers(query, ANSWER_TIMEOUT_S)
         with self._mutex:
@@ -246,8 +248,9 @@ class Engine:
     def delete(self, query_id: str) -> None:
         """Stop a query and forget it, with its checkpoint, markers and group; a group that was named for it stays.
 
-        If the cluster cannot be told, the query stays where it is, at rest, and can be deleted again. An engine
-        without a state topic also deletes what an engine before it has left under that name.
+        If the cluster cannot be told, or a checkpoint cannot be moved away, the query stays where it is, at rest, and
+        can be deleted again. An engine without a state topic also deletes what an engine before it has left under that
+        name.
         """
         with self._names.alone_with(query_id):
             with self._mutex:
@@ -270,7 +273,7 @@ class Engine:
                 self._traces.remove(query_id, has_markers=has_markers)
                 with self._mutex:
                     self._queries.pop(query_id, None)
-            except StateUnavailable:
+            except Exception:
                 self._traces.pardon(query_id)
                 if query is not None:
                     with self._mutex:

@@ -6,13 +6,15 @@
 
 A query that begins under a name goes on from what it finds there: a checkpoint without its markers would have it write
 a batch twice, half a checkpoint would keep it from starting. An engine may be killed in the middle of a deletion, so
-the deletion is written down first, as a folder:
+the deletion is written down first, as a file, and every step can be taken again:
 
-    condemn     <home>/deleting/<id>/                   then the cluster is told to forget the query
-    remove      the markers go; the query's folder is moved into that one, at one stroke; both go
+    condemn     <home>/deleting/<id>                    then the cluster is told to forget the query
+    remove      checkpoint and folder get a name that no query can have, each at one stroke, and are removed
+                the markers go; they belong to a checkpoint, and mean nothing to another
+                <home>/deleting/<id> goes
 
-The next engine in this home ends what it finds begun (`remove_condemned`). If the cluster still knows the query, it was
-never told, and the query stays.
+The next engine in this home does all of it again where it finds that file (`remove_condemned`). If the cluster still
+knows the query, it was never told, and the query stays. A step that fails leaves what comes after it as it was.
 """
 
 from __future__ import annotations
@@ -22,12 +24,16 @@ import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from urllib.parse import unquote
+from uuid import uuid4
 
 from pessoa.pipelines.slots import kept_slots, sync_names
 from pessoa.pipelines.state_topic import ensure_topic, remove_topic
 from pessoa.pipelines.topic_writer import MARKER_TOPIC_CONFIG, marker_topic
 
 log = logging.getLogger(__name__)
+
+# Between the name of what was deleted and something unique. A query's name has no such sign.
+_RUBBISH = "~deleted-"
 
 
 class Traces:
@@ -60,44 +66,45 @@ class Traces:
 
     def condemn(self, query_id: str) -> None:
         """Write down that it is to go."""
-        self._drop(query_id)
-        (self._deleting / query_id).mkdir(parents=True)
+        self._deleting.mkdir(parents=True, exist_ok=True)
+        (self._deleting / query_id).touch()
         for named in (self._deleting, self._deleting.parent):
             sync_names(named)
 
     def pardon(self, query_id: str) -> None:
         """It stays after all."""
-        self._drop(query_id)
+        (self._deleting / query_id).unlink(missing_ok=True)
 
     def remove(self, query_id: str, *, has_markers: bool) -> None:
+        """OSError if something cannot be moved away; it is whole then."""
+        self._remove_checkpoint_elsewhere(query_id)
+        _remove(self.folder(query_id))
         if has_markers:
             remove_topic(self._settings, marker_topic(query_id))
-        folder = self.folder(query_id)
-        if folder.exists():
-            folder.rename(self._deleting / query_id / "folder")
-        self._remove_checkpoint_elsewhere(query_id)
-        self._drop(query_id)
+        (self._deleting / query_id).unlink(missing_ok=True)
 
     def remove_condemned(self, known: Collection[str]) -> None:
         """End the deletions that an engine before this one has begun; `known` are the queries that still are."""
         for begun in sorted(self._deleting.iterdir()) if self._deleting.exists() else ():
-            if (begun / "folder").exists() or begun.name in known:
-                self._drop(begun.name)
+            if begun.name in known:
+                self.pardon(begun.name)
+                continue
+            try:
+                self.remove(begun.name, has_markers=True)
+            except OSError as failure:
+                # Whoever starts after this one tries again.
+                log.warning("the deletion of query %s had begun, and cannot be ended: %s", begun.name, failure)
             else:
                 log.info("the deletion of query %s had begun, and is ended", begun.name)
-                self.remove(begun.name, has_markers=True)
-
-    def _drop(self, query_id: str) -> None:
-        _remove(self._deleting / query_id)
 
     def _remove_checkpoint_elsewhere(self, query_id: str) -> None:
         if self._checkpoints is None:
             return
         folder = path_of(self.checkpoint(query_id))
-        if folder is not None and folder.exists():
-            _remove(folder)
-        else:
+        if folder is None or not folder.exists():
             log.warning("a checkpoint of query %s may be left: remove %s", query_id, self.checkpoint(query_id))
+        if folder is not None:
+            _remove(folder)
 
 
 def path_of(place: str) -> Path | None:
@@ -109,10 +116,11 @@ def path_of(place: str) -> Path | None:
 
 
 def _remove(folder: Path) -> None:
-    try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        return
-    except OSError as failure:
-        # It is nobody's any more; what stands among the deletions is tried again.
-        log.warning("%s cannot be removed: %s", folder, failure)
+    """At one stroke. What cannot be removed afterwards is nobody's, and tried again with the next of its name."""
+    if folder.exists():
+        folder.rename(folder.with_name(f"{folder.name}{_RUBBISH}{uuid4().hex}"))
+    for rubbish in folder.parent.glob(f"{folder.name}{_RUBBISH}*"):
+        try:
+            shutil.rmtree(rubbish)
+        except OSError as failure:
+            log.warning("%s is left, and cannot be removed: %s", rubbish, failure)

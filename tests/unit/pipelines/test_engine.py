@@ -6,6 +6,7 @@ Spark and the cluster are stand-ins here; `tests/pipelines` has real ones.
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -108,8 +109,8 @@ def once(query_id: str, **more: Any) -> QuerySpec:
     return QuerySpec(query_id, start_function="flows:copy", topic="out", delivery="exactly-once", **more)
 
 
-def make_engine(home: Path) -> Engine:
-    return Engine("127.0.0.1:1", home=home, spark_remote="sc://127.0.0.1:1")
+def make_engine(home: Path, **more: Any) -> Engine:
+    return Engine("127.0.0.1:1", home=home, spark_remote="sc://127.0.0.1:1", **more)
 
 
 def in_time(act: Callable[[], object]) -> None:
@@ -356,37 +357,98 @@ class Killed(BaseException):
     """The engine was killed here, so to speak."""
 
 
-@pytest.mark.parametrize("where", ["before the cluster has heard of it", "before the markers go", "behind them"])
+KILLS = {
+    "before the cluster has heard of it": "put",
+    "before anything is moved away": "rename",
+    "when the checkpoint is moved away": "rmtree",
+    "before the markers go": "remove_topic",
+    "behind them": "unlink",
+}
+
+
+@pytest.mark.parametrize("where", KILLS)
 def test_a_deletion_in_which_an_engine_was_killed_is_ended_by_the_next_one_or_was_never_begun(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     cluster.may_answer.set()
     cluster.remembered["a"] = {"spec": to_value(once("a")), "target": "RUNNING"}
+    home, elsewhere = tmp_path / "home", tmp_path / "shared"
+    traces_of_it = [home / "queries" / "a" / "slots", elsewhere / "a" / "offsets"]
+    traces_of_it[1].mkdir(parents=True)
+    cluster.while_removing = lambda: cluster.steps.extend(str(each) for each in traces_of_it if each.exists())
 
-    def die(*_: object) -> None:
+    def die(*_: object, **__: object) -> None:
         raise Killed
 
-    with make_engine(tmp_path) as engine:
+    with make_engine(home, checkpoints=str(elsewhere)) as engine:
         eventually(lambda: cluster.launched == ["a"], DEADLINE_S)
+        owner: Any = {"put": engine._state, "rmtree": shutil, "remove_topic": traces}.get(KILLS[where], Path)
         with monkeypatch.context() as killer:
-            if where == "before the cluster has heard of it":
-                killer.setattr(engine._state, "put", die)
-            elif where == "before the markers go":
-                cluster.while_removing = die
-            else:
-                killer.setattr(Path, "rename", die)
+            killer.setattr(owner, KILLS[where], die)
             with pytest.raises(Killed):
                 engine.delete("a")
-    cluster.while_removing = lambda: None
-    with make_engine(tmp_path) as engine:
+    with make_engine(home, checkpoints=str(elsewhere)) as engine:
         is_known = where == "before the cluster has heard of it"
         assert [status.id for status in engine.queries()] == (["a"] if is_known else [])
-        assert (tmp_path / "queries" / "a" / "slots").exists() == is_known
-        assert not list((tmp_path / "deleting").iterdir())
-        if is_known:
-            assert cluster.removed == []
-        else:
-            assert cluster.removed[-1] == marker_topic("a")
+        assert [each.exists() for each in traces_of_it] == [is_known] * 2
+        assert not list((home / "deleting").iterdir())
+    assert set(cluster.steps) == ({"made"} if is_known else {"made", "removed"}), "no checkpoint outlives its markers"
+    if not is_known:
+        assert not list(elsewhere.iterdir())
+        assert not list((home / "queries").iterdir())
+
+
+@pytest.mark.parametrize("state_topic", ["state", None])
+def test_a_query_whose_checkpoint_cannot_be_moved_away_stays_whole_and_can_be_deleted_again(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state_topic: str | None
+) -> None:
+    cluster.may_answer.set()
+    home, elsewhere = tmp_path / "home", tmp_path / "shared"
+    (elsewhere / "a" / "offsets").mkdir(parents=True)
+    spec = QuerySpec("a", start_function="tests.pipelines.flows:copy", topic="out", delivery="exactly-once")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError("not yours")
+
+    with make_engine(home, checkpoints=str(elsewhere), state_topic=state_topic) as engine:
+        engine.start(spec)
+        with monkeypatch.context() as refusing:
+            refusing.setattr(Path, "rename", refuse)
+            for _ in range(2):
+                with pytest.raises(PermissionError):
+                    engine.delete("a")
+        assert engine.query("a").status().state == "STOPPED"
+        engine.resume("a")
+    # Nobody takes it for deleted.
+    make_engine(home, checkpoints=str(elsewhere), state_topic=state_topic).close()
+    assert (elsewhere / "a" / "offsets").exists()
+    assert cluster.removed == []
+    with make_engine(home, checkpoints=str(elsewhere), state_topic=state_topic) as engine:
+        engine.delete("a")
+    assert not list(elsewhere.iterdir())
+    assert cluster.removed == [marker_topic("a")]
+
+
+def test_what_is_left_of_a_deleted_query_harms_no_other_of_its_name(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.may_answer.set()
+    spec = QuerySpec("a", start_function="tests.pipelines.flows:copy", topic="out", delivery="exactly-once")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError("not yours")
+
+    with make_engine(tmp_path, state_topic=None) as engine:
+        with monkeypatch.context() as refusing:
+            refusing.setattr(shutil, "rmtree", refuse)
+            for _ in range(2):
+                engine.start(spec)
+                engine.delete("a")
+        engine.start(spec)
+    with make_engine(tmp_path, state_topic=None) as engine:
+        assert (tmp_path / "queries" / "a" / "slots").exists()
+        engine.delete("a")
+    assert not list((tmp_path / "queries").iterdir())
 
 
 def test_a_query_that_is_deleted_while_it_is_prepared_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:
@@ -420,9 +482,7 @@ def test_a_checkpoint_that_is_kept_elsewhere_goes_with_its_query(cluster: Cluste
     elsewhere = tmp_path / "shared disk"
     for name in ("a", "b"):
         (elsewhere / name / "offsets").mkdir(parents=True)
-    with Engine(
-        "127.0.0.1:1", home=tmp_path / "home", spark_remote="sc://127.0.0.1:1", checkpoints=elsewhere.as_uri()
-    ) as engine:
+    with make_engine(tmp_path / "home", checkpoints=elsewhere.as_uri()) as engine:
         engine.start(QuerySpec("a", start_function="tests.pipelines.flows:copy", topic="out"))
         engine.delete("a")
     assert [each.name for each in elsewhere.iterdir()] == ["b"]
