@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 
 # Where the platform of `pessoa up` listens. Tools of the ZooKeeper era, which name no broker, are sent there.
 DEFAULT_CLUSTER = "localhost:9092"
-_DEFAULT_CLUSTER_VARIABLE = "PESSOA_BOOTSTRAP_SERVER"
+DEFAULT_CLUSTER_VARIABLE = "PESSOA_BOOTSTRAP_SERVER"
 _INTERRUPTED = 130
+# How librdkafka tells of a broker that it cannot reach, with a scheme where there is more than TCP:
+# `ssl://host:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused (after 0ms in state CONNECT)`
+_ATTEMPT = re.compile(r"(\w+://)?(?P<address>[^/]+)/\w+: (?P<reason>.*?)( \(after |$)", re.DOTALL)
 _SILENCE_TOLD_AGAIN_S = 30.0
 # New objects between two searches for garbage, 700 unless one says so. A tool that asks a question and ends makes
 # fewer than this, and none of it is garbage.
@@ -81,7 +85,7 @@ def _code_of(tool: Callable[[Sequence[str]], int | None], options: Options, word
 
 
 def default_cluster() -> str:
-    return os.environ.get(_DEFAULT_CLUSTER_VARIABLE) or DEFAULT_CLUSTER
+    return os.environ.get(DEFAULT_CLUSTER_VARIABLE) or DEFAULT_CLUSTER
 
 
 def warn(sentence: str) -> None:
@@ -145,24 +149,34 @@ def silence_listener() -> Callable[[Any], None]:
     is still so, or so again, half a minute later."""
     from confluent_kafka import KafkaError
 
-    why = ""
+    # Who answers and refuses us is no silence. The whole reason is shown then: its parts explain each other.
+    refusals = {KafkaError._AUTHENTICATION: "does not let us in", KafkaError._SSL: "cannot be reached through TLS"}
+    sentence = ""
     told_s = float("-inf")
 
     def listen(error: Any) -> None:
-        nonlocal why, told_s
+        nonlocal sentence, told_s
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            # `host:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused (after 0ms in state …)`
-            address, _, rest = error.str().partition("/")
-            why = f"{address}: {rest.partition(' (after ')[0].rpartition(': ')[2]}"
-        elif time.monotonic() - told_s > _SILENCE_TOLD_AGAIN_S:
+            if attempt := _ATTEMPT.match(error.str()):
+                address, reason = attempt["address"], attempt["reason"].rstrip(" :")
+                refusal = refusals.get(error.code())
+                if refusal is None:
+                    sentence = _silence(f"{address}: {reason.rpartition(': ')[2]}")
+                else:
+                    sentence = f"WARN {address} {refusal}: {reason}. Trying again."
+        elif sentence and time.monotonic() - told_s > _SILENCE_TOLD_AGAIN_S:
             told_s = time.monotonic()
-            tell_of_silence(why)
+            warn(sentence)
 
     return listen
 
 
 def tell_of_silence(why: str) -> None:
-    warn(f"WARN No broker answers at {why}. Trying again; `pessoa up` starts a cluster on {DEFAULT_CLUSTER}.")
+    warn(_silence(why))
+
+
+def _silence(why: str) -> str:
+    return f"WARN No broker answers at {why}. Trying again; `pessoa up` starts a cluster on {DEFAULT_CLUSTER}."
 
 
 def require_answer(servers: str, patience_s: float) -> None:

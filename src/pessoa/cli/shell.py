@@ -9,6 +9,7 @@ the terminal around it. Without a terminal (`pessoa shell < commands.txt`) the l
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -120,6 +121,8 @@ def shell(clusters: tuple[str, ...]) -> None:
 
 
 def _run(text: str, state: State, stdin: int | None = None) -> None:
+    from pessoa.cli.running import DEFAULT_CLUSTER_VARIABLE
+
     text = as_typed(text)
     if not text:
         return
@@ -139,8 +142,10 @@ def _run(text: str, state: State, stdin: int | None = None) -> None:
     elif command is None:
         click.echo(f"{first} is not a command of Kafka's; Tab shows what there is.")
     else:
+        # For those that stand behind a pipe or a semicolon and name no cluster.
+        environment = {**os.environ, DEFAULT_CLUSTER_VARIABLE: state.live.servers}
         try:
-            subprocess.run(command, check=False, stdin=stdin)
+            subprocess.run(command, check=False, stdin=stdin, env=environment)
         except KeyboardInterrupt:
             click.echo()
 

@@ -3,9 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 
 from pessoa.cli.options import UsageError
-from pessoa.cli.running import read_properties
+from pessoa.cli.running import read_properties, silence_listener
 
 
 def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
@@ -40,3 +41,55 @@ def test_a_file_that_is_no_properties_file_is_one_sentence(tmp_path: Path) -> No
     path.write_text("password=C:\\users\n")
     with pytest.raises(UsageError, match=r"client\.properties: \\users is not a character"):
         read_properties(str(path))
+
+
+@pytest.mark.parametrize(
+    ("code", "heard", "told"),
+    [
+        (
+            KafkaError._TRANSPORT,
+            "here:9092/1: Connect to ipv4#127.0.0.1:9092 failed: Connection refused (after 0ms in state CONNECT)",
+            (
+                "No broker answers at here:9092: Connection refused. Trying again; `pessoa up` starts a cluster on "
+                "localhost:9092."
+            ),
+        ),
+        (
+            KafkaError._TRANSPORT,
+            "ssl://here:9093/bootstrap: Disconnected: connection reset by peer (after 0ms in state SSL_HANDSHAKE)",
+            (
+                "No broker answers at here:9093: connection reset by peer. Trying again; `pessoa up` starts a cluster on "
+                "localhost:9092."
+            ),
+        ),
+        (
+            KafkaError._SSL,
+            (
+                "ssl://here:9093/bootstrap: SSL handshake failed: certificate verify failed: not verified (install one) "
+                "(after 1ms in state SSL_HANDSHAKE)"
+            ),
+            (
+                "here:9093 cannot be reached through TLS: SSL handshake failed: certificate verify failed: not verified "
+                "(install one). Trying again."
+            ),
+        ),
+        (
+            KafkaError._AUTHENTICATION,
+            (
+                "sasl_plaintext://here:9094/2: SASL PLAIN mechanism handshake failed: broker's supported mechanisms:  "
+                "(after 2ms in state AUTH_HANDSHAKE)"
+            ),
+            (
+                "here:9094 does not let us in: SASL PLAIN mechanism handshake failed: broker's supported mechanisms. "
+                "Trying again."
+            ),
+        ),
+    ],
+)
+def test_why_no_broker_can_be_used_is_told_with_its_address(
+    code: int, heard: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listen = silence_listener()
+    listen(KafkaError(code, heard))
+    listen(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    assert capsys.readouterr().err == f"WARN {told}\n"

@@ -5,6 +5,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from pessoa.cli.running import DEFAULT_CLUSTER_VARIABLE
 from pessoa.cli.shell import State, command_line, shell
 from pessoa.cli.shell_words import Live, suggestions
 from pessoa.cli.topics import main as kafka_topics
@@ -76,6 +77,12 @@ def test_the_tools_with_schemas_complete_and_get_the_cluster_too() -> None:
     command = command_line("kafka-protobuf-console-consumer --topic orders", State({"here": "there:9092"}))
     assert command is not None
     assert command[3:] == ["--bootstrap-server", "there:9092", "--topic", "orders"]
+
+
+def test_what_stands_behind_a_semicolon_has_the_chosen_cluster_too(capfd: pytest.CaptureFixture[str]) -> None:
+    line = f"kafka-topics --version > /dev/null ; printenv {DEFAULT_CLUSTER_VARIABLE}\n"
+    CliRunner().invoke(shell, ["--cluster", "far=there:9092"], input=line)
+    assert capfd.readouterr().out == "there:9092\n"
 
 
 def test_without_a_terminal_lines_are_run_one_after_the_other() -> None:
