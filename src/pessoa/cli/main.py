@@ -67,7 +67,8 @@ class LateGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in SUBCOMMANDS and not args[0].startswith("-"):
+        # A shell that asks for completions wants to hear None, as click itself says it.
+        if args and args[0] not in SUBCOMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             from difflib import get_close_matches
 
             near = get_close_matches(args[0], SUBCOMMANDS, 1)

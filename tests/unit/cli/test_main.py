@@ -40,6 +40,13 @@ def test_an_unknown_subcommand_is_named_in_the_error() -> None:
     assert "No such command 'levitate'" in result.output
 
 
+@pytest.mark.parametrize("line", ["pessoa upp ", "pessoa upp --"])
+def test_a_shell_that_completes_a_line_with_a_mistake_in_it_hears_no_complaint(line: str) -> None:
+    asked = {"_PESSOA_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": "2"}
+    result = CliRunner().invoke(main, prog_name="pessoa", env=asked)
+    assert (result.exit_code, result.output.count("No such command")) == (0, 0)
+
+
 def test_help_imports_neither_the_platform_nor_rich() -> None:
     code = (
         "import sys; from pessoa.cli.main import main; main(['--help'], standalone_mode=False); "
