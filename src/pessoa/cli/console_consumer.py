@@ -175,7 +175,9 @@ class _Asked:
 
     def __init__(self) -> None:
         self.to_end = False
-        self._before = {number: signal.signal(number, self._hear) for number in (signal.SIGINT, signal.SIGTERM)}
+        # What a shell ignores for a command with `&` stays ignored.
+        heard = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is not signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._hear) for number in heard}
 
     def close(self) -> None:
         for number, handler in self._before.items():

@@ -7,7 +7,6 @@ does not end the tool: its exit code is 0 as long as its command line and its in
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -168,12 +167,15 @@ def _flush(producer: Any) -> None:
 
 def _flushed(producer: Any) -> int:
     """Wait for a moment; how many answers are missing then."""
+    return _heard(producer.flush, _FLUSH_S)
+
+
+def _heard(wait: Callable[[float], int], seconds: float) -> int:
     try:
-        left: int = producer.flush(_FLUSH_S)
+        return wait(seconds)
     except SystemError:
         # Ctrl-C has hit a callback. The wrapper of librdkafka loses the exception there, and complains of that.
         raise KeyboardInterrupt from None
-    return left
 
 
 @contextmanager
@@ -203,7 +205,8 @@ def _send(producer: Any, topic: str, record: Line, failed: Callable[[Any, Any], 
                 topic, value=record.value, key=record.key, headers=record.headers or None, on_delivery=failed
             )
         except BufferError:
-            time.sleep(_POLL_S)
+            # Not left to the listener alone, which ends if it cannot say what it heard (a closed standard error).
+            _heard(producer.poll, _POLL_S)
         else:
             return
 

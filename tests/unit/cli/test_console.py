@@ -1,0 +1,43 @@
+"""What the console tools do where no cluster is needed to see it."""
+
+from __future__ import annotations
+
+import signal
+
+from pessoa.cli.console_consumer import _Asked
+from pessoa.cli.console_producer import _send
+from pessoa.cli.line_reader import Line
+
+
+class Full:
+    """A producer without room until somebody hears what it has to say."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def produce(self, topic: str, **_: object) -> None:
+        self.calls.append("produce")
+        assert len(self.calls) < 4, "asked in vain"
+        if "poll" not in self.calls:
+            raise BufferError
+
+    def poll(self, timeout_s: float) -> int:
+        self.calls.append("poll")
+        return 1
+
+
+def test_a_producer_without_room_is_listened_to_by_the_one_who_waits() -> None:
+    producer = Full()
+    _send(producer, "t", Line([], None, b"oi"), lambda error, message: None)
+    assert producer.calls == ["produce", "poll", "produce"]
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        asked = _Asked()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        asked.close()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
