@@ -66,7 +66,13 @@ class SchemaRegistry(_Service):
 
     def __init__(self, bootstrap_servers: str, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(
-            {"host.name": _HOST, **(settings or {}), "kafkastore.bootstrap.servers": bootstrap_servers},
+            {
+                "host.name": _HOST,
+                # Sooner than the server's patience ends, or nobody would hear that it is Kafka which is away.
+                "kafkastore.init.timeout.ms": "30000",
+                **(settings or {}),
+                "kafkastore.bootstrap.servers": bootstrap_servers,
+            },
         )
 
     async def _make(self, port: int) -> App:

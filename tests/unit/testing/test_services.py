@@ -8,8 +8,11 @@ import threading
 import httpx
 import pytest
 
-from pessoa.schema_registry.config import BadConfig
+from pessoa.schema_registry.config import BadConfig, make_config
+from pessoa.schema_registry.service import _ATTEMPT_MS
+from pessoa.schema_registry.store import StoreFailed
 from pessoa.testing import Broker, RestProxy, SchemaRegistry
+from pessoa.web.serving import START_TIMEOUT_S
 
 AVRO = {"Content-Type": "application/vnd.kafka.avro.v2+json"}
 SCHEMA = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "int"}]})
@@ -46,3 +49,16 @@ def test_a_service_that_cannot_start_says_why() -> None:
         SchemaRegistry("127.0.0.1:1", {"schema.compatibility.level": "any"}),
     ):
         pass
+
+
+def test_a_registry_gives_up_on_kafka_with_a_sentence_and_leaves_no_thread() -> None:
+    before = set(threading.enumerate())
+    impatient = {"kafkastore.init.timeout.ms": "100"}
+    with pytest.raises(StoreFailed, match="does not answer"), SchemaRegistry("127.0.0.1:1", impatient):
+        pass
+    assert {one.name for one in set(threading.enumerate()) - before if one.name == "pessoa-web"} == set()
+
+
+def test_a_registry_gives_up_on_kafka_before_the_test_gives_up_on_the_registry() -> None:
+    patience_s = make_config(SchemaRegistry("127.0.0.1:1")._settings).init_timeout_ms / 1000
+    assert patience_s + _ATTEMPT_MS / 1000 < START_TIMEOUT_S
