@@ -14,6 +14,7 @@ then is the state that decisions rest on complete.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -224,7 +225,7 @@ class Registry:
     async def wait_for_change(self, timeout_s: float) -> None:
         """Return when something about leadership has changed, or after a while."""
         changed = self._changed
-        try:
-            await asyncio.wait_for(changed.wait(), timeout_s)
-        except TimeoutError:
-            return
+        # Python 3.11's wait_for forgets a cancellation that comes in the moment of the change.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await changed.wait()

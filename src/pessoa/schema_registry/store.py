@@ -76,7 +76,8 @@ class Store:
         self._reader = threading.Thread(target=self._read, name="registry-reader", daemon=True)
         self._reader.start()
         try:
-            await asyncio.wait_for(self._end_reached.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._end_reached.wait()
         except TimeoutError:
             raise StoreFailed(f"{self._config.topic} could not be read to its end within {timeout_s:.0f} s") from None
 
@@ -92,14 +93,12 @@ class Store:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((offset, future))
         try:
-            await asyncio.wait_for(future, timeout_s)
+            # Not wait_for: Python 3.11's forgets a cancellation that comes in the moment of the result, and a term that
+            # does not end keeps the whole service from ending.
+            async with asyncio.timeout(timeout_s):
+                await future
         except TimeoutError:
             raise StoreFailed(f"offset {offset} of {self._config.topic} did not come back in {timeout_s} s") from None
-        waiter = asyncio.current_task()
-        if waiter is not None and waiter.cancelling():
-            # Python 3.11 forgets a cancellation that comes in the moment of the result, and a term that does not end
-            # keeps the whole service from ending.
-            raise asyncio.CancelledError
 
     # The topic.
 

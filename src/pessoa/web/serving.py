@@ -221,8 +221,10 @@ def serve_until_signalled(
         assert starting is not None
 
         def on_signal() -> None:
-            # A service that waits for Kafka to come up has nothing to end in order yet.
-            stop.set() if is_serving else starting.cancel()
+            stop.set()
+            if not is_serving:
+                # A service that waits for Kafka to come up has nothing to end in order yet.
+                starting.cancel()
 
         is_serving = False
         for each in (signal.SIGTERM, signal.SIGINT):

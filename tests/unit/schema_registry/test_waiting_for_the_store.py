@@ -1,10 +1,14 @@
-"""Waiting until what was written has come back."""
+"""Waiting: until what was written has come back, until there is another leader."""
 
 from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from pessoa.schema_registry.config import make_config
+from pessoa.schema_registry.election import Identity
+from pessoa.schema_registry.registry import Registry
 from pessoa.schema_registry.store import Store
 
 
@@ -18,5 +22,24 @@ def test_a_wait_that_is_cancelled_in_the_moment_of_its_result_is_cancelled() -> 
         waiting.cancel()
         await asyncio.wait([waiting])
         return waiting.cancelled()
+
+    assert asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_whoever_waits_for_a_change_of_leaders_and_is_cancelled_in_its_moment_is_cancelled(turns: int) -> None:
+    async def scenario() -> bool:
+        config = make_config({"kafkastore.bootstrap.servers": "localhost:9092"})
+        registry = Registry(config, Identity("localhost", 8081), {})
+        waiting = asyncio.create_task(registry.wait_for_change(60.0))
+        # A few turns of the loop until it stands behind its event, and some of the way from there.
+        for _ in range(5):
+            await asyncio.sleep(0)
+        registry._notify()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        came_in_time = waiting.cancel()
+        await asyncio.wait([waiting])
+        return waiting.cancelled() == came_in_time
 
     assert asyncio.run(scenario())
