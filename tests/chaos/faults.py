@@ -19,16 +19,23 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from pessoa.records.batch import HEADER_SIZE, MAGIC, MAGIC_POSITION, RecordBatch
+from pessoa.records.batch import (
+    CRC_POSITION,
+    HEADER_SIZE,
+    LENGTH_POSITION,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    RecordBatch,
+)
 from tests.chaos.load import IN, PARTITIONS
 from tests.chaos.stage import Stage
 
 # What comes back at once is a different test from what comes back when its session has ended.
 MORE = 20
 _METADATA_LOG = "__cluster_metadata-0"
-# In the header of a batch: the first byte of the leader epoch, the last of the base offset.
+# The first byte of the leader epoch in the header of a batch.
 _EPOCH_POSITION = 12
-_LAST_OFFSET_BYTE = 7
 
 
 Fault = Callable[[Stage], None]
@@ -152,31 +159,37 @@ def _segment(data: Path, rng: Random) -> Path:
 
 
 def flip_a_bit(data: Path, rng: Random) -> None:
-    """In the middle of what is committed, in a batch's records."""
+    """In the middle of what is committed, where a CRC looks."""
     path = _segment(data, rng)
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1 << rng.randrange(8)
-    path.write_bytes(content)
+    starts = _starts(content)
+    if starts:
+        middle = starts[len(starts) // 2]
+        size = RecordBatch(bytes(content), middle).size
+        content[middle + rng.randrange(CRC_POSITION, size)] ^= 1 << rng.randrange(8)
+        path.write_bytes(content)
 
 
 def make_up_an_epoch(data: Path, rng: Random) -> None:
-    """In the last batch, where no CRC looks."""
-    _change_the_last_batch(_segment(data, rng), _EPOCH_POSITION, 6)
-
-
-def make_up_an_offset(data: Path, rng: Random) -> None:
-    _change_the_last_batch(_segment(data, rng), _LAST_OFFSET_BYTE, rng.randrange(8))
-
-
-def _change_the_last_batch(path: Path, byte: int, bit: int) -> None:
+    """In any batch, where no CRC looks."""
+    path = _segment(data, rng)
     content = bytearray(path.read_bytes())
-    # Behind the batches there may be room that was taken ahead.
-    last = position = 0
-    while position + HEADER_SIZE <= len(content) and content[position + MAGIC_POSITION] == MAGIC:
-        last, position = position, position + RecordBatch(bytes(content), position).size
-    if position:
-        content[last + byte] ^= 1 << bit
+    starts = _starts(content)
+    if starts:
+        content[rng.choice(starts) + _EPOCH_POSITION] ^= 1 << 6
         path.write_bytes(content)
+
+
+def _starts(content: bytearray) -> list[int]:
+    """Where batches begin. Behind them there may be room that was taken ahead, or half a batch."""
+    starts, position = [], 0
+    while position + HEADER_SIZE <= len(content) and content[position + MAGIC_POSITION] == MAGIC:
+        size = LOG_OVERHEAD + int.from_bytes(content[position + LENGTH_POSITION :][:4], "big")
+        if position + size > len(content):
+            break
+        starts.append(position)
+        position += size
+    return starts
 
 
 def tear_the_tail(data: Path, rng: Random) -> None:
@@ -228,7 +241,6 @@ FAULTS: dict[str, Fault] = {
     "slow down a follower": slow_down,
     "flip a bit": _damage(flip_a_bit),
     "make up an epoch": _damage(make_up_an_epoch),
-    "make up an offset": _damage(make_up_an_offset),
     "tear the tail": _damage(tear_the_tail),
     "add garbage": _damage(add_garbage),
     "spoil indexes": _damage(spoil_indexes),

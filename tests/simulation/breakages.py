@@ -107,12 +107,12 @@ def _drop_tombstones_at_once() -> Any:
 
 def _believe_made_up_epochs() -> Any:
     """A voter whose disk has changed the epoch of a batch goes on in that epoch, and wins by it."""
-    return patch.object(MetadataLog, "_first_doubtful_epoch", lambda *_: None)
+    return patch.object(MetadataLog, "_first_damage", lambda *_: (None, False))
 
 
 def _keep_what_is_damaged() -> Any:
-    """A replica whose disk has changed an offset or an epoch fetches from where its log seems to end."""
-    return patch.object(Partition, "cut_doubtful", lambda *_: None)
+    """A replica whose disk has changed an epoch fetches from where its log ends."""
+    return patch.object(Partition, "impossible_from", None)
 
 
 BREAKAGES: dict[str, Callable[[], Any]] = {

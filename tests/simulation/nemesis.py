@@ -257,8 +257,7 @@ class Nemesis:
         await self._spoil(lambda node: node.disk.fill(room))
 
     async def _rot(self) -> None:
-        """One node at a time, and only while the others have everything that it is about to lose. Gaps are nothing
-        special in what is compacted, so there nobody could tell a wrong offset."""
+        """One node at a time, and only while the others have everything that it is about to lose."""
         cluster, plan, rng = self._cluster, self._plan, self._rng
         topics: list[str | None] = [None] if plan.voters > 2 else []
         if plan.replication_factor > 1 and not plan.is_compacted:

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 
 # The simulation begins on 14 November 2023.
 EPOCH_MS = 1_700_000_000_000
-# Where a batch has its leader epoch, and how much of its epoch is more than any that a run can come to.
-_EPOCH_BYTES = range(12, 16)
-_BEYOND_ALL_EPOCHS = 1 << 9
+# Where a batch has its leader epoch.
+_EPOCH_POSITION, _EPOCH_END = 12, 16
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
 
@@ -181,11 +180,9 @@ class Node:
         position, batch = rng.choice(found)
         byte = rng.choice((rng.randrange(ATTRIBUTES_POSITION), rng.randrange(batch.size)))
         bit = rng.randrange(8)
-        if byte in _EPOCH_BYTES and topic is not None:
-            change = 1 << (8 * (_EPOCH_BYTES[-1] - byte) + bit)
-            if change < _BEYOND_ALL_EPOCHS and not batch.partition_leader_epoch & change:
-                # A later epoch, and perhaps one that there will be: nobody could tell it from that.
-                byte, bit = _EPOCH_BYTES[0], 6
+        if topic is not None and byte < _EPOCH_END:
+            # Another offset, or an epoch that there may be, nobody could tell from the right one.
+            byte, bit = _EPOCH_POSITION, 6
         self.disk.flip_bit(path, position + byte, bit)
         self.has_rotten = True
         return f"bit {bit} of byte {byte} in {batch!r} of {path}"

@@ -181,9 +181,6 @@ class LogDirectory:
                 cleaned_to=self._cleaned.get(partition, 0),
                 high_watermark=(high_watermarks or {}).get(partition, 0),
             )
-            if loaded.doubtful_from is not None:
-                # It may lack what it had when the broker stopped, so the controller must not take it to be in sync.
-                self.previous_broker_epoch = -1
             is_newborn = not self.was_clean and (recovery_point or 0) <= loaded.segments[0].base_offset
             if is_newborn:
                 # Nothing of it was ever flushed: who died may not have come to make it durable that there is a log.

@@ -121,15 +121,6 @@ class LeaderEpochs:
         index = bisect_right(self._epochs, epoch)
         return self._start_offsets[index] if index < len(self._epochs) else None
 
-    def first_difference(self, other: LeaderEpochs, start: int, end: int) -> int | None:
-        """The first offset from `start` to below `end` that both know and say different epochs of."""
-        begins = {start, *(one for one in (*self._start_offsets, *other._start_offsets) if start < one < end)}
-        for offset in sorted(begins) if start < end else ():
-            ours, theirs = self.epoch_for_offset(offset), other.epoch_for_offset(offset)
-            if ours is not None and theirs is not None and ours != theirs:
-                return offset
-        return None
-
     def epoch_for_offset(self, offset: int) -> int | None:
         """The epoch that an offset of this log was written in, or None below the first known one."""
         index = bisect_right(self._start_offsets, offset)

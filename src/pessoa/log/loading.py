@@ -19,11 +19,8 @@ either checked (CRC, order, bounds) or rebuilt. Everything below the recovery po
 said so. A snapshot behind the recovery point is taken anew, because the one at hand may be of a history that was
 truncated, and come back with a lost removal.
 
-What a disk may have changed: a CRC covers neither the base offset of a batch nor its leader epoch, so both are compared
-with what else is known wherever batches are looked at. In a log that was never compacted, a batch begins where the one
-before it ends; and of what was synced, the checkpoint knows the epochs as well. Where they disagree nobody can say who
-is wrong, and to cut could be to lose the only copy: so the log is kept, and `doubtful_from` says so. A replica that
-follows cuts there, since its leader has the same.
+No CRC covers the leader epoch of a batch, so a disk may change it unnoticed. In what was synced such an epoch costs no
+record here; whoever follows or leads with the log sees that it cannot be (`Partition.impossible_from`).
 """
 
 from __future__ import annotations
@@ -77,19 +74,18 @@ def load_partition(
     log_start_offset: int = 0,
     high_watermark: int = 0,
     cleaned_to: int = 0,
-    epochs_synced_to: int | None = None,
+    synced_to: int | None = None,
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
 ) -> PartitionLog:
     """Open the log in `directory`, or begin one there. The four offsets are what the directory's checkpoints say.
 
     A recovery point of None is not known: everything is checked, nothing is taken for lost, and all of it is synced.
-    A log that `is_new`, in an empty directory, need not survive a loss of power before its first flush. How far the
-    epochs' checkpoint was synced, the recovery point tells if nobody knows better.
+    A log that `is_new`, in an empty directory, need not survive a loss of power before its first flush. Up to where a
+    log was certainly synced, the recovery point tells, unless the caller knows better and has all of it checked.
     """
     loader = _Loader(disk, directory, config, now_ms, producer_expiration_ms)
     loader.is_new = is_new
-    loader.epochs_synced_to = epochs_synced_to
-    loader.has_no_gaps = not (config.is_compacted or cleaned_to)
+    loader.synced_to = synced_to
     if recovery_point is not None:
         loader.gaps_up_to = max(recovery_point, cleaned_to)
         return loader.load(was_clean, recovery_point, log_start_offset, high_watermark)
@@ -112,10 +108,7 @@ class _Loader:
         # beyond both means a loss.
         self.gaps_up_to = NEVER
         self.is_new = False
-        self.epochs_synced_to: int | None = None
-        # Whether every batch should begin where the one before it ends.
-        self.has_no_gaps = False
-        self.doubtful_from: int | None = None
+        self.synced_to: int | None = None
         # The segment that recovery began with, if there was any.
         self.recovered_from: int | None = None
 
@@ -124,7 +117,7 @@ class _Loader:
         if not self.is_new:
             self.disk.make_directory(self.directory)
             names = self._finish_swaps(self.disk.list(self.directory))
-        found_epochs = self._load_epochs(names)
+        found_epochs = read_epochs(self.disk, self.directory, names)
         self.epochs = found_epochs or LeaderEpochs()
         self.snapshots = ProducerSnapshots(self.disk, self.directory, _offsets(names, SNAPSHOT_SUFFIX))
         self.segments = self._open_segments(names, log_start_offset)
@@ -175,9 +168,6 @@ class _Loader:
             synced_base_offset=recovered_from,
             is_durable=self.recovered_from is None,
         )
-        if self.doubtful_from is not None and self.doubtful_from <= end:
-            log.warning("%s is doubtful from %s on: its disk may have changed it", self.directory, self.doubtful_from)
-            loaded.doubtful_from = max(self.doubtful_from, start)
         loaded.update_high_watermark(max(high_watermark, start))
         self.producers.on_high_watermark_updated(loaded.high_watermark)
         return loaded
@@ -284,38 +274,13 @@ class _Loader:
     def _look_at_the_end(self) -> int:
         """The end offset. Appending behind a torn batch would bury the damage in the middle of the log."""
         last = self.segments[-1]
-        end, position = self._walk_to_end(last)
+        end, position = last.walk_to_end()
         # No CRC covers the base offset of a batch: believed, a wrong one would put the end before the log, or far away.
         is_possible = 0 <= end - last.base_offset <= MAX_RELATIVE_OFFSET + 1
         if position != last.size or not is_possible:
             log.warning("%r does not end with a whole batch, though it was closed in order", last)
             self._note_damage(last.base_offset)
         return end
-
-    def _walk_to_end(self, last: Segment) -> tuple[int, int]:
-        """The offset and the position behind the last whole batch that follows on the one before it. On the way the
-        batches are compared with what the index and the checkpoint of the epochs say of them."""
-        entry = last.offset_index.last
-        end, position = last.base_offset, 0 if entry is None else entry[1]
-        indexed_offset = None if entry is None else last.base_offset + entry[0]
-        for place in last.places(position):
-            if indexed_offset is not None:
-                if place.last_offset != indexed_offset:
-                    self._doubt(min(place.base_offset, indexed_offset))
-                indexed_offset = None
-            elif place.base_offset < end:
-                break
-            elif place.base_offset > end and self.has_no_gaps:
-                self._doubt(end)
-            epoch = self.epochs.epoch_for_offset(place.base_offset)
-            if epoch is not None and epoch != place.partition_leader_epoch != UNDEFINED_EPOCH:
-                self._doubt(place.base_offset)
-            end, position = place.last_offset + 1, place.position + place.size
-        return end, position
-
-    def _doubt(self, offset: int) -> None:
-        offset = max(offset, 0)
-        self.doubtful_from = offset if self.doubtful_from is None else min(offset, self.doubtful_from)
 
     def _note_damage(self, base_offset: int) -> None:
         self.damaged_from = base_offset if self.damaged_from is None else min(base_offset, self.damaged_from)
@@ -325,10 +290,9 @@ class _Loader:
         self.snapshots.remove(lambda offset: offset > start)
         replay_producers(self.producers, self.snapshots, self.segments, start, self.now_ms, self.producer_expiration_ms)
         # What a batch says about epochs is learnt again; what the checkpoint said beyond it may never have happened.
-        said = LeaderEpochs(self.epochs.entries())
         self.epochs.truncate_from_end(start)
+        synced_to = recovery_point if self.synced_to is None else self.synced_to
         least_epoch = UNDEFINED_EPOCH
-        contradicted: list[int] = []
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
             if number > first:
@@ -336,37 +300,19 @@ class _Loader:
                     self._remove_segments_behind(number - 1)
                     break
                 self.snapshots.take(segment.base_offset, self.producers)
-            size, next_offset = segment.size, segment.base_offset
-            for batch in segment.recover(least_epoch, contradicted):
-                if batch.base_offset > next_offset and self.has_no_gaps:
-                    self._doubt(next_offset)
-                next_offset = batch.next_offset
-                least_epoch = max(least_epoch, batch.partition_leader_epoch)
-                note_epoch(self.epochs, batch)
+            size = segment.size
+            for batch in segment.recover(least_epoch, synced_to):
+                if batch.base_offset >= synced_to:
+                    least_epoch = max(least_epoch, batch.partition_leader_epoch)
+                    note_epoch(self.epochs, batch)
+                elif batch.partition_leader_epoch > (self.epochs.latest_epoch or UNDEFINED_EPOCH):
+                    note_epoch(self.epochs, batch)
                 note_producer(self.producers, batch, segment)
             if segment.size < size:
                 log.warning("%r was cut by %s bytes: its end was torn or damaged", segment, size - segment.size)
                 self._remove_segments_behind(number)
-                if recovery_point == NEVER:
-                    # It was closed in order, and has less now than whoever closed it has answered for.
-                    self._doubt(segment.next_offset())
                 break
-        for offset in contradicted:
-            self._doubt(offset)
-        self._compare_epochs(said, start, recovery_point)
         self._write_epochs(durable=False)
-
-    def _compare_epochs(self, said: LeaderEpochs, start: int, recovery_point: int) -> None:
-        """What the checkpoint said with what the batches say. Behind what was synced it may be older than they are, and
-        knows of no later epoch."""
-        end = self.segments[-1].next_offset()
-        synced_to = recovery_point if self.epochs_synced_to is None else self.epochs_synced_to
-        difference = said.first_difference(self.epochs, start, min(synced_to, end))
-        if difference is None and self.epochs_synced_to is None and said.latest_epoch is not None:
-            later = self.epochs.start_offset_above(said.latest_epoch)
-            difference = said.first_difference(self.epochs, start, end if later is None else min(later, end))
-        if difference is not None:
-            self._doubt(difference)
 
     def _is_behind_a_loss(self, number: int) -> bool:
         """Whether the segment does not begin where the one before it ends, which is what every log does above its
@@ -400,19 +346,6 @@ class _Loader:
 
     # 5. Epochs.
 
-    def _load_epochs(self, names: Iterable[str]) -> LeaderEpochs | None:
-        """None where the batches have to tell them: the file is missing, empty after a power loss, or damaged."""
-        if LEADER_EPOCH_FILE not in names:
-            return None
-        path = f"{self.directory}/{LEADER_EPOCH_FILE}"
-        try:
-            text = self.disk.read_file(path).decode("ascii", "replace")
-            # The file is not synced before it gets its name, and an offset that a power loss has cut short is one too.
-            return LeaderEpochs.parse(text, path) if text.endswith("\n") else None
-        except CorruptCheckpoint as problem:
-            log.warning("%s; the epochs are learnt again from the batches", problem)
-            return None
-
     def _write_epochs(self, *, durable: bool) -> None:
         path, data = f"{self.directory}/{LEADER_EPOCH_FILE}", self.epochs.render().encode()
         if self.is_new:
@@ -427,6 +360,21 @@ class _Loader:
                 if place.partition_leader_epoch > latest:
                     latest = place.partition_leader_epoch
                     self.epochs.assign(latest, place.base_offset)
+
+
+def read_epochs(disk: Disk, directory: str, names: Iterable[str]) -> LeaderEpochs | None:
+    """The checkpoint of the epochs. None where the batches have to tell them: the file is missing, empty after a power
+    loss, or damaged."""
+    if LEADER_EPOCH_FILE not in names:
+        return None
+    path = f"{directory}/{LEADER_EPOCH_FILE}"
+    try:
+        text = disk.read_file(path).decode("ascii", "replace")
+        # The file is not synced before it gets its name, and an offset that a power loss has cut short is one too.
+        return LeaderEpochs.parse(text, path) if text.endswith("\n") else None
+    except CorruptCheckpoint as problem:
+        log.warning("%s; the epochs are learnt again from the batches", problem)
+        return None
 
 
 def _offset_of(name: str) -> int:

@@ -32,14 +32,7 @@ from pessoa.log.readable_log import Fetched, OffsetOutOfRange, ReadableLog, Read
 from pessoa.log.replay import note_epoch, note_producer, replay_producers
 from pessoa.log.segment import DELETED_SUFFIX, Segment, segment_name
 from pessoa.log.snapshots import SNAPSHOT_SUFFIX
-from pessoa.records.batch import (
-    CODEC_MASK,
-    NO_PARTITION_LEADER_EPOCH,
-    NO_TIMESTAMP,
-    RecordBatch,
-    TimestampType,
-    batches,
-)
+from pessoa.records.batch import CODEC_MASK, NO_TIMESTAMP, RecordBatch, TimestampType, batches
 from pessoa.records.errors import InvalidBatch
 from pessoa.records.stamping import stamp, stamp_log_append_time
 from pessoa.records.validation import check_produced, check_records, check_size
@@ -104,7 +97,6 @@ class PartitionLog(ReadableLog):
         "bear",
         "cleaned_to",
         "config",
-        "doubtful_from",
         "epochs",
         "is_released",
         "on_log_start_moved",
@@ -140,8 +132,6 @@ class PartitionLog(ReadableLog):
         self.epochs = epochs
         self.recovery_point = recovery_point
         self.producer_expiration_ms = producer_expiration_ms
-        # From here on the disk may have changed what no CRC covers: see `loading`. Only another replica can tell.
-        self.doubtful_from: int | None = None
         # Called when DeleteRecords or a truncation has moved the log start offset: nothing else remembers it.
         self.on_log_start_moved: Callable[[], None] = _ignore
         # Up to where compaction has come; None if it never came by. Its checkpoint is that of a log and not of a name.
@@ -249,10 +239,9 @@ class PartitionLog(ReadableLog):
         A piece of a batch at the end is dropped: it comes again, whole, with the next fetch. So is what has a higher
         epoch than `leader_epoch`, the one of the fetch: its sender has lost the leadership meanwhile and may send what
         it fetches itself (KAFKA-18723). `InvalidBatch` if a batch is damaged or out of order: nothing has changed then.
-        Epochs never fall. Where one does, the sender's disk has changed it, and it must not spread.
         """
         found: list[RecordBatch] = []
-        next_offset, least_epoch = self.log_end_offset, self.epochs.latest_epoch or 0
+        next_offset = self.log_end_offset
         for batch in batches(data):
             if leader_epoch is not None and batch.partition_leader_epoch > leader_epoch:
                 break
@@ -262,10 +251,7 @@ class PartitionLog(ReadableLog):
                 raise InvalidBatch(
                     ErrorCode.CORRUPT_MESSAGE, f"{batch!r} was fetched, but offset {next_offset} comes next"
                 )
-            epoch = batch.partition_leader_epoch
-            if epoch < least_epoch and epoch != NO_PARTITION_LEADER_EPOCH:
-                raise InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"{batch!r} was fetched, behind epoch {least_epoch}")
-            next_offset, least_epoch = batch.next_offset, max(epoch, least_epoch)
+            next_offset = batch.next_offset
             found.append(batch)
         for batch in found:
             self._append(batch, now_ms)
@@ -402,8 +388,6 @@ class PartitionLog(ReadableLog):
         offset = self.log_end_offset
         self._truncations += 1
         self._changes += 1
-        if self.doubtful_from is not None and self.doubtful_from >= offset:
-            self.doubtful_from = None
         self._synced_base_offset = min(self._synced_base_offset, self.active.base_offset)
         self.forget_ends()
         if self.epochs.truncate_from_end(offset):

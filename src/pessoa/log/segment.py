@@ -39,7 +39,6 @@ from pessoa.records.batch import (
     LENGTH_POSITION,
     LOG_OVERHEAD,
     MAGIC,
-    NO_PARTITION_LEADER_EPOCH,
     NO_TIMESTAMP,
     BatchWalk,
     RecordBatch,
@@ -418,11 +417,15 @@ class Segment:
 
     def next_offset(self) -> int:
         """The offset behind the last batch."""
+        return self.walk_to_end()[0]
+
+    def walk_to_end(self) -> tuple[int, int]:
+        """The offset and the position behind the last whole batch. If the position is not the size, there is damage."""
         last_entry = self.offset_index.last
-        next_offset = self.base_offset
-        for place in self.places(last_entry[1] if last_entry is not None else 0):
-            next_offset = place.last_offset + 1
-        return next_offset
+        next_offset, end = self.base_offset, last_entry[1] if last_entry is not None else 0
+        for place in self.places(end):
+            next_offset, end = place.last_offset + 1, place.position + place.size
+        return next_offset, end
 
     # Shrinking, and being put right.
 
@@ -481,34 +484,29 @@ class Segment:
         self.offset_index.file.sync()
         self.time_index.file.sync()
 
-    def recover(self, least_epoch: int = -1, contradicted: list[int] | None = None) -> Iterator[RecordBatch]:
+    def recover(self, least_epoch: int = -1, synced_to: int = 0) -> Iterator[RecordBatch]:
         """Check every batch, rebuild the indexes, and cut the file behind the last whole, valid batch.
 
         Yields the valid batches as it goes, so that the caller can rebuild what it knows about them. From `least_epoch`
-        on, leader epochs never fall: where they do, a power loss has brought back what a truncation had taken away. No
-        CRC covers them, and -1 is the least that anybody has ever written. Where a valid batch claims offsets of the
-        one before it, one of both is wrong: the base offset of that one is added to `contradicted`.
+        on, leader epochs never fall: where they do, a power loss has brought back what a truncation had taken away. In
+        what was synced none can do that. No CRC covers an epoch, so there a disk has changed it, and all is kept.
         """
         self._forget_indexes()
         if self._open_transaction_index():
             assert self._transaction_index is not None
             self._transaction_index.truncate(0)
-        valid_end, last_base_offset, next_offset = 0, self.base_offset, self.base_offset
+        valid_end, next_offset = 0, self.base_offset
         try:
             for position, batch in self.batches():
-                if not batch.is_valid() or batch.last_offset_delta < 0:
+                if not batch.is_valid() or batch.base_offset < next_offset or batch.last_offset_delta < 0:
                     break
                 if batch.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
                     break
-                epoch = batch.partition_leader_epoch
-                if epoch < least_epoch and epoch != NO_PARTITION_LEADER_EPOCH:
-                    break
-                if batch.base_offset < next_offset:
-                    if contradicted is not None:
-                        contradicted.append(last_base_offset)
-                    break
-                least_epoch = max(least_epoch, epoch)
-                last_base_offset, next_offset = batch.base_offset, batch.next_offset
+                if batch.base_offset >= synced_to:
+                    if -1 < batch.partition_leader_epoch < least_epoch:
+                        break
+                    least_epoch = max(least_epoch, batch.partition_leader_epoch)
+                next_offset = batch.next_offset
                 self._note(position, batch.size, batch.last_offset, batch.max_timestamp)
                 yield batch
                 valid_end = position + batch.size

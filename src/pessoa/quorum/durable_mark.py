@@ -63,7 +63,7 @@ class DurableMark:
         if offset < self.offset:
             self._write(offset, durable=True)
 
-    def secure(self, least: int) -> None:
+    def secure(self, least: int = 0) -> None:
         """Nothing else tells that something is missing, so it must outlive a power loss."""
         self._write(max(self.offset, least), durable=True)
 

@@ -8,10 +8,10 @@ would end before the latest snapshot, the log goes on from there, since a snapsh
 
 It is the `LogState` that `pessoa.raft` looks at. Epochs begin with 1, so 0 is the epoch of an empty log.
 
-A disk may change what no CRC covers. This log was never compacted, so a batch that does not begin where the one before
-it ends is damaged, and goes with all that follows. An epoch is doubtful if it is above that of `quorum-state`, which is
-on the disk before anything of its epoch is written, or if the checkpoint of the epochs says another: believed, it could
-win an election against those who have more. `pessoa.quorum.remembering` says what becomes of that.
+A disk may change what no CRC covers. This log was never compacted, so a batch is damaged that does not begin where the
+one before it ends. So is an epoch above that of `quorum-state`, which is on the disk before anything of its epoch is
+written, or another one than the checkpoint of the epochs has for what was synced: believed, it could win an election
+against those who have more. Opening the log changes nothing of that; `pessoa.quorum.remembering` decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from pessoa.base.ids import Uuid
 from pessoa.log.config import UNLIMITED, LogConfig
 from pessoa.log.leader_epochs import UNDEFINED_EPOCH
-from pessoa.log.loading import load_partition
+from pessoa.log.loading import load_partition, read_epochs
 from pessoa.log.partition_log import ReadUpTo
 from pessoa.log.properties import PARTITION_METADATA_FILE, render_partition_metadata
 from pessoa.log.segment import LOG_SUFFIX
@@ -45,6 +45,7 @@ from pessoa.wire.stored.control import KRaftVersionRecord, VotersRecord
 
 if TYPE_CHECKING:
     from pessoa.log.files import Disk
+    from pessoa.log.leader_epochs import LeaderEpochs
     from pessoa.log.partition_log import PartitionLog
     from pessoa.quorum.settings import QuorumSettings
     from pessoa.raft.messages import ReplicaKey
@@ -91,6 +92,7 @@ class MetadataLog:
             segment_ms=settings.metadata_log_segment_ms,
         )
         self.mark = DurableMark(disk, directory)
+        said = read_epochs(disk, directory, names)
         # The log is read whole in any case, so checking it on the way costs little more.
         start = self._start_offset(names)
         self.partition: PartitionLog = load_partition(
@@ -100,23 +102,19 @@ class MetadataLog:
             now_ms,
             was_clean=False,
             log_start_offset=start,
-            epochs_synced_to=self.mark.offset,
+            synced_to=self.mark.offset,
         )
-        missing_from = self._first_gap()
-        if missing_from is not None:
-            log.warning("%s has a batch at %s that does not belong there, and ends before it", directory, missing_from)
-            self.partition.truncate_to(missing_from, now_ms)
         latest = self.latest_snapshot
         if latest is not None and latest.offset > self.log_end_offset:
             log.warning("%s ends at %s; it goes on after the snapshot %s", directory, self.log_end_offset, latest)
             self.partition.restart_at(latest.offset, now_ms)
         # Less is there than was once synced: see `durable_mark`. From here on the damage cannot be seen any more.
-        self.has_forgotten = missing_from is not None or self.log_end_offset < self.mark.offset
+        self.has_forgotten = self.log_end_offset < self.mark.offset
         if self.has_forgotten:
             log.warning("%s ends at %s, and had been synced up to %s", directory, self.log_end_offset, self.mark.offset)
-            self.mark.secure(self.log_end_offset + 1)
-        # From here on epochs may not be what they were.
-        self.doubtful_from = self._first_doubtful_epoch(latest_epoch)
+            self.mark.secure()
+        # From here on offsets or epochs are not what they were.
+        self.damaged_from, self.is_displaced = self._first_damage(said, latest_epoch)
         self.partition.flush()
         self._learn_voters()
 
@@ -130,26 +128,30 @@ class MetadataLog:
             return 0
         return self.snapshots[-1].offset if first is None else self.snapshots[0].offset
 
-    def _first_gap(self) -> int | None:
-        """Where a batch should begin and the next one does not."""
+    def _first_damage(self, said: LeaderEpochs | None, latest_epoch: int | None) -> tuple[int | None, bool]:
+        """The offset of the first batch that is somewhere else, or in an epoch that cannot be; and whether it is the
+        former."""
         for segment in self.partition.segments:
             next_offset = segment.base_offset
-            for _, batch in segment.batches():
-                if batch.base_offset != next_offset:
-                    return next_offset
-                next_offset = batch.next_offset
-        return None
+            for place in segment.places():
+                if place.base_offset != next_offset:
+                    return next_offset, True
+                epoch = place.partition_leader_epoch
+                if latest_epoch is not None and epoch > latest_epoch:
+                    return next_offset, False
+                known = said.epoch_for_offset(next_offset) if said and next_offset < self.mark.offset else None
+                if known is not None and epoch != known:
+                    return next_offset, False
+                next_offset = place.last_offset + 1
+        return None, False
 
-    def _first_doubtful_epoch(self, latest_epoch: int | None) -> int | None:
-        doubts = [self.partition.doubtful_from]
-        if latest_epoch is not None:
-            doubts.append(self.partition.epochs.start_offset_above(latest_epoch))
-        return min((one for one in doubts if one is not None and one < self.log_end_offset), default=None)
-
-    def forget_from(self, offset: int, now_ms: int) -> None:
+    def forget_damage(self, now_ms: int) -> None:
         """Cut what was written down for good and is damaged. The others have it."""
-        log.warning("%s has epochs from %s on that cannot be: it is cut there", self.directory, offset)
-        self.mark.secure(self.log_end_offset)
+        offset = self.damaged_from
+        assert offset is not None
+        log.warning("%s is damaged at %s: it is cut there", self.directory, offset)
+        # Where a batch is displaced, so is the end.
+        self.mark.secure(offset + 1 if self.is_displaced else self.log_end_offset)
         latest = self.latest_snapshot
         if latest is not None and latest.offset > offset:
             offset = latest.offset
@@ -158,7 +160,7 @@ class MetadataLog:
             self.partition.truncate_to(offset, now_ms)
         self.partition.flush()
         self.history.truncate_to(offset)
-        self.doubtful_from, self.has_forgotten = None, True
+        self.damaged_from, self.has_forgotten = None, True
 
     def _learn_voters(self) -> None:
         latest, start = self.latest_snapshot, self.log_start_offset

@@ -1,9 +1,10 @@
 """What a controller that starts can rely on of what its directory has: see `pessoa.raft.memory` for what follows.
 
-Where epochs are doubtful, the log is cut before the first of them: whoever follows gets what was there from its leader.
-The only voter has nobody to get it from, and nobody to mislead by an epoch: it keeps its log, and goes on in the
-largest epoch that it finds. Unless that is so large that no row of elections can have led to it: then nobody would
-follow.
+Where offsets or epochs are damaged, the log is cut before the first of them: whoever follows gets what was there from
+its leader. The only voter has nobody to get it from, and nobody to mislead by an epoch: it keeps its log, and goes on
+in the largest epoch that it finds. Unless that is so large that no row of elections can have led to it, since then
+nobody would follow, or an offset is another one, since everybody would read another record there: then it changes
+nothing, and does not start.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ def memory_of(metadata_log: MetadataLog, own: ReplicaKey, latest_epoch: int | No
     know better."""
     voters = metadata_log.history.voters
     is_alone = voters.has(own) and len(voters) == 1
-    if metadata_log.doubtful_from is not None:
+    if metadata_log.damaged_from is not None:
         if not is_alone:
-            metadata_log.forget_from(metadata_log.doubtful_from, now_ms)
+            metadata_log.forget_damage(now_ms)
             voters = metadata_log.history.voters
+        elif metadata_log.is_displaced:
+            raise CorruptMetadataLog(_displaced(metadata_log))
         elif latest_epoch is not None and metadata_log.last_epoch > latest_epoch + MAX_EPOCH_LEAP:
             raise CorruptMetadataLog(_out_of_reach(metadata_log, latest_epoch))
     voter = voters.by_id.get(own.id)
@@ -52,6 +55,13 @@ def _alone(metadata_log: MetadataLog) -> str:
         f"{metadata_log.directory} ends at {metadata_log.log_end_offset} and was synced up to {mark.offset}: the "
         "disk has lost or changed what this controller, the only voter, had acknowledged. Restore the directory from a "
         f"copy, or delete {mark.path} to go on without what is missing"
+    )
+
+
+def _displaced(metadata_log: MetadataLog) -> str:
+    return (
+        f"{metadata_log.directory} has another batch at {metadata_log.damaged_from} than belongs there: the disk has "
+        "changed what this controller, the only voter, had acknowledged. Restore the directory from a copy"
     )
 
 

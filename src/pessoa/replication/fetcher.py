@@ -129,7 +129,7 @@ class Fetcher:
         key = (partition.topic_id, partition.index)
         known = self._following.get(key)
         try:
-            partition.cut_doubtful(self._broker.clock.now_ms())
+            partition.cut_impossible(self._broker.clock.now_ms())
         except DiskError as problem:
             partition.directory.fail(problem)
         if known is not None and known.partition is partition:
@@ -370,8 +370,7 @@ class Fetcher:
                 self._pause_one(following, ErrorCode.OFFSET_OUT_OF_RANGE)
                 continue
             own = partition.log
-            impossible_from = own.epochs.start_offset_above(partition.leader_epoch)
-            reset = reset_for_range(own.log_end_offset, starts[partition], ends[partition], impossible_from)
+            reset = reset_for_range(own.log_end_offset, starts[partition], ends[partition], partition.impossible_from)
             log.warning(
                 "%s-%s has offsets %s..%s and its leader %s has %s..%s: it goes on at %s",
                 partition.topic, partition.index, own.log_start_offset, own.log_end_offset,

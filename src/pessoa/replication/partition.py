@@ -145,6 +145,7 @@ class Partition:
         "leader_epoch",
         "leader_id",
         "log",
+        "may_be_elected",
         "min_insync_replicas",
         "partition_epoch",
         "refused",
@@ -170,6 +171,8 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         # As committed by the controller.
         self.isr: tuple[int, ...] = ()
+        # Whether the controller may have this replica lead without asking what it has.
+        self.may_be_elected = False
         self.in_sync: InSyncReplicas | None = None
         self.min_insync_replicas = 1
         # Whether this replica is held to the rate of throttled replication, as leader and as follower.
@@ -240,15 +243,18 @@ class Partition:
         if was_leader or wanted.leader_epoch != had_epoch:
             self.wake_all()
 
-    def cut_doubtful(self, now_ms: int) -> None:
-        """Let go of what the disk may have changed, or must have, if its epoch is above the leader's: the leader has it
-        as it was. Whoever is in sync keeps it, because it may be elected next. DiskError passes."""
-        doubts = (self.log.doubtful_from, self.log.epochs.start_offset_above(self.leader_epoch))
-        offset = min((one for one in doubts if one is not None), default=None)
-        if offset is not None and self._broker.node_id not in self.isr:
-            log.warning("%s-%s may be damaged: it is cut to %s, and asks its leader", self.topic, self.index, offset)
+    @property
+    def impossible_from(self) -> int | None:
+        """From where on a follower lets its log go, because epochs above its leader's begin there: no CRC covers them,
+        so a disk has made them up, and the leader has what was there. Whoever may be elected keeps what it has."""
+        return None if self.may_be_elected else self.log.epochs.start_offset_above(self.leader_epoch)
+
+    def cut_impossible(self, now_ms: int) -> None:
+        """DiskError passes."""
+        offset = self.impossible_from
+        if offset is not None:
+            log.warning("%s-%s is damaged: it is cut to %s, and asks its leader", self.topic, self.index, offset)
             self.truncate_to(offset, now_ms)
-            self.log.doubtful_from = None
 
     def leave(self) -> None:
         """The replica is taken away from this broker."""
@@ -258,6 +264,7 @@ class Partition:
     def _adopt(self, wanted: PartitionImage) -> None:
         self.leader_epoch, self.partition_epoch = wanted.leader_epoch, wanted.partition_epoch
         self.replicas, self.isr = tuple(wanted.replicas), tuple(wanted.isr)
+        self.may_be_elected = self._broker.node_id in wanted.isr or self._broker.node_id in wanted.elr
 
     # Epochs.
 

@@ -86,7 +86,7 @@ def picture(how: str) -> Picture:
         starts.append(starts[-1] + batch.size)
     positions = {"first": starts[0], "middle": starts[len(starts) // 2], "last": starts[-2]}
     whole = opened(disk_with(files))
-    assert whole.doubtful_from is None
+    assert whole.damaged_from is None
     assert not whole.has_forgotten
     return Picture(files, shape_of(whole), positions)
 
@@ -173,6 +173,8 @@ def test_the_only_voter_keeps_what_only_it_has_or_says_what_to_do(position: int)
     else:
         with pytest.raises(CorruptMetadataLog, match="Restore the directory from a copy"):
             memory_in(disk, log)
+        # Its records are all there.
+        assert len(disk.read_file(LOG)) == len(files[LOG])
 
 
 def test_the_only_voter_does_not_go_on_in_an_epoch_in_which_nobody_would_follow() -> None:
