@@ -162,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
         self._goes_on = False
         self._is_asyncio = False
         self._is_reading = True
-        # When the last bytes came, and the last that ended a request.
+        # When the last bytes came, and the last that ended a request, or its answer left.
         self.active_at_s = self.finished_at_s = 0.0
         self.id = next(_connection_ids)
         self.host = self.peer = "?"
@@ -273,6 +273,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         if not owed or owed[-1].api != _NO_API:
             buffer.release()
+            if self._listener.room.is_short:
+                buffer.shrink()
         if answers:
             self._write(answers, answer_bytes)
         if left < _MAX_AT_ONCE:
@@ -286,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resume()
         else:
             self._pause()
-            self._listener.room.wait(self, self._listener.loop.time())
+            self._listener.room.wait(self, buffer.frame_bytes(), self._listener.loop.time())
 
     def _go_on(self) -> None:
         self._goes_on = False
@@ -365,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
             answers += owed.popleft().answer or ()
         if self._transport is None:
             return
-        self.active_at_s = self._listener.loop.time()
+        self.active_at_s = self.finished_at_s = self._listener.loop.time()
         if answers:
             self._write(answers, sum(map(len, answers)))
         if owed:
@@ -386,6 +388,7 @@ class Connection(asyncio.BufferedProtocol):
     def _resume(self) -> None:
         if not self._is_reading and self._transport is not None and not self._transport.is_closing():
             self._is_reading = True
+            self._listener.room.leave(self)
             self._transport.resume_reading()
 
     # Memory.
@@ -398,10 +401,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def has_grown(self, memory_bytes: int) -> None:
         self._listener.room.count(self, memory_bytes if memory_bytes > INITIAL_BYTES else 0)
-
-    @property
-    def has_empty_buffer(self) -> bool:
-        return self._buffer.is_empty
 
     def give_back(self) -> None:
         self._buffer.shrink()

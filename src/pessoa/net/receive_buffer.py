@@ -123,6 +123,12 @@ class ReceiveBuffer:
         api: int = _read_size_and_api(self._data, self._start)[1]
         return api
 
+    def frame_bytes(self) -> int:
+        """What the next frame needs in all, whole or not; 0 if that cannot be seen."""
+        if self._end - self._start < SIZE_BYTES:
+            return 0
+        return SIZE_BYTES + int(_read_size(self._data, self._start)[0])
+
     def release(self) -> None:
         """The frames taken so far are done with."""
         self._is_lent = False
@@ -139,9 +145,9 @@ class ReceiveBuffer:
         self._owner = None
 
     def shrink(self) -> None:
-        """Give memory back that an empty buffer does not need."""
-        assert self.is_empty
-        if len(self._data) > INITIAL_BYTES:
+        """Give memory back that what waits in it does not need, unless somebody uses what stands in it."""
+        waiting = self._end - self._start
+        if len(self._data) > INITIAL_BYTES and waiting <= INITIAL_BYTES - _MIN_SPACE and not self._is_lent:
             self._move(INITIAL_BYTES)
 
     def _make_room(self, size: int) -> bool:
@@ -153,7 +159,7 @@ class ReceiveBuffer:
             if (
                 self._owner is None
                 or capacity <= INITIAL_BYTES
-                or self._owner.may_grow(more, self._wanted_bytes(), must=must)
+                or self._owner.may_grow(more, self.frame_bytes(), must=must)
             ):
                 self._move(capacity)
                 return True
@@ -169,7 +175,7 @@ class ReceiveBuffer:
         if self._end == size and capacity < _READ_BYTES:
             # The read filled it, so there is more where that came from.
             capacity = max(2 * capacity, INITIAL_BYTES)
-        wanted = self._wanted_bytes()
+        wanted = self.frame_bytes()
         worth_growing_to = max(_READ_BYTES, wanted)
         while capacity < waiting + _MIN_SPACE or (capacity < 2 * waiting and capacity < worth_growing_to):
             capacity *= 2
@@ -192,9 +198,3 @@ class ReceiveBuffer:
     def _tell(self) -> None:
         if self._owner is not None:
             self._owner.has_grown(len(self._data) + self._lent_bytes)
-
-    def _wanted_bytes(self) -> int:
-        """What the frame at hand needs in all, if its size is known."""
-        if self._end - self._start < SIZE_BYTES:
-            return 0
-        return SIZE_BYTES + int(_read_size(self._data, self._start)[0])

@@ -6,14 +6,15 @@ its sender waits, as for any receiver that is slow.
 
     a buffer is full ──▶ is there room? ──yes──▶ it grows, and is counted
                              │no
-                             ├──▶ buffers that are empty are taken back, and it is asked again
+                             ├──▶ what others keep and do not need is taken back, and it is asked again
                              ├──▶ nobody goes beyond the limit: then this one may, so that one always goes on
-                             └──▶ it waits in line
+                             └──▶ it waits in line, the large ones in one, the others in another
 
 - Taken in all: `limit_bytes`, one largest frame, and the little that every connection has without asking.
 - A quarter is for requests of usual size: whatever the large ones do, others go on.
+- While somebody waits (`is_short`), whoever has served a request keeps nothing for its next one.
 - Where somebody waits for long, those who have not finished a request meanwhile are closed (`close_the_slow`): a few
-  bytes now and then do not hold what others need.
+  bytes now and then do not hold what others need. Whoever has sent all of a request waits for us, and stays.
 
 Kafka's memory pool goes by the size that a peer announces, and has no limit unless one is set; here memory is counted
 as it is taken, and -1 is `DEFAULT_LIMIT_BYTES`.
@@ -38,14 +39,15 @@ class Holder(Protocol):
     """A connection, as far as its memory is concerned."""
 
     peer: str
-    # When it last was at the end of a request, or began to take room.
+    # When it last was at the end of a request or of its answer, or began to take room.
     finished_at_s: float
 
     @property
-    def has_empty_buffer(self) -> bool: ...
+    def is_in_progress(self) -> bool:
+        """Whether it waits for an answer."""
 
     def give_back(self) -> None:
-        """Keep no more than what every connection has."""
+        """Keep no more than what every connection has, if it needs no more for what has come."""
 
     def room_came(self) -> bool:
         """Go on if there is room enough; False to wait further."""
@@ -60,14 +62,22 @@ class ReceiveRoom:
         # The most that was taken since somebody asked.
         self._most_bytes = 0
         self._taken: dict[Holder, int] = {}
-        self._waiting: dict[Holder, None] = {}
+        # Those who wait: with large requests, and with others.
+        self._large: dict[Holder, None] = {}
+        self._usual: dict[Holder, None] = {}
+        # Whether there are any. Every connection looks at this whenever it has served something.
+        self.is_short = False
         self._is_letting_in = False
         self._short_since_s = 0.0
         # The one that may go beyond the limit. It takes nothing from the others.
         self._exception: Holder | None = None
 
     def __repr__(self) -> str:
-        return f"<ReceiveRoom: {self.taken_bytes} of {self.limit_bytes} bytes taken, {len(self._waiting)} wait>"
+        return f"<ReceiveRoom: {self.taken_bytes} of {self.limit_bytes} bytes taken, {self.waiting_count} wait>"
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._large) + len(self._usual)
 
     def admits(self, holder: Holder, more_bytes: int, frame_bytes: int, *, must: bool) -> bool:
         """Whether it may take so much more for a frame of that size, without which it can do nothing (`must`) or takes
@@ -76,7 +86,7 @@ class ReceiveRoom:
             return True
         if not must:
             return False
-        for one in [one for one in self._taken if one is not holder and one.has_empty_buffer]:
+        for one in [one for one in self._taken if one is not holder]:
             one.give_back()
         if self._fits(more_bytes, frame_bytes):
             return True
@@ -108,16 +118,26 @@ class ReceiveRoom:
         """Whether it has any of this."""
         return holder in self._taken
 
-    def wait(self, holder: Holder, now_s: float) -> None:
-        """Its `room_came` is called when there may be room."""
-        if not self._waiting:
+    def wait(self, holder: Holder, frame_bytes: int, now_s: float) -> None:
+        """Its `room_came` is called when there may be room for a frame of that size."""
+        if not self.is_short:
             self._short_since_s = now_s
-        self._waiting[holder] = None
+            self.is_short = True
+        line = self._usual if frame_bytes <= USUAL_BYTES else self._large
+        line[holder] = None
+
+    def leave(self, holder: Holder) -> None:
+        """It waits no longer."""
+        self._large.pop(holder, None)
+        self._usual.pop(holder, None)
+        self.is_short = bool(self._large or self._usual)
 
     def forget(self, holder: Holder) -> None:
         """It has gone."""
-        self._waiting.pop(holder, None)
+        self.leave(holder)
         self.count(holder, 0)
+        # Even if it had nothing: those behind it were not asked while it was the first.
+        self._let_in()
 
     def _let_in(self) -> None:
         if self._is_letting_in:
@@ -125,11 +145,13 @@ class ReceiveRoom:
             return
         self._is_letting_in = True
         try:
-            while self._waiting:
-                first = next(iter(self._waiting))
-                if not first.room_came():
-                    return
-                self._waiting.pop(first, None)
+            # Those of usual size have their quarter whatever comes before them.
+            for line in (self._large, self._usual):
+                while line:
+                    first = next(iter(line))
+                    if not first.room_came():
+                        break
+                    self.leave(first)
         finally:
             self._is_letting_in = False
 
@@ -140,8 +162,11 @@ class ReceiveRoom:
 
     def close_the_slow(self, now_s: float) -> None:
         """Those who have kept others waiting for too long."""
-        if not self._waiting or now_s - self._short_since_s < PATIENCE_S:
+        # Whoever still waits after this has made the others give back what they do not need.
+        self._let_in()
+        if not self.is_short or now_s - self._short_since_s < PATIENCE_S:
             return
-        for one in [one for one in self._taken if now_s - one.finished_at_s >= PATIENCE_S]:
-            log.warning("%s is too slow with a large request, and is closed: others wait for the memory", one.peer)
-            one.abort()
+        for one in list(self._taken):
+            if now_s - one.finished_at_s >= PATIENCE_S and not one.is_in_progress:
+                log.warning("%s is too slow with a large request, and is closed: others wait for the memory", one.peer)
+                one.abort()

@@ -8,11 +8,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from pessoa.net import receive_room
-from pessoa.net.listener import Connection, Listener, Served
+from pessoa.net.listener import Connection, Listener, Serve, Served
 from pessoa.net.receive_room import ReceiveRoom
+from pessoa.wire.frames import Buffer
 
 MIB = 1024 * 1024
 LARGE_BYTES = 12 * MIB
+# Its buffer has 2 MiB, and is kept.
+USUAL_BYTES = 3 * MIB // 2
 TIMEOUT_S = 60.0
 
 
@@ -20,11 +23,11 @@ def size_of(connection: Connection, data: bytearray, start: int, end: int) -> Se
     return [(8).to_bytes(4, "big") + (end - start).to_bytes(8, "big")]
 
 
-def run(room: ReceiveRoom, scenario: Callable[[Listener], Awaitable[None]]) -> None:
+def run(room: ReceiveRoom, scenario: Callable[[Listener], Awaitable[None]], serve: Serve = size_of) -> None:
     async def main() -> None:
         async with (
             asyncio.timeout(TIMEOUT_S),
-            Listener("127.0.0.1", 0, size_of, drain_seconds=0.1, room=room) as listener,
+            Listener("127.0.0.1", 0, serve, drain_seconds=0.1, room=room) as listener,
         ):
             await scenario(listener)
 
@@ -46,8 +49,8 @@ class Sender:
         self._writer.write(size.to_bytes(4, "big") + bytes(part_bytes))
         self._rest = bytes(size - part_bytes)
 
-    def end(self) -> None:
-        self._writer.write(self._rest)
+    def end(self, behind_it: bytes = b"") -> None:
+        self._writer.write(self._rest + behind_it)
 
     async def answer(self) -> int:
         return int.from_bytes((await self._reader.readexactly(12))[4:], "big")
@@ -66,13 +69,24 @@ async def senders(listener: Listener, count: int) -> list[Sender]:
     return [await Sender.of(listener) for _ in range(count)]
 
 
+async def halves(listener: Listener, count: int, size: int) -> list[Sender]:
+    """Senders that each lack a byte, all of whom had room."""
+    crowd = []
+    for _ in range(count):
+        wanted_bytes = sum(one._buffer.waiting_bytes for one in listener.connections) + size + 3
+        crowd.append(await Sender.of(listener))
+        crowd[-1].begin(size, size - 1)
+        await until(lambda: sum(one._buffer.waiting_bytes for one in listener.connections) == wanted_bytes)  # noqa: B023
+    return crowd
+
+
 async def until(is_so: Callable[[], bool]) -> None:
     while not is_so():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
 async def somebody_waits(room: ReceiveRoom, count: int) -> None:
-    await until(lambda: len(room._waiting) >= count)
+    await until(lambda: room.waiting_count >= count)
 
 
 def test_half_requests_together_take_no_more_than_the_limit_and_one_request() -> None:
@@ -103,7 +117,7 @@ def test_all_of_them_are_served_in_the_end() -> None:
         for one in crowd:
             one.end()
         assert await asyncio.gather(*(one.answer() for one in crowd)) == [LARGE_BYTES] * 10
-        assert not room._waiting
+        assert not room.is_short
         for one in crowd:
             one.close()
 
@@ -193,6 +207,132 @@ def test_whoever_keeps_others_waiting_for_long_is_closed_and_the_others_are_serv
         sender.begin(LARGE_BYTES, 0)
         sender.end()
         assert await sender.answer() == LARGE_BYTES
-        sender.close()
+        for one in (*slow, sender):
+            one.close()
 
     run(room, scenario)
+
+
+@pytest.mark.parametrize("behind_it", [b"", USUAL_BYTES.to_bytes(4, "big") + b"next"], ids=["nothing", "the next one"])
+def test_whoever_waits_goes_on_when_requests_of_usual_size_have_ended(behind_it: bytes) -> None:
+    room = ReceiveRoom(8 * MIB)
+
+    async def scenario(listener: Listener) -> None:
+        # It asks those who wait, too, but every few seconds only.
+        assert listener._sweeper is not None
+        listener._sweeper.cancel()
+        crowd = await halves(listener, 5, USUAL_BYTES)
+        last = await Sender.of(listener)
+        last.begin(USUAL_BYTES, 0)
+        last.end()
+        await somebody_waits(room, 1)
+        for one in crowd:
+            one.end(behind_it)
+        assert await last.answer() == USUAL_BYTES
+        for one in (*crowd, last):
+            one.close()
+
+    run(room, scenario)
+    assert room.taken_bytes == 0
+
+
+def test_whoever_waits_for_us_is_not_closed_for_being_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = ReceiveRoom(4 * MIB)
+    parked: list[asyncio.Future[list[Buffer] | None]] = []
+
+    def park_the_first(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+        if parked:
+            return size_of(connection, data, start, end)
+        parked.append(asyncio.get_running_loop().create_future())
+        return parked[0]
+
+    async def scenario(listener: Listener) -> None:
+        patient, idle = await senders(listener, 2)
+        patient.begin(USUAL_BYTES, USUAL_BYTES)
+        await until(lambda: bool(parked))
+        idle.begin(USUAL_BYTES, USUAL_BYTES)
+        assert await idle.answer() == USUAL_BYTES
+        slow = await senders(listener, 3)
+        for one in slow:
+            one.begin(USUAL_BYTES, USUAL_BYTES - 1)
+        await somebody_waits(room, 1)
+        monkeypatch.setattr(receive_room, "PATIENCE_S", 0.0)
+        room.close_the_slow(listener.loop.time())
+        assert all([await one.is_closed() for one in slow])
+        parked[0].set_result([bytes(12)])
+        assert await patient.answer() == 0
+        idle.begin(MIB, MIB)
+        assert await idle.answer() == MIB
+        for one in (patient, idle, *slow):
+            one.close()
+
+    run(room, scenario, park_the_first)
+
+
+def test_a_connection_that_goes_on_for_another_reason_waits_no_longer() -> None:
+    room = ReceiveRoom(4 * MIB)
+
+    async def scenario(listener: Listener) -> None:
+        crowd = [*await halves(listener, 3, USUAL_BYTES), await Sender.of(listener)]
+        crowd[-1].begin(USUAL_BYTES, USUAL_BYTES - 1)
+        await somebody_waits(room, 1)
+        room.limit_bytes = 64 * MIB
+        waiting = max(listener.connections, key=lambda one: one.id)
+        waiting.pause_writing()
+        waiting.resume_writing()
+        assert not room.is_short
+        for one in crowd:
+            one.close()
+
+    run(room, scenario)
+
+
+class Wanting:
+    """Takes what it wants as soon as it may."""
+
+    peer = "?"
+    finished_at_s = 0.0
+    is_in_progress = False
+
+    def __init__(self, room: ReceiveRoom, wanted_bytes: int) -> None:
+        self._room, self._wanted_bytes = room, wanted_bytes
+        self.has_it = False
+        if not self.room_came():
+            room.wait(self, wanted_bytes, 0.0)
+
+    def room_came(self) -> bool:
+        self.has_it = self._room.admits(self, self._wanted_bytes, self._wanted_bytes, must=True)
+        if self.has_it:
+            self._room.count(self, self._wanted_bytes)
+        return self.has_it
+
+    def give_back(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        self._room.forget(self)
+
+
+def test_a_request_of_usual_size_does_not_wait_behind_a_large_one() -> None:
+    room = ReceiveRoom(16 * MIB)
+    first, *_ = [Wanting(room, 2 * MIB) for _ in range(9)]
+    large, usual = Wanting(room, LARGE_BYTES), Wanting(room, 2 * MIB)
+    assert not large.has_it
+    assert not usual.has_it
+    first.abort()
+    assert usual.has_it
+    assert not large.has_it
+    assert room.waiting_count == 1
+
+
+def test_whoever_stands_behind_one_that_goes_is_asked() -> None:
+    room = ReceiveRoom(16 * MIB)
+    crowd = [Wanting(room, 2 * MIB) for _ in range(9)]
+    first, second = Wanting(room, LARGE_BYTES), Wanting(room, 3 * MIB)
+    for one in crowd[:4]:
+        one.abort()
+    assert not first.has_it
+    assert not second.has_it
+    first.abort()
+    assert second.has_it
+    assert not room.is_short
