@@ -66,7 +66,7 @@ AWAY = "No broker answers at {}. Trying again; `pessoa up` starts a cluster on l
         ),
         (
             KafkaError._AUTHENTICATION,
-            "sasl_plaintext://here:9094/2: SASL PLAIN failed: broker's supported mechanisms:  (after 2ms in state AUTH)",
+            "sasl_plaintext://here:9094/2: SASL PLAIN failed: broker's supported mechanisms:  (after 2ms in AUTH)",
             "here:9094 does not let us in: SASL PLAIN failed: broker's supported mechanisms. Trying again.",
         ),
     ],
