@@ -40,7 +40,8 @@ def listener_limits(config: BrokerConfig) -> ListenerLimits:
 
 def is_counted(config: BrokerConfig, endpoint: ListenerEndpoint) -> bool:
     """Whether clients come to this listener."""
-    clients = [one.name for one in config.listeners if one.name not in config.controller_listener_names]
+    of_controllers = {name.upper() for name in config.controller_listener_names}
+    clients = [one.name for one in config.listeners if one.name not in of_controllers]
     is_for_brokers = endpoint.name == config.inter_broker_listener_name and len(clients) > 1
     return endpoint.name in clients and not is_for_brokers
 

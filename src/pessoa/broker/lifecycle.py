@@ -26,7 +26,7 @@ from pessoa.broker.coordination import Coordination
 from pessoa.broker.dispatch import CONTROLLER_TABLE, Dispatcher
 from pessoa.broker.fetch_sessions import FetchSessions
 from pessoa.broker.forwarding import ControllerEntrance
-from pessoa.broker.held_listener import HeldListener, limits_of_clients
+from pessoa.broker.held_listener import HeldListener, is_counted, limits_of_clients
 from pessoa.broker.listed_brokers import ListedBrokers
 from pessoa.broker.metadata_progress import MetadataProgress
 from pessoa.broker.peers import Peers
@@ -106,7 +106,7 @@ class Broker:
         self._client_quota = ConnectionQuota(limits_of_clients(config))
         # Two, so that no client keeps brokers and controllers from speaking to each other.
         self._client_room = ReceiveRoom(config.queued_max_request_bytes)
-        self._controller_room = ReceiveRoom(config.queued_max_request_bytes)
+        self._inner_room = ReceiveRoom(config.queued_max_request_bytes)
         self._tasks: list[asyncio.Task[None]] = []
         # Told about mistakes of ours that cost a request its answer.
         self.on_bug: Callable[[Exception], None] = lambda _: None
@@ -355,8 +355,7 @@ class Broker:
         return [one for one in self.config.listeners if (one.name in names) is of_controller]
 
     async def _open(self, endpoint: ListenerEndpoint) -> HeldListener:
-        is_of_controller = endpoint in self._endpoints(of_controller=True)
-        room = self._controller_room if is_of_controller else self._client_room
+        room = self._client_room if is_counted(self.config, endpoint) else self._inner_room
         held = HeldListener(endpoint, self.config, self._network, room, self._client_quota)
         held.listener.on_bug = self.on_bug
         await held.open()
@@ -442,7 +441,7 @@ class Broker:
         )
         self.services.replicas.configure(ReplicationSettings.of(self.config))
         self._client_quota.limits = limits_of_clients(self.config)
-        for held in self._client_listeners:
+        for held in (*self._client_listeners, *self._controller_listeners):
             held.configure(self.config)
         self._coordination.reconfigure()
 

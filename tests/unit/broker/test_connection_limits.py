@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 from pessoa.broker.config import BrokerConfig
 from pessoa.broker.held_listener import is_counted, limits_of_clients, limits_of_listener
+from pessoa.broker.lifecycle import Broker
 from pessoa.net.connection_quota import UNLIMITED
 
 LISTENERS = {
@@ -35,6 +39,27 @@ def test_a_limit_that_bears_the_name_of_a_listener_is_that_listeners_alone() -> 
     assert [is_counted(config, one) for one in (outside, inside, controller)] == [True, False, False]
     changed = config.with_overrides({"listener.name.outside.max.connections": "9"}, {})
     assert limits_of_listener(changed, outside).max_connections == 9
+
+
+def test_the_names_of_listeners_are_the_same_in_lower_case() -> None:
+    config = BrokerConfig({**LISTENERS, "controller.listener.names": "controller"})
+    assert [is_counted(config, one) for one in config.listeners] == [True, False, False]
+
+
+def test_brokers_and_controllers_do_not_share_the_memory_of_clients(tmp_path: Path) -> None:
+    ports = {"listeners": "OUTSIDE://127.0.0.1:0,INSIDE://127.0.0.1:0,CONTROLLER://127.0.0.1:0"}
+    config = BrokerConfig({**LISTENERS, **ports, "log.dirs": str(tmp_path)})
+
+    async def main() -> None:
+        broker = Broker(config)
+        opened = [await broker._open(one) for one in config.listeners]
+        outside, inside, controller = (held.listener.room for held in opened)
+        assert inside is not outside
+        assert controller is not outside
+        for held in opened:
+            await held.close()
+
+    asyncio.run(main())
 
 
 def test_addresses_have_limits_of_their_own_and_names_are_not_looked_up() -> None:

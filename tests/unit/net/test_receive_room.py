@@ -317,11 +317,9 @@ def test_a_request_of_usual_size_does_not_wait_behind_a_large_one() -> None:
     room = ReceiveRoom(16 * MIB)
     first, *_ = [Wanting(room, 2 * MIB) for _ in range(9)]
     large, usual = Wanting(room, LARGE_BYTES), Wanting(room, 2 * MIB)
-    assert not large.has_it
-    assert not usual.has_it
+    assert [large.has_it, usual.has_it] == [False, False]
     first.abort()
-    assert usual.has_it
-    assert not large.has_it
+    assert [large.has_it, usual.has_it] == [False, True]
     assert room.waiting_count == 1
 
 
@@ -331,8 +329,7 @@ def test_whoever_stands_behind_one_that_goes_is_asked() -> None:
     first, second = Wanting(room, LARGE_BYTES), Wanting(room, 3 * MIB)
     for one in crowd[:4]:
         one.abort()
-    assert not first.has_it
-    assert not second.has_it
+    assert [first.has_it, second.has_it] == [False, False]
     first.abort()
     assert second.has_it
     assert not room.is_short
