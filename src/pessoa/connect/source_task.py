@@ -40,9 +40,11 @@ BATCH_RECORDS = 20_000
 BATCH_S = 1.0
 # A source that is read again after a crash, and has less than it had, is asked this often before it is believed.
 PATIENCE = 20
-# One that gives nothing but records from behind the end may have a part that has had no turn; so many polls are turns
-# enough for all.
+# One that gives nothing but records from behind the end may have more of the batch in a part that waits for its turn.
+# So many polls are turns enough for all. A part that nothing has come of may stand behind the backlog of another, and is
+# waited for so long as well.
 MOST_POLLS_BEHIND = 1000
+MOST_BACKLOG_S = 600.0
 IDLE_S = 0.1
 # Where a record stands, seen from the end of a batch.
 WITHIN, BEHIND, UNKNOWN = "within", "behind", "unknown"
@@ -87,6 +89,14 @@ def _is_whole(parts: Mapping[str, Offset], passed: Collection[str], left: int, e
     if not end["parts"]:
         return left <= 0
     return all(name in passed or (left <= 0 and parts.get(name) == offset) for name, offset in end["parts"].items())
+
+
+def _is_untouched(parts: Mapping[str, Offset], passed: Collection[str], start: Place, end: Place) -> bool:
+    """Whether there is a part that a batch had something of, and that nothing has come of this time."""
+    return any(
+        name not in passed and parts.get(name) == start["parts"].get(name) != offset
+        for name, offset in end["parts"].items()
+    )
 
 
 class SourceTask:
@@ -139,32 +149,38 @@ class SourceTask:
 
         Patience is for a source that has nothing. One that gives records from behind the end is asked for longer: a
         part that has grown may be given page after page before another part has its turn. But one that never falls
-        silent does not keep the batch open for a row of another part that is gone.
+        silent does not keep the batch open for ever for a row that is gone.
         """
         self._open(start)
         # Whatever is polled beyond the end is asked for again, with the next offset.
         self._at = None
         parts: dict[str, Offset] = dict(start["parts"])
         passed: set[str] = set()
-        left, patience, turns = end["count"] - start["count"], PATIENCE, MOST_POLLS_BEHIND
+        left, patience = end["count"] - start["count"], PATIENCE
+        # Polls since the batch last had something of one, and when that was.
+        in_vain, since_s = 0, time.monotonic()
         while not _is_whole(parts, passed, left, end):
-            if not patience or not turns:
-                log.info("%s-%d has less than it had, and goes on without that", self.connector, self.task)
+            is_over = in_vain >= MOST_POLLS_BEHIND and (
+                time.monotonic() - since_s >= MOST_BACKLOG_S or not _is_untouched(parts, passed, start, end)
+            )
+            if is_over or not patience:
+                short = [name for name in end["parts"] if name not in passed and parts.get(name) != end["parts"][name]]
+                log.warning("%s-%d no longer has all it had, or where, in %s", self.connector, self.task, short)
                 return
-            is_silent = is_behind = True
+            is_silent, in_vain = True, in_vain + 1
             for record in self._polled():
                 is_silent = False
                 place = self._against(record, end)
                 if place == BEHIND:
                     passed.add(_part_of(record))
                     continue
-                is_behind = False
+                if place == WITHIN or left > 0:
+                    in_vain, since_s = 0, time.monotonic()
                 left -= 1
                 _advance(parts, record)
                 yield from self._rows_of(record)
                 if place == UNKNOWN and _is_whole(parts, passed, left, end):
                     break
-            turns -= is_behind
             if is_silent:
                 patience -= 1
                 time.sleep(IDLE_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -154,24 +155,63 @@ def test_a_batch_of_which_rows_are_gone_ends_with_those_that_are_left(task: Sour
     assert _again(task, end) == [2, 6]
 
 
-def test_a_table_that_is_never_silent_does_not_keep_a_batch_open_for_a_row_of_another_that_is_gone(
-    task: SourceTask, sql: Sql, monkeypatch: pytest.MonkeyPatch
+def _never_silent(task: SourceTask, sql: Sql, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is one more row before each poll, and few polls are many."""
+    polled = task._polled
+    ids = iter(range(100, 100_000))
+
+    def polled_while_it_grows() -> Iterable[Record]:
+        sql(f"INSERT INTO {table} VALUES ({next(ids)}, '{DAY.format(7)}')")
+        return polled()
+
+    monkeypatch.setattr(task, "_polled", polled_while_it_grows)
+    monkeypatch.setattr("pessoa.connect.source_task.MOST_POLLS_BEHIND", 30)
+
+
+@pytest.mark.parametrize(("gone", "expected"), [("id = 6", [2, 4, 98]), ("true", [98])])
+def test_a_table_that_is_never_silent_does_not_keep_a_batch_open_for_rows_of_another_that_are_gone(
+    task: SourceTask,
+    sql: Sql,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    gone: str,
+    expected: list[int],
 ) -> None:
     sql("CREATE TABLE another (id INTEGER PRIMARY KEY, at TEXT NOT NULL)")
     sql(f"INSERT INTO another VALUES (98, '{DAY.format(1)}')")
     rows, end = task.read(task.initial_offset())
     assert sorted(_ids(list(rows))) == [2, 4, 6, 98]
-    sql("DELETE FROM items WHERE id = 6")
+    sql(f"DELETE FROM items WHERE {gone}")
+    _never_silent(task, sql, "another", monkeypatch)
+    monkeypatch.setattr("pessoa.connect.source_task.MOST_BACKLOG_S", 0.0)
+    assert sorted(_again(task, end)) == expected
+    [said] = [record.getMessage() for record in caplog.records if record.name == "pessoa.connect"]
+    assert "items" in said
+    assert "another" not in said
+
+
+def test_a_part_that_waits_for_its_turn_behind_the_backlog_of_another_is_read_again(
+    task: SourceTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = _first_batch(task)
     polled = task._polled
-    ids = iter(range(100, 100_000))
-
-    def polled_while_it_grows() -> Iterable[Record]:
-        sql(f"INSERT INTO another VALUES ({next(ids)}, '{DAY.format(7)}')")
-        return polled()
-
-    monkeypatch.setattr(task, "_polled", polled_while_it_grows)
+    elsewhere = Record("db-another", source_partition={"table": "another"}, source_offset={"incrementing": 1})
+    backlog = iter([[elsewhere]] * 100)
+    monkeypatch.setattr(task, "_polled", lambda: next(backlog, None) or polled())
     monkeypatch.setattr("pessoa.connect.source_task.MOST_POLLS_BEHIND", 30)
-    assert sorted(_again(task, end)) == [2, 4, 98]
+    assert _again(task, end) == [2, 4, 6]
+
+
+def test_a_source_that_is_never_silent_and_cannot_compare_its_offsets_is_not_read_for_ever_when_its_end_is_gone(
+    task: SourceTask, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = _first_batch(task)
+    sql("DELETE FROM items WHERE id = 6")
+    monkeypatch.setattr(JdbcSourceConnector, "is_beyond", SourceConnector.is_beyond)
+    _never_silent(task, sql, "items", monkeypatch)
+    rows = list(islice(task.read_between(task.initial_offset(), end), 1000))
+    assert _ids(rows[:3]) == [2, 4, 100]
+    assert len(rows) < 1000, "it would go on"
 
 
 def test_tables_have_their_turns_though_the_first_one_always_has_more(tmp_path: Path, sql: Sql) -> None:
