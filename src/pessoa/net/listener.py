@@ -138,6 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         "_can_write",
         "_goes_on",
         "_is_asyncio",
+        "_is_early",
         "_is_reading",
         "_listener",
         "_owed",
@@ -161,6 +162,8 @@ class Connection(asyncio.BufferedProtocol):
         # Whether the rest of what has come is to be served in the next turn of the loop.
         self._goes_on = False
         self._is_asyncio = False
+        # Whether nothing is read because its turn has not come.
+        self._is_early = False
         self._is_reading = True
         # When the last bytes came, and the last that ended a request, or its answer left.
         self.active_at_s = self.finished_at_s = 0.0
@@ -187,14 +190,18 @@ class Connection(asyncio.BufferedProtocol):
         if early_s is None:
             self._transport.abort()
         elif early_s > 0:
-            # Nothing is read before its turn, so nothing else pauses it or lets it go on. uvloop begins to read
-            # behind this call, whatever is said in it.
+            # uvloop begins to read behind this call, whatever is said in it; some of it may be served.
             loop.call_soon(self._wait_for_turn, early_s)
 
     def _wait_for_turn(self, early_s: float) -> None:
         # One behind the other: a loop that was held up runs what is due by the clock before what is due now.
+        self._is_early = True
         self._pause()
-        self._listener.loop.call_later(early_s, self._resume)
+        self._listener.loop.call_later(early_s, self._turn_came)
+
+    def _turn_came(self) -> None:
+        self._is_early = False
+        self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -386,7 +393,9 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _resume(self) -> None:
-        if not self._is_reading and self._transport is not None and not self._transport.is_closing():
+        if self._is_reading or self._is_early:
+            return
+        if self._transport is not None and not self._transport.is_closing():
             self._is_reading = True
             self._listener.room.leave(self)
             self._transport.resume_reading()

@@ -154,6 +154,26 @@ def test_who_comes_too_early_is_not_read_before_its_turn() -> None:
     run(scenario, lambda: [[Turns(3600.0)]])
 
 
+def test_what_came_before_its_turn_does_not_end_the_pause_and_its_turn_ends_no_other() -> None:
+    async def scenario(crowd: Crowd) -> None:
+        (listener,) = crowd.listeners
+        await crowd.connect(listener)
+        await crowd.connect(listener)
+        while len(listener.connections) < 2 or all(one._is_reading for one in listener.connections):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        early = listener._in_order()[1]
+        # As if something had been read and answered.
+        early._serve_waiting()
+        assert not early._is_reading
+        early.pause_writing()
+        early._turn_came()
+        assert not early._is_reading
+        early.resume_writing()
+        assert early._is_reading
+
+    run(scenario, lambda: [[Turns(3600.0)]])
+
+
 def test_who_came_too_early_is_served_when_its_turn_comes() -> None:
     async def scenario(crowd: Crowd) -> None:
         (listener,) = crowd.listeners
