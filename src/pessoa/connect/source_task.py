@@ -41,8 +41,8 @@ BATCH_S = 1.0
 # A source that is read again after a crash, and has less than it had, is asked this often before it is believed.
 PATIENCE = 20
 # One that gives nothing but records from behind the end may have more of the batch in a part that waits for its turn.
-# So many polls are turns enough for all. A part that nothing has come of may stand behind the backlog of another, and is
-# waited for so long as well.
+# So many polls are turns enough for all. A part that nothing has come of may stand behind the backlog of another, and
+# is waited for so long as well.
 MOST_POLLS_BEHIND = 1000
 MOST_BACKLOG_S = 600.0
 IDLE_S = 0.1
