@@ -39,6 +39,8 @@ PROTOCOL = "v0"
 # As many heartbeats as may be lost before the session ends.
 _HEARTBEATS_PER_SESSION = 3
 _BACKOFF_S = 0.25
+# Long enough for brokers that answer, and short beside the patience of whoever stops us.
+_LEAVE_S = 5.0
 _NO_ERROR = 0
 _DUPLICATE_URLS = 1
 
@@ -120,9 +122,9 @@ class Election:
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave the group, so that the others need not wait for the time-out."""
+        """Leave the group, so that the others need not wait for the time-out; but wait for no broker that is away."""
         self._leave.set()
-        self._thread.join()
+        self._thread.join(_LEAVE_S)
 
     def _run(self) -> None:
         while not self._leave.is_set():
@@ -241,4 +243,6 @@ class Election:
 
     def _announce(self, leader: Identity | None, is_me: bool) -> None:
         self._leader = leader or self._leader
-        self._tell(leader, is_me)
+        # Whoever has stopped us may be gone.
+        if not self._leave.is_set():
+            self._tell(leader, is_me)

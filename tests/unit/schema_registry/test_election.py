@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
+from typing import Self
 
+import pytest
+
+from pessoa.schema_registry import election
 from pessoa.schema_registry.election import Identity, choose, decode_identity, make_assignment
 
 A, B, C = (Identity("host", port) for port in (8081, 8082, 8083))
@@ -47,3 +52,40 @@ def test_identities_of_both_spellings_are_read() -> None:
     assert decode_identity(tree) == A
     tree["leader_eligibility"] = tree.pop("master_eligibility")
     assert decode_identity({**tree, "leader_eligibility": False}) == A._replace(is_eligible=False)
+
+
+def test_whoever_stops_waits_for_no_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    class Away:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def coordinator(self, group: str) -> int:
+            asked.set()
+            answers.wait()
+            raise OSError("nobody answers")
+
+    monkeypatch.setattr(election, "Cluster", Away)
+    monkeypatch.setattr(election, "_LEAVE_S", 0.01)
+    told: list[object] = []
+    taking_part = election.Election("away:9092", {}, "g", A, 10_000, lambda *what: told.append(what))
+    # So that a stop which waits for ever is a failure, and not an endless test.
+    rescue = threading.Timer(60.0, answers.set)
+    rescue.start()
+    try:
+        taking_part.start()
+        asked.wait()
+        taking_part.stop()
+        assert not answers.is_set()
+    finally:
+        rescue.cancel()
+        answers.set()
+    taking_part._thread.join()
+    assert told == []
