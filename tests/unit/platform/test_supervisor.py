@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from pessoa.platform import held
+from pessoa.platform import supervisor as supervisor_file
 from pessoa.platform.child import Child
 from pessoa.platform.services import Service, accepts_connections
 from pessoa.platform.supervisor import Patience, Supervisor
@@ -141,9 +142,10 @@ def test_the_rows_of_a_tier_do_not_wait_for_each_other_and_the_next_tier_waits_f
 
 
 def test_a_service_that_hangs_leaves_the_tier_below_most_of_the_time_to_stop(
-    tmp_path: Path, free_port: Callable[[], int]
+    stage: Stage, free_port: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = Stage(tmp_path, Patience(ready_s=60, stop_s=8))
+    assert supervisor_file.SHARE_OF_AN_UPPER_TIER < 0.5
+    monkeypatch.setattr(supervisor_file, "SHARE_OF_AN_UPPER_TIER", 0.01)
     broker, hanging = stage.service("broker", free_port()), stage.service("hanging", free_port(), STUBBORN)
     supervisor = stage.supervisor(broker, hanging)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Iterator
 from typing import Self
 
@@ -244,10 +245,20 @@ def test_a_silent_connection_is_closed(quick: None) -> None:
         assert caller.everything() == b""
 
 
+def heard(port: int, data: bytes) -> bytes:
+    """What is answered to who is heard in time; a busy machine may take one for silent first, and answer nothing."""
+    deadline = time.monotonic() + PATIENCE_S
+    found = b""
+    while not found:
+        assert time.monotonic() < deadline, "nothing is ever heard"
+        with Caller(port) as caller:
+            found = caller.send(data).everything()
+    return found
+
+
 def test_half_a_head_is_refused_in_the_end(quick: None) -> None:
-    # Whoever sends nothing in this time is silent, and hears nothing.
-    with serving(head_timeout_s=2.0) as port, Caller(port) as caller:
-        assert caller.send(b"GET / HTTP/1.1\r\nHost").everything().startswith(b"HTTP/1.1 408 ")
+    with serving(head_timeout_s=0.1) as port:
+        assert heard(port, b"GET / HTTP/1.1\r\nHost").startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_connection_that_is_idle_after_an_answer_is_closed(quick: None) -> None:
@@ -262,10 +273,10 @@ def test_half_a_body_is_refused_in_the_end(quick: None, head: bytes) -> None:
 
 
 def test_whoever_does_not_read_an_answer_loses_it(quick: None) -> None:
-    with serving(head_timeout_s=1.0, keep_alive_s=2.5) as port, Caller(port) as caller, Caller(port) as other:
+    with serving(head_timeout_s=0.1, keep_alive_s=0.5) as port, Caller(port) as caller:
         caller.send(get("/large"))
         # The answer does not fit between the two; nothing is taken of it until somebody who came later has been closed.
-        other.send(get("/deaf")).everything()
+        heard(port, get("/deaf"))
         assert len(caller.everything()) < LARGE
 
 
