@@ -2,7 +2,8 @@
 
 A heartbeat only decides whether it is time. The matching itself is done by a timer that is due at once, so that it is
 apart from the heartbeat, as it is in Kafka, and is seen by the heartbeats that follow. A group does it at most once
-in ten seconds; new expressions within that time wait for the next heartbeat after it.
+in ten seconds; new expressions within that time wait for the next heartbeat after it. Each expression is matched in a
+turn of its own: a group may have as many as it has members, and everybody else waits meanwhile.
 """
 
 from __future__ import annotations
@@ -97,10 +98,24 @@ class RegexRefresh:
             or now_ms > resolved.timestamp_ms + interval_ms
         )
         if is_time and regexes:
-            group_id = group.id
-            timers.schedule(regex_key(group_id), now_ms, lambda now_ms: self._resolve(group_id, regexes, now_ms))
+            self._match_next(group.id, regexes, {}, self._registry.image.offset, now_ms)
 
-    def _resolve(self, group_id: str, regexes: list[str], now_ms: int) -> Output:
+    def _match_next(
+        self, group_id: str, regexes: list[str], found: dict[str, frozenset[str]], version: int, due_ms: int
+    ) -> None:
+        def match(now_ms: int) -> Output:
+            regex = regexes[len(found)]
+            found[regex] = _matching(regex, self._registry.image.topics.by_name)
+            if len(found) == len(regexes):
+                return self._resolve(group_id, found, version, now_ms)
+            # What is due now is done in this turn.
+            self._match_next(group_id, regexes, found, version, now_ms + 1)
+            return Output()
+
+        self._registry.timers.schedule(regex_key(group_id), due_ms, match)
+
+    def _resolve(self, group_id: str, found: dict[str, frozenset[str]], version: int, now_ms: int) -> Output:
+        """What they match, in an image of that version or a later one."""
         output = Output()
         group = self._registry.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
@@ -108,16 +123,14 @@ class RegexRefresh:
         topics = set(group.name_counts)
         has_changed = False
         for regex, resolved in group.resolved_regexes.items():
-            if regex not in regexes:
+            if regex not in found:
                 topics |= resolved.topics
-        for regex in regexes:
+        for regex, matching in found.items():
             if not group.regex_counts[regex]:
                 continue  # whoever had it is gone
-            matching = _matching(regex, self._registry.image.topics.by_name)
             topics |= matching
             known = group.resolved_regexes.get(regex)
             has_changed |= matching != (frozenset() if known is None else known.topics)
-            version = self._registry.image.offset
             output.records.append(regex_record(group_id, regex, ResolvedRegex(matching, version, now_ms)))
         metadata_hash = self._registry.metadata_hash(topics)
         if has_changed or metadata_hash != group.metadata_hash:

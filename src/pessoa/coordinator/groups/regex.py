@@ -1,15 +1,23 @@
 """Regular expressions of subscriptions (KIP-848) and of lists of transactions (KIP-1152), in the syntax of RE2.
 
 Kafka uses RE2/J, which is the same language. An expression is compiled while the whole broker waits, so its length and
-what RE2 may make of it are bounded: some hundred names of topics fit, and the worst takes a third of a second.
+what RE2 may make of it are bounded, and so is what takes RE2 long although it comes to little: names of topics are
+ASCII and have 249 characters. Some hundred of them fit, and the worst takes some hundredths of a second.
 """
 
 from __future__ import annotations
+
+import re
 
 from pessoa.base.linear_regex import InvalidRegex, linear_regex
 
 _LONGEST = 8_192
 _MEMORY_BYTES = 256 * 1024
+# `\pL` and the like: hundreds of ranges each.
+_MOST_CLASSES = 32
+# Of all repetitions together, which are written out one behind the other before anybody counts.
+_MOST_REPEATED = 10_000
+_REPETITION = re.compile(r"(?<!\\x)\{(?:[0-9]+,)?([0-9]{1,9}),?\}")
 
 
 class Regex:
@@ -19,6 +27,10 @@ class Regex:
         """Raises InvalidRegex."""
         if len(text) > _LONGEST:
             raise InvalidRegex(f"it has {len(text)} characters, and {_LONGEST} are the most")
+        if text.lower().count("\\p") > _MOST_CLASSES:
+            raise InvalidRegex(f"it has more than {_MOST_CLASSES} classes of Unicode")
+        if sum(map(int, _REPETITION.findall(text))) > _MOST_REPEATED:
+            raise InvalidRegex(f"it repeats more than {_MOST_REPEATED} times in all")
         self.text = text
         self._program = linear_regex(text, _MEMORY_BYTES)
 

@@ -80,6 +80,26 @@ def test_expressions_that_come_soon_after_each_other_are_resolved_together_later
     assert second.names == {"payments": [0]}
 
 
+def test_each_expression_is_matched_in_a_turn_of_its_own_and_all_are_written_together(bench: Bench) -> None:
+    first, *others = (subscriber(bench, name, f"{name}.*") for name in ("orders", "payments", "refunds"))
+    first.join()
+    settle(first)
+    for one in others:
+        one.join()
+    bench.pass_time(10_000)
+    mark = bench.mark
+    first.beat()
+    for _ in range(2):
+        bench.pass_time(0)
+        assert bench.records_since(mark) == []
+        assert bench.shard.next_deadline_ms() == bench.now_ms + 1
+        bench.pass_time(1)
+    written = [type(record.value) for record in bench.records_since(mark)]
+    assert written == [group_log.ConsumerGroupRegularExpressionValue] * 3 + [group_log.ConsumerGroupMetadataValue]
+    settle(first, *others)
+    assert [one.names for one in others] == [{"payments": [0]}, {}]
+
+
 def test_a_new_topic_that_matches_is_found_ten_seconds_later_at_the_earliest(bench: Bench) -> None:
     member = subscriber(bench, "a", "orders.*")
     member.join()

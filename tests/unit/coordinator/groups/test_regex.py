@@ -60,6 +60,21 @@ def test_what_re2_cannot_read_is_an_error_with_a_reason(expression: str) -> None
         Regex(expression)
 
 
+def test_hundreds_of_names_fit_and_so_do_some_classes_and_repetitions() -> None:
+    names = "|".join(f"team-{number}[.]orders[.]v[0-9]{{1,3}}" for number in range(200))
+    assert Regex(names).matches("team-7.orders.v1")
+    assert Regex("|".join([r"\pL"] * 32)).matches("o")
+    assert Regex(r"\x{10348}|orders{0,999}").matches("orders")
+
+
+@pytest.mark.parametrize(
+    "expression", ["|".join([r"\pL"] * 33), "|".join(["x{1000}"] * 11), "|".join(["x{999,}"] * 11)]
+)
+def test_what_comes_to_little_and_takes_long_to_compile_is_refused_before(expression: str) -> None:
+    with pytest.raises(InvalidRegex, match=r"it (has|repeats) more than"):
+        Regex(expression)
+
+
 def test_an_expression_that_would_take_for_ever_by_trial_and_error_is_quick() -> None:
     assert not Regex("(a+)+b").matches("a" * 249)
     assert Regex("(a|a)*").matches("a" * 249)
