@@ -26,7 +26,7 @@ PLANS: dict[str, tuple[tuple[str, ...], bool, str]] = {
     "aborted records supersede": (("cleaning",), False, "compacted away"),
     "last batch of a producer compacted": (("cleaning",), False, "sequence numbers"),
     "tombstones dropped at once": (("cleaning",), False, "compacted away"),
-    "made-up epochs believed": (("rot",), False, "made a mistake"),
+    "made-up epochs believed": (("rot",), False, "inconsistent"),
     "damaged batches kept": (("rot",), False, "inconsistent"),
 }
 # How many voters there are, and how many replicas: rot is for what has some.
