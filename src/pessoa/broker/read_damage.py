@@ -42,3 +42,10 @@ class ReadDamage:
         if place in self._places:
             self._places.discard(place)
             log.info("%s-%s can be read at %s again", partition.topic, partition.index, offset)
+
+    def is_gone(self, partition: Partition, offset: int) -> None:
+        """There is nothing at this offset any more, damaged or not."""
+        place = (partition.topic_id, partition.index, offset)
+        if place in self._places:
+            self._places.discard(place)
+            log.info("%s-%s has nothing at %s any more, damaged as it was", partition.topic, partition.index, offset)

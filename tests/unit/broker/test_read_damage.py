@@ -27,11 +27,14 @@ def test_damage_is_told_of_once_until_it_is_over(caplog: pytest.LogCaptureFixtur
     assert damage
     damage.is_over(partition(0), 7)
     damage.report(partition(0), 7, ValueError("another bit"))
+    damage.is_gone(partition(0), 7)
+    damage.is_gone(partition(0), 7)
     assert caplog.messages == [
         "t-0 cannot be read at 7: a bit",
         "t-1 cannot be read at 7: a bit",
         "t-0 can be read at 7 again",
         "t-0 cannot be read at 7: another bit",
+        "t-0 has nothing at 7 any more, damaged as it was",
     ]
 
 

@@ -273,6 +273,7 @@ def _look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, 
         if not at_least_one_batch and fetched.data is not None and not _has_whole_batch(fetched.data):
             fetched = Fetched(None, ())
     except OffsetOutOfRange:
+        broker.damage.is_gone(partition, request.fetch_offset)
         return Found(wanted, partition, _refused(request.partition, ErrorCode.OFFSET_OUT_OF_RANGE))
     except DiskError as problem:
         partition.directory.fail(problem)
@@ -281,7 +282,7 @@ def _look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, 
         # The disk has changed what it was given. That is this partition's misfortune, and nobody else's in the request.
         broker.damage.report(partition, request.fetch_offset, damage)
         return Found(wanted, partition, _refused(request.partition, damage.error))
-    if broker.damage:
+    if broker.damage and fetched.data is not None:
         broker.damage.is_over(partition, request.fetch_offset)
     if reader.is_follower:
         partition.follower_fetched(
