@@ -6,7 +6,7 @@ one is taken apart, its parts are served one after the other, and their answers 
 what holds the loop, besides reading the request and writing the answer.
 
 What is named twice in different slices is answered as if it were in different requests, unless the answer for it may
-be large: then it is asked for once.
+be large: then it is asked for once. A request that breaks the rules of its version is refused slice by slice.
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ class Sliced(NamedTuple):
     answered: str
     # What an element is, if it is to be asked for once.
     identity: Callable[[Any], Hashable] | None = None
+    # What the list is called in older versions, if it is another.
+    older: str = ""
+
+    def list_of(self, request: Message) -> str:
+        return self.older if self.older and getattr(request, self.older) else self.asked
 
 
 _RESOURCES = Sliced("resources", "responses")
@@ -41,7 +46,7 @@ SLICED: dict[int, Sliced] = {
     ApiKey.DESCRIBE_GROUPS: Sliced("groups", "groups", lambda group: group),
     ApiKey.DELETE_GROUPS: Sliced("groups_names", "results"),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Sliced("group_ids", "groups", lambda group: group),
-    ApiKey.DELETE_TOPICS: Sliced("topics", "responses"),
+    ApiKey.DELETE_TOPICS: Sliced("topics", "responses", older="topic_names"),
     ApiKey.CREATE_PARTITIONS: Sliced("topics", "results"),
     ApiKey.ALTER_CONFIGS: _RESOURCES,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _RESOURCES,
@@ -53,19 +58,20 @@ Handle = Callable[[Message], Message | Awaitable[Message | None] | None]
 
 def is_large(key: int, request: Message) -> bool:
     sliced = SLICED.get(key)
-    return sliced is not None and len(getattr(request, sliced.asked) or ()) > SLICE_COUNT
+    return sliced is not None and len(getattr(request, sliced.list_of(request)) or ()) > SLICE_COUNT
 
 
 async def serve_in_slices(key: int, request: Message, handle: Handle) -> Message | None:
     """The answer to all of it."""
     sliced = SLICED[key]
-    asked: list[Any] = getattr(request, sliced.asked)
+    name = sliced.list_of(request)
+    asked: list[Any] = getattr(request, name)
     if sliced.identity is not None:
         asked = list({sliced.identity(one): one for one in asked}.values())
     whole: Message | None = None
     for start in range(0, len(asked), SLICE_COUNT):
         part = copy(request)
-        setattr(part, sliced.asked, asked[start : start + SLICE_COUNT])
+        setattr(part, name, asked[start : start + SLICE_COUNT])
         reply = handle(part)
         if reply is not None and not isinstance(reply, Message):
             reply = await reply

@@ -7,9 +7,16 @@ from collections.abc import Awaitable
 
 import pytest
 
+from pessoa.base.ids import ZERO_UUID
 from pessoa.broker import slices
 from pessoa.broker.dispatch import TABLE
 from pessoa.broker.slices import SLICED, is_large, serve_in_slices
+from pessoa.wire.api.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from pessoa.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from pessoa.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from pessoa.wire.catalogue import ApiKey
@@ -88,12 +95,39 @@ def test_what_may_have_a_large_answer_is_asked_for_once_wherever_it_is_named() -
     assert groups.asked == [["a", "b", "c"], ["d"]]
 
 
+@pytest.mark.parametrize("version", [5, 6])
+def test_a_list_that_had_another_name_in_older_versions_is_cut_there_too(version: int) -> None:
+    names = [f"t{number}" for number in range(7)]
+    if version == 5:
+        request = DeleteTopicsRequest(topic_names=names, timeout_ms=1)
+    else:
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names], timeout_ms=1
+        )
+    sizes: list[int] = []
+
+    def delete(part: Message) -> Message:
+        assert isinstance(part, DeleteTopicsRequest)
+        asked = [*part.topic_names, *(topic.name for topic in part.topics)]
+        sizes.append(len(asked))
+        return DeleteTopicsResponse(
+            throttle_time_ms=0, responses=[DeletableTopicResult(name=name, error_code=0) for name in asked]
+        )
+
+    assert is_large(ApiKey.DELETE_TOPICS, request)
+    whole = asyncio.run(serve_in_slices(ApiKey.DELETE_TOPICS, request, delete))
+    assert isinstance(whole, DeleteTopicsResponse)
+    assert [one.name for one in whole.responses] == names
+    assert sizes == [3, 3, 1]
+
+
 @pytest.mark.parametrize("key", SLICED, ids=lambda key: ApiKey(key).title)
 def test_the_lists_that_are_cut_and_put_together_exist(key: int) -> None:
     sliced = SLICED[key]
     api = ApiKey(key)
     assert any(row.key is api for row in TABLE)
     assert sliced.asked in api.request.__annotations__
+    assert not sliced.older or sliced.older in api.request.__annotations__
     assert sliced.answered in api.response.__annotations__
 
 
