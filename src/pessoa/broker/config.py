@@ -92,7 +92,6 @@ class BrokerConfig:
     log_flush_offset_checkpoint_interval_ms: int
     log_retention_check_interval_ms: int
     log_cleaner_enable: bool
-    log_cleaner_threads: int
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
     log_cleaner_io_buffer_load_factor: float

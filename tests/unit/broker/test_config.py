@@ -211,9 +211,9 @@ def test_this_broker_wins_over_all_brokers_and_both_over_the_file() -> None:
     changed = config.with_overrides(
         {"log.cleaner.threads": "3", "message.max.bytes": "2000"}, {"log.cleaner.threads": "4"}
     )
-    assert (changed.log_cleaner_threads, changed.message_max_bytes, changed.max_connections) == (4, 2000, 5)
-    assert (config.log_cleaner_threads, config.message_max_bytes) == (2, 1000)
-    assert changed.with_overrides({}, {}).log_cleaner_threads == 2
+    assert (changed.value("log.cleaner.threads"), changed.message_max_bytes, changed.max_connections) == (4, 2000, 5)
+    assert (config.value("log.cleaner.threads"), config.message_max_bytes) == (2, 1000)
+    assert changed.with_overrides({}, {}).value("log.cleaner.threads") == 2
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_setting_that_cannot_hold_is_passed_over_with_a_warning(
     with caplog.at_level(logging.WARNING):
         changed = config.with_overrides({"message.max.bytes": "2000", **for_all}, for_one)
     assert changed.message_max_bytes == 2000
-    assert (changed.node_id, changed.log_cleaner_threads, changed.listeners) == (1, 1, config.listeners)
+    assert (changed.node_id, changed.value("log.cleaner.threads"), changed.listeners) == (1, 1, config.listeners)
     assert len(caplog.records) == 1
 
 
