@@ -40,6 +40,8 @@ _POLL_S = 0.02
 CHANGING = frozenset(
     "--create --delete --alter --add --remove --execute --cancel --verify upgrade downgrade disable".split()
 )
+# What follows a change of ACLs.
+_LISTING = "Current ACLs for resource"
 Runner = Callable[..., Outcome]
 
 
@@ -102,7 +104,9 @@ def transcript(run: Runner, script: str, cluster: Cluster, prefix: str) -> list[
         if outcome.code == 0 and CHANGING & set(words):
             _settle(cluster.servers)
             if words[0] == "kafka-acls":
-                outcome = run(words[0], *words[1:], stdin=stdin)
+                # What it did it says the first time; what there is afterwards may have been read too early then.
+                again = run(words[0], *words[1:], stdin=stdin)
+                outcome = outcome._replace(out=_before(_LISTING, outcome.out) + _from(_LISTING, again.out))
         plain = normalised(outcome, cluster, prefix)
         if is_unordered:
             plain = plain._replace(
@@ -112,6 +116,14 @@ def transcript(run: Runner, script: str, cluster: Cluster, prefix: str) -> list[
             plain = plain._replace(out=_BETWEEN_MEASURED.sub("<n>", _MEASURED.sub("<n>", plain.out)))
         steps.append(Step(line, plain))
     return steps
+
+
+def _before(words: str, text: str) -> str:
+    return text.partition(words)[0]
+
+
+def _from(words: str, text: str) -> str:
+    return "".join(text.partition(words)[1:])
 
 
 def _settle(servers: str) -> None:
