@@ -252,18 +252,20 @@ def test_whoever_waits_for_us_is_not_closed_for_being_slow(monkeypatch: pytest.M
         await until(lambda: bool(parked))
         idle.begin(USUAL_BYTES, USUAL_BYTES)
         assert await idle.answer() == USUAL_BYTES
-        slow = await senders(listener, 3)
-        for one in slow:
-            one.begin(USUAL_BYTES, USUAL_BYTES - 1)
+        slow = await halves(listener, 2, USUAL_BYTES)
+        last = await Sender.of(listener)
+        last.begin(USUAL_BYTES, 0)
+        last.end()
         await somebody_waits(room, 1)
         monkeypatch.setattr(receive_room, "PATIENCE_S", 0.0)
         room.close_the_slow(listener.loop.time())
         assert all([await one.is_closed() for one in slow])
+        assert await last.answer() == USUAL_BYTES
         parked[0].set_result([bytes(12)])
         assert await patient.answer() == 0
         idle.begin(MIB, MIB)
         assert await idle.answer() == MIB
-        for one in (patient, idle, *slow):
+        for one in (patient, idle, last, *slow):
             one.close()
 
     run(room, scenario, park_the_first)
