@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.chaos.doomed import member, open_transaction
 from tests.chaos.faults import MORE, Fault, a_leader
-from tests.chaos.load import IN, OUT, PARTITIONS
+from tests.chaos.load import IN, PARTITIONS
 from tests.chaos.processes import TIMEOUT_S, can_connect, until
 from tests.chaos.stage import Stage
 from tests.simulation.history import TopicPartition
@@ -30,27 +30,26 @@ _HORDE = 2_000
 def kill_a_producer(stage: Stage) -> None:
     with open_transaction(stage) as producer:
         producer.kill()
-        _wait_for_readers(stage)
+        _wait_for_readers(stage, producer.ends)
 
 
 def pause_a_producer(stage: Stage) -> None:
     with open_transaction(stage) as producer:
         producer.pause()
-        _wait_for_readers(stage)
+        _wait_for_readers(stage, producer.ends)
         producer.resume()
         answer = producer.ask("commit")
         assert answer.startswith("refused"), f"a transaction that was given up was {answer}"
 
 
-def _wait_for_readers(stage: Stage) -> None:
-    """Until readers of committed records come past what stood in the log by now."""
-    passed = {one: stage.watch.floor("high watermark", one) for one in _partitions(OUT)}
+def _wait_for_readers(stage: Stage, ends: dict[TopicPartition, int]) -> None:
+    """Until readers of committed records come so far."""
 
     def is_so() -> bool:
         stage.load.raise_problems()
-        return all(stage.watch.floor("last stable offset", one) > end for one, end in passed.items())
+        return all(stage.watch.floor("last stable offset", one) >= end for one, end in ends.items())
 
-    until(is_so, lambda: f"last stable offsets beyond {passed} ({stage.watch!r})")
+    until(is_so, lambda: f"last stable offsets up to {ends} ({stage.watch!r})")
 
 
 def kill_a_member(stage: Stage) -> None:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import Timer
 
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -36,6 +37,8 @@ TRANSACTION_MS = 4_000
 class Client:
     def __init__(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "tests.chaos.doomed", *arguments]
+        # Of the partitions that its transaction wrote to, behind its records.
+        self.ends: dict[TopicPartition, int] = {}
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
@@ -84,7 +87,9 @@ def open_transaction(stage: Stage) -> Iterator[Client]:
             load.history.begin_write(value.encode(), TopicPartition(OUT, number), name, transaction)
     client = Client("transaction", load.bootstrap_servers, name, *values)
     try:
-        assert client.hear() == "open"
+        word, *ends = client.hear().split()
+        assert word == "open"
+        client.ends = {TopicPartition(OUT, number): int(end) for number, end in enumerate(ends)}
         yield client
     finally:
         client.kill()
@@ -120,7 +125,13 @@ def hold_transaction(servers: str, name: str, values: list[str]) -> None:
     for number, value in enumerate(values):
         producer.produce(OUT, value, partition=number)
     assert producer.flush(TIMEOUT_S) == 0
-    print("open", flush=True)
+    reader = Consumer({"bootstrap.servers": servers, "group.id": name, "isolation.level": "read_uncommitted"})
+    ends = [
+        patiently(partial(reader.get_watermark_offsets, RdTopicPartition(OUT, number), TIMEOUT_S, cached=False))[1]
+        for number in range(len(values))
+    ]
+    reader.close()
+    print("open", *ends, flush=True)
     for _ in sys.stdin:
         try:
             patiently(lambda: producer.commit_transaction(TIMEOUT_S))
