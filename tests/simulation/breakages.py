@@ -112,7 +112,7 @@ def _believe_made_up_epochs() -> Any:
 
 def _keep_what_is_damaged() -> Any:
     """A replica whose disk has changed an epoch fetches from where its log ends."""
-    return patch.object(Partition, "impossible_from", None)
+    return patch.object(Partition, "settle_impossible", lambda *_: False)
 
 
 BREAKAGES: dict[str, Callable[[], Any]] = {

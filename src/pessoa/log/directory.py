@@ -181,6 +181,9 @@ class LogDirectory:
                 cleaned_to=self._cleaned.get(partition, 0),
                 high_watermark=(high_watermarks or {}).get(partition, 0),
             )
+            if loaded.has_lost_end and future is None:
+                # The controller must not take it to have what it had.
+                self.previous_broker_epoch = -1
             is_newborn = not self.was_clean and (recovery_point or 0) <= loaded.segments[0].base_offset
             if is_newborn:
                 # Nothing of it was ever flushed: who died may not have come to make it durable that there is a log.

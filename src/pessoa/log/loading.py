@@ -109,8 +109,9 @@ class _Loader:
         self.gaps_up_to = NEVER
         self.is_new = False
         self.synced_to: int | None = None
-        # The segment that recovery began with, if there was any.
+        # The segment that recovery began with, if there was any; and whether it has cut or removed any.
         self.recovered_from: int | None = None
+        self.has_cut = False
 
     def load(self, was_clean: bool, recovery_point: int, log_start_offset: int, high_watermark: int) -> PartitionLog:
         names: list[str] = []
@@ -168,6 +169,7 @@ class _Loader:
             synced_base_offset=recovered_from,
             is_durable=self.recovered_from is None,
         )
+        loaded.has_lost_end = was_clean and self.has_cut
         loaded.update_high_watermark(max(high_watermark, start))
         self.producers.on_high_watermark_updated(loaded.high_watermark)
         return loaded
@@ -297,6 +299,7 @@ class _Loader:
             segment = self.segments[number]
             if number > first:
                 if self._is_behind_a_loss(number):
+                    self.has_cut = True
                     self._remove_segments_behind(number - 1)
                     break
                 self.snapshots.take(segment.base_offset, self.producers)
@@ -304,15 +307,23 @@ class _Loader:
             for batch in segment.recover(least_epoch, synced_to):
                 if batch.base_offset >= synced_to:
                     least_epoch = max(least_epoch, batch.partition_leader_epoch)
+                    self._forget_epochs_above(batch.partition_leader_epoch)
                     note_epoch(self.epochs, batch)
                 elif batch.partition_leader_epoch > (self.epochs.latest_epoch or UNDEFINED_EPOCH):
                     note_epoch(self.epochs, batch)
                 note_producer(self.producers, batch, segment)
             if segment.size < size:
+                self.has_cut = True
                 log.warning("%r was cut by %s bytes: its end was torn or damaged", segment, size - segment.size)
                 self._remove_segments_behind(number)
                 break
         self._write_epochs(durable=False)
+
+    def _forget_epochs_above(self, epoch: int) -> None:
+        """Those that a disk has made up; or the true ones would go when the next batch contradicts them."""
+        made_up_from = self.epochs.start_offset_above(epoch) if epoch > UNDEFINED_EPOCH else None
+        if made_up_from is not None:
+            self.epochs.truncate_from_end(made_up_from)
 
     def _is_behind_a_loss(self, number: int) -> bool:
         """Whether the segment does not begin where the one before it ends, which is what every log does above its

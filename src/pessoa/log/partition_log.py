@@ -98,6 +98,7 @@ class PartitionLog(ReadableLog):
         "cleaned_to",
         "config",
         "epochs",
+        "has_lost_end",
         "is_released",
         "on_log_start_moved",
         "on_recovery_point_lowered",
@@ -132,6 +133,8 @@ class PartitionLog(ReadableLog):
         self.epochs = epochs
         self.recovery_point = recovery_point
         self.producer_expiration_ms = producer_expiration_ms
+        # It was closed in order, and has been cut since: its disk has lost what this replica had answered for.
+        self.has_lost_end = False
         # Called when DeleteRecords or a truncation has moved the log start offset: nothing else remembers it.
         self.on_log_start_moved: Callable[[], None] = _ignore
         # Up to where compaction has come; None if it never came by. Its checkpoint is that of a log and not of a name.

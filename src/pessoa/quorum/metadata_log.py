@@ -11,7 +11,7 @@ It is the `LogState` that `pessoa.raft` looks at. Epochs begin with 1, so 0 is t
 A disk may change what no CRC covers. This log was never compacted, so a batch is damaged that does not begin where the
 one before it ends. So is an epoch above that of `quorum-state`, which is on the disk before anything of its epoch is
 written, or another one than the checkpoint of the epochs has for what was synced: believed, it could win an election
-against those who have more. Opening the log changes nothing of that; `pessoa.quorum.remembering` decides.
+against those who have more. `pessoa.quorum.remembering` decides what becomes of that.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Where offsets or epochs are damaged, the log is cut before the first of them: whoever follows gets what was there from
 its leader. The only voter has nobody to get it from, and nobody to mislead by an epoch: it keeps its log, and goes on
 in the largest epoch that it finds. Unless that is so large that no row of elections can have led to it, since then
-nobody would follow, or an offset is another one, since everybody would read another record there: then it changes
-nothing, and does not start.
+nobody would follow, or an offset is another one, since everybody would read another record there: then it does not
+start.
 """
 
 from __future__ import annotations

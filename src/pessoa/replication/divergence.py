@@ -13,7 +13,8 @@ and asks again: with every round the epoch gets smaller, so it ends (KIP-279). I
 which may be behind what is committed.
 
 A follower may also ask for something that the leader does not have at all: its log was deleted, or the leader's was, or
-somebody was elected who had less, or a disk has changed an epoch into one that never was (`reset_for_range`).
+somebody was elected who had less (`reset_for_range`); or a disk has changed an epoch into one that never was
+(`Partition.settle_impossible`).
 """
 
 from __future__ import annotations
@@ -51,15 +52,10 @@ class Reset(NamedTuple):
     drops_all: bool
 
 
-def reset_for_range(
-    log_end_offset: int, leader_start_offset: int, leader_end_offset: int, impossible_from: int | None = None
-) -> Reset:
-    """What a follower does whose leader says OFFSET_OUT_OF_RANGE.
-
-    The leader may have deleted what would come next, or somebody was elected who had less, and what we have beyond it
-    was never committed under that leader, or the offset is good again. Or else our log has batches of an epoch above
-    the leader's own, from `impossible_from` on: no CRC covers the epoch, so they are damaged, and the leader's are not.
-    """
-    good_end = log_end_offset if impossible_from is None else impossible_from
-    end = min(good_end, leader_end_offset)
-    return Reset(max(leader_start_offset, end), drops_all=leader_start_offset > end)
+def reset_for_range(log_end_offset: int, leader_start_offset: int, leader_end_offset: int) -> Reset:
+    """What a follower does whose leader says OFFSET_OUT_OF_RANGE."""
+    if leader_end_offset < log_end_offset:
+        # Somebody was elected who had less, and what we have beyond it was never committed under that leader.
+        return Reset(leader_end_offset, drops_all=False)
+    # The leader has deleted what would come next, or the offset is good again.
+    return Reset(max(leader_start_offset, log_end_offset), drops_all=leader_start_offset > log_end_offset)

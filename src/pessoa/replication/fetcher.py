@@ -128,10 +128,7 @@ class Fetcher:
     def follow(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.index)
         known = self._following.get(key)
-        try:
-            partition.cut_impossible(self._broker.clock.now_ms())
-        except DiskError as problem:
-            partition.directory.fail(problem)
+        self._settle_impossible(partition)
         if known is not None and known.partition is partition:
             # Another epoch of the same leader; what paused for the last one need not pause for this.
             known.backoff.succeeded()
@@ -370,7 +367,9 @@ class Fetcher:
                 self._pause_one(following, ErrorCode.OFFSET_OUT_OF_RANGE)
                 continue
             own = partition.log
-            reset = reset_for_range(own.log_end_offset, starts[partition], ends[partition], partition.impossible_from)
+            if self._settle_impossible(partition):
+                continue
+            reset = reset_for_range(own.log_end_offset, starts[partition], ends[partition])
             log.warning(
                 "%s-%s has offsets %s..%s and its leader %s has %s..%s: it goes on at %s",
                 partition.topic, partition.index, own.log_start_offset, own.log_end_offset,
@@ -385,6 +384,15 @@ class Fetcher:
                     self._pause_one(following, ErrorCode.OFFSET_OUT_OF_RANGE)
             except DiskError as problem:
                 partition.directory.fail(problem)
+
+    def _settle_impossible(self, partition: Partition) -> bool:
+        try:
+            return partition.settle_impossible(self._broker.clock.now_ms())
+        except DiskError as problem:
+            partition.directory.fail(problem)
+        except InvalidBatch as problem:
+            log.warning("%s-%s: %s", partition.topic, partition.index, problem)
+        return False
 
     async def _list_offsets(self, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
         asked = {(one.topic, one.index): one for one in partitions}

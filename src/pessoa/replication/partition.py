@@ -133,6 +133,7 @@ class Partition:
         "_epoch_start_offset",
         "_uncommitted",
         "directory",
+        "elr",
         "fetch_waiters",
         "follower_waiters",
         "future",
@@ -145,7 +146,6 @@ class Partition:
         "leader_epoch",
         "leader_id",
         "log",
-        "may_be_elected",
         "min_insync_replicas",
         "partition_epoch",
         "refused",
@@ -171,8 +171,7 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         # As committed by the controller.
         self.isr: tuple[int, ...] = ()
-        # Whether the controller may have this replica lead without asking what it has.
-        self.may_be_elected = False
+        self.elr: tuple[int, ...] = ()
         self.in_sync: InSyncReplicas | None = None
         self.min_insync_replicas = 1
         # Whether this replica is held to the rate of throttled replication, as leader and as follower.
@@ -243,18 +242,19 @@ class Partition:
         if was_leader or wanted.leader_epoch != had_epoch:
             self.wake_all()
 
-    @property
-    def impossible_from(self) -> int | None:
-        """From where on a follower lets its log go, because epochs above its leader's begin there: no CRC covers them,
-        so a disk has made them up, and the leader has what was there. Whoever may be elected keeps what it has."""
-        return None if self.may_be_elected else self.log.epochs.start_offset_above(self.leader_epoch)
-
-    def cut_impossible(self, now_ms: int) -> None:
-        """DiskError passes."""
-        offset = self.impossible_from
-        if offset is not None:
+    def settle_impossible(self, now_ms: int) -> bool:
+        """Let go, as a follower, of epochs above the leader's: no CRC covers them, so a disk has made them up, and the
+        leader has what was there. Whoever is in sync or eligible may be elected next, and keeps its records: the one in
+        sync until it is that no longer. Whether anything has changed. DiskError and InvalidBatch pass."""
+        offset = self.log.epochs.start_offset_above(self.leader_epoch)
+        if offset is None or self._broker.node_id in self.isr:
+            return False
+        if self._broker.node_id in self.elr:
+            self._forget_epochs_above(self.leader_epoch)
+        else:
             log.warning("%s-%s is damaged: it is cut to %s, and asks its leader", self.topic, self.index, offset)
             self.truncate_to(offset, now_ms)
+        return True
 
     def leave(self) -> None:
         """The replica is taken away from this broker."""
@@ -264,7 +264,7 @@ class Partition:
     def _adopt(self, wanted: PartitionImage) -> None:
         self.leader_epoch, self.partition_epoch = wanted.leader_epoch, wanted.partition_epoch
         self.replicas, self.isr = tuple(wanted.replicas), tuple(wanted.isr)
-        self.may_be_elected = self._broker.node_id in wanted.isr or self._broker.node_id in wanted.elr
+        self.elr = tuple(wanted.elr)
 
     # Epochs.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from pessoa.log.directory import LogDirectory
 from pessoa.log.leader_epochs import LeaderEpochs
 from pessoa.log.simulated_disk import SimulatedDisk
-from tests.support.batches import plain
-from tests.support.partition_logs import Home, fill, read_bytes, read_offsets
+from tests.support.batches import NOW_MS, plain
+from tests.support.partition_logs import EVERY_BATCH, Home, fill, read_bytes, read_offsets
 
 LOG = "00000000000000000000.log"
 EPOCH_POSITION = 12
@@ -60,6 +61,26 @@ def test_epochs_that_are_made_up_are_seen_and_those_behind_them_are_not_forgotte
     log = home.open(recovery_point=12)
     assert log.epochs.start_offset_above(5) == 2
     assert log.epochs == LeaderEpochs([(1, 0), (65, 2)])
+
+
+def test_a_made_up_epoch_takes_no_true_one_along(home: Home, disk: SimulatedDisk) -> None:
+    written(home)
+    disk.flip_bit(home.path(LOG), 4 * SIZE + EPOCH_POSITION + 3, 6)
+    assert home.open(recovery_point=10).epochs == LeaderEpochs([(1, 0), (3, 4), (5, 10)])
+    assert home.open(recovery_point=12).epochs.start_offset_above(5) == 8
+
+
+def test_a_directory_that_has_lost_an_end_was_not_left_as_its_broker_says(home: Home, disk: SimulatedDisk) -> None:
+    written(home)
+    for is_lost, expected in ((False, 7), (True, -1)):
+        if is_lost:
+            disk.cut(home.path(LOG), disk.size(home.path(LOG)) - 1)
+        directory = LogDirectory(disk, "/data")
+        disk.write_file("/data/.kafka_cleanshutdown", b'{"version":0,"brokerEpoch":7}')
+        directory.open(lambda _: EVERY_BATCH, NOW_MS)
+        assert directory.was_clean
+        assert directory.previous_broker_epoch == expected
+        directory.close(7)
 
 
 def test_what_falls_behind_its_epoch_in_what_was_not_synced_goes(home: Home, disk: SimulatedDisk) -> None:

@@ -46,8 +46,3 @@ def test_who_ends_before_the_leader_begins_starts_anew_there() -> None:
 
 def test_who_is_within_the_leaders_range_after_all_goes_on() -> None:
     assert reset_for_range(log_end_offset=20, leader_start_offset=10, leader_end_offset=40) == Reset(20, False)
-
-
-def test_what_is_of_an_epoch_above_the_leaders_is_damage_and_goes() -> None:
-    assert reset_for_range(20, leader_start_offset=10, leader_end_offset=40, impossible_from=15) == Reset(15, False)
-    assert reset_for_range(20, leader_start_offset=16, leader_end_offset=40, impossible_from=15) == Reset(16, True)

@@ -273,7 +273,8 @@ def _look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, 
         if not at_least_one_batch and fetched.data is not None and not _has_whole_batch(fetched.data):
             fetched = Fetched(None, ())
     except OffsetOutOfRange:
-        broker.damage.is_gone(partition, request.fetch_offset)
+        if not partition.log.log_start_offset <= request.fetch_offset <= partition.log.log_end_offset:
+            broker.damage.is_gone(partition, request.fetch_offset)
         return Found(wanted, partition, _refused(request.partition, ErrorCode.OFFSET_OUT_OF_RANGE))
     except DiskError as problem:
         partition.directory.fail(problem)
