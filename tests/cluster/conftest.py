@@ -40,6 +40,11 @@ def create_topic(cluster: Cluster, name: str, partitions: int = 1, **configs: st
     settings = {"min.insync.replicas": "2", **{key.replace("_", "."): value for key, value in configs.items()}}
     topic = NewTopic(name, partitions, min(3, len(list(cluster))), config=settings)
     admin.create_topics([topic])[name].result(TIMEOUT_S)
+    # The answer comes when the controller has decided, and brokers hear of it a moment later.
+    cluster.wait_for(
+        lambda: all(name in cluster._image_of(one).topics.by_name for one in cluster.running),
+        f"{name} is known to everybody",
+    )
     cluster.wait_until_in_sync()
 
 
