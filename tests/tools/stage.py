@@ -159,7 +159,7 @@ def compare(script: str, cluster: Cluster, theirs: ToolServer) -> int:
 _ID = re.compile(r"(?<![\w.-])(?!\w*Exception)[A-Za-z0-9_-]{22}(?![\w-])")
 _REPLACEMENTS = [
     (_ID, "<id>"),
-    (re.compile(r"\b1[6-9]\d{11}\b"), "<ms>"),
+    (re.compile(r"(?<![\w.])1[6-9]\d{11}\b"), "<ms>"),
     (re.compile(r"/tmp/[\w./-]+|/memory\b"), "<path>"),
     # They grow with everything that happens in the cluster.
     (re.compile(r"(?<=Epoch: )\d+|(?<=HighWatermark: {10})\d+"), "<n>"),

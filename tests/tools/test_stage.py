@@ -27,3 +27,7 @@ def test_a_line_about_what_the_other_tool_made_is_left_out(prefix: str, other: s
 @pytest.mark.parametrize("now_ms", [1_600_000_000_000, 1_799_999_999_999, 1_800_000_000_000, 1_999_999_999_999])
 def test_a_moment_of_any_year_from_2021_to_2033_is_no_difference(now_ms: int) -> None:
     assert printed(f"created at {now_ms}\n", THEIRS) == "created at <ms>\n"
+
+
+def test_the_digits_behind_a_point_are_no_moment() -> None:
+    assert printed("sent 652.1683168316832 a second\n", THEIRS) == "sent 652.1683168316832 a second\n"
