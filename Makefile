@@ -1,7 +1,7 @@
 # What there is to run. Needs only make and a Python >= 3.11 with venv; everything else goes into .venv.
 #
-# .venv is made from requirements.lock, with hashes, so that everybody runs the same set. The stamp file remembers that
-# it was made, and make rebuilds it when the lock or pyproject.toml is newer. After that, nothing touches the network.
+# .venv is made from requirements.lock, with hashes, so that every machine has the same set. The stamp file remembers
+# that it was made, and make rebuilds it when the lock or pyproject.toml is newer. After that, nothing touches the network.
 
 SHELL      := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -13,7 +13,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
 # The first of these that is new enough makes .venv. `make setup PYTHON=python3.13` chooses one.
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 python,$(if $(shell $(p) -c 'import sys, venv, ensurepip; print(sys.version_info >= (3, 11) or "")' 2>/dev/null),$(p))))
-# uv is needed by nobody but `make lock`, so it lives in an environment of its own and at one version.
+# Only `make lock` needs uv, so it has an environment of its own, and one version.
 UV_VERSION := 0.13.7
 UV_VENV    := build/uv
 
@@ -29,13 +29,13 @@ WORKERS ?= 2
 PYTEST  := $(BIN)/python -m pytest -n $$(($(WORKERS) + 1)) --dist worksteal
 ARGS    ?=
 
-.PHONY: help setup up test spark check lint unit bench fuzz sim sim-log chaos pipelines-chaos clients versions lock clean system
+.PHONY: help setup up test quick spark check lint unit bench fuzz sim sim-log chaos pipelines-chaos clients versions lock clean system
 
 help:  ## list what there is to run
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The lock names everything, so nothing is resolved. PySpark is half of it and has to be built first, beside the rest;
-# and pip compiles on one core what nobody imports as well.
+# and pip would compile, on one core, modules that are never imported.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile
 LOCKED   = --require-hashes -r <(awk '/^[^ \#]/ { big = /^pyspark==/ } $(1)' requirements.lock)
 setup: $(STAMP)  ## make .venv from the lock file (the others do this first)
@@ -71,6 +71,15 @@ $(KAFKA_SHELL): tools/kafka-shell.lock | $(STAMP)
 test:  ## run every check and every test
 	@$(MAKE) --silent -j2 system $(KAFKA_SHELL)
 	@BIN=$(BIN) MAKE=$(MAKE_COMMAND) tools/run-tests $(WORKERS) "$(SPARK_TESTS)" $(ARGS)
+
+# What finds most in a minute of it: decisions, every API, a few real clusters, clients and services, and 200 seeds.
+QUICK_TESTS := tests/unit tests/simulation \
+    $(addprefix tests/property/test_,every_api.py frames.py log_crashes.py raft.py replication.py records_round_trip.py) \
+    $(addprefix tests/cluster/test_,architecture_calls.py processes.py roles.py settings_take_effect.py three_brokers.py) \
+    tests/conformance/test_confluent_kafka.py tests/services/test_attacks.py tests/tools/test_commands.py
+quick: export PESSOA_SIM_SEEDS ?= 200
+quick: setup  ## the most telling tenth of `make test`; under 8 minutes
+	@BIN=$(BIN) MAKE=$(MAKE_COMMAND) tools/run-tests $(WORKERS) "" $(QUICK_TESTS) $(ARGS)
 
 # A Spark wants both cores for itself: beside other tests its Python workers miss deadlines that it does not let us set.
 SPARK_TESTS := tests/streams \

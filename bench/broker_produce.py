@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bench.report import Report
 
 PARTITIONS = 6
-# So many that the producer's own compilation, which takes some six seconds of processor time whatever the load, is over
+# So many that the producer's own compilation, which takes some six seconds of processor time with any load, is over
 # in the part that is left out of the figures.
 RECORDS = {100: 4_000_000, 1000: 1_000_000}
 

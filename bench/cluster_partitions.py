@@ -33,8 +33,8 @@ def measure(cluster: Cluster) -> Figures:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    from pessoa.client.cluster import Cluster as Client
-    from pessoa.client.reassignments import replica_directories
+    from pessoa.client.cluster_client import Cluster as Client
+    from pessoa.client.reassignment_admin import replica_directories
 
     partitions = scaled(PARTITIONS)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})

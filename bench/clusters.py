@@ -8,6 +8,7 @@ Whole means that every broker names all three in its Metadata: only then are all
 
 from __future__ import annotations
 
+import signal
 import statistics
 import tempfile
 import time
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.apache import APACHE, HOST, QUIET, ROUNDS, SERVER_JVM, START_TIMEOUT_S, Process, Side
+from bench.apache import APACHE, HOST, QUIET, ROUNDS, SERVER_JVM, START_TIMEOUT_S, STOP_TIMEOUT_S, Process, Side
 from bench.report import OURS
 from tests.apache.broker import ApacheKafka
 from tests.apache.jars import java, why_no_java
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from bench.report import Report
 
 POLL_INTERVAL_S = 0.005
-# What the chaos tests make quicker is as it is for everybody here.
+# The chaos tests shorten these; here they are Kafka's defaults.
 _DEFAULTS = {
     "broker.heartbeat.interval.ms": "2000",
     "broker.session.timeout.ms": "9000",
@@ -40,16 +41,25 @@ _DEFAULTS = {
 
 
 class Cluster:
-    """Three brokers that run, whoever made them; `kill` is SIGKILL."""
+    """Three brokers that run, ours or Apache's; `kill` is SIGKILL, `stop` is SIGTERM and waits for the end."""
 
     def __init__(
-        self, name: str, bootstrap: str, pid_of: Callable[[int], int], kill: Callable[[int], None], started_in_s: float
+        self,
+        name: str,
+        bootstrap: str,
+        pid_of: Callable[[int], int],
+        kill: Callable[[int], None],
+        stop: Callable[[int], object],
+        start: Callable[[int], None],
+        started_in_s: float,
     ) -> None:
         self.name = name
         self.bootstrap = bootstrap
         self.started_in_s = started_in_s
         self._pid_of = pid_of
         self.kill = kill
+        self.stop = stop
+        self.start = start
 
     def __repr__(self) -> str:
         return f"<Cluster {self.name} at {self.bootstrap}>"
@@ -74,9 +84,9 @@ def running_pessoa(folder: Path) -> Iterator[Cluster]:
         for number in brokers:
             brokers.start(number)
         for number in brokers:
-            _wait_until_it_sees_everybody(brokers.address(number))
+            _wait_until_it_sees_all_nodes(brokers.address(number))
         took_s = time.perf_counter() - began
-        yield Cluster(OURS, brokers.bootstrap_servers, brokers.pid, brokers.kill, took_s)
+        yield Cluster(OURS, brokers.bootstrap_servers, brokers.pid, brokers.kill, brokers.stop, brokers.start, took_s)
     finally:
         brokers.close()
 
@@ -103,7 +113,15 @@ def running_apache(folder: Path) -> Iterator[Cluster]:
             process.kill()
             process.wait()
 
-        yield Cluster(APACHE, kafka.bootstrap_servers, pid_of, kill, took_s)
+        def stop(number: int) -> None:
+            node = kafka.node(number)
+            node.signal(signal.SIGTERM)
+            node.wait_for_end(time.monotonic() + STOP_TIMEOUT_S)
+
+        def start(number: int) -> None:
+            kafka.node(number).start(SERVER_JVM)
+
+        yield Cluster(APACHE, kafka.bootstrap_servers, pid_of, kill, stop, start, took_s)
     finally:
         kafka.stop(kill=True)
         kafka.close()
@@ -157,7 +175,7 @@ def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 2 
         time.sleep(POLL_INTERVAL_S)
 
 
-def _wait_until_it_sees_everybody(address: str) -> None:
+def _wait_until_it_sees_all_nodes(address: str) -> None:
     import socket
     import struct
 

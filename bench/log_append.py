@@ -3,8 +3,8 @@
 An append checks the batch with its CRC, stamps it, writes it and keeps indexes and offsets; a read finds the batch by
 its offset and reads the slice. The plain call is the limit: appends are to reach 70 % of it, reads 80 %.
 
-Rounds of both take turns, and each begins with new files: whoever writes into pages that the kernel has at hand would
-otherwise be ahead. They are short and many, so that some of them have the machine to themselves: the best round says
+Rounds of both take turns, and each begins with new files: a round that writes into pages that the kernel has at hand
+would be ahead. They are short and many, so that some of them have the machine to themselves: the best round says
 what the code costs, the median what the machine made of it.
 """
 
@@ -16,8 +16,8 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
-from pessoa.log.config import LogConfig
-from pessoa.log.loading import load_partition
+from pessoa.log.log_config import LogConfig
+from pessoa.log.log_loader import load_partition
 from pessoa.log.os_disk import OsDisk
 from pessoa.log.partition_log import ReadUpTo
 from pessoa.records.builder import build_batch

@@ -3,7 +3,7 @@
 A topic of PESSOA_BENCH_COMPACTION_MB megabytes (1000 if nothing is said; a fifth of it for small records) in batches of
 16 KiB, in which every key comes several times, is cleaned by a `LogCleaner` on a real disk, beside an event loop that
 asks itself every millisecond how late it is. MB/s are those of the topic's size. A plain copy reads and writes the same
-bytes with the same calls and syncs them: the limit that nobody passes.
+bytes with the same calls and syncs them: the limit that no cleaner passes.
 
 Lateness is what a client would see, and has everything in it that else happens on the machine; so "loop alone" stands
 beside it. "Busy" is the processor time that the loop's thread spent between two appointments: what the cleaner itself
@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.base.clock import SystemClock
 from pessoa.base.ids import Uuid
-from pessoa.log.cleaning_pass import CleaningPass
-from pessoa.log.cleaning_plan import CleaningPlan, Finished, Pause, SwapReady
-from pessoa.log.cleaning_process import CleanerDied, CleaningProcess
-from pessoa.log.cleaning_shell import LogCleaner
-from pessoa.log.config import COMPACT, LogConfig
+from pessoa.log.compaction.cleaning_pass import CleaningPass
+from pessoa.log.compaction.cleaning_plan import CleaningPlan, Finished, Pause, SwapReady
+from pessoa.log.compaction.cleaning_process import CleanerDied, CleaningProcess
+from pessoa.log.compaction.log_cleaner import LogCleaner
 from pessoa.log.directory import LogDirectory
+from pessoa.log.log_config import COMPACT, LogConfig
 from pessoa.log.os_disk import OsDisk
 from pessoa.records.builder import build_batch
 from pessoa.records.compression import Codec
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from bench.report import Report
-    from pessoa.log.cleaning_shell import RunningPass
+    from pessoa.log.compaction.log_cleaner import RunningPass
 
 MEGABYTES = int(os.environ.get("PESSOA_BENCH_COMPACTION_MB", "1000"))
 CONFIG = LogConfig(cleanup_policy=frozenset({COMPACT}), segment_bytes=128 << 20, flush_messages=1 << 62)
@@ -64,7 +64,7 @@ class PassInThread:
                 raise CleanerDied("it was stopped")
             if not isinstance(step, Pause):
                 return step
-            # Long enough for whoever waits to be woken; 0 would take the interpreter back at once.
+            # Long enough for a waiting thread to be woken; 0 would take the interpreter back at once.
             time.sleep(0.00005)
         raise AssertionError("a pass ends with Finished")
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pessoa.base.ids import Uuid
-from pessoa.log.config import LogConfig
 from pessoa.log.directory import LogDirectory
+from pessoa.log.log_config import LogConfig
 from pessoa.log.os_disk import OsDisk
 from pessoa.records.builder import build_batch
 from pessoa.records.record import Record

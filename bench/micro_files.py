@@ -49,7 +49,6 @@ def run(report: Report) -> None:
 
 def appends(report: Report, folder: str, label: str, size: int) -> None:
     data = memoryview(bytearray(os.urandom(size)))
-    pieces = [data[: size // 2], data[size // 2 :]]
     number = FILE_BYTES // size
     file = OsDisk().open(f"{folder}/ours", create=True)
     descriptor = os.open(f"{folder}/plain", os.O_RDWR | os.O_CREAT | os.O_APPEND)
@@ -59,26 +58,14 @@ def appends(report: Report, folder: str, label: str, size: int) -> None:
         for _ in range(number):
             file.append(data)
 
-    def ours_in_pieces() -> None:
-        file.truncate(0)
-        for _ in range(number):
-            file.append_all(pieces)
-
     def plain() -> None:
         os.ftruncate(descriptor, 0)
         for _ in range(number):
             os.write(descriptor, data)
 
-    def plain_in_pieces() -> None:
-        os.ftruncate(descriptor, 0)
-        for _ in range(number):
-            os.writev(descriptor, pieces)
-
-    best = in_turns({"pessoa": ours, "os": plain, "pieces": ours_in_pieces, "os pieces": plain_in_pieces}, number)
+    best = in_turns({"pessoa": ours, "os": plain}, number)
     report.add(f"append {label}", "pessoa", best["pessoa"], "µs")
     report.add(f"append {label}", "os", best["os"], "µs")
-    report.add(f"append {label} in 2 pieces", "pessoa", best["pieces"], "µs")
-    report.add(f"append {label} in 2 pieces", "os", best["os pieces"], "µs")
     os.close(descriptor)
     file.close()
 

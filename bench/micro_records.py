@@ -19,11 +19,11 @@ from aiokafka.record import default_records as aiokafka_records
 
 from pessoa.records import checksum
 from pessoa.records.batch import RecordBatch
+from pessoa.records.batch_validation import AppendRules, check_produced
 from pessoa.records.builder import build_batch
 from pessoa.records.compression import Codec
 from pessoa.records.record import Record, records, spans
 from pessoa.records.stamping import stamp
-from pessoa.records.validation import AppendRules, check_produced
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas through an old door of importlib.resources when it is imported.

@@ -1,4 +1,4 @@
-"""What the pipelines' parts share: one Spark for everybody, and a copy from topic to topic in three hands.
+"""What the pipelines' parts share: one Spark for all of them, and a copy from topic to topic in three hands.
 
     engine          our engine, at-least-once: a plan, or Spark's Kafka sink behind a function
     exactly-once    our engine with transactions
@@ -6,8 +6,8 @@
 
 The broker is ours or Apache's, each in its turn (`bench.apache`). What differs between two columns must be the broker
 or the writer, never the age of a JVM: Java compiles what it has run often, and Spark keeps the code that it made for a
-plan. So every hand runs once to no account, and then all of them there and back (`in_turns`): whoever is older in one
-run is younger in the other.
+plan. So every hand runs once to no account, and then all of them there and back (`in_turns`): the hand that is older in
+one run is younger in the other.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -59,6 +60,25 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if os.environ.get("PESSOA_REQUIRE_APACHE") == "1":
         pytest.fail(f"PESSOA_REQUIRE_APACHE=1, but: {reason}", pytrace=False)
     pytest.skip(reason)
+
+
+class _FailedTests:
+    """Writes the name of every test that fails into a file, for `tools/run-tests`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"{report.nodeid}\n")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Not for the processes that this one starts: a test may run another pytest, and xdist's workers report to this one.
+    path = os.environ.pop("PESSOA_FAILED_TESTS", None)
+    if path and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_FailedTests(Path(path)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -8,12 +8,12 @@
 Every node is broker and controller at once (KRaft combined mode) with a static quorum. Its `server.properties`, its
 output and its data stand in a temporary directory that goes away with the block. Where the caller names the data
 directories, one for each node, those are used in place and stay: what Apache wrote can be read afterwards, and what
-somebody else wrote, `meta.properties` included, can be served by Apache. A directory without that file is formatted.
+Pessoa wrote, `meta.properties` included, can be served by Apache. A directory without that file is formatted.
 
 Started means: each node answers a Metadata request that names every node. Only then is each broker registered,
 unfenced and known to the others; ApiVersions or the line "started" in the log come earlier than that.
 
-Only processes started here are ever signalled. Temporary nodes are killed at the end, since nobody reads their data
+Only processes started here are ever signalled. Temporary nodes are killed at the end, since their data is not read
 again; nodes on named directories are asked to stop, because what they leave behind matters.
 """
 
@@ -126,6 +126,7 @@ class ApacheKafka:
         properties: Mapping[str, object] | None = None,
         jvm: Sequence[str] | None = None,
         start_timeout_s: float = START_TIMEOUT_S,
+        format_words: Sequence[str] = (),
         **server_properties: object,
     ) -> None:
         self._cleanup = ExitStack()
@@ -133,6 +134,7 @@ class ApacheKafka:
         self._is_temporary = not data
         self._jvm = jvm
         self._start_timeout_s = start_timeout_s
+        self._format_words = format_words
         overrides = {key.replace("_", "."): value for key, value in server_properties.items()}
         self._overrides = {key: _property_text(value) for key, value in (overrides | dict(properties or {})).items()}
         folders = [temporary / f"node-{position}" for position in range(1, (len(data) or nodes) + 1)]
@@ -189,7 +191,7 @@ class ApacheKafka:
         for node in self.nodes:
             node.start(self._jvm)
         for node in self.nodes:
-            self._wait_until_it_sees_everybody(node, deadline)
+            self._wait_until_it_sees_all_nodes(node, deadline)
 
     def write_properties(self) -> None:
         for node in self.nodes:
@@ -222,12 +224,13 @@ class ApacheKafka:
         """
         first, *others = self.nodes
         if not first.is_formatted:
-            run_tool("kafka-storage", "format", "-t", random_id(), "-c", first.properties_path, check=True)
+            words = (*self._format_words, "-t", random_id(), "-c", str(first.properties_path))
+            run_tool("kafka-storage", "format", *words, check=True)
         for node in others:
             if not node.is_formatted:
                 node.format_like(first)
 
-    def _wait_until_it_sees_everybody(self, node: _Node, deadline: float) -> None:
+    def _wait_until_it_sees_all_nodes(self, node: _Node, deadline: float) -> None:
         while True:
             if node.has_ended:
                 raise ApacheKafkaError(f"Apache Kafka ended while it started.\n{self.report()}")
@@ -363,10 +366,10 @@ def _start_process(command: list[str], output: IO[bytes]) -> subprocess.Popen[by
 
 
 def reserve_port() -> int:
-    """A loopback port that nobody else is given for the next minute.
+    """A loopback port that no other process is given for the next minute.
 
     A port that was merely found free may be handed out again before Java binds it. One that has just seen a connection
-    closed from the server's side rests in TIME_WAIT: the kernel gives it to nobody, yet lets a server socket with
+    closed from the server's side rests in TIME_WAIT: the kernel gives it to no process, yet lets a server socket with
     SO_REUSEADDR, which Java's are, listen on it.
     """
     with socket.socket() as server:

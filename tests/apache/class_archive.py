@@ -2,14 +2,14 @@
 
 A broker needs some seven thousand classes before it serves, and to read them from jars, check and link them is half of
 the processor time that its start takes. Java can write what it has made of them into a file (class data sharing) and
-map that file the next time. So the first process that wants Apache's programs and finds no such file rehearses: one
-Java runs a broker and tools that talk to it, and leaves the archive when it ends. Whoever comes while that goes on
-does without. The archive stands in the cache under a name that says of which Java and which jars it is, because Java
+map that file the next time. So the first process that needs Apache's programs and finds no such file rehearses: one
+Java runs a broker and tools that talk to it, and leaves the archive when it ends. A process that comes meanwhile does
+without. The archive stands in the cache under a name that says of which Java and which jars it is, because Java
 itself would silently pass over one that does not fit; its classes are found by their place in the class path, so every
 program has the same one.
 
 One thing is not as without an archive: in which order Java lists the methods of a class, and with it the order in which
-some tools write the fields of their JSON. Who compares that asks for `plain_java`.
+some tools write the fields of their JSON. A test that compares that asks for `plain_java`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def class_archive() -> Path | None:
     return path if path.exists() else None
 
 
-# Cached, because whoever has failed once would fail again.
+# Cached, because a process in which it has failed once would fail again.
 @functools.cache
 def _try_to_make(path: Path) -> None:
     with path.with_suffix(".lock").open("w") as lock:
@@ -85,7 +85,7 @@ def _try_to_make(path: Path) -> None:
 
 
 def _rehearse(folder: Path, archive: Path) -> None:
-    """Calls for the classes that tests will want: those of a broker and of its usual clients."""
+    """Load the classes that tests will need: those of a broker and of its usual clients."""
     from tests.apache.broker import ApacheKafka, random_id
     from tests.apache.tool_server import ToolServer
 

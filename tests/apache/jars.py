@@ -149,7 +149,7 @@ def own_jar() -> Path:
         with ZipFile(made, "w") as archive:
             for path_of_class in sorted(classes.rglob("*.class")):
                 archive.write(path_of_class, path_of_class.relative_to(classes))
-        # Whoever was quicker made the same, and theirs stays: an archive of classes knows a jar by its time.
+        # A quicker process made the same jar, and that one stays: an archive of classes knows a jar by its time.
         with contextlib.suppress(FileExistsError):
             os.link(made, jar)
     return jar

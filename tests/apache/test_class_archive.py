@@ -1,4 +1,4 @@
-"""The archive of classes: Java takes from it, nobody waits for the one who makes it, and who is stopped tidies up."""
+"""The archive of classes: Java uses it, no process waits for its maker, and a maker that is stopped tidies up."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_java_takes_the_classes_of_a_broker_and_of_its_clients_from_the_archive(
     assert [line.partition(" source: ")[2] for line in lines] == ["shared objects file (top)"]
 
 
-def test_who_comes_while_another_makes_the_archive_does_without(
+def test_a_process_that_comes_while_another_makes_the_archive_does_without(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "classes.jsa"
@@ -60,7 +60,7 @@ def test_who_comes_while_another_makes_the_archive_does_without(
         assert not any(flag.startswith("-XX:SharedArchiveFile") for flag in class_archive.small_java())
 
 
-def test_who_is_told_to_stop_while_it_makes_the_archive_leaves_no_java_and_no_folder(tmp_path: Path) -> None:
+def test_a_process_that_is_stopped_while_it_makes_the_archive_leaves_no_java_and_no_folder(tmp_path: Path) -> None:
     archive = tmp_path / "classes.jsa"
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     maker = subprocess.Popen([sys.executable, "-c", MAKER, str(archive)], cwd=ROOT, env=environment)

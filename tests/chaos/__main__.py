@@ -2,11 +2,12 @@
 
     python -m tests.chaos --minutes 30 --seed 7 [--only "kill all"] [--set broker.session.timeout.ms=9000]
 
-A run is a row of rounds. Every round is a cluster of three processes on empty directories, under load, that is hurt six
-times, healed and checked, so that a failure stands near its cause. Where the system allows it, three rounds of four
-give every broker a network, a disk and a clock of its own, and hurt those too; some of them have each record synced
-before it is acknowledged, which is what makes the loss of all power at once harmless. One of eight has proxies between
-all of them, which make everything late. The table at the end has a line
+A run is a row of rounds. Every round is a cluster of processes on empty directories, under load, that is hurt six
+times, healed and checked, so that a failure stands near its cause. In two rounds of three the three brokers are the
+controllers as well; in the third there are three controllers beside three brokers (`--apart` asks for that in all).
+Where the system allows it, three rounds of four give every node a network, a disk and a clock of its own, and hurt
+those too; some of them have each record synced before it is acknowledged, which is what makes the loss of all power at
+once harmless. One of eight has proxies between all of them, which make everything late. The table at the end has a line
 for each fault: how often it was done, and how long producing stood still, at worst and usually. When a leader or the
 active controller dies, that should be less than three seconds, and the last lines say how often it was not. The data of
 a round that fails is kept.
@@ -47,6 +48,8 @@ class Round(NamedTuple):
     wanted: Wanted
     settings: dict[str, str]
     faults: dict[str, Fault]
+    # Whether the controllers are nodes of their own.
+    apart: bool = False
 
 
 def main(arguments: list[str]) -> int:
@@ -54,6 +57,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=sorted({*_PLAIN_FAULTS, *SURROUNDINGS}), action="append")
+    parser.add_argument("--apart", action="store_true", help="controllers that are no brokers, in every round")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="a setting of all brokers")
     options = parser.parse_args(arguments)
     settings = dict(one.split("=", 1) for one in options.set)
@@ -63,10 +67,11 @@ def main(arguments: list[str]) -> int:
     seed, failures = options.seed, 0
     while seed == options.seed or time.monotonic() < deadline:
         folder = Path(tempfile.mkdtemp(prefix="pessoa-chaos-"))
-        print(f"seed {seed}", flush=True)
+        chosen = choose_round(seed, available, options.only)
+        chosen = chosen._replace(settings=chosen.settings | settings, apart=chosen.apart or options.apart)
+        print(f"seed {seed}: {'controllers apart' if chosen.apart else 'combined nodes'}", flush=True)
         try:
-            chosen = choose_round(seed, available, options.only)
-            play_round(folder, seed, chosen._replace(settings=chosen.settings | settings), pauses)
+            play_round(folder, seed, chosen, pauses)
         except (AssertionError, KafkaException, Violation) as problem:
             failures += 1
             traceback.print_exc()
@@ -107,13 +112,12 @@ def choose_round(seed: int, available: Wanted, only: list[str] | None) -> Round:
     }
     chosen = {name: fault for name, fault in {**_PLAIN_FAULTS, **possible}.items() if not only or name in only}
     assert chosen, f"none of {only} can be done here"
-    if wanted == Wanted():
-        return Round(wanted, {}, chosen)
-    return Round(wanted, {**_OWN_MACHINES, **(_FLUSHES if is_flushed else {})}, chosen)
+    settings = {} if wanted == Wanted() else {**_OWN_MACHINES, **(_FLUSHES if is_flushed else {})}
+    return Round(wanted, settings, chosen, apart=seed % 3 == 2)
 
 
 def play_round(folder: Path, seed: int, chosen: Round, pauses: dict[str, list[float]]) -> None:
-    with under_load(folder, seed, chosen.wanted, chosen.settings) as stage:
+    with under_load(folder, seed, chosen.wanted, chosen.settings, apart=chosen.apart) as stage:
         for _ in range(FAULTS_PER_ROUND):
             name = stage.rng.choice(list(chosen.faults))
             print(f"  {name}: ", end="", flush=True)

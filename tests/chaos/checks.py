@@ -54,7 +54,7 @@ def read_all(
 
 
 def read_messages(brokers: BrokerProcesses, topics: Mapping[str, int], isolation: str) -> Iterator[Message]:
-    """From the beginnings to the ends; topic → how many partitions it has."""
+    """Read every partition from its beginning to its end. `topics`: topic → how many partitions it has."""
     consumer = Consumer(
         {
             "bootstrap.servers": brokers.bootstrap_servers,

@@ -1,9 +1,9 @@
 """What clients do to brokers: they die in the middle of something, they come back too late, and they come in hordes.
 
-The same kind of function as in `faults`. Who dies with a transaction open must not keep readers of committed records
-waiting for longer than the transaction may last, and who wakes up after that must not commit it. What a dead member
-owned goes to the others. A broker that has no descriptor left for one more connection goes on for those that it has,
-and for itself; and takes new ones again when the others are gone.
+The same kind of function as in `faults`. A producer that dies with a transaction open must not keep read_committed
+consumers waiting for longer than the transaction may last, and one that wakes up later must not commit it. What a dead
+member owned goes to the others. A broker that has no descriptor left for one more connection goes on for those that it
+has, and for itself; and takes new ones again when the others are gone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def pause_a_producer(stage: Stage) -> None:
 
 
 def _wait_for_readers(stage: Stage, ends: dict[TopicPartition, int]) -> None:
-    """Until readers of committed records come so far."""
+    """Wait until read_committed consumers come so far."""
 
     def is_so() -> bool:
         stage.load.raise_problems()
@@ -60,7 +60,7 @@ def kill_a_member(stage: Stage) -> None:
 
 
 def pause_a_member(stage: Stage) -> None:
-    """Until others own what it had; then it wakes up, and finds out."""
+    """Stop a member until others own its partitions; then it wakes up, and finds out."""
     with member(stage) as consumer:
         stage.load.wait_for(MORE)
         consumer.pause()
@@ -113,7 +113,7 @@ def come_in_a_horde(stage: Stage) -> None:
 
 @contextmanager
 def _connections(address: str, count: int) -> Iterator[None]:
-    """Begun, whether or not anybody accepts them."""
+    """Open so many connections, whether or not the broker accepts them."""
     host, _, port = address.rpartition(":")
     with ExitStack() as stack:
         for _ in range(count):

@@ -39,7 +39,7 @@ class JumpingClock:
             "env",
             f"LD_PRELOAD={_library()}",
             f"FAKETIME_TIMESTAMP_FILE={self._path}",
-            # The file is read whenever somebody asks what time it is.
+            # The file is read whenever the process asks for the time.
             "FAKETIME_NO_CACHE=1",
             "DONT_FAKE_MONOTONIC=1",
             # Times of files are the file system's.

@@ -1,4 +1,4 @@
-"""Disks that can lose their power, fail and fill up: file systems in images, mounted where nobody else sees them.
+"""Disks that can lose their power, fail and fill up: file systems in images, mounted where no other process sees them.
 
     with Disks(tmp_path) as disks:
         homes = {number: Home(disks.path(number) / "data") for number in BROKERS}
@@ -12,7 +12,7 @@ The images are ext4 on a loop device, and lie in memory. A process that is kille
 what it wrote; the image has only what reached the "disk". The journal is committed every five minutes instead of every
 five seconds, so what is not synced is not there by luck. `Namespace` says how the mounts go away again.
 
-A disk that fails gives an error to whoever writes or syncs, from one moment to the next: ext4 can be told to do so.
+A disk that fails gives an error to every write and sync, from one moment to the next: ext4 can be told to do so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import fcntl
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -61,8 +61,11 @@ class Disks:
         self._namespace = Namespace("mount")
         self._inside = directory / "disks"
         self._inside.mkdir()
-        # The same directory, for those who are not in the namespace.
+        # The same directory, for processes outside the namespace.
         self._outside = Path(f"/proc/{self._namespace.pid}/root{self._inside}")
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._numbers)
 
     def __repr__(self) -> str:
         return f"<Disks {self._numbers} in {self._outside}>"
@@ -91,7 +94,7 @@ class Disks:
         return self._outside / str(number)
 
     def remember(self, *numbers: int) -> None:
-        """Whoever writes should stand still meanwhile: this is one moment."""
+        """Copy the images as they are. The brokers that write to them must be paused: all images are of one moment."""
         for number in numbers:
             image = self._image(number)
             # Only what is there: a few milliseconds.
@@ -99,7 +102,7 @@ class Disks:
             subprocess.run(command, check=True, timeout=TIMEOUT_S)
 
     def go_back(self, *numbers: int) -> None:
-        """To what was remembered. Nobody may have a file open."""
+        """Put back what was remembered. No process may have a file open there."""
         for number in numbers:
             self._unmount(number)
             self._image(number).with_suffix(".then").replace(self._image(number))

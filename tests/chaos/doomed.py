@@ -5,7 +5,7 @@
     with member(stage) as consumer:                 one more member of the group that reads IN, and owns a part of it
 
 A process says in a line that it has come so far. What the transaction writes is in the history as aborted from the
-beginning: nobody but the process could commit it, and it is told to only after the coordinator has given it up.
+beginning: only the process could commit it, and it is told to only after the coordinator has given it up.
 
     python -m tests.chaos.doomed transaction BOOTSTRAP ID VALUE…
     python -m tests.chaos.doomed member BOOTSTRAP GROUP
@@ -76,7 +76,7 @@ class Client:
 
 @contextmanager
 def open_transaction(stage: Stage) -> Iterator[Client]:
-    """Its records are acknowledged, and it is not ended."""
+    """Begin a transaction whose records are acknowledged, and do not end it."""
     load = stage.load
     with load.lock:
         name = f"doomed-{len(load.history.transactions)}"

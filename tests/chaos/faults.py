@@ -4,7 +4,7 @@ A fault is done when the cluster is whole again. `play` takes faults from a tabl
 long producing stood still at worst, in any partition.
 
     kill_*      SIGKILL, and a new process on the same directory
-    pause_*     SIGSTOP, long enough that its session ends; then it goes on, and believes for a moment that it leads
+    pause_*     SIGSTOP, long enough that its session ends; then it goes on, at first as if it still led
     damage_*    SIGKILL, then the files that it left are changed, then a new process
 
 What is damaged is always one replica of three: the others have everything.
@@ -84,7 +84,7 @@ def _kill(choose: Callable[[Stage], int]) -> Fault:
 
 
 def _bounce(choose: Callable[[Stage], int]) -> Fault:
-    """It is back before anybody has given it up."""
+    """Kill a broker and start it at once: it is back before its session ends."""
 
     def bounce(stage: Stage) -> None:
         victim = choose(stage)
@@ -105,7 +105,7 @@ def _pause(choose: Callable[[Stage], int]) -> Fault:
 
 
 def slow_down(stage: Stage) -> None:
-    """A follower that stands still four fifths of the time, in slices that nobody's session notices."""
+    """A follower that stands still four fifths of the time, in slices too short to end a session."""
     victim = a_follower(stage)
     for _ in range(100):
         stage.brokers.pause(victim)
@@ -115,12 +115,12 @@ def slow_down(stage: Stage) -> None:
 
 
 def kill_all(stage: Stage) -> None:
-    stage.brokers.kill(*stage.brokers)
+    stage.brokers.kill(*stage.brokers.nodes)
     stage.brokers.start_all()
 
 
 def chase_the_leader(stage: Stage) -> None:
-    """Whoever leads a partition dies, and so does whoever follows it, as soon as the first is back in sync."""
+    """The leader of a partition dies, and so does the next leader, as soon as the first is back in sync."""
     partition = stage.rng.randrange(PARTITIONS)
     for _ in range(3):
         victim = stage.brokers.leader_of(IN, partition)
@@ -131,8 +131,8 @@ def chase_the_leader(stage: Stage) -> None:
 
 
 def stop_in_turn(stage: Stage) -> None:
-    """A rolling restart, as an upgrade does it."""
-    for number in stage.brokers:
+    """A rolling restart, as an upgrade does it: controllers that are no brokers come last."""
+    for number in stage.brokers.nodes:
         assert stage.brokers.stop(number) == 0
         stage.brokers.start(number)
         stage.brokers.wait_until_in_sync()
@@ -141,9 +141,11 @@ def stop_in_turn(stage: Stage) -> None:
 # Damage.
 
 
-def _damage(change: Callable[[Path, Random], None]) -> Fault:
+def _damage(change: Callable[[Path, Random], None], *, of_any_node: bool = False) -> Fault:
+    """A fault that kills a node and damages its files: a broker's, or any node's."""
+
     def damage(stage: Stage) -> None:
-        victim = stage.rng.choice(list(stage.brokers))
+        victim = stage.rng.choice(stage.brokers.nodes if of_any_node else list(stage.brokers))
         stage.brokers.kill(victim)
         change(stage.brokers.data(victim), stage.rng)
         stage.load.wait_for(MORE)
@@ -159,7 +161,7 @@ def _segment(data: Path, rng: Random) -> Path:
 
 
 def flip_a_bit(data: Path, rng: Random) -> None:
-    """In the middle of what is committed, where a CRC looks."""
+    """Change a bit of a committed batch, where its CRC covers it."""
     path = _segment(data, rng)
     content = bytearray(path.read_bytes())
     starts = _starts(content)
@@ -171,7 +173,7 @@ def flip_a_bit(data: Path, rng: Random) -> None:
 
 
 def make_up_an_epoch(data: Path, rng: Random) -> None:
-    """In any batch, where no CRC looks."""
+    """Change the leader epoch of any batch, which no CRC covers."""
     path = _segment(data, rng)
     content = bytearray(path.read_bytes())
     starts = _starts(content)
@@ -244,6 +246,6 @@ FAULTS: dict[str, Fault] = {
     "tear the tail": _damage(tear_the_tail),
     "add garbage": _damage(add_garbage),
     "spoil indexes": _damage(spoil_indexes),
-    "spoil checkpoints": _damage(spoil_checkpoints),
-    "lose the disk": _damage(lose_the_disk),
+    "spoil checkpoints": _damage(spoil_checkpoints, of_any_node=True),
+    "lose the disk": _damage(lose_the_disk, of_any_node=True),
 }

@@ -1,4 +1,4 @@
-"""A network that keeps a request back and delivers it when nobody expects it any more.
+"""A network that keeps a request back and delivers it when its client does not expect that any more.
 
     with HoldingProxy() as proxy:
         proxy.target = ("127.0.0.1", 9092)

@@ -6,9 +6,9 @@
         links.lead_to(brokers)
         links.delay_s = 0.1
 
-Whatever is said to a broker, by clients and by other brokers, and whatever it answers, arrives `delay_s` later, give or
-take a half of it; each connection keeps its order. The kernels that we test on have no netem, which would do the same
-to packets.
+All requests to a broker, of clients and of other brokers, and all its responses arrive `delay_s` later, give or take a
+half of it; each connection keeps its order. The kernels that we test on have no netem, which would do the same to
+packets.
 """
 
 from __future__ import annotations

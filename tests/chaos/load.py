@@ -3,9 +3,9 @@
     producers ──▶ topic IN ──▶ members of a group           every poll is checked on the spot
                      └───────▶ copier ──▶ topic OUT          consume, transform, produce: exactly once
 
-All of them are librdkafka, and go on by themselves through whatever happens. Everything that they did and saw goes into
+All of them are librdkafka, and go on by themselves through every fault. Everything that they did and saw goes into
 one `History`, whose checkers know what can be true: no acknowledged record is lost or doubled, an offset has one value,
-nobody who reads committed sees what was aborted, a transaction is there whole or not at all. Beside that each member
+no read_committed consumer sees what was aborted, a transaction is there whole or not at all. Beside that each member
 checks its own polls: within one assignment the next offset is the next record, neither a later nor an earlier one.
 (IN has no transactions and is not compacted, so its offsets have no holes.)
 
@@ -65,7 +65,7 @@ class Load:
         self.history = History()
         self.lock = Lock()
         self.problems: list[str] = []
-        # The transactions that somebody was asked to commit: nobody may see anything of the others.
+        # Transactions whose commit was asked for: no read_committed consumer may see anything of the others.
         self.commits_begun: set[str] = set()
         self.is_done = Event()
         self.copier_is_done = Event()
@@ -84,7 +84,7 @@ class Load:
             try:
                 run()
             except (AssertionError, KafkaException, Violation) as problem:
-                # Whoever waits for the load raises it.
+                # `raise_problems` raises it in the thread of the test.
                 self.problems.append(f"{run.__qualname__}: {problem!r}")
 
         return Thread(target=guarded, daemon=True)
@@ -117,7 +117,7 @@ class Load:
     def __repr__(self) -> str:
         return (
             f"<Load: {self.history.acknowledged} acknowledged, {self.copier.committed} transactions committed and "
-            f"{self.copier.aborted} aborted in {self.copier.lives} lives, "
+            f"{self.copier.aborted} aborted in {self.copier.incarnations} incarnations, "
             f"{sum(one.polled for one in self.members)} polled>"
         )
 
@@ -211,8 +211,8 @@ class SteadyProducer:
             offset, acknowledged_at_s = message.offset(), self.acknowledged_at_s[write.partition.number]
             if offset is None and not acknowledged_at_s:
                 # librdkafka infers from the answer to a later batch that one whose own answer was lost is written, too.
-                # For the first of all that may be wrong: where a leader knows nothing of a producer it takes whatever
-                # sequence comes, as Apache Kafka does, so the first may be refused and the second taken.
+                # For the first of all that may be wrong: where a leader knows nothing of a producer it takes any
+                # sequence, as Apache Kafka does, so the first may be refused and the second taken.
                 self.unsure += 1
                 return
             with self._load.lock:
@@ -266,7 +266,7 @@ class Member:
 
 
 class Copier:
-    """Consume, transform, produce, in transactions. After whatever goes wrong it begins again at what is committed."""
+    """Consume, transform, produce, in transactions. After every failure it begins again at the committed offsets."""
 
     def __init__(self, load: Load, rng: Random) -> None:
         self._load = load
@@ -274,7 +274,7 @@ class Copier:
         self._number = 0
         self.committed = 0
         self.aborted = 0
-        self.lives = 0
+        self.incarnations = 0
         self._progress_at_s = 0.0
         # Partition of IN → the offset up to which a commit was acknowledged
         self._reached: dict[int, int] = defaultdict(int)
@@ -283,25 +283,25 @@ class Copier:
         return all(self._reached[partition] >= end for partition, end in ends.items())
 
     def run(self) -> None:
-        """One life after another. One that stands still is left to itself: the next fences it."""
+        """One incarnation after another. One that stands still is left to itself: the next fences it."""
         silence_s = _LONGEST_SILENCE_S
         while not self._load.copier_is_done.is_set():
-            self.lives += 1
+            self.incarnations += 1
             self._progress_at_s = time.monotonic()
-            life = Thread(target=self._guarded_life, args=(self.lives,), daemon=True)
-            life.start()
+            copying = Thread(target=self._copy_guarded, args=(self.incarnations,), daemon=True)
+            copying.start()
             before = self.committed
-            while life.is_alive() and time.monotonic() < self._progress_at_s + silence_s:
-                life.join(0.1)
+            while copying.is_alive() and time.monotonic() < self._progress_at_s + silence_s:
+                copying.join(0.1)
             # One that came to nothing may have been slow, on a busy machine: the next has more time.
             silence_s = _LONGEST_SILENCE_S if self.committed > before else min(2 * silence_s, TIMEOUT_S / 2)
 
-    def _guarded_life(self, number: int) -> None:
+    def _copy_guarded(self, number: int) -> None:
         try:
-            self._life(number)
+            self._copy_until_replaced(number)
         except KafkaException as problem:
-            # A life ends by a fatal error (it was fenced, or the coordinator has given its transaction up), by one that
-            # did not pass in time, or by none at all.
+            # An incarnation ends by a fatal error (it was fenced, or the coordinator has given its transaction up), by
+            # one that did not pass in time, or by none at all.
             # (The second time that a client is asked after a fatal error, the error says so in its code alone.)
             if not (problem.args[0].fatal() or problem.args[0].code() in (KafkaError._FATAL, *_PASSING)):
                 self._load.problems.append(f"the copier: {problem!r}")
@@ -309,9 +309,9 @@ class Copier:
             self._load.problems.append(f"the copier: {problem!r}")
 
     def _is_current(self, number: int) -> bool:
-        return number == self.lives and not self._load.copier_is_done.is_set()
+        return number == self.incarnations and not self._load.copier_is_done.is_set()
 
-    def _life(self, number: int) -> None:
+    def _copy_until_replaced(self, number: int) -> None:
         producer = Producer(
             {
                 "bootstrap.servers": self._load.bootstrap_servers,
@@ -336,7 +336,7 @@ class Copier:
                 messages = [one for one in consumer.consume(_TRANSACTION_RECORDS, 0.1) if one.error() is None]
                 if messages and not self._copy(producer, consumer, messages):
                     self._rewind(consumer)
-                if number == self.lives:
+                if number == self.incarnations:
                     self._progress_at_s = time.monotonic()
         finally:
             consumer.close()

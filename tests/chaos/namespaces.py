@@ -4,12 +4,12 @@
     broker 2 (10.77.0.2) ─┼─ bridge in the hub (10.77.0.254) ─ the clients
     broker 3 (10.77.0.3) ─┘
 
-Every namespace is held open by a process that does nothing, and ends with it: whatever becomes of a test, no interface,
+Every namespace is held open by a process that does nothing, and ends with it: even if a test is killed, no interface,
 no filter and no mount is left behind. The clients are in the hub because the test itself goes there (`entered`): a
 network namespace belongs to a thread, and the threads and processes that it starts from then on inherit it. So not a
 packet is seen outside, and any number of such networks exist beside each other with the same addresses.
 
-What is dropped is dropped by a filter at the receiver's door. Nobody is told: a connection does not break, it falls
+What is dropped is dropped by a filter at the receiver's door. No end is told: a connection does not break, it falls
 silent, and after `heal` it goes on when TCP tries again. The kernels that we test on have no netem, so a slow link is a
 narrow one: packets wait behind each other in a bucket of tokens.
 """
@@ -146,7 +146,7 @@ class Network:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """The calling thread, and whatever it starts, is in the hub."""
+        """The calling thread, and the threads and processes that it starts, are in the hub."""
         with Path("/proc/thread-self/ns/net").open("rb") as outside, Path(self._hub.path).open("rb") as hub:
             _enter(hub.fileno())
             try:
@@ -165,16 +165,16 @@ class Network:
         self.drop(other, one)
 
     def cut_off(self, number: int) -> None:
-        """From the other brokers; the clients still reach it."""
+        """Cut a broker off from the other brokers; the clients still reach it."""
         for other in self._numbers:
             if other != number:
                 self.cut(number, other)
 
-    def cut_off_from_everybody(self, number: int) -> None:
+    def cut_off_from_brokers_and_clients(self, number: int) -> None:
         self._add_rule(number, f"iifname {_INTERFACE} drop")
 
     def lose(self, number: int, percent: int) -> None:
-        """By chance, of all that comes in."""
+        """Drop incoming packets by chance, so many percent of them."""
         self._add_rule(number, f"iifname {_INTERFACE} numgen random mod 100 < {percent} drop")
 
     def narrow(self, number: int, rate: str) -> None:

@@ -1,4 +1,4 @@
-"""Three `pessoa broker` processes with disks of their own, and what can be done to them from outside.
+"""Three brokers as `pessoa broker` processes with disks of their own, and what can be done to them from outside.
 
     with BrokerProcesses(tmp_path) as brokers:
         brokers.kill(brokers.leader_of("t", 0))          # SIGKILL
@@ -6,9 +6,10 @@
         brokers.start(1)
         brokers.wait_until_in_sync()
 
-Every one is a combined node and a static voter. What they are asked is asked through one admin client, as a user
-would; only who the active controller is comes out of their logs. A broker may run behind a command (`ip netns exec …`)
-and on an address of its own: `Home` says which.
+Every one is a combined node and a static voter, unless its `Home` has another role for it: then three more processes
+are the controllers, and `nodes` is all six. Iterating goes over the brokers. What they are asked is asked through one
+admin client, as a user would; only who the active controller is comes out of their logs. A node may run behind a
+command (`ip netns exec …`) and on an address of its own: `Home` says which.
 
 Nothing here is faster than a broker would be for a user, but sessions end after three seconds instead of nine, so that
 a test need not wait long for what a cluster does about a process that is stopped.
@@ -34,6 +35,9 @@ from confluent_kafka.cimpl import NewTopic
 from tests.apache.broker import reserve_port
 
 BROKERS = (1, 2, 3)
+# Where controllers are nodes of their own.
+CONTROLLERS = (11, 12, 13)
+COMBINED = "broker,controller"
 PESSOA = ("-m", "pessoa")
 # For failures alone: what works is done in a fraction of it, but a machine may be busy with other tests.
 TIMEOUT_S = 120.0
@@ -70,9 +74,10 @@ def until(condition: Callable[[], object], what: str | Callable[[], str], timeou
 
 @dataclass(slots=True)
 class Home:
-    """Where one broker lives."""
+    """The directory and the settings of one node."""
 
     data: Path
+    roles: str = COMBINED
     host: str = "127.0.0.1"
     command: tuple[str, ...] = ()
     # What Python runs.
@@ -101,7 +106,16 @@ class BrokerProcesses:
         return f"<BrokerProcesses: {', '.join(states) or 'none runs'}>"
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._homes)
+        return iter([number for number, home in self._homes.items() if "broker" in home.roles])
+
+    @property
+    def nodes(self) -> list[int]:
+        """The brokers, and the controllers that are none."""
+        return list(self._homes)
+
+    @property
+    def controllers(self) -> list[int]:
+        return [number for number, home in self._homes.items() if "controller" in home.roles]
 
     def __enter__(self) -> Self:
         try:
@@ -120,7 +134,7 @@ class BrokerProcesses:
 
     @property
     def running(self) -> list[int]:
-        """Those that can be expected to answer."""
+        """The brokers that can be expected to answer."""
         return sorted(self._processes.keys() - self._paused)
 
     def data(self, number: int) -> Path:
@@ -144,15 +158,19 @@ class BrokerProcesses:
     # Life and death.
 
     def start(self, number: int, **settings: str) -> None:
-        assert number not in self._processes, f"broker {number} runs"
+        assert number not in self._processes, f"node {number} runs"
         home, (client, controller) = self._homes[number], self._ports[number]
-        voters = ",".join(f"{one}@{self.controller_address(one)}" for one in self)
+        voters = ",".join(f"{one}@{self.controller_address(one)}" for one in self.controllers)
+        listeners = {
+            "broker": f"PLAINTEXT://{home.host}:{client}",
+            "controller": f"CONTROLLER://{home.host}:{controller}",
+        }
         values = {
-            "process.roles": "broker,controller",
+            "process.roles": home.roles,
             "node.id": str(number),
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{home.host}:{client},CONTROLLER://{home.host}:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.address(number)}",
+            "listeners": ",".join(listeners[role] for role in home.roles.split(",")),
+            **({"advertised.listeners": f"PLAINTEXT://{self.address(number)}"} if "broker" in home.roles else {}),
             "controller.quorum.voters": voters,
             "log.dirs": str(home.data),
             **self._settings,
@@ -167,7 +185,7 @@ class BrokerProcesses:
             self._processes[number] = subprocess.Popen(command, stderr=log, stdout=log, stdin=subprocess.DEVNULL)
 
     def start_all(self) -> None:
-        for number in self:
+        for number in self.nodes:
             if number not in self._processes:
                 self.start(number)
         self.wait_until_in_sync()
@@ -187,8 +205,11 @@ class BrokerProcesses:
         process.terminate()
         return process.wait(TIMEOUT_S)
 
+    def signal(self, number: int, what: signal.Signals) -> None:
+        self._processes[number].send_signal(what)
+
     def wait_for_end(self, number: int) -> int:
-        """Of one that ends by itself: the exit code."""
+        """The exit code of a broker that ends by itself."""
         return self._processes.pop(number).wait(TIMEOUT_S)
 
     def pause(self, number: int) -> None:
@@ -220,7 +241,7 @@ class BrokerProcesses:
 
     def create_topic(self, name: str, partitions: int, **config: str) -> None:
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        topic = NewTopic(name, partitions, len(self._homes), config=settings)
+        topic = NewTopic(name, partitions, len(list(self)), config=settings)
 
         def is_there() -> bool:
             try:
@@ -250,7 +271,8 @@ class BrokerProcesses:
     def controller(self) -> int:
         """The last that said that it became active."""
         said = r"is the active controller in epoch (\d+)"
-        return max((int(epoch), number) for number in self for epoch in re.findall(said, self.log_text(number)))[1]
+        told = ((number, re.findall(said, self.log_text(number))) for number in self.controllers)
+        return max((int(epoch), number) for number, epochs in told for epoch in epochs)[1]
 
     def wait_until_in_sync(self, timeout_s: float = TIMEOUT_S) -> None:
         """All brokers are there, and all replicas of all topics are in sync."""
@@ -259,10 +281,10 @@ class BrokerProcesses:
         def is_so() -> bool:
             nonlocal wrong
             for number in self._processes:
-                assert self._processes[number].poll() is None, f"broker {number} ended:\n{self.log_tail(number)}"
+                assert self._processes[number].poll() is None, f"node {number} ended:\n{self.log_tail(number)}"
             if not all(map(self._is_ready, self._processes)):
                 # The others may not have noticed that it was away.
-                wrong = "a broker is not ready"
+                wrong = "a node is not ready"
                 return False
             metadata = self.metadata()
             behind = [
@@ -272,12 +294,12 @@ class BrokerProcesses:
                 if len(one.isrs) < len(one.replicas) or one.leader not in metadata.brokers
             ]
             wrong = f"brokers {sorted(metadata.brokers)}, behind: {behind[:5]}"
-            return len(metadata.brokers) == len(self._homes) and not behind
+            return len(metadata.brokers) == len(list(self)) and not behind
 
         try:
             until(is_so, "all replicas in sync", timeout_s)
         except AssertionError as problem:
-            tails = "\n".join(f"--- broker {one}\n{self.log_tail(one)}" for one in self)
+            tails = "\n".join(f"--- node {one}\n{self.log_tail(one)}" for one in self.nodes)
             raise AssertionError(f"{problem}: {wrong}\n{tails}") from None
 
     def _is_ready(self, number: int) -> bool:
@@ -293,9 +315,11 @@ class BrokerProcesses:
         return "\n".join(self.log_text(number).splitlines()[-15:])
 
     def complaints(self) -> list[str]:
-        """What any of them wrote of mistakes of its own, in all its lives."""
+        """What any of them wrote of mistakes of its own, since the first start."""
         wrong = re.compile(r" ERROR | CRITICAL |^Traceback")
-        return [f"{one}: {line}" for one in self for line in self.log_text(one).splitlines() if wrong.search(line)]
+        return [
+            f"{one}: {line}" for one in self.nodes for line in self.log_text(one).splitlines() if wrong.search(line)
+        ]
 
     def _log(self, number: int) -> Path:
         return self._directory / f"{number}.log"

@@ -1,7 +1,8 @@
-"""Where a play of faults takes place: three brokers, what is around them, clients under load and who looks on.
+"""Where a play of faults takes place: three brokers, what is around them, clients under load and observers.
 
-`under_load` makes it, and `Wanted` says how much of a machine each broker gets. Plain processes share the network, the
-disk and the clock of whoever tests. A broker can have a network, a disk and a clock of its own, and be told lies by the
+`under_load` makes it, and `Wanted` says how much of a machine each node gets. The brokers are the controllers too, or,
+with `apart`, three more processes are, as guides to production have it. Plain processes share the network, the
+disk and the clock of the test. A broker can have a network, a disk and a clock of its own, and be told lies by the
 operating system, where that lets us; `why_not` says in a sentence what is missing.
 """
 
@@ -21,7 +22,7 @@ from tests.chaos.disks import Disks, why_no_disks
 from tests.chaos.links import Links
 from tests.chaos.load import IN, OUT, PARTITIONS, Load
 from tests.chaos.namespaces import Network, why_no_namespaces
-from tests.chaos.processes import BROKERS, PESSOA, BrokerProcesses, Home
+from tests.chaos.processes import BROKERS, COMBINED, CONTROLLERS, PESSOA, BrokerProcesses, Home
 from tests.chaos.syscalls import Syscalls, why_no_syscalls
 from tests.chaos.watch import Watch
 
@@ -67,14 +68,22 @@ class Stage(NamedTuple):
 
 @contextmanager
 def under_load(
-    directory: Path, seed: int, wanted: Wanted = PLAIN, settings: Mapping[str, str] | None = None
+    directory: Path,
+    seed: int,
+    wanted: Wanted = PLAIN,
+    settings: Mapping[str, str] | None = None,
+    *,
+    apart: bool = False,
 ) -> Iterator[Stage]:
+    roles = dict.fromkeys(BROKERS, "broker" if apart else COMBINED)
+    if apart:
+        roles |= dict.fromkeys(CONTROLLERS, "controller")
     with ExitStack() as stack:
-        network = stack.enter_context(Network()) if wanted.network else None
-        clocks = {one: JumpingClock(directory / f"clock-{one}") for one in BROKERS} if wanted.clocks else {}
-        syscalls = {one: Syscalls(directory / f"syscalls-{one}") for one in BROKERS} if wanted.syscalls else {}
-        links = stack.enter_context(Links(seed=seed)) if wanted.links else None
-        disks = stack.enter_context(Disks(directory)) if wanted.disks else None
+        network = stack.enter_context(Network(roles)) if wanted.network else None
+        clocks = {one: JumpingClock(directory / f"clock-{one}") for one in roles} if wanted.clocks else {}
+        syscalls = {one: Syscalls(directory / f"syscalls-{one}") for one in roles} if wanted.syscalls else {}
+        links = stack.enter_context(Links(roles, seed=seed)) if wanted.links else None
+        disks = stack.enter_context(Disks(directory, roles)) if wanted.disks else None
         if disks is not None:
             stack.push(partial(_keep_data, disks, directory))
         if network is not None:
@@ -83,13 +92,14 @@ def under_load(
             number: Home(
                 # Not the disk itself, which cannot be taken away while it is mounted.
                 data=disks.path(number) / "data" if disks else directory / f"data-{number}",
+                roles=roles[number],
                 host=network.host(number) if network else "127.0.0.1",
                 command=(network.command(number) if network else ())
                 + (clocks[number].command if number in clocks else ()),
                 program=syscalls[number].program if number in syscalls else PESSOA,
                 seen_at=links.ports(number) if links else None,
             )
-            for number in BROKERS
+            for number in roles
         }
         brokers = BrokerProcesses(directory, settings, homes)
         if links is not None:
@@ -109,7 +119,7 @@ def under_load(
 
 def _keep_data(disks: Disks, directory: Path, kind: type[BaseException] | None, *_: object) -> None:
     """What is on the disks goes away with them; after a failure, when all brokers are dead, it is wanted."""
-    for number in BROKERS:
+    for number in disks:
         data = disks.path(number) / "data"
         if kind is not None and data.exists():
             shutil.copytree(data, directory / f"data-{number}")

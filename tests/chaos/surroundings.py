@@ -1,12 +1,12 @@
 """What is done to the machines around the brokers: networks that drop, disks that lose power or fail, clocks that jump.
 
-The same kind of function as in `faults`: it hurts, lets the load feel it, and heals. Each wants a stage that has what
+The same kind of function as in `faults`: it hurts, lets the load feel it, and heals. Each needs a stage that has what
 it hurts, and `SURROUNDINGS` says which.
 
 A broker that is cut off in one direction only, or from one other broker only, is the case that an election by majority
-has to survive without anybody being deposed for nothing; one that the clients still reach while it reaches nobody is
-the one that must acknowledge nothing. Power comes back to a disk with what was synced: a follower fetches the rest, and
-a leader that comes back at once must not lead with the little that it has.
+has to survive without a leader being replaced for nothing; one that the clients still reach while it reaches no other
+broker is the one that must acknowledge nothing. Power comes back to a disk with what was synced: a follower fetches the
+rest, and a leader that comes back at once must not lead with the little that it has.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _network(hurt: Callable[[Network, Stage], None], more: int = MORE) -> Surrou
     def fault(stage: Stage) -> None:
         assert stage.network is not None
         hurt(stage.network, stage)
-        # A client that asks for its coordinator may ask the one that was cut off, time and again, and believe it.
+        # A client may ask the broker that was cut off for its coordinator, time and again, and follow its answer.
         stage.load.wait_for(more, with_copies=False)
         stage.network.heal()
 
@@ -54,23 +54,24 @@ def _others(network: Network, number: int) -> list[int]:
     return [one for one in network if one != number]
 
 
-def _nobody_hears(network: Network, mute: int) -> None:
+def _drop_what_it_sends(network: Network, mute: int) -> None:
     for other in _others(network, mute):
         network.drop(mute, other)
 
 
-def _hears_nobody(network: Network, deaf: int) -> None:
+def _drop_what_it_receives(network: Network, deaf: int) -> None:
     for other in _others(network, deaf):
         network.drop(other, deaf)
 
 
 def _cut_two(network: Network, stage: Stage) -> None:
-    """Those that are not the controller, which reaches both."""
-    network.cut(*_others(network, the_controller(stage)))
+    """Two that are not the controller, which reaches both."""
+    controller = the_controller(stage)
+    network.cut(*stage.rng.sample([one for one in stage.brokers if one != controller], 2))
 
 
 def _lose(network: Network, stage: Stage) -> None:
-    for number in stage.brokers:
+    for number in stage.brokers.nodes:
         network.lose(number, 10)
 
 
@@ -145,7 +146,7 @@ def _end_by(what: str, *, wants_flushes: bool = False) -> Surrounding:
 
 
 def slow_the_disk(stage: Stage) -> None:
-    """Of a broker that leads something and follows something."""
+    """Slow the disk of a broker that leads some partitions and follows others."""
     victim = a_leader(stage)
     stage.syscalls[victim].do("slow", f"/{IN}-")
     stage.load.wait_for(2 * MORE, with_copies=False)
@@ -156,7 +157,7 @@ def slow_the_disk(stage: Stage) -> None:
 
 
 def _jump(choose: Choose, seconds: int) -> Surrounding:
-    """Away, and back again. Nobody ends a session, a transaction or a record because of it."""
+    """The wall clock jumps away, and back again. No session, transaction or record may end because of it."""
 
     def fault(stage: Stage) -> None:
         clock = stage.clocks[choose(stage)]
@@ -170,9 +171,9 @@ def _jump(choose: Choose, seconds: int) -> Surrounding:
 SURROUNDINGS: dict[str, Surrounding] = {
     "cut off a leader": _network_of(a_leader, Network.cut_off),
     "cut off the controller": _network_of(the_controller, Network.cut_off),
-    "cut off a leader from all": _network_of(a_leader, Network.cut_off_from_everybody),
-    "nobody hears a leader": _network_of(a_leader, _nobody_hears),
-    "a leader hears nobody": _network_of(a_leader, _hears_nobody),
+    "cut off a leader from all": _network_of(a_leader, Network.cut_off_from_brokers_and_clients),
+    "no broker hears a leader": _network_of(a_leader, _drop_what_it_sends),
+    "a leader hears no broker": _network_of(a_leader, _drop_what_it_receives),
     "cut two brokers": _network(_cut_two),
     "lose packets": _network(_lose, 2 * MORE),
     "narrow a link": _network(_narrow, 2 * MORE),
@@ -180,9 +181,9 @@ SURROUNDINGS: dict[str, Surrounding] = {
     "cut a leader's power": _cut_the_power(lambda stage: [a_leader(stage)], for_long=True),
     "flicker a leader's power": _cut_the_power(lambda stage: [a_leader(stage)], for_long=False),
     "flicker two's power": _cut_the_power(
-        lambda stage: stage.rng.sample(list(stage.brokers), 2), for_long=False, wants_flushes=True
+        lambda stage: stage.rng.sample(stage.brokers.nodes, 2), for_long=False, wants_flushes=True
     ),
-    "cut all power": _cut_the_power(lambda stage: list(stage.brokers), for_long=False, wants_flushes=True),
+    "cut all power": _cut_the_power(lambda stage: stage.brokers.nodes, for_long=False, wants_flushes=True),
     "fail the disk": Surrounding(fail_the_disk, Wanted(disks=True)),
     "fill the disk": Surrounding(fill_the_disk, Wanted(disks=True)),
     "fail a sync": _end_by("sync fails", wants_flushes=True),

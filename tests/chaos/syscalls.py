@@ -24,12 +24,14 @@ import runpy
 import select
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 SLOW_S = 0.05
+_ORDER_BYTES = 256
 
 
 @cache
@@ -43,18 +45,21 @@ class Syscalls:
         self.do("")
 
     def __repr__(self) -> str:
-        return f"<Syscalls: {self._path.read_text() or 'as they are'}>"
+        return f"<Syscalls: {self._path.read_text().strip() or 'as they are'}>"
 
     @property
     def program(self) -> tuple[str, ...]:
-        """In place of `-m pessoa`."""
+        """The program that is started in place of `-m pessoa`."""
         return ("-m", "tests.chaos.syscalls", str(self._path))
 
     def do(self, what: str, where: str = "") -> None:
-        """Put in place whole, because it is read at any moment."""
-        new = self._path.with_suffix(".new")
-        new.write_text(f"{what}\n{where}")
-        new.replace(self._path)
+        """In one write of one size, because it is read at any moment; and in the same file, because the process that
+        reads it keeps it open: a broker that has no descriptor left may not fail for want of one here."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT)
+        try:
+            os.pwrite(descriptor, f"{what}\n{where}".encode().ljust(_ORDER_BYTES), 0)
+        finally:
+            os.close(descriptor)
 
 
 # In the process.
@@ -62,24 +67,26 @@ class Syscalls:
 
 def main(arguments: list[str]) -> None:
     file, *others = arguments
+    control = os.open(file, os.O_RDONLY)
     for name in ("fsync", "fdatasync"):
-        setattr(os, name, _syncing(getattr(os, name), file))
-    os.pwrite = _writing(os.pwrite, file, _half)
-    os.pwritev = _writing(os.pwritev, file, lambda buffers: [_half(b"".join(buffers))])
+        setattr(os, name, _syncing(getattr(os, name), control))
+    os.pwrite = _writing(os.pwrite, control, _half)
+    os.pwritev = _writing(os.pwritev, control, lambda buffers: [_half(b"".join(buffers))])
+    # libfaketime, which may be under us as well, makes EINVAL of the deadline of a sleep now and then.
+    setattr(time, "sleep", _wait)  # noqa: B010
     sys.argv = ["pessoa", *others]
     runpy.run_module("pessoa", run_name="__main__")
 
 
-def _asked(file: str, descriptor: int) -> str:
+def _asked(control: int, descriptor: int) -> str:
     """What is to be done at a call on this descriptor."""
-    with open(file, encoding="utf-8") as control:  # noqa: PTH123  as little as possible: this is asked all the time
-        what, _, where = control.read().partition("\n")
+    what, _, where = os.pread(control, _ORDER_BYTES, 0).decode().rstrip(" ").partition("\n")
     return what if what and where in str(Path(f"/proc/self/fd/{descriptor}").readlink()) else ""
 
 
-def _syncing(real: Callable[[int], None], file: str) -> Callable[[int], None]:
+def _syncing(real: Callable[[int], None], control: int) -> Callable[[int], None]:
     def sync(descriptor: int) -> None:
-        match _asked(file, descriptor):
+        match _asked(control, descriptor):
             case "sync fails":
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
             case "sync lies":
@@ -91,9 +98,9 @@ def _syncing(real: Callable[[int], None], file: str) -> Callable[[int], None]:
     return sync
 
 
-def _writing(real: Callable[..., int], file: str, half: Callable[[Any], Any]) -> Callable[..., int]:
+def _writing(real: Callable[..., int], control: int, half: Callable[[Any], Any]) -> Callable[..., int]:
     def write(descriptor: int, data: Any, position: int) -> int:
-        match _asked(file, descriptor):
+        match _asked(control, descriptor):
             case "tear":
                 real(descriptor, half(data), position)
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -104,9 +111,8 @@ def _writing(real: Callable[..., int], file: str, half: Callable[[Any], Any]) ->
     return write
 
 
-def _wait() -> None:
-    # Not `time.sleep`: libfaketime, which may be under us as well, makes an error of its deadline now and then.
-    select.select((), (), (), SLOW_S)
+def _wait(seconds: float = SLOW_S) -> None:
+    select.select((), (), (), seconds)
 
 
 def _half(data: Sequence[int]) -> bytes:

@@ -1,14 +1,14 @@
 """Every file that a node reads when it starts, damaged in every way: it goes on with everything that was acknowledged,
 or it ends with a sentence that names the file. Never with a traceback, never with less than there was.
 
-One node, so that nobody else can make up for what it has lost. Its directory is made once, with several segments,
+One node, so that no replica can make up for what it has lost. Its directory is made once, with several segments,
 transactions of which some were aborted, deleted records and snapshots of the metadata; as a kill would leave it, and
 as a stop in order does. A case works on a copy. What can be made again from the log is damaged all at once, since it
-has to be made again whatever happens to the others; what cannot is damaged one file at a time.
+has to be made again even if the others are damaged; what cannot is damaged one file at a time.
 
     made again      indexes, producer snapshots, leader epochs, the checkpoints of the directory, the marks of a clean
                     stop and of the metadata log, the bootstrap file of a cluster that has begun
-    an end          meta.properties, the vote, the latest snapshot of the metadata and its log; and whatever is a
+    an end          meta.properties, the vote, the latest snapshot of the metadata and its log; and any file that is a
                     directory, or cannot be opened
 
 Damage to the records themselves is the business of replicas (`faults.py`) and of tests/property.
@@ -33,13 +33,13 @@ from confluent_kafka.cimpl import NewTopic
 from pessoa.broker.assembly import make_broker
 from pessoa.broker.lifecycle import Broker
 from pessoa.log.files import DiskError
+from pessoa.log.meta_properties import CorruptProperties
 from pessoa.log.os_disk import OsDisk, OsFile
 from pessoa.log.partition_log import PartitionLog, ReadUpTo
-from pessoa.log.properties import CorruptProperties
 from pessoa.quorum.formatting import WrongDirectory
 from pessoa.quorum.metadata_log import CorruptMetadataLog
-from pessoa.quorum.raft_quorum import QuorumFailed
 from pessoa.quorum.state_file import CorruptQuorumState
+from pessoa.quorum.uncommitted_appends import QuorumFailed
 from pessoa.records.batch import batches
 from pessoa.testing import Broker as BrokerInThread
 from tests.chaos.processes import TIMEOUT_S
@@ -101,7 +101,7 @@ CHANGES: dict[str, Change] = {
 
 
 class Found(NamedTuple):
-    """The records of a partition, from where anybody may read them up to the high watermark."""
+    """The records of a partition, from the log start offset up to the high watermark."""
 
     end_offset: int
     records: bytes
@@ -147,7 +147,7 @@ def fill(servers: str) -> None:
     for kept in admin.delete_records([TopicPartition("t", 0, 3)]).values():
         kept.result(TIMEOUT_S)
 
-    # The end of a transaction is answered before its markers are written, and whoever starts would write them.
+    # EndTxn is answered before the markers are written, and a broker that starts would write them.
     until(
         lambda: (
             run_ours("kafka-transactions", "--bootstrap-server", servers, "describe", "--transactional-id", "one").out
@@ -159,13 +159,13 @@ def fill(servers: str) -> None:
 
 def killed_now(broker: Broker, data: Path, copy: Path) -> dict[tuple[str, int], Found]:
     """Called in the broker's thread, so that nothing is appended between the copy and the look at what it holds. Its
-    workers go on: what they rename or remove is left out, and nobody who starts would miss it."""
+    workers go on: what they rename or remove is left out, and no broker that starts would miss it."""
     shutil.copytree(data, copy, ignore=shutil.ignore_patterns("*.tmp", "*-delete"))
     return contents(broker)
 
 
 def contents(broker: Broker) -> dict[tuple[str, int], Found]:
-    partitions = {key: one for directory in broker._directories for key, one in directory.partitions.items()}
+    partitions = {key: one for directory in broker.directories for key, one in directory.partitions.items()}
     return {key: Found(one.log_end_offset, records(one)) for key, one in partitions.items() if key[0][0] != "x"}
 
 
@@ -182,7 +182,7 @@ def records(log: PartitionLog) -> bytes:
 
 
 class Unreadable(OsDisk):
-    """As a file without permission is to everybody but root, who tests."""
+    """As a file without permission is to any user but root, as which the tests may run."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -248,10 +248,10 @@ def test_a_node_goes_on_with_every_record_when_all_that_can_be_made_again_is_dam
 
 
 @pytest.mark.parametrize("pattern", AN_END)
-def test_a_node_ends_with_a_sentence_when_what_nobody_can_make_again_is_damaged(
+def test_a_node_ends_with_a_sentence_when_a_file_that_cannot_be_made_again_is_damaged(
     template: Template, tmp_path: Path, pattern: str
 ) -> None:
-    believed = []
+    accepted = []
     for name, change in CHANGES.items():
         data = copy(template, "stopped", tmp_path / name)
         path = matching(data, pattern)[-1]
@@ -262,9 +262,9 @@ def test_a_node_ends_with_a_sentence_when_what_nobody_can_make_again_is_damaged(
             assert str(path) in str(attempt.problem), f"{name}: {attempt.problem}"
         else:
             assert attempt.found == template.expected, name
-            believed.append(name)
+            accepted.append(name)
     # A comment, the end of the last line, an offset that means nothing in there.
-    assert {*believed} <= {"without its last byte", "of another version", "not UTF-8"}
+    assert {*accepted} <= {"without its last byte", "of another version", "not UTF-8"}
 
 
 def test_a_directory_that_has_lost_its_name_is_not_taken_for_an_empty_one(template: Template, tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_a_node_ends_with_a_sentence_where_a_file_is_a_directory_or_cannot_be_op
     ("name", "sentence"),
     [("meta.properties", "version is missing"), ("bootstrap.checkpoint", "it names no metadata.version")],
 )
-def test_the_process_of_such_a_node_says_one_sentence_and_ends_with_1(
+def test_the_process_of_a_node_with_a_damaged_file_says_one_sentence_and_ends_with_1(
     template: Template, tmp_path: Path, name: str, sentence: str
 ) -> None:
     data = copy(template, "killed", tmp_path)

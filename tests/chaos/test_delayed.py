@@ -2,7 +2,7 @@
 
 The network may keep a Produce or an EndTxn back for as long as it likes. Meanwhile the producer was replaced by another
 with its transactional id, or has itself gone on to its next transaction. What comes late must then neither stand in the
-log, where it would belong to whatever transaction is open, nor end a transaction that it knows nothing of.
+log, where it would belong to the transaction that is open then, nor end a transaction that it knows nothing of.
 
 librdkafka keeps one epoch from transaction to transaction, so what protects it is that its successor gets a new one.
 Clients that end transactions with EndTxn 5 get a new epoch with every answer, and are protected from themselves too;
@@ -21,8 +21,8 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from pessoa.client.cluster import Cluster
-from pessoa.client.errors import RequestFailed, check
+from pessoa.client.client_errors import RequestFailed, check
+from pessoa.client.cluster_client import Cluster
 from pessoa.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 from pessoa.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from pessoa.wire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -60,7 +60,7 @@ class Proxied(NamedTuple):
                 "client.id": name,
                 "transactional.id": transactional_id,
                 **EAGER,
-                # Nobody is in a hurry: what is held is not to be sent again.
+                # Long, because the client must not send again the request that is held.
                 "request.timeout.ms": 60_000,
                 "socket.timeout.ms": 60_000,
             }
@@ -141,7 +141,7 @@ def test_a_commit_that_arrives_after_its_producer_was_replaced_commits_nothing(p
 
 
 def _commit(producer: Producer, refused: list[KafkaException]) -> None:
-    """Whose request is on its way for ever; whatever it hears in the end is not what is tested."""
+    """Commit, with a request that is held on its way; its outcome is not what is tested."""
     try:
         producer.commit_transaction(1)
     except KafkaException as problem:
@@ -245,7 +245,7 @@ def test_a_commit_that_comes_twice_commits_one_transaction_and_not_the_next(prox
 def test_a_produce_of_the_older_protocol_that_belongs_to_no_open_transaction_leaves_none_hanging(
     proxied: Proxied, client: Client
 ) -> None:
-    # In this version it is AddPartitionsToTxn that opens a transaction, and nobody has sent that.
+    # In this version AddPartitionsToTxn opens a transaction, and the client has not sent it.
     refused = client.produce(client.epoch, 0, version=11)
     assert refused in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE)
     assert proxied.written(client.topic) == []

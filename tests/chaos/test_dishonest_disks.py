@@ -28,7 +28,7 @@ _SYNC_BEFORE_ACKNOWLEDGING = {"log.flush.interval.messages": "1"}
 
 
 def produce(brokers: BrokerProcesses, history: History, values: range) -> None:
-    """Until all of them are acknowledged."""
+    """Produce records until all of them are acknowledged."""
     producer = Producer({"bootstrap.servers": brokers.bootstrap_servers, "acks": "all", **EAGER})
     for number in values:
         partition, value = TopicPartition(IN, number % PARTITIONS), str(number).encode()

@@ -1,4 +1,4 @@
-"""The picture that everybody knows of Kafka: three brokers, three partitions, three replicas of each; one broker dies.
+"""The textbook case of Kafka: three brokers, three partitions, three replicas of each; one broker dies.
 
 And what Apache's own tools say about such a cluster, because it is their words that people read.
 """
@@ -51,7 +51,15 @@ def brokers(tmp_path: Path) -> Iterator[BrokerProcesses]:
 
 def ours(tool: str, brokers: BrokerProcesses, *arguments: str) -> str:
     """One of our own tools, from its start to its end."""
-    command = [sys.executable, "-m", f"pessoa.cli.{tool}", "--bootstrap-server", brokers.bootstrap_servers, *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "pessoa.cli.tools",
+        tool,
+        "--bootstrap-server",
+        brokers.bootstrap_servers,
+        *arguments,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -65,12 +73,12 @@ def produce(brokers: BrokerProcesses, topic: str, values: range, partitions: int
 
 
 def test_leaders_are_spread_and_move_when_a_broker_dies_and_the_consumer_goes_on(brokers: BrokerProcesses) -> None:
-    ours("topics", brokers, "--create", "--topic", "picture", "--partitions", "3", "--replication-factor", "3")
-    described = rows(ours("topics", brokers, "--describe", "--topic", "picture"))
+    ours("kafka-topics", brokers, "--create", "--topic", "picture", "--partitions", "3", "--replication-factor", "3")
+    described = rows(ours("kafka-topics", brokers, "--describe", "--topic", "picture"))
     assert sorted(row.leader for row in described) == [1, 2, 3]
     assert all(sorted(row.replicas) == [1, 2, 3] == sorted(row.isr) for row in described)
     words = ["--bootstrap-server", brokers.bootstrap_servers, "--topic", "picture", "--from-beginning"]
-    command = [sys.executable, "-m", "pessoa.cli.console_consumer", *words, "--max-messages", "60"]
+    command = [sys.executable, "-m", "pessoa.cli.tools", "kafka-console-consumer", *words, "--max-messages", "60"]
     produce(brokers, "picture", range(30), 3)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as consumer:
         try:
@@ -85,15 +93,15 @@ def test_leaders_are_spread_and_move_when_a_broker_dies_and_the_consumer_goes_on
             assert after == set(range(30, 60))
         finally:
             consumer.kill()
-    moved = rows(ours("topics", brokers, "--describe", "--topic", "picture"))
+    moved = rows(ours("kafka-topics", brokers, "--describe", "--topic", "picture"))
     assert all(row.leader != victim and victim not in row.isr and len(row.isr) == 2 for row in moved)
     brokers.start(victim)
     brokers.wait_until_in_sync()
 
 
 def test_twelve_replicas_of_four_partitions_are_spread_evenly(brokers: BrokerProcesses) -> None:
-    ours("topics", brokers, "--create", "--topic", "twelve", "--partitions", "4", "--replication-factor", "3")
-    described = rows(ours("topics", brokers, "--describe", "--topic", "twelve"))
+    ours("kafka-topics", brokers, "--create", "--topic", "twelve", "--partitions", "4", "--replication-factor", "3")
+    described = rows(ours("kafka-topics", brokers, "--describe", "--topic", "twelve"))
     assert Counter(one for row in described for one in row.replicas) == {1: 4, 2: 4, 3: 4}
     assert sorted(Counter(row.leader for row in described).values()) == [1, 1, 2]
 

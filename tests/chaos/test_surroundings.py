@@ -35,7 +35,7 @@ def skip_without(wanted: Wanted) -> None:
 @pytest.mark.parametrize(
     "faults",
     [
-        ("cut off a leader from all", "a leader hears nobody"),
+        ("cut off a leader from all", "a leader hears no broker"),
         ("flicker a leader's power", "a clock an hour on"),
         ("cut all power",),
     ],
@@ -59,7 +59,7 @@ def test_a_network_drops_one_way_or_both_and_heals() -> None:
     skip_without(Wanted(network=True))
 
     def reaches(one: int, other: int) -> bool:
-        """Whether the other's kernel says that nobody listens, which takes a packet each way."""
+        """Whether the other's kernel refuses the connection, which takes a packet each way."""
         command = [*network.command(one), sys.executable, "-c", _CONNECT, network.host(other)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
         assert "ConnectionRefusedError" in done.stderr or "TimeoutError" in done.stderr, done.stderr

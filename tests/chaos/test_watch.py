@@ -1,10 +1,10 @@
-"""Whoever looks on has to see it: a leader too many, an end that goes back, an order that cannot be."""
+"""The watch has to see it: a leader too many, an end offset that goes back, an order that cannot be."""
 
 from __future__ import annotations
 
 import pytest
 
-from pessoa.coordinator.groups.embedded import write_assignment
+from pessoa.coordinator.groups.classic.consumer_payloads import write_assignment
 from tests.chaos.checks import check_copies
 from tests.chaos.load import IN, OUT, Load
 from tests.chaos.watch import Watch
@@ -21,7 +21,7 @@ def watch() -> Watch:
 def test_two_leaders_in_one_epoch_are_seen(watch: Watch) -> None:
     watch.hear_of_leader(PARTITION, 4, 1, "one")
     watch.hear_of_leader(PARTITION, 5, 2, "one")
-    # Who does not know where the leader is, is not another opinion.
+    # A broker that does not know the leader does not contradict the others.
     watch.hear_of_leader(PARTITION, 5, -1, "other")
     with pytest.raises(Violation, match="two leaders of in-0 in epoch 5: 2, says one; 3, says other"):
         watch.hear_of_leader(PARTITION, 5, 3, "other")
@@ -53,14 +53,14 @@ def test_a_partition_with_two_owners_is_seen(watch: Watch) -> None:
         watch.hear_of_owners({"a": first, "b": both}, "one")
 
 
-def test_what_is_visible_before_anybody_has_committed_it_is_seen(watch: Watch) -> None:
+def test_a_record_that_is_visible_before_its_transaction_is_committed_is_seen(watch: Watch) -> None:
     load = watch._load
     for name in ("t1", "t2"):
         load.history.begin_write(name.encode(), TopicPartition(OUT, 0), "p", load.history.begin_transaction(name))
     load.commits_begun.add("t1")
     last: dict[int, int] = {}
     watch.see(0, 5, b"t1", last)
-    with pytest.raises(Violation, match="b't2' is visible at out-0@6, and nobody has committed t2"):
+    with pytest.raises(Violation, match="b't2' is visible at out-0@6, and t2 was never committed"):
         watch.see(0, 6, b"t2", last)
 
 

@@ -1,19 +1,19 @@
-"""Who looks on while brokers are hurt, and says at once when something is seen that can never be.
+"""Observers of brokers that are hurt, which say at once when something is seen that can never be.
 
 Three observers ask one broker each, all the time, and put together what they hear:
 
-    metadata    a partition has one leader in an epoch, whoever is asked, for ever; only replicas are in sync, and the
+    metadata    a partition has one leader in an epoch, for ever, on every broker; only replicas are in sync, and the
                 leader is one of those
-    ends        high watermark, last stable offset and log start never go back, whoever leads (KIP-207)
-    groups      a partition has one owner, in whatever generation the coordinator describes
+    ends        high watermark, last stable offset and log start never go back, also with a new leader (KIP-207)
+    groups      a partition has one owner in each generation that the coordinator describes
 
 A leader that was cut off or stood still does not know that it was replaced, and tells an old end. Clients are safe from
-that because they say in which epoch they believe it to lead (KIP-320), and so do the observers: they name the latest
+that because they name the leader epoch that they know (KIP-320), and so do the observers: they name the latest
 epoch that any of them has heard of, and what was known of the ends is noted before they ask.
 
 A fourth reads OUT, where the transactions end up, as a reader of committed records: what it has seen has to be there in
 the end, and to have been committed, so a record that was shown too early is found when its transaction is aborted. Nor
-may it see anything of a transaction before somebody is asked to commit it. So whatever is read was committed before,
+may it see anything of a transaction before its producer asks to commit it. So all that is read was committed before,
 and transactions that read of each other in a circle (G1c) cannot be: each would have been committed before the other.
 """
 
@@ -27,9 +27,9 @@ from threading import Event, Lock, Thread
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as RdTopicPartition
 
-from pessoa.client.connection import Connection, ConnectionFailed
-from pessoa.client.errors import RequestFailed, Unsupported
-from pessoa.coordinator.groups.embedded import read_assignment
+from pessoa.client.blocking_connection import Connection, ConnectionFailed
+from pessoa.client.client_errors import RequestFailed, Unsupported
+from pessoa.coordinator.groups.classic.consumer_payloads import read_assignment
 from pessoa.wire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from pessoa.wire.api.list_offsets import (
     ListOffsetsPartition,
@@ -80,7 +80,7 @@ class Watch:
         for one in self._threads:
             one.join(3 * TIMEOUT_S)
             assert not one.is_alive(), f"{self!r} did not end"
-        assert self.answers, "nobody answered the observers"
+        assert self.answers, "no broker answered the observers"
         self._load.raise_problems()
 
     def abandon(self) -> None:
@@ -135,7 +135,7 @@ class Watch:
             raise Violation(f"{partition}: {leader} leads, and only {in_sync} are in sync, says {address}")
 
     def hear_of_leader(self, partition: TopicPartition, epoch: int, leader: int, address: str) -> None:
-        # Who does not know where the leader is says -1.
+        # A broker that does not know the leader says -1.
         if leader < 0:
             return
         with self._lock:
@@ -179,7 +179,7 @@ class Watch:
                     self.hear_of_end(what, partition, found.offset, floors[partition], address)
 
     def floor(self, what: str, partition: TopicPartition) -> int:
-        """What nobody may be told less of who asks from now on."""
+        """The lowest offset that a request sent from now on may be answered with."""
         return self._ends.get((what, partition), 0)
 
     def hear_of_end(self, what: str, partition: TopicPartition, offset: int, floor: int, address: str) -> None:
@@ -242,7 +242,7 @@ class Watch:
             transaction = self._load.history.writes[value].transaction
         if transaction is not None and transaction.name not in self._load.commits_begun:
             raise Violation(
-                f"{value!r} is visible at {OUT}-{number}@{offset}, and nobody has committed {transaction.name}"
+                f"{value!r} is visible at {OUT}-{number}@{offset}, and {transaction.name} was never committed"
             )
         self.seen += 1
 

@@ -43,7 +43,7 @@ def create_topic(cluster: Cluster, name: str, partitions: int = 1, **configs: st
     # The answer comes when the controller has decided, and brokers hear of it a moment later.
     cluster.wait_for(
         lambda: all(name in cluster._image_of(one).topics.by_name for one in cluster.running),
-        f"{name} is known to everybody",
+        f"every broker knows {name}",
     )
     cluster.wait_until_in_sync()
 
@@ -77,7 +77,7 @@ class SteadyProducer:
         self._problem: AssertionError | KafkaException | None = None
 
     def wait_for(self, more: int) -> float:
-        """Until so many more are acknowledged; the seconds that it took."""
+        """Wait until so many more records are acknowledged; return the seconds that it took."""
         began, wanted = time.monotonic(), len(self.acked) + more
         until(lambda: len(self.acked) >= wanted or self._problem, lambda: f"{more} more acknowledged ({self.failed})")
         self.check()
@@ -110,8 +110,8 @@ class SteadyProducer:
         assert value is not None
         assert partition is not None
         if offset is None and not any(known == partition for known, _ in self.acked.values()):
-            # Where a leader knows nothing of a producer it takes whatever sequence comes, as Apache Kafka does: so the
-            # first may have been refused and the second taken, and librdkafka be wrong.
+            # Where a leader knows nothing of a producer it takes any sequence, as Apache Kafka does: so the first may
+            # have been refused and the second taken, and librdkafka be wrong.
             return
         self.acked[int(value)] = (partition, offset)
         self.acked_at_s = time.monotonic()

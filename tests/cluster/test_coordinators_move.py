@@ -16,7 +16,7 @@ GROUP_TOPIC, TRANSACTION_TOPIC = "__consumer_offsets", "__transaction_state"
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    # One partition each, so that everybody knows who coordinates.
+    # One partition each, so that the leader of partition 0 coordinates every group and transaction.
     with Cluster(3, {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}) as running:
         yield running
 

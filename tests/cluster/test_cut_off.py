@@ -42,7 +42,7 @@ BY_NAME = {ProduceRequest: 12, OffsetCommitRequest: 9, OffsetFetchRequest: 9, Fi
 
 
 class Client:
-    """Asks one broker, whatever it says."""
+    """Asks one broker, and no other if that one does not lead."""
 
     def __init__(self, cluster: Cluster, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -105,14 +105,14 @@ async def leader_that_leads(cluster: Cluster) -> Client:
 
 
 async def coordinator_that_writes(cluster: Cluster) -> Client:
-    anybody = Client(cluster, 1)
+    first = Client(cluster, 1)
     async with asyncio.timeout(TIMEOUT_S):
         while True:
-            code, broker_id = await anybody.coordinator_of(GROUP)
+            code, broker_id = await first.coordinator_of(GROUP)
             if code is ErrorCode.NONE:
                 client = Client(cluster, broker_id)
                 if await client.commit(GROUP) is ErrorCode.NONE:
-                    anybody.channel.close()
+                    first.channel.close()
                     return client
                 client.channel.close()
 

@@ -1,7 +1,7 @@
-"""Three brokers, and somebody who can reach all their listeners and means harm.
+"""Three brokers, and a client that can reach all their listeners and means harm.
 
-Nobody has to say who they are in these clusters, as in Apache Kafka without an authorizer; so whoever knows the epochs
-of the brokers is taken for one. What must hold all the same: a guess is refused, nonsense is answered, floods are
+Clients are not authenticated in these clusters, as in Apache Kafka without an authorizer; so one that knows the epoch
+of a broker is taken for that broker. What must hold all the same: a guess is refused, nonsense is answered, floods are
 bounded, and the cluster serves the others and stays whole.
 """
 
@@ -17,8 +17,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from pessoa.base.ids import Uuid
-from pessoa.broker.dispatch import CONTROLLER_TABLE
-from pessoa.broker.envelope import seal
+from pessoa.broker.api_table import controller_rows
+from pessoa.broker.envelope_format import seal
 from pessoa.broker.fetch_sessions import DEFAULT_SLOTS
 from pessoa.raft.machine import MAX_EPOCH_LEAP
 from pessoa.testing import Cluster
@@ -54,7 +54,7 @@ from tests.support.wire_values import random_message
 PATIENCE_S = 120
 METADATA_TOPIC = "__cluster_metadata"
 LAST_EPOCH = (1 << 31) - 1
-# On a busy machine nobody is to be missed for the time of a pause: what is looked at here is what strangers can do.
+# On a busy machine no broker is to be fenced for a pause: what is looked at here is what strangers can do.
 SETTINGS = {"broker.session.timeout.ms": "60000", "group.consumer.heartbeat.interval.ms": "5000"}
 
 
@@ -69,7 +69,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def whole_afterwards(cluster: Cluster) -> Iterator[None]:
-    """Whatever a test has done, others can write and read, and every replica is in sync."""
+    """After each test other clients can write and read, and every replica is in sync."""
     yield
     until(lambda: _sings(cluster), "that a record can be written and read", PATIENCE_S)
     cluster.wait_until_in_sync(PATIENCE_S)
@@ -179,7 +179,7 @@ def requests_of_brokers(cluster: Cluster) -> list[tuple[Any, type[Any], int, Err
     ]
 
 
-def test_whoever_guesses_the_epoch_of_a_broker_is_refused_and_changes_nothing(cluster: Cluster) -> None:
+def test_a_request_with_a_guessed_broker_epoch_is_refused_and_changes_nothing(cluster: Cluster) -> None:
     before = image(cluster)
     for request, response, version, expected in requests_of_brokers(cluster):
         with Wire(controller_port(cluster)) as wire:
@@ -208,7 +208,7 @@ def _watched(broker: Any) -> set[int]:
     return set(broker.controller._heartbeats.values())
 
 
-def test_whoever_hangs_up_after_a_guess_makes_no_broker_suspect(cluster: Cluster) -> None:
+def test_a_connection_that_sent_a_guessed_broker_epoch_makes_no_broker_suspect_when_it_closes(cluster: Cluster) -> None:
     """A broker whose connection breaks is soon missed. That of the controller's own node has none."""
     active = cluster.controller()
     with Wire(controller_port(cluster, active)) as wire:
@@ -222,7 +222,7 @@ def test_whoever_hangs_up_after_a_guess_makes_no_broker_suspect(cluster: Cluster
 
 
 @pytest.mark.parametrize("epoch", [0, LAST_EPOCH])
-def test_an_epoch_of_the_quorum_that_is_over_or_out_of_reach_moves_nobody(epoch: int, cluster: Cluster) -> None:
+def test_an_epoch_of_the_quorum_that_is_over_or_out_of_reach_changes_no_leader(epoch: int, cluster: Cluster) -> None:
     cluster_id = cluster[1].inspect(lambda broker: broker.services.cluster_id)
     asked = vote.PartitionData(
         partition_index=0, replica_epoch=epoch, replica_id=2, last_offset_epoch=epoch, last_offset=1 << 40
@@ -253,7 +253,7 @@ def test_an_epoch_of_the_quorum_that_is_over_or_out_of_reach_moves_nobody(epoch:
 
 
 @pytest.mark.parametrize(("replica_id", "replica_epoch"), [(4, 7), (1 << 30, -1), (None, 0)])
-def test_a_fetch_of_a_replica_that_there_is_not_or_of_an_earlier_life_does_not_count(
+def test_a_fetch_of_an_unknown_replica_or_with_an_earlier_broker_epoch_does_not_count(
     replica_id: int | None, replica_epoch: int, cluster: Cluster
 ) -> None:
     now = image(cluster)
@@ -276,7 +276,7 @@ def test_a_fetch_of_a_replica_that_there_is_not_or_of_an_earlier_life_does_not_c
     assert answer.responses[0].partitions[0].error_code in refused
 
 
-def test_a_fetch_of_a_life_that_is_made_up_shuts_no_follower_out(cluster: Cluster) -> None:
+def test_a_fetch_with_a_made_up_broker_epoch_shuts_no_follower_out(cluster: Cluster) -> None:
     now = image(cluster)
     topic = now.topics.by_name["canary"]
     leader = topic.partitions[0].leader
@@ -299,7 +299,7 @@ def test_a_fetch_of_a_life_that_is_made_up_shuts_no_follower_out(cluster: Cluste
     )
     with Wire(cluster[leader].port) as wire:
         assert wire.ask(request, FetchResponse, 17).responses[0].partitions[0].error_code == 0
-    # What its broker says of itself is believed again.
+    # The broker's own heartbeats count again.
     until(lambda: known_epoch() == now.cluster.brokers[follower].epoch, "that the follower is heard", PATIENCE_S)
 
 
@@ -334,7 +334,7 @@ def test_the_id_of_a_topic_that_is_gone_leads_to_no_topic_of_the_same_name(clust
 
 # Nonsense.
 
-# Orders that are obeyed, whoever gives them, and what makes a new leader of the quorum, are not nonsense.
+# Requests that are carried out for any client, and those that make a new leader of the quorum, are not nonsense.
 ORDERS = {
     ApiKey.ADD_RAFT_VOTER,
     ApiKey.ALTER_CLIENT_QUOTAS,
@@ -357,11 +357,11 @@ ORDERS = {
 NONSENSE = 12
 
 
-def test_controllers_answer_whatever_keeps_to_its_schema(cluster: Cluster) -> None:
+def test_controllers_answer_every_request_that_keeps_to_its_schema(cluster: Cluster) -> None:
     rng = Random(20)
     words = Vocabulary({METADATA_TOPIC: image(cluster).topics.by_name["canary"].id}, ["group"], ["transaction"])
     ports = [controller_port(cluster), *(controller_port(cluster, node_id) for node_id in cluster)]
-    for row in CONTROLLER_TABLE:
+    for row in controller_rows():
         if row.key in ORDERS:
             continue
         for version in row.versions.each():
@@ -374,7 +374,7 @@ def test_controllers_answer_whatever_keeps_to_its_schema(cluster: Cluster) -> No
                     wire.ask(request, row.key.response, version)
 
 
-def test_half_frames_and_noise_at_every_listener_disturb_nobody(cluster: Cluster) -> None:
+def test_half_frames_and_noise_at_every_listener_disturb_no_other_client(cluster: Cluster) -> None:
     rng = Random(21)
     ports = [cluster[one].port for one in cluster] + [controller_port(cluster, one) for one in cluster]
     epoch = quorum_epoch(cluster)
@@ -430,7 +430,7 @@ def test_producer_ids_without_end_are_distinct_and_leave_nothing_behind(cluster:
     assert len(set(ids)) == len(ids)
     known = cluster[1].inspect(
         lambda broker: sum(
-            one.log.producers.producer_count
+            len(list(one.log.producers.entries()))
             for parts in broker.services.replicas.by_name.values()
             for one in parts.values()
         )
@@ -448,7 +448,7 @@ def coordinator(cluster: Cluster, group: str) -> int:
     return int(ask().port)
 
 
-def test_members_that_only_knock_and_expressions_that_explode_hold_nobody_up(cluster: Cluster) -> None:
+def test_members_that_never_join_and_expressions_that_explode_hold_up_no_other_client(cluster: Cluster) -> None:
     port = coordinator(cluster, "flood")
     knock = JoinGroupRequest(
         group_id="flood",
@@ -476,7 +476,7 @@ def test_members_that_only_knock_and_expressions_that_explode_hold_nobody_up(clu
                 subscribed_topic_regex=pattern,
                 topic_partitions=[],
             )
-            # Whatever the answer is, it comes.
+            # There is an answer, be it an error.
             wire.ask(heartbeat, ConsumerGroupHeartbeatResponse, 1)
 
 
@@ -494,7 +494,7 @@ def test_connections_that_are_cut_in_the_middle_of_everything_leave_nothing_behi
     with ExitStack() as stack:
         for _ in range(100):
             stack.enter_context(Wire(cluster[leader].port)).write(waiting, FETCH_VERSION)
-        # Whoever leads no longer lets nobody wait.
+        # A broker that leads no longer has no waiting fetches.
         until(
             lambda: len(fetches()) == 100 or cluster.leader_of("canary", 0) != leader,
             lambda: f"all of them wait, {len(fetches())}",
@@ -507,11 +507,11 @@ def test_connections_that_are_cut_in_the_middle_of_everything_leave_nothing_behi
                     one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
     def strangers() -> int:
-        return cluster[leader].inspect(
-            lambda broker: sum(
-                len(held.listener.connections) for held in (*broker._client_listeners, *broker._controller_listeners)
-            )
-        )
+        return cluster[leader].inspect(lambda broker: sum(len(held.listener.connections) for held in broker.listeners))
 
-    until(lambda: strangers() < 50, lambda: f"only those who belong here are connected, {strangers()}", PATIENCE_S)
-    until(lambda: not fetches(), lambda: f"nobody waits for those who have left, {len(fetches())}", PATIENCE_S)
+    until(
+        lambda: strangers() < 50,
+        lambda: f"only brokers and the clients of this test are connected, {strangers()}",
+        PATIENCE_S,
+    )
+    until(lambda: not fetches(), lambda: f"no fetch of a closed connection waits, {len(fetches())}", PATIENCE_S)

@@ -1,9 +1,9 @@
 """Replicas that move between brokers and between disks, as processes, at a rate, and under kill -9.
 
 A rate of one byte a second lets one piece through and nothing more: so a move is caught in the act, however slow or
-quick the machine is, until somebody raises the rate. A rate is set by the controller and obeyed by a broker, so whoever
-wants to see a disk held to it waits until that broker says that it has it. Taking it off and setting it again fills up
-what was overdrawn, and another piece comes through.
+quick the machine is, until the test raises the rate. A rate is set by the controller and obeyed by a broker, so a test
+that is to see a disk held to it waits until that broker says that it has it. Taking it off and setting it again fills
+up what was overdrawn, and another piece comes through.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Moving:
         until(lambda: self.has_rate("1"), "broker 1 knows its rate")
 
     def end(self) -> None:
-        """Whatever has become of the test: nothing moves, and nothing is held."""
+        """Also after a test that failed: nothing moves, and nothing is held."""
         if self._plan.exists():
             self.reassign("--cancel")
         until(lambda: self.has_rate(None) and not self.has_throttles(), "nothing is held any more")

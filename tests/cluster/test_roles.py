@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
+from pessoa.base.ids import ZERO_UUID
 from pessoa.broker.config import BrokerConfig
 from pessoa.broker.lifecycle import Broker
 from pessoa.broker.registration import RegistrationRefused
@@ -31,7 +32,9 @@ TIMEOUT_S = 120
 CONTROLLERS = 2
 
 
-def node(node_id: int, roles: str, voters: str, disk: SimulatedDisk | None = None) -> Broker:
+def node(
+    node_id: int, roles: str, voters: str, disk: SimulatedDisk | None = None, more: Mapping[str, str] | None = None
+) -> Broker:
     if disk is None:
         disk = SimulatedDisk()
         disk.make_directory("/data")
@@ -47,6 +50,7 @@ def node(node_id: int, roles: str, voters: str, disk: SimulatedDisk | None = Non
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": voters,
         "log.dirs": "/data",
+        **(more or {}),
     }
     return Broker(BrokerConfig(settings), disk=disk)
 
@@ -59,11 +63,11 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-async def ask(servers: str, request: Message) -> Message:
+async def ask(servers: str, request: Message, version: int | None = None) -> Message:
     host, _, port = servers.partition(":")
     channel = Channel(SystemNetwork(), host, int(port), "tester")
     try:
-        return await channel.send(request, request.versions.last, TIMEOUT_S * 1000)
+        return await channel.send(request, request.versions.last if version is None else version, TIMEOUT_S * 1000)
     finally:
         channel.close()
 
@@ -116,6 +120,8 @@ def test_a_controller_serves_what_apaches_controllers_serve_and_tells_of_control
         cluster = await ask(servers, question)
         assert isinstance(cluster, DescribeClusterResponse)
         assert (cluster.cluster_id, cluster.controller_id) == (controller.cluster_id, 100)
+        # Java's Admin gives up on controllers whose answer is about brokers.
+        assert cluster.endpoint_type == CONTROLLERS
         wrong = await ask(servers, DescribeClusterRequest(include_cluster_authorized_operations=False))
         assert isinstance(wrong, DescribeClusterResponse)
         assert wrong.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
@@ -138,6 +144,42 @@ def test_a_broker_forwards_the_question_for_the_quorum_to_its_leader() -> None:
         assert [one.replica_id for one in partition.observers] == [1]
         await broker.stop()
         await controller.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_every_version_of_describe_quorum_tells_of_a_broker_that_observes(version: int) -> None:
+    async def scenario() -> None:
+        controller, voters = await controller_alone()
+        broker = node(1, "broker", voters)
+        await broker.start()
+        wanted = [WantedTopic(topic_name="__cluster_metadata", partitions=[WantedPartition(partition_index=0)])]
+        for servers in (broker.bootstrap_servers, controller.bootstrap_controllers):
+            quorum = await ask(servers, DescribeQuorumRequest(topics=wanted), version)
+            assert isinstance(quorum, DescribeQuorumResponse)
+            (observer,) = quorum.topics[0].partitions[0].observers
+            assert observer.replica_id == 1
+            assert (observer.replica_directory_id != ZERO_UUID) is (version >= 2)
+            assert (observer.last_fetch_timestamp >= 0) is (version >= 1)
+            assert [one.node_id for one in quorum.nodes] == ([100] if version >= 2 else [])
+        await broker.stop()
+        await controller.stop()
+
+    run(scenario)
+
+
+def test_a_broker_refuses_the_question_for_the_quorum_when_no_controller_answers() -> None:
+    async def scenario() -> None:
+        controller, voters = await controller_alone()
+        broker = node(1, "broker", voters, more={"request.timeout.ms": "200"})
+        await broker.start()
+        controller.abandon()
+        for version in range(3):
+            quorum = await ask(broker.bootstrap_servers, DescribeQuorumRequest(topics=[]), version)
+            assert isinstance(quorum, DescribeQuorumResponse)
+            assert quorum.error_code == ErrorCode.REQUEST_TIMED_OUT
+        broker.abandon()
 
     run(scenario)
 

@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from pessoa.broker.handlers import fetch as fetch_handler
+from pessoa.broker.apis import fetch as fetch_handler
+from pessoa.broker.stages.node_listeners import NodeListeners
 from pessoa.testing import Broker
 from pessoa.wire.api.incremental_alter_configs import (
     AlterableConfig,
@@ -55,7 +56,7 @@ def test_the_more_answers_are_unread_the_smaller_are_the_next_ones(
             sizes.append(int.from_bytes(reader.receive(4), "big"))
         assert sizes[0] > 7 * MIB
         assert sizes[-1] < sizes[0] // 2
-        assert min(sizes) > MIB // 2, "everybody gets a batch"
+        assert min(sizes) > MIB // 2, "every consumer gets a batch"
         assert unread() <= 16 * MIB
         bird.sings()
     until(lambda: unread() == 0, "that everything was read or is gone", PATIENCE_S)
@@ -72,7 +73,7 @@ def test_no_more_connections_are_taken_than_max_connections_says_from_the_moment
         assert [one.error_code for one in answer.responses] == [0]
 
     def limit() -> int:
-        return broker.inspect(lambda inside: inside._client_quota.limits.max_connections)
+        return broker.inspect(lambda inside: inside.stage(NodeListeners).shares.client_quota.limits.max_connections)
 
     until(lambda: limit() == 20, lambda: f"the limit is known, not {limit()}", PATIENCE_S)
     with ExitStack() as stack, Canary(broker.port, "canary") as bird:

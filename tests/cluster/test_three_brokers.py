@@ -18,7 +18,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def test_every_broker_tells_of_all_brokers_and_leaders_are_spread() -> None:
-    # Nobody is missed because the machine is busy.
+    # No broker is fenced, and no replica leaves the ISR, because the machine is busy.
     with Cluster(3, {"broker.session.timeout.ms": "120000", "replica.lag.time.max.ms": "120000"}) as cluster:
         create_topic(cluster, "t", partitions=3)
         for broker_id in cluster:

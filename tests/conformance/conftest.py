@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pessoa.testing import Broker
 
 PARTITIONS = 3
-# Generous, because two busy cores may stop anybody for seconds; a scenario that is well takes less than one.
+# Generous, because on two busy cores any process may stand still for seconds; a good scenario takes less than one.
 COROUTINE_TIMEOUT_S = 180
 
 

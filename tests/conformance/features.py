@@ -72,7 +72,7 @@ _HEAD = """\
 # Which clients work, and what each was seen to do
 
 Made by `python -m tests.conformance.features` from the tests in `tests/conformance/`, which run real clients against a
-really started broker. ✓: a test shows it. –: the client cannot do it, for the reason below. Empty: nobody tested it.
+really started broker. ✓: a test shows it. –: the client cannot do it, for the reason below. Empty: not tested.
 """
 
 

@@ -217,7 +217,7 @@ async def test_an_offset_beyond_the_end_is_an_error_where_nothing_resets_it(kafk
             await take(consumer, 1)
 
 
-async def settle(consumers: list[Any], sizes: list[int]) -> None:
+async def wait_until_assigned(consumers: list[Any], sizes: list[int]) -> None:
     """Poll until every partition has one owner and the members have that many."""
 
     def is_right() -> bool:
@@ -238,10 +238,10 @@ async def test_a_group_grows_to_four_members_and_shrinks_again(kafka: Broker, to
         for count in (1, 2, 3, 4):
             member = consumer_of(kafka, topic, group_id=group, heartbeat_interval_ms=100)
             members.append(await stack.enter_async_context(member))
-            await settle(members, shapes[count])
+            await wait_until_assigned(members, shapes[count])
         for count in (3, 2, 1):
             await members.pop(0).stop()
-            await settle(members, shapes[count])
+            await wait_until_assigned(members, shapes[count])
         await send(kafka, topic, numbers(5), partition=2)
         assert [record.value for record in await take(members[0], 5)] == numbers(5)
 

@@ -40,7 +40,7 @@ feature = pytest.mark.feature
 
 
 def admin_of(broker: Reachable) -> AdminClient:
-    # To be kept in a variable: futures of an admin client that nobody holds are never done.
+    # To be kept in a variable: the futures of an admin client without a reference are never done.
     return AdminClient({"bootstrap.servers": broker.bootstrap_servers})
 
 
@@ -358,7 +358,7 @@ def test_a_consumer_seeks_to_the_beginning_the_end_and_a_time(kafka: Broker, top
 
 
 @feature("seek")
-def test_an_offset_beyond_the_end_is_reset_as_the_consumer_wishes(kafka: Broker, topic: str) -> None:
+def test_an_offset_beyond_the_end_is_reset_as_auto_offset_reset_says(kafka: Broker, topic: str) -> None:
     send(producer_of(kafka), topic, numbers(3), partition=0)
     with consumer_of(kafka, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, 0, 1_000)])
@@ -401,7 +401,7 @@ def test_only_committed_transactions_are_read_committed(kafka: Broker, topic: st
 
 
 @feature("transactions")
-def test_an_open_transaction_holds_back_those_who_read_committed(kafka: Broker, topic: str) -> None:
+def test_an_open_transaction_holds_back_read_committed_consumers(kafka: Broker, topic: str) -> None:
     producer = producer_of(kafka, transactional_id=unique("transactional"))
     producer.init_transactions(TIMEOUT_S)
     producer.begin_transaction()
@@ -464,7 +464,7 @@ def test_a_producer_and_a_consumer_live_through_a_restart(where: str, tmp_path: 
 
 
 @feature("restart")
-def test_a_transaction_lives_through_a_restart() -> None:
+def test_a_transaction_survives_a_restart() -> None:
     with Broker() as broker:
         topic = create_topic(broker)
         producer = producer_of(broker, transactional_id="survivor", retry_backoff_ms=10, reconnect_backoff_ms=10)
@@ -485,7 +485,7 @@ def settings_of(protocol: str) -> dict[str, Any]:
     return {"group_protocol": protocol, **quick}
 
 
-def settle(consumers: list[Consumer], topic: str, sizes: list[int]) -> None:
+def wait_until_assigned(consumers: list[Consumer], topic: str, sizes: list[int]) -> None:
     """Poll all until every partition has one owner and the members have that many."""
 
     def owned() -> list[list[int]]:
@@ -517,11 +517,11 @@ def test_a_group_shares_three_partitions(grouping_kafka: Broker, protocol: str, 
         ]
         for member in members:
             member.subscribe([topic])
-        settle(members, topic, sizes)
+        wait_until_assigned(members, topic, sizes)
         producer = producer_of(grouping_kafka)
         for partition in range(3):
             send(producer, topic, numbers(10, f"{partition}-"), partition=partition)
-        # A set: an idle member may join late, and then records that nobody has committed are read again.
+        # A set: an idle member may join late, and then records without a committed offset are read again.
         found: set[bytes | None] = set()
 
         def more() -> set[bytes | None]:
@@ -547,15 +547,15 @@ def test_partitions_move_when_members_come_and_go(grouping_kafka: Broker, protoc
     settings = settings_of(protocol) | ({"partition_assignment_strategy": strategy} if strategy else {})
     with consumer_of(grouping_kafka, group_id=group, **settings) as first:
         first.subscribe([topic])
-        settle([first], topic, [3])
+        wait_until_assigned([first], topic, [3])
         with consumer_of(grouping_kafka, group_id=group, **settings) as second:
             second.subscribe([topic])
-            settle([first, second], topic, [1, 2])
+            wait_until_assigned([first, second], topic, [1, 2])
             with consumer_of(grouping_kafka, group_id=group, **settings) as third:
                 third.subscribe([topic])
-                settle([first, second, third], topic, [1, 1, 1])
-            settle([first, second], topic, [1, 2])
-        settle([first], topic, [3])
+                wait_until_assigned([first, second, third], topic, [1, 1, 1])
+            wait_until_assigned([first, second], topic, [1, 2])
+        wait_until_assigned([first], topic, [3])
 
 
 @pytest.mark.parametrize(
@@ -593,15 +593,15 @@ def test_a_static_member_comes_back_without_a_rebalance(grouping_kafka: Broker) 
         other.subscribe([topic])
         with consumer_of(grouping_kafka, **settings, group_instance_id="moves") as moves:
             moves.subscribe([topic])
-            settle([other, moves], topic, [1, 2])
+            wait_until_assigned([other, moves], topic, [1, 2])
             before = moves.assignment()
             rebalances: list[object] = []
             other.subscribe([topic], on_revoke=lambda _, gone: rebalances.append(gone))
-            settle([other, moves], topic, [1, 2])
+            wait_until_assigned([other, moves], topic, [1, 2])
             rebalances.clear()
         with consumer_of(grouping_kafka, **settings, group_instance_id="moves") as back:
             back.subscribe([topic])
-            settle([other, back], topic, [1, 2])
+            wait_until_assigned([other, back], topic, [1, 2])
             assert back.assignment() == before
             assert rebalances == []
 
@@ -610,14 +610,14 @@ def test_a_static_member_comes_back_without_a_rebalance(grouping_kafka: Broker) 
 def test_groups_are_listed_described_reset_and_deleted(grouping_kafka: Broker) -> None:
     topic, group = create_topic(grouping_kafka, 3), unique("group")
     admin = admin_of(grouping_kafka)
-    with consumer_of(grouping_kafka, group_id=group, client_id="somebody") as consumer:
+    with consumer_of(grouping_kafka, group_id=group, client_id="test-client") as consumer:
         consumer.subscribe([topic])
-        settle([consumer], topic, [3])
+        wait_until_assigned([consumer], topic, [3])
         consumer.commit(offsets=[TopicPartition(topic, 1, 5)], asynchronous=False)
         described = admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
         assert described.state == ConsumerGroupState.STABLE
         [member] = described.members
-        assert member.client_id == "somebody"
+        assert member.client_id == "test-client"
         assert sorted(one.partition for one in member.assignment.topic_partitions) == [0, 1, 2]
     listed = admin.list_consumer_groups().result(TIMEOUT_S)
     assert group in {one.group_id for one in listed.valid}
@@ -663,7 +663,7 @@ def test_offsets_and_results_are_committed_or_aborted_together(grouping_kafka: B
 
 
 @feature("restart")
-def test_a_group_lives_through_a_restart() -> None:
+def test_a_group_survives_a_restart() -> None:
     with Broker() as broker:
         topic = create_topic(broker, 3)
         settings = {"group_id": "survivors", "reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 100}

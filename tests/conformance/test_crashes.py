@@ -231,7 +231,7 @@ def test_a_transaction_that_a_kill_interrupts_is_seen_whole_or_not_at_all(tmp_pa
                 crash.join()
                 committed.append(2 * transaction + 1)
             else:
-                # The broker dies within the transaction, and nobody commits it.
+                # The broker dies within the transaction, and no producer commits it.
                 send_transaction(producer, topic, 2 * transaction + 1, rng.randrange(1, size))
                 broker.crash()
             # The next one with the same id fences this one, and aborts what it has left open.

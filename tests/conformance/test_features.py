@@ -26,7 +26,7 @@ def test_the_table_has_a_row_for_each_feature_and_marks_what_is_beyond_a_client(
     assert [cell.strip() for cell in topics.split("|")[2:-1]] == ["", "", "", "", "–"]
 
 
-@pytest.mark.parametrize(("client", "feature"), [("nobody", "headers"), ("kcat", "flying"), ("kcat", "topics")])
+@pytest.mark.parametrize(("client", "feature"), [("unknown", "headers"), ("kcat", "flying"), ("kcat", "topics")])
 def test_a_mark_that_cannot_be_right_is_refused(client: str, feature: str) -> None:
     with pytest.raises(AssertionError, match=r"features\.py"):
         checked(client, feature)

@@ -265,7 +265,7 @@ def verifiable_consumer(*arguments: Any) -> Iterator[VerifiableConsumer]:
         consumer.stop()
 
 
-def settle(members: list[VerifiableConsumer], sizes: list[int]) -> None:
+def wait_until_assigned(members: list[VerifiableConsumer], sizes: list[int]) -> None:
     def owned() -> list[set[int]]:
         for member in members:
             member.listen(POLL_S)
@@ -285,7 +285,9 @@ def settle(members: list[VerifiableConsumer], sizes: list[int]) -> None:
         pytest.param("consumer", marks=feature("new groups")),
     ],
 )
-def test_a_group_of_four_shares_three_partitions_and_follows_who_leaves(grouping_kafka: Broker, protocol: str) -> None:
+def test_a_group_of_four_shares_three_partitions_and_divides_anew_when_a_member_leaves(
+    grouping_kafka: Broker, protocol: str
+) -> None:
     topic, group = create_topic(grouping_kafka, 3), unique("group")
     settings = ["--group-protocol", protocol, *(["--session-timeout", "6000"] if protocol == "classic" else [])]
     with ExitStack() as stack:
@@ -294,15 +296,15 @@ def test_a_group_of_four_shares_three_partitions_and_follows_who_leaves(grouping
             return stack.enter_context(verifiable_consumer(grouping_kafka, topic, group, *settings))
 
         members = [start()]
-        settle(members, [3])
+        wait_until_assigned(members, [3])
         members.append(start())
-        settle(members, [1, 2])
+        wait_until_assigned(members, [1, 2])
         members += [start(), start()]
-        settle(members, [0, 1, 1, 1])
+        wait_until_assigned(members, [0, 1, 1, 1])
         produce(grouping_kafka, topic, numbers(60))
         while len(members) > 1:
             members.pop(0).stop()
-            settle(members, {3: [1, 1, 1], 2: [1, 2], 1: [3]}[len(members)])
+            wait_until_assigned(members, {3: [1, 1, 1], 2: [1, 2], 1: [3]}[len(members)])
 
 
 @feature("idempotence")
@@ -372,7 +374,7 @@ def test_a_consumer_and_its_group_live_through_a_restart() -> None:
     with Broker() as broker:
         topic = create_topic(broker, 3)
         with verifiable_consumer(broker, topic, "survivors") as consumer:
-            settle([consumer], [3])
+            wait_until_assigned([consumer], [3])
             produce(broker, topic, numbers(100))
             until(lambda: consumer.listen(POLL_S), lambda _: consumer.consumed_count == 100, "the first hundred")
             broker.restart()

@@ -46,7 +46,7 @@ feature = pytest.mark.feature
 
 @pytest.fixture(autouse=True)
 def _own_garbage() -> Iterator[None]:
-    """It leaves sockets of failed connections to the garbage collector: here, and not in somebody else's test."""
+    """kafka-python leaves sockets of failed connections to the garbage collector: collect them in its own tests."""
     yield
     gc.collect()
 
@@ -252,7 +252,7 @@ def test_an_offset_beyond_the_end_is_an_error_where_nothing_resets_it(kafka: Bro
             take(consumer, 1)
 
 
-def settle(consumers: list[Any], sizes: list[int]) -> None:
+def wait_until_assigned(consumers: list[Any], sizes: list[int]) -> None:
     """Poll until every partition has one owner and the members have that many.
 
     All at once and for long enough: a poll that ends before all have joined makes its member join anew, and members
@@ -281,10 +281,10 @@ def test_a_group_grows_to_four_members_and_shrinks_again(kafka: Broker, topic: s
         for count in (1, 2, 3, 4):
             member = consumer_of(kafka, topic, group_id=group, heartbeat_interval_ms=100)
             members.append(stack.enter_context(member))
-            settle(members, shapes[count])
+            wait_until_assigned(members, shapes[count])
         for count in (3, 2, 1):
             members.pop(0).close()
-            settle(members, shapes[count])
+            wait_until_assigned(members, shapes[count])
         send(kafka, topic, numbers(5), partition=2)
         assert [record.value for record in take(members[0], 5)] == numbers(5)
 

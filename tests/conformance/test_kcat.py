@@ -77,7 +77,7 @@ def test_metadata_names_brokers_topics_and_what_does_not_exist(kafka: Broker, to
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_records_arrive_with_every_kind_of_acks(kafka: Broker, topic: str, acks: str) -> None:
     produce(kafka, topic, numbers(100), "-p", "1", *settings(f"acks={acks}"))
-    # Who asks for no acknowledgement is gone before the broker has read it.
+    # A producer with acks=0 is gone before the broker has read its records.
     consume_until(kafka, topic, numbers(100), "-p", "1")
 
 
@@ -192,7 +192,7 @@ def member_of(*arguments: Any) -> Iterator[Member]:
         member.stop()
 
 
-def settle(members: list[Member], sizes: list[int]) -> None:
+def wait_until_assigned(members: list[Member], sizes: list[int]) -> None:
     def owned() -> list[set[int]]:
         for member in members:
             member.listen(POLL_S)
@@ -212,10 +212,10 @@ def test_a_group_grows_to_four_members_and_shrinks_again(kafka: Broker, topic: s
         members: list[Member] = []
         for count in (1, 2, 3, 4):
             members.append(stack.enter_context(member_of(kafka, topic, group)))
-            settle(members, shapes[count])
+            wait_until_assigned(members, shapes[count])
         for count in (3, 2, 1):
             members.pop(0).stop()
-            settle(members, shapes[count])
+            wait_until_assigned(members, shapes[count])
 
 
 @feature("commits")
@@ -261,7 +261,7 @@ def test_only_committed_transactions_are_read_committed(kafka: Broker) -> None:
 
 
 @feature("restart")
-def test_a_member_of_a_group_lives_through_a_restart() -> None:
+def test_a_member_of_a_group_survives_a_restart() -> None:
     with Broker() as broker:
         topic = create_topic(broker)
         with member_of(broker, topic, "survivors") as member:

@@ -19,9 +19,10 @@ import pytest
 
 from pessoa.base.ids import Uuid
 from pessoa.records.batch import RecordBatch, TimestampType, batches
+from pessoa.records.batch_validation import UNBOUNDED_MS, AppendRules, check_produced
 from pessoa.records.builder import build_batch
 from pessoa.records.compression import Codec
-from pessoa.records.control import (
+from pessoa.records.control_records import (
     ControlRecordType,
     QuorumMessage,
     build_quorum_batch,
@@ -30,8 +31,7 @@ from pessoa.records.control import (
 )
 from pessoa.records.record import Record, records
 from pessoa.records.stamping import stamp, stamp_log_append_time
-from pessoa.records.validation import UNBOUNDED_MS, AppendRules, check_produced
-from pessoa.wire.stored.control import (
+from pessoa.wire.stored.control_record_bodies import (
     Endpoint,
     KRaftVersionFeature,
     KRaftVersionRecord,

@@ -13,6 +13,7 @@ import httpx
 
 from tests.apache.broker import reserve_port
 from tests.apache.jars import fetch, java, locked
+from tests.support.logged_process import LoggedProcess
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 JUDGE = Path(__file__).with_name("judge") / "TransformJudge.java"
@@ -56,20 +57,15 @@ def apache_worker(bootstrap_servers: str, folder: Path) -> Iterator[str]:
         settings[f"{kind}.storage.replication.factor"] = "1"
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
     url = f"http://127.0.0.1:{port}"
-    with (folder / "apache-connect.log").open("wb") as log:
-        main = "org.apache.kafka.connect.cli.ConnectDistributed"
-        process = subprocess.Popen(command(main, str(properties)), stdout=log, stderr=subprocess.STDOUT)
-        try:
-            _wait_until_healthy(url, process)
-            yield url
-        finally:
-            process.kill()
-            process.wait()
+    main = "org.apache.kafka.connect.cli.ConnectDistributed"
+    with LoggedProcess(command(main, str(properties)), folder / "apache-connect.log") as process:
+        _wait_until_healthy(url, process)
+        yield url
 
 
-def _wait_until_healthy(url: str, process: subprocess.Popen[bytes]) -> None:
+def _wait_until_healthy(url: str, process: LoggedProcess) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline and process.poll() is None:
+    while time.monotonic() < deadline and process.is_running:
         try:
             if httpx.get(f"{url}/health", timeout=5).status_code == 200:
                 return

@@ -28,7 +28,7 @@ def binaries() -> Path | None:
 
 
 class Postgres:
-    """A server that can be stopped and started again, as somebody's does."""
+    """A server that can be stopped and started again, as a database in production is."""
 
     def __init__(self, folder: Path, programs: Path) -> None:
         self.port = reserve_port()

@@ -15,7 +15,7 @@ class Receiver(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.bodies: list[bytes] = []
-        # By path, for those who put.
+        # By path, for requests with PUT.
         self.objects: dict[str, bytes] = {}
         # Bodies with this in them are refused.
         self.refuses = b"\0never"

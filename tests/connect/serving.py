@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 
 from pessoa.connect.runner import RUNNING, Runner, TaskReport, TaskSpec
-from pessoa.connect.service import make_connect_app
 from pessoa.connect.worker_config import make_config
-from pessoa.web.app import App
+from pessoa.connect.worker_service import make_connect_app
+from pessoa.web.asgi_app import App
 from pessoa.web.serving import ThreadedServer, bind
 
 # The machine that runs these may be very busy.

@@ -102,7 +102,7 @@ class Stage:
 
 
 def start_files(stage: Stage) -> None:
-    """By names as somebody writes them who stands beside the worker."""
+    """With short names of classes and a path relative to the worker, as a user on its machine writes them."""
     stage.lines.write_text("um\ndois\ntrês\n", encoding="utf-8")
     stage.run(
         "file-source", connector_class="FileStreamSource", file=str(stage.lines), topic="lines", value_converter=STRING,

@@ -14,8 +14,9 @@ import psycopg
 import pytest
 
 from pessoa.connect.connectors.databases import DatabaseFailure
+from pessoa.connect.query_offset import query_offset_of
 from pessoa.connect.sink_task import SinkTask
-from pessoa.connect.source_task import SourceTask, place_of
+from pessoa.connect.source_task import SourceTask
 from pessoa.pipelines.python_sink import KafkaRow
 from pessoa.pipelines.tasks import Task
 from tests.connect.postgres import Postgres, binaries, postgres
@@ -60,7 +61,7 @@ def _sink(worker: dict[str, str], url: str, name: str, **more: str) -> Iterator[
 def _source(worker: dict[str, str], url: str, name: str, **more: str) -> Iterator[SourceTask]:
     settings = {"connector.class": "JdbcSource", "connection.url": url, "topic.prefix": "db-", "poll.interval.ms": "0"}
     settings |= {key.replace("_", "."): text for key, text in more.items()}
-    task = SourceTask(name, 0, settings, worker, place_of({}))
+    task = SourceTask(name, 0, settings, worker, query_offset_of({}))
     try:
         yield task
     finally:
@@ -99,7 +100,7 @@ def test_a_sink_whose_database_stays_away_fails_with_the_reason(server: Postgres
                 task.put([_row(2)], 1)
         finally:
             server.start()
-    # Started again by somebody, it is handed the same batch.
+    # Started again by its user, the task is handed the same batch.
     with _sink(worker, server.url(), "impaciente", max_retries="1") as again:
         again.put([_row(2)], 1)
     assert _rows(server, "SELECT id FROM impaciente ORDER BY id") == [(1,), (2,)]

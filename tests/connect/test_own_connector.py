@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from pessoa.connect.config_validation import validate
 from pessoa.connect.plugins import Plugins, UnknownPlugin
+from pessoa.connect.query_offset import query_offset_of
 from pessoa.connect.sink_task import SinkTask
-from pessoa.connect.source_task import SourceTask, place_of
-from pessoa.connect.validation import validate
+from pessoa.connect.source_task import SourceTask
 from pessoa.connect.worker_config import make_config
 from pessoa.pipelines.python_sink import KafkaRow
 from pessoa.pipelines.tasks import Task
@@ -39,7 +40,7 @@ def worker(tmp_path: Path) -> Iterator[dict[str, str]]:
 def test_the_page_s_connectors_are_listed_and_their_keys_are_checked(worker: dict[str, str]) -> None:
     plugins = Plugins(worker["plugin.path"])
     assert {("relogio.RelogioConnector", "source"), ("relogio.CadernoConnector", "sink")} <= {
-        (each.name, each.type) for each in plugins.listed()
+        (each.name, each.type) for each in plugins.list_plugins()
     }
     verdict = validate(plugins, worker, {"name": "r", "connector.class": "Relogio", "until": "soon"})
     errors = {report.key.name: report.errors for report in verdict.reports if report.errors}
@@ -48,7 +49,7 @@ def test_the_page_s_connectors_are_listed_and_their_keys_are_checked(worker: dic
 
 def test_the_page_s_source_counts_and_goes_on_where_it_was(worker: dict[str, str]) -> None:
     settings = {"connector.class": "Relogio", "topic": "tiques", "until": "5"}
-    task = SourceTask("relogio", 0, settings, worker, place_of({}))
+    task = SourceTask("relogio", 0, settings, worker, query_offset_of({}))
     rows, place = task.read(task.initial_offset())
     assert [json.loads(row.value or b"")["payload"]["number"] for row in rows] == [1, 2, 3, 4, 5]
     assert [row.key for row in rows] == [b"1", b"2", b"3", b"4", b"5"]
@@ -56,7 +57,7 @@ def test_the_page_s_source_counts_and_goes_on_where_it_was(worker: dict[str, str
     later = SourceTask("relogio", 0, {**settings, "until": "7"}, worker, place)
     assert len(list(later.read(later.initial_offset())[0])) == 2
     # After a crash the same batch is asked for again.
-    assert list(later.read_between(place_of({}), place)) == rows
+    assert list(later.read_between(query_offset_of({}), place)) == rows
 
 
 def test_the_page_s_sink_writes_what_it_is_handed(worker: dict[str, str], tmp_path: Path) -> None:
@@ -72,11 +73,11 @@ def test_the_page_s_sink_writes_what_it_is_handed(worker: dict[str, str], tmp_pa
     assert (tmp_path / "caderno.txt").read_text() == "1\n2\n"
 
 
-def test_a_file_that_cannot_be_loaded_keeps_nobody_from_the_others_and_is_named_to_who_looks_for_it(
+def test_a_plugin_file_that_cannot_be_loaded_hides_no_other_and_is_named_when_its_class_is_asked_for(
     worker: dict[str, str],
 ) -> None:
     broken = Path(worker["plugin.path"]) / "broken.py"
-    broken.write_text("import a_package_that_nobody_installed\n", encoding="utf-8")
+    broken.write_text("import a_package_that_is_not_installed\n", encoding="utf-8")
     plugins = Plugins(worker["plugin.path"])
     assert plugins.connector_name("Relogio") == "relogio.RelogioConnector"
     with pytest.raises(UnknownPlugin, match=r"broken\.py cannot be loaded: ModuleNotFoundError: No module named 'a_p"):

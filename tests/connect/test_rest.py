@@ -246,12 +246,12 @@ def test_a_connector_that_cannot_be_is_refused_with_a_reason(
 
 def test_what_does_not_exist_is_not_found(http: httpx.Client) -> None:
     for path in ("", "/config", "/status", "/tasks", "/offsets", "/tasks/0/status"):
-        assert http.get(f"/connectors/nobody{path}").status_code == 404, path
+        assert http.get(f"/connectors/unknown{path}").status_code == 404, path
     for path in ("pause", "resume", "stop"):
-        assert http.put(f"/connectors/nobody/{path}").status_code == 404, path
-    assert http.post("/connectors/nobody/restart").status_code == 404
-    assert http.delete("/connectors/nobody").status_code == 404
-    assert http.get("/connectors/nobody/topics").json() == {"nobody": {"topics": []}}
+        assert http.put(f"/connectors/unknown/{path}").status_code == 404, path
+    assert http.post("/connectors/unknown/restart").status_code == 404
+    assert http.delete("/connectors/unknown").status_code == 404
+    assert http.get("/connectors/unknown/topics").json() == {"unknown": {"topics": []}}
 
 
 def test_a_second_connector_of_the_same_name_is_a_conflict(http: httpx.Client) -> None:
@@ -319,7 +319,7 @@ def test_two_workers_share_one_state_and_one_of_them_runs_everything(broker: Bro
         connect_worker(broker.bootstrap_servers, tmp_path / "a", settings, runners[0]) as first,
         connect_worker(broker.bootstrap_servers, tmp_path / "b", settings, runners[1]) as second,
     ):
-        # Leadership may be on its way from one to the other, and then nobody can say yes.
+        # Leadership may be on its way from one to the other, and then neither worker takes a connector.
         wait_until(lambda: _is_taken(first, "by-first"), "the first worker takes it")
         wait_until(lambda: _is_taken(second, "by-second"), "the second worker takes it")
         running = ("RUNNING", "RUNNING")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pessoa.base.config_values import ConfigProblem
-from pessoa.connect.converters.json import JsonConverter
+from pessoa.connect.converters.json_converter import JsonConverter
 from pessoa.connect.data import STRING, DataFailure, Header, Record
 from pessoa.connect.plugins import Plugins
 from tests.connect.apache_connect import judge

@@ -1,6 +1,6 @@
 """Two stages for one play about groups: Apache Kafka over sockets, and our coordinator without a broker.
 
-A play asks a side as somebody: each actor has a connection of its own, since a JoinGroup waits for others. What comes
+A play asks a side as an actor: each actor has a connection of its own, since a JoinGroup waits for others. What comes
 back is written down in words that are the same on both sides: member ids and topic ids get names in the order in
 which they appear, lists are sorted where Kafka takes them from a hash table, and error messages count only by being
 there.
@@ -16,18 +16,20 @@ from typing import Any, Protocol
 from pessoa.base.clock import SystemClock
 from pessoa.base.ids import ZERO_UUID, Uuid
 from pessoa.coordinator.group_coordinator import GroupCoordinator
-from pessoa.coordinator.groups.config import GroupCoordinatorConfig
-from pessoa.coordinator.memory_log import MemoryLog
+from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
 from pessoa.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from pessoa.wire.api.find_coordinator import FindCoordinatorRequest
 from pessoa.wire.api.metadata import MetadataRequest
 from pessoa.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.frames import FrameReader, request_frame
-from pessoa.wire.headers import ResponseHeader, response_header_version
+from pessoa.wire.frames import request_frame
+from pessoa.wire.message_headers import ResponseHeader, response_header_version
 from pessoa.wire.schema import Message, Struct
 from tests.apache.broker import HOST
+from tests.support.coordinators import submit
+from tests.support.frame_reader import FrameReader
+from tests.support.memory_coordinator_log import MemoryLog
 from tests.unit.coordinator.groups.bench import Context
 from tests.unit.coordinator.images import FakeImage, image
 
@@ -111,7 +113,7 @@ class OurSide:
     async def ask(self, actor: str, request: Message, version: int) -> Any:
         # Through bytes and back, since only what a version has is what a client sees.
         asked = type(request).decode(request.encode(version), version)
-        answer = self.coordinator.submit(asked, Context(version, CLIENT_ID, HOST))
+        answer = submit(self.coordinator, asked, Context(version, CLIENT_ID, HOST))
         answer = answer if isinstance(answer, Message) else await answer
         return type(answer).decode(answer.encode(version), version)
 

@@ -90,7 +90,7 @@ def topic_steps(player: Player) -> None:
     )
     player.ask("an older client", create(placed(player, "old")), 2)
     player.ask("an older client again", create(placed(player, "old")), 4)
-    player.settle()
+    player.wait_until_applied()
     for version in range(4, 14):
         player.ask("one topic", metadata("orders"), version)
     player.ask("all", MetadataRequest(topics=None))
@@ -107,10 +107,10 @@ def topic_steps(player: Player) -> None:
     player.ask("a page", partitions_of("orders", "paid", limit=2))
     player.ask("the next page", partitions_of("orders", "paid", cursor=Cursor(topic_name="orders", partition_index=2)))
     player.ask("grow", grow("old", 2, [player.nodes]))
-    player.settle()
+    player.wait_until_applied()
     player.ask("one that has grown", metadata("old"))
     player.ask("delete", delete("old", "nothing"))
-    player.settle()
+    player.wait_until_applied()
     player.ask("one that is gone", metadata("old"))
 
 
@@ -133,7 +133,7 @@ def config_steps(player: Player) -> None:
     player.ask("set", alter(TOPIC, "small", ("retention.ms", SET, "86400000"), ("segment.bytes", SET, "1048576")))
     player.ask("set for a group", alter(GROUP, "readers", ("consumer.heartbeat.interval.ms", SET, "6000")))
     player.ask("set for all brokers", alter(BROKER, "", ("log.cleaner.backoff.ms", SET, "20000")))
-    player.settle()
+    player.wait_until_applied()
     player.ask("a topic that was changed", configs(TOPIC, "small", "retention.ms", "segment.bytes", synonyms=True))
     player.ask("a group that was changed", configs(GROUP, "readers", synonyms=True))
     player.ask("a broker after that", configs(BROKER, "1", "log.cleaner.backoff.ms", synonyms=True))
@@ -145,7 +145,7 @@ def config_steps(player: Player) -> None:
 
 
 def access_steps(player: Player) -> None:
-    """Nobody is refused anything here: there is no authorizer."""
+    """No client is refused anything here: there is no authorizer."""
     everything: dict[str, Any] = {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
     player.ask("all", DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1, **everything))
     creation = AclCreation(
@@ -170,14 +170,14 @@ def admin_steps(player: Player) -> None:
     Its topics are placed by chance, so of several brokers none can be said to have a partition to move.
     """
     described = ("Describe", "List")
-    is_settled = False
+    is_applied = False
     for step in script():
         name, _, title = step.title.partition(": ")
         if len(player.nodes) > 1 and title in ("same replicas", "nothing to cancel"):
             continue
-        if name.startswith(described) and not is_settled:
-            player.settle()
-            is_settled = True
+        if name.startswith(described) and not is_applied:
+            player.wait_until_applied()
+            is_applied = True
         player.ask(f"admin, {title}", step.request, step.version)
 
 

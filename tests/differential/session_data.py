@@ -27,7 +27,7 @@ from tests.differential.session_stage import Player
 from tests.support.batches import NOW_MS, idempotent, plain
 
 READ_COMMITTED = 1
-NOBODY = Uuid.of(4711)
+UNKNOWN_ID = Uuid.of(4711)
 MEGABYTE = 1 << 20
 # For what waits for followers, on a busy machine as well.
 PATIENCE_MS = 60_000
@@ -121,7 +121,7 @@ def produce_steps(player: Player) -> None:
     player.ask("by id", produce_by_id(topic_id, plain(1, timestamp=NOW_MS + 40)), to=leader)
     for version in (3, 5, 8, 9, 11):
         player.ask("an older client", produce("orders", plain(1, timestamp=NOW_MS + 40)), version, to=leader)
-    player.ask("an unknown id", produce_by_id(NOBODY, plain(1)), to=leader)
+    player.ask("an unknown id", produce_by_id(UNKNOWN_ID, plain(1)), to=leader)
     player.ask("no id", produce_by_id(ZERO_UUID, plain(1)), to=leader)
     player.ask("an unknown partition by id", produce_by_id(topic_id, plain(1), 77), to=leader)
     player.ask("an unknown topic", produce("nothing", plain(1)), by_name, to=leader)
@@ -171,7 +171,7 @@ def idempotence_steps(player: Player) -> None:
     send("a new epoch", 0, epoch=1)
     send("an old epoch", 3)
     unknown = idempotent(987_654, 4)
-    player.ask("a producer nobody knows", produce("counted", unknown), PRODUCE_BY_NAME, to=leader)
+    player.ask("an unknown producer", produce("counted", unknown), PRODUCE_BY_NAME, to=leader)
     player.ask("who produces", producers("counted", 0, 77), to=leader)
     player.ask("who produces to nothing", producers("nothing", 0), to=leader)
     player.ask("what came of it", fetch("counted", 0), FETCH_BY_NAME, to=leader)
@@ -227,7 +227,7 @@ def fetch_steps(player: Player) -> None:
     player.ask("a last epoch to come", fetch("orders", 8, epoch=0, last_fetched_epoch=5), by_name, to=leader)
     player.ask("an unknown topic", fetch("nothing", 0), by_name, to=leader)
     player.ask("an unknown partition", fetch("orders", 0, 77), by_name, to=leader)
-    player.ask("an unknown id", fetch(NOBODY, 0), to=leader)
+    player.ask("an unknown id", fetch(UNKNOWN_ID, 0), to=leader)
     player.ask("no id", fetch(ZERO_UUID, 0), to=leader)
     player.ask("an unknown partition by id", fetch(topic_id, 0, 77), to=leader)
     player.ask("with a rack", fetch("orders", 17, rack_id="somewhere"), by_name, to=leader)
@@ -242,8 +242,8 @@ def fetch_session_steps(player: Player) -> None:
     player.ask("a session asks for more", fetch(topic_id, 20, session=(me, 2)), to=leader)
     player.ask("a session has nothing new", in_session((me, 3), []), to=leader)
     player.ask("a session counts wrongly", in_session((me, 9), []), to=leader)
-    player.ask("a session nobody knows", in_session((me ^ 0x5555, 1), []), to=leader)
-    player.ask("a session gets an unknown topic", fetch(NOBODY, 0, session=(me, 4)), to=leader)
+    player.ask("an unknown session", in_session((me ^ 0x5555, 1), []), to=leader)
+    player.ask("a session gets an unknown topic", fetch(UNKNOWN_ID, 0, session=(me, 4)), to=leader)
     forgotten = [ForgottenTopic(topic_id=topic_id, partitions=[0])]
     player.ask("a session forgets", in_session((me, 5), [], forgotten_topics_data=forgotten), to=leader)
     player.ask("a session ends", in_session((me, -1), []), to=leader)

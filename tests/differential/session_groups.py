@@ -24,7 +24,7 @@ from pessoa.wire.errors import ErrorCode
 from tests.differential.session_stage import MINE, Player, neighbour
 
 CLASSIC, MODERN, SIMPLE = "classic", "modern", "simple"
-NOBODYS_CLASSIC, NOBODYS_MODERN = neighbour(CLASSIC), neighbour(MODERN)
+UNUSED_CLASSIC, UNUSED_MODERN = neighbour(CLASSIC), neighbour(MODERN)
 COMMIT_BY_NAME = FETCH_BY_NAME = 9
 
 
@@ -105,7 +105,7 @@ def offset_steps(player: Player) -> None:
     player.ask("an unknown topic", commit(SIMPLE, 5, topic="nothing"), by_name, to=node)
     player.ask("an unknown partition", commit(SIMPLE, 5, partition=77), by_name, to=node)
     player.ask("a long note", commit(SIMPLE, 5, note="x" * 5000), by_name, to=node)
-    player.ask("a member nobody knows", commit(SIMPLE, 5, f"{MINE}ghost", 1), by_name, to=node)
+    player.ask("an unknown member", commit(SIMPLE, 5, f"{MINE}ghost", 1), by_name, to=node)
     player.ask("a group without a name", commit("", 5), by_name, to=node)
     player.ask("an older client", commit(SIMPLE, 6), 2, to=node)
     player.ask("some", committed(SIMPLE, 0, 1, 77), FETCH_BY_NAME, to=node)
@@ -122,21 +122,21 @@ def classic_steps(player: Player) -> None:
     first = player.ask("a new member", join(""), to=node, actor="first").member_id
     player.ask("a group without a name", join("", ""), to=node)
     player.ask("a short session", join("", session_ms=1), to=node)
-    player.ask("a member nobody knows", join(f"{MINE}ghost"), to=node)
+    player.ask("an unknown member", join(f"{MINE}ghost"), to=node)
     player.ask("the first member", join(first), to=node, actor="first")
     player.ask("another protocol", join("", protocol="mine"), 3, to=node)
     player.ask("the leader assigns", sync(first, 1, **{first: b"all"}), to=node, actor="first")
     player.ask("a wrong generation", sync(first, 9), to=node, actor="first")
-    player.ask("a member nobody knows", sync(f"{MINE}ghost", 1), to=node)
+    player.ask("an unknown member", sync(f"{MINE}ghost", 1), to=node)
     player.ask("all is well", beat(first, 1), to=node)
     player.ask("a wrong generation", beat(first, 9), to=node)
-    player.ask("a member nobody knows", beat(f"{MINE}ghost", 1), to=node)
-    player.ask("a group nobody knows", beat(first, 1, NOBODYS_CLASSIC), to=node)
+    player.ask("an unknown member", beat(f"{MINE}ghost", 1), to=node)
+    player.ask("an unknown group", beat(first, 1, UNUSED_CLASSIC), to=node)
     player.ask("a member", commit(CLASSIC, 3, first, 1), COMMIT_BY_NAME, to=node)
     player.ask("a wrong generation", commit(CLASSIC, 3, first, 9), COMMIT_BY_NAME, to=node)
-    player.ask("somebody else", commit(CLASSIC, 3), COMMIT_BY_NAME, to=node)
+    player.ask("no member", commit(CLASSIC, 3), COMMIT_BY_NAME, to=node)
     player.ask("what is in use", forget(CLASSIC, "orders", 0), to=node)
-    player.ask("stable", DescribeGroupsRequest(groups=[CLASSIC, NOBODYS_CLASSIC]), to=node)
+    player.ask("stable", DescribeGroupsRequest(groups=[CLASSIC, UNUSED_CLASSIC]), to=node)
     second = player.ask("a second new member", join(""), to=node, actor="second").member_id
     waiting = player.begin("the second member", join(second), to=node, actor="second")
     is_moving = ErrorCode.REBALANCE_IN_PROGRESS
@@ -147,7 +147,7 @@ def classic_steps(player: Player) -> None:
     player.ask("the leader assigns to two", sync(first, 2, **{first: b"a", second: b"b"}), to=node, actor="first")
     player.finish(waiting)
     player.ask("two members", DescribeGroupsRequest(groups=[CLASSIC]), to=node)
-    allowed = DescribeGroupsRequest(groups=[CLASSIC, NOBODYS_CLASSIC], include_authorized_operations=True)
+    allowed = DescribeGroupsRequest(groups=[CLASSIC, UNUSED_CLASSIC], include_authorized_operations=True)
     player.ask("what is allowed", allowed, to=node)
     player.ask("not empty", DeleteGroupsRequest(groups_names=[CLASSIC]), to=node)
     leaving = [MemberIdentity(member_id=name) for name in (first, second, f"{MINE}ghost")]
@@ -161,7 +161,7 @@ def classic_steps(player: Player) -> None:
         player.ask("in a state that does not exist", ListGroupsRequest(states_filter=["Nonsense"]), to=node)
         player.ask("of a new kind", ListGroupsRequest(types_filter=["consumer"]), to=node)
         player.ask("an older client", ListGroupsRequest(), 0, to=node)
-    player.ask("two", DeleteGroupsRequest(groups_names=[CLASSIC, NOBODYS_CLASSIC]), to=node)
+    player.ask("two", DeleteGroupsRequest(groups_names=[CLASSIC, UNUSED_CLASSIC]), to=node)
 
 
 def modern_steps(player: Player) -> None:
@@ -171,8 +171,8 @@ def modern_steps(player: Player) -> None:
     player.ask("a first member", modern(me, 0, subscribed_topic_names=["orders"], **start), to=node)
     player.ask("all is well", modern(me, 1), to=node)
     player.ask("an epoch to come", modern(me, 9), to=node)
-    player.ask("a member nobody knows", modern(f"{MINE}ghost", 3), to=node)
-    player.ask("a group nobody knows", modern(me, 3, NOBODYS_MODERN), to=node)
+    player.ask("an unknown member", modern(f"{MINE}ghost", 3), to=node)
+    player.ask("an unknown group", modern(me, 3, UNUSED_MODERN), to=node)
     player.ask("a group without a name", modern(me, 0, "", subscribed_topic_names=["orders"], **start), to=node)
     player.ask("no subscription", modern(f"{MINE}other", 0, **start), to=node)
     wrong = modern(f"{MINE}other", 0, subscribed_topic_names=["orders"], server_assignor="magic", **start)
@@ -180,7 +180,7 @@ def modern_steps(player: Player) -> None:
     player.ask("a wrong pattern", modern(f"{MINE}other", 0, subscribed_topic_regex="(", **start), to=node)
     player.ask("a member of a new kind", commit(MODERN, 4, me, 1), COMMIT_BY_NAME, to=node)
     player.ask("a stale epoch", commit(MODERN, 4, me, 0), COMMIT_BY_NAME, to=node)
-    asked = ConsumerGroupDescribeRequest(group_ids=[MODERN, NOBODYS_MODERN], include_authorized_operations=True)
+    asked = ConsumerGroupDescribeRequest(group_ids=[MODERN, UNUSED_MODERN], include_authorized_operations=True)
     player.ask("one of two", asked, to=node)
     player.ask("of a new kind", DescribeGroupsRequest(groups=[MODERN]), to=node)
     player.ask("leave", modern(me, -1), to=node)

@@ -1,4 +1,4 @@
-"""The stage of a session: real brokers behind sockets, somebody who asks them, and what is written down of the answers.
+"""The stage of a session: real brokers behind sockets, a client that asks them, and the transcript of the answers.
 
 A `Player` has a connection to each broker for each actor (a JoinGroup waits for others, so members have their own).
 `ask` plays a step and writes its answer down; `look` asks without writing, for what a script needs to know; `until`
@@ -8,9 +8,9 @@ repeats a question whose answer takes a moment to become right, and writes the l
 sessions and ports go by the order in which they appear, times and sizes by being there. What a list holds is sorted,
 unless it is a list of replicas. Sentences of errors are left out.
 
-Apache's brokers learn of a change a moment after the controller has answered. `settle` waits until every broker has
-applied all that was decided: it writes a number into the configuration of a topic and reads it back from all, twice,
-since the second can only be seen when all work for the first is done.
+Apache's brokers learn of a change a moment after the controller has answered. `wait_until_applied` waits until every
+broker has applied all that was decided: it writes a number into the configuration of a topic and reads it back from
+all, twice, since the second can only be seen when all work for the first is done.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from pessoa.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsReques
 from pessoa.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.frames import FrameReader, request_frame
-from pessoa.wire.headers import ResponseHeader, response_header_version
+from pessoa.wire.frames import request_frame
+from pessoa.wire.message_headers import ResponseHeader, response_header_version
 from pessoa.wire.schema import Message, Struct
 from tests.apache.broker import HOST
 from tests.support.admin_script import SET, TOPIC, alter, create, topic
 from tests.support.batches import NOW_MS
+from tests.support.frame_reader import FrameReader
 
 # Deadlines are for failures; an answer that never becomes right costs its step this long.
 PATIENCE_S = 120.0
@@ -56,9 +57,9 @@ INTERNAL_PARTITIONS = 6
 
 
 def neighbour(key: str) -> str:
-    """A group or transactional id that nobody uses, with the same coordinator as `key`."""
+    """A group or transactional id that is not in use, with the same coordinator as `key`."""
     partition = partition_for(key, INTERNAL_PARTITIONS)
-    names = (f"nobody-{number}" for number in count())
+    names = (f"unused-{number}" for number in count())
     return next(name for name in names if partition_for(name, INTERNAL_PARTITIONS) == partition)
 
 
@@ -186,9 +187,9 @@ class Player:
     def open(self) -> None:
         """Everything that must be there before the first step."""
         self.look(create(topic(BARRIER, -1, -1, assignments={0: [1]})))
-        self.settle()
+        self.wait_until_applied()
 
-    def settle(self) -> None:
+    def wait_until_applied(self) -> None:
         for _ in range(2):
             number = str(next(self._barriers))
             self.look(alter(TOPIC, BARRIER, ("retention.ms", SET, number)))
@@ -233,7 +234,7 @@ class Player:
         return node
 
     def wait_for_end(self, name: str, partition: int, offset: int) -> None:
-        """Until consumers may read up to there."""
+        """Wait until consumers may read up to this offset."""
         leader = self.leader(name, partition)
         wanted = ListOffsetsPartition(partition_index=partition, timestamp=-1)
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=[wanted])])

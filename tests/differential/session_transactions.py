@@ -22,7 +22,7 @@ from tests.differential.session_stage import Player, neighbour
 from tests.support.batches import transactional
 
 NAME, GROUP = "payer", "payers"
-NOBODY = neighbour(NAME)
+UNUSED = neighbour(NAME)
 INIT, OLD_ADD, OLD_END, END = 5, 3, 4, 5
 PRODUCE, FETCH = 12, 12
 
@@ -66,7 +66,7 @@ def transaction_steps(player: Player) -> None:
     old = (got.producer_id, got.producer_epoch)
     player.ask("a long time", init(NAME, 1 << 30), INIT, to=node)
     player.ask("no name", init(""), INIT, to=node)
-    describe = DescribeTransactionsRequest(transactional_ids=[NAME, NOBODY])
+    describe = DescribeTransactionsRequest(transactional_ids=[NAME, UNUSED])
     player.ask("nothing begun", describe, to=node)
     player.ask("partitions", add(old, "paid", 0), OLD_ADD, to=node)
     player.ask("partitions, some unknown", add(old, "paid", 1, 77), OLD_ADD, to=node)
@@ -92,7 +92,7 @@ def transaction_steps(player: Player) -> None:
     player.ask("offsets of a transaction", sending, 3, to=group_node)
     player.ask("not committed", committed(GROUP, 0), 9, to=group_node)
     player.ask("a wrong epoch", end((old[0], 9), commits=True), OLD_END, to=node)
-    player.ask("somebody nobody knows", end(old, commits=True, name=NOBODY), OLD_END, to=node)
+    player.ask("an unknown transactional id", end(old, commits=True, name=UNUSED), OLD_END, to=node)
     player.ask("commit", end(old, commits=True), OLD_END, to=node)
     wait_for_the_end(player, node)
     player.wait_for_end("paid", 0, 3)

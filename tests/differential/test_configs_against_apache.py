@@ -21,16 +21,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
-from pessoa.base.config_keys.broker import BROKER_CONFIGS
-from pessoa.base.config_keys.client_metrics import CLIENT_METRICS_CONFIGS
-from pessoa.base.config_keys.group import GROUP_CONFIGS
+from pessoa.base.config_keys.broker_keys import BROKER_CONFIGS
+from pessoa.base.config_keys.client_metrics_keys import CLIENT_METRICS_CONFIGS
+from pessoa.base.config_keys.group_keys import GROUP_CONFIGS
 from pessoa.base.config_table import ConfigTable
 from pessoa.base.config_values import ConfigType, render
 from pessoa.base.ids import Uuid
+from pessoa.broker.apis.describe_configs import handle
 from pessoa.broker.config import BrokerConfig, load
 from pessoa.broker.config_rules import ConfigRules
-from pessoa.broker.context import RequestContext
-from pessoa.broker.handlers.describe_configs import handle
+from pessoa.broker.protection import unenforced_change
 from pessoa.log.topic_config import TOPIC_CONFIGS
 from pessoa.metadata.image import ConfigResource, MetadataImage
 from pessoa.wire.api.create_topics import (
@@ -53,11 +53,13 @@ from pessoa.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.frames import FrameReader, request_frame
-from pessoa.wire.headers import ResponseHeader, response_header_version
+from pessoa.wire.frames import request_frame
+from pessoa.wire.message_headers import ResponseHeader, response_header_version
+from pessoa.wire.request_context import RequestContext
 from pessoa.wire.schema import Message
-from pessoa.wire.stored.metadata_log import ConfigRecord, TopicRecord
+from pessoa.wire.stored.metadata_records import ConfigRecord, TopicRecord
 from tests.apache.broker import HOST, ApacheKafka
+from tests.support.frame_reader import FrameReader
 
 pytestmark = pytest.mark.apache
 
@@ -66,7 +68,12 @@ CLIENT_METRICS = ConfigResource.CLIENT_METRICS
 PATIENCE_S = 120.0
 
 # The broker's keys that have another default here: why.
-OTHER_DEFAULTS = {"replica.lag.time.max.ms": "the notes that specify the platform ask for 10 s"}
+OTHER_DEFAULTS = {
+    "replica.lag.time.max.ms": "the notes that specify the platform ask for 10 s",
+    "socket.send.buffer.bytes": "one event loop: the system sizes the buffers as it goes",
+    "socket.receive.buffer.bytes": "the same",
+    "socket.listen.backlog.size": "one event loop accepts for all listeners",
+}
 
 # Keys of the broker that are described differently while CHANGES hold: why.
 OTHER_FACTS = {"log.retention.hours": "Apache forgets what its file says once a finer unit is set at run time"}
@@ -256,7 +263,7 @@ def describe_request(resources: list[tuple[int, str]]) -> DescribeConfigsRequest
 def our_answer(apache: Apache, resources: list[tuple[int, str]]) -> DescribeConfigsResponse:
     image = our_image(apache)
     config = our_config(apache).with_overrides(image.configs.of(BROKER, ""), image.configs.of(BROKER, "1"))
-    services: Any = SimpleNamespace(node_id=1, config=config, image=image)
+    services: Any = SimpleNamespace(node_id=1, config=config, image=image, authorizer=None)
     response = handle(services, RequestContext(32, 4, 1, None, HOST, 1), describe_request(resources))
     assert isinstance(response, DescribeConfigsResponse)
     return response
@@ -385,8 +392,11 @@ def probes(kind: ConfigResource, table: ConfigTable) -> Iterator[tuple[ConfigRes
 
 
 def is_judged_alone(name: str) -> bool:
-    """Whether a verdict is about the value: pools of threads have limits of their own, and min.insync.replicas depends
-    on whether eligible leader replicas are in use."""
+    """Whether a verdict is about the value: pools of threads have limits of their own, min.insync.replicas depends on
+    whether eligible leader replicas are in use, what would protect a broker is refused by ours (`protection`), and
+    Apache Kafka takes our own keys for those of a plug-in."""
+    if unenforced_change({name: "abc"}) is not None or name.startswith("pessoa."):
+        return False
     return name != "min.insync.replicas" and not name.endswith(
         (".threads", ".fetchers", "threads.per.data.dir", "pool.size", ".dedupe.buffer.size")
     )

@@ -23,10 +23,10 @@ import pytest
 
 from pessoa.base.ids import Uuid
 from pessoa.controller.assignments import is_directory_online
-from pessoa.metadata.features import FEATURES
 from pessoa.metadata.image import MetadataImage, PartitionImage
 from pessoa.metadata.loader import MetadataLoader
-from pessoa.metadata.topics import RECOVERED
+from pessoa.metadata.supported_features import FEATURES
+from pessoa.metadata.topics_image import RECOVERED
 from pessoa.records.batch import batches
 from pessoa.records.record import records
 from pessoa.wire.api.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
@@ -45,10 +45,10 @@ from pessoa.wire.api.unregister_broker import UnregisterBrokerRequest
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.frames import request_frame
-from pessoa.wire.headers import response_header_version
+from pessoa.wire.message_headers import response_header_version
 from pessoa.wire.schema import Message
-from pessoa.wire.stored.framing import decode_metadata_record
-from pessoa.wire.stored.metadata_log import NoOpRecord
+from pessoa.wire.stored.metadata_records import NoOpRecord
+from pessoa.wire.stored.record_framing import decode_metadata_record
 from tests.apache.broker import HOST, ApacheKafka
 from tests.support.admin_script import BROKER, SET, TOPIC, alter, comparable, create, delete, elect, reassign, topic
 from tests.unit.controller.conftest import Client, Cluster
@@ -89,7 +89,7 @@ class Ours:
         async def asking() -> Message:
             client = Client()
             client.version = request.versions.last
-            return await self._cluster.controller.submit(request, client)
+            return await self._cluster.controller.decide(request, client)
 
         response = asyncio.run(asking())
         return type(response).decode(response.encode(request.versions.last), request.versions.last)
@@ -201,8 +201,8 @@ class Stage:
         if broker_id in self.image.cluster.brokers:
             self.both("unregister", lambda _: UnregisterBrokerRequest(broker_id=broker_id))
         self.incarnation += 1
-        # New ones in every life: Apache does not forget all that was in a directory when a topic is deleted, and its
-        # controller fails over what it finds there when the directory is lost.
+        # New ones at every start: Apache does not forget all that was in a directory when a topic is deleted, and
+        # its controller fails over what it finds there when the directory is lost.
         self.directories[broker_id] = [Uuid.of(500_000 + 2 * self.incarnation + which) for which in range(2)]
         self.both("register", lambda side: self._registration(side, broker_id))
         self.beat(broker_id)
@@ -313,7 +313,7 @@ class Stage:
         self.start(self.chance.choice(BROKERS))
 
     def _stop(self) -> None:
-        """In order: until the controller has moved the leaders, and everybody who serves has heard of it."""
+        """A controlled shutdown: until the leaders have moved, and all unfenced brokers have heard of it."""
         broker_id = self.chance.choice(BROKERS)
         if not self.image.cluster.brokers[broker_id].fenced:
             self.both("stop", lambda side: stopping(side, broker_id))
@@ -416,8 +416,14 @@ def partitions_of(image: MetadataImage) -> dict[str, PartitionImage]:
 
 
 def brokers_of(image: MetadataImage) -> dict[int, Any]:
+    # Of one that is fenced, ours says that it stopped also if it led nothing. Apache asks for that of no fenced broker.
     return {
-        broker.id: (broker.fenced, broker.in_controlled_shutdown, broker.directories, broker.cordoned_directories)
+        broker.id: (
+            broker.fenced,
+            broker.in_controlled_shutdown and not broker.fenced,
+            broker.directories,
+            broker.cordoned_directories,
+        )
         for broker in image.cluster.brokers.values()
         if broker.id in BROKERS
     }

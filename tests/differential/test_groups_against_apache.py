@@ -21,9 +21,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from pessoa.base.ids import ZERO_UUID
-from pessoa.coordinator.groups.config import GroupCoordinatorConfig
-from pessoa.coordinator.groups.embedded import write_assignment
-from pessoa.coordinator.groups.metadata_hash import group_hash, topic_hash
+from pessoa.coordinator.groups.classic.consumer_payloads import write_assignment
+from pessoa.coordinator.groups.consumer.metadata_hash import group_hash, topic_hash
+from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
 from pessoa.records.batch import RecordBatch
 from pessoa.records.record import records
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -45,8 +45,8 @@ from pessoa.wire.api.offset_fetch import (
 from pessoa.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message
-from pessoa.wire.stored.framing import GROUP_LOG, decode_coordinator_key, decode_coordinator_value
-from pessoa.wire.stored.group_log import ConsumerGroupMetadataValue
+from pessoa.wire.stored.group_records import ConsumerGroupMetadataValue
+from pessoa.wire.stored.record_framing import GROUP_LOG, decode_coordinator_key, decode_coordinator_value
 from tests.apache.broker import ApacheKafka
 from tests.differential.group_stage import PATIENCE_S, TOPICS, ApacheSide, OurSide, Side, Words
 from tests.unit.coordinator.groups.classic_client import subscription
@@ -54,7 +54,7 @@ from tests.unit.coordinator.images import FakeCluster, FakePartition, FakeTopic
 
 pytestmark = pytest.mark.apache
 
-# Long: nobody beats while the machine is busy with something else.
+# Long: no member sends heartbeats while the machine is busy with something else.
 SESSION_MS = 120_000
 ORDERS = subscription("orders")
 
@@ -210,7 +210,7 @@ class Play:
         return await self.ask(actor, request, 4)
 
     async def wait_for_rebalance(self, actor: str, group: str, member: str, generation: int) -> None:
-        """Until the join of another has arrived, which says nothing while it waits."""
+        """Wait until the JoinGroup of another member, which is not answered yet, has reached the coordinator."""
         request = HeartbeatRequest(group_id=group, generation_id=generation, member_id=member)
         deadline = time.monotonic() + PATIENCE_S
         while (await self.side.ask(actor, request, 4)).error_code == ErrorCode.NONE:
@@ -240,7 +240,7 @@ class Play:
                 for name, indexes in owned.items()
             ]
         request = ConsumerGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch, **details)
-        return await self.ask(member or "somebody", request, version)
+        return await self.ask(member or "anonymous", request, version)
 
     async def enter(self, member: str, *topics: str, group: str = "modern", **details: Any) -> Any:
         details.setdefault("rebalance_timeout_ms", 60_000)
@@ -264,23 +264,23 @@ async def offsets(play: Play) -> None:
     await play.commit("simple", ("nothing", 0, 6), version=10)
     await play.commit("simple", ("orders", 0, 6), metadata="x" * 4097)
     await play.commit("simple", ("orders", 2, 6), metadata="é" * 4096)
-    await play.commit("nobody", ("orders", 0, 1), member="m", generation=3, version=8)
-    await play.commit("nobody", ("orders", 0, 1), member="m", generation=3, version=9)
+    await play.commit("unknown", ("orders", 0, 1), member="m", generation=3, version=8)
+    await play.commit("unknown", ("orders", 0, 1), member="m", generation=3, version=9)
     await play.commit("simple", ("orders", 0, 1), member="m", generation=3)
     await play.commit("simple", ("orders", 0, 8), member="m", generation=-1)
     for version in (1, 5, 7, 8, 9, 10):
         await play.fetch("simple", {"orders": [0, 1, 2, 7], "payments": [1]}, version)
-        await play.fetch("nobody", {"orders": [0]}, version)
+        await play.fetch("unknown", {"orders": [0]}, version)
     for version in (2, 7, 9, 10):
         await play.fetch("simple", None, version)
     await play.fetch("simple", {"nothing": [0]}, 9)
     await play.fetch("simple", {"nothing": [0]}, 10)
-    await play.look("simple", "nobody")
+    await play.look("simple", "unknown")
     await play.delete_offsets("simple", "orders", 0, 2, 9)
     await play.delete_offsets("simple", "nothing", 0)
-    await play.delete_offsets("nobody", "orders", 0)
+    await play.delete_offsets("unknown", "orders", 0)
     await play.fetch("simple", None, 9)
-    await play.ask("admin", DeleteGroupsRequest(groups_names=["simple", "nobody", "simple"]), 2)
+    await play.ask("admin", DeleteGroupsRequest(groups_names=["simple", "unknown", "simple"]), 2)
     await play.fetch("simple", None, 9)
 
 
@@ -302,7 +302,7 @@ async def the_classic_protocol(play: Play) -> None:
     await play.heartbeat("a", group, first, 1)
     await play.heartbeat("a", group, first, 2)
     await play.heartbeat("a", group, "ghost", 1)
-    await play.heartbeat("a", "nobody", first, 1)
+    await play.heartbeat("a", "unknown", first, 1)
     await play.commit(group, ("orders", 0, 11), member=first, generation=1)
     await play.commit(group, ("orders", 0, 12), member=first, generation=0)
     await play.commit(group, ("orders", 0, 12))
@@ -322,7 +322,7 @@ async def the_classic_protocol(play: Play) -> None:
     await play.look(group)
     await play.joined(play.join("b", group, second))
     await play.leave(group, (second, None), ("ghost", None))
-    await play.leave("nobody", ("m", "i"))
+    await play.leave("unknown", ("m", "i"))
     (response,) = await play.joined(play.join("a", group, first))
     await play.leave(group, (first, None), version=2)
     await play.leave(group, (first, None), version=2)

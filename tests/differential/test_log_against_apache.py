@@ -26,22 +26,23 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from pessoa.log.checkpoints import RECOVERY_POINT_FILE, REPLICATION_OFFSET_FILE, parse_offsets
-from pessoa.log.config import LogConfig
 from pessoa.log.directory import CLEAN_SHUTDOWN_FILE, LogDirectory
 from pessoa.log.index import OFFSET_ENTRY, TIME_ENTRY
-from pessoa.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
-from pessoa.log.loading import load_partition
+from pessoa.log.leader_epoch_cache import LEADER_EPOCH_FILE, LeaderEpochCache
+from pessoa.log.log_config import LogConfig
+from pessoa.log.log_loader import load_partition
 from pessoa.log.os_disk import OsDisk
 from pessoa.log.partition_log import PartitionLog, ReadUpTo
-from pessoa.log.producer_snapshot import decode_snapshot
+from pessoa.log.producer_snapshot_format import decode_snapshot
 from pessoa.records.batch import RecordBatch, TimestampType
 from pessoa.records.builder import build_batch
 from pessoa.records.compression import Codec
-from pessoa.records.control import ControlRecordType, QuorumMessage, build_quorum_batch
+from pessoa.records.control_records import ControlRecordType, QuorumMessage, build_quorum_batch
 from pessoa.records.record import Record, records
 from pessoa.wire.schema import Message
-from pessoa.wire.stored import group_log, metadata_log, share_log, transaction_log
-from pessoa.wire.stored.framing import encode_coordinator_key, encode_coordinator_value, encode_metadata_record
+from pessoa.wire.stored import group_records, metadata_records, transaction_records
+from pessoa.wire.stored.record_framing import encode_coordinator_key, encode_coordinator_value, encode_metadata_record
+from pessoa.wire.unserved import share_group_records, share_state_records, streams_group_records
 from tests.apache.broker import ApacheKafka, run_tool
 from tests.support.apache_logs import (
     CONSUME_DEADLINE_S,
@@ -82,7 +83,7 @@ def apaches_dump(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def our_dump(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pessoa.cli.dump_log", *map(str, arguments)]
+    command = [sys.executable, "-m", "pessoa.cli.tools", "kafka-dump-log", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120)
 
 
@@ -380,7 +381,7 @@ def test_a_whole_directory_of_apaches_opens_as_ours(apaches: ApachesData, tmp_pa
         written = (path / f"{topic}-{partition}" / "partition.metadata").read_text()
         assert written.endswith(f"topic_id: {directory.topic_ids[topic, partition]}")
         # Without the epoch of the last start, in which nothing was written: we drop it when we open, as Apache does.
-        stored = LeaderEpochs.parse((path / f"{topic}-{partition}" / LEADER_EPOCH_FILE).read_text())
+        stored = LeaderEpochCache.parse((path / f"{topic}-{partition}" / LEADER_EPOCH_FILE).read_text())
         stored.truncate_from_end(log.log_end_offset)
         assert log.epochs == stored
     for name in (RECOVERY_POINT_FILE, REPLICATION_OFFSET_FILE):
@@ -426,7 +427,7 @@ def test_apache_serves_what_we_appended_to_its_directory(
         complaints = [line for line in kafka.log_text().splitlines() if " WARN [LogLoader " in line]
     for topic in TOPICS:
         # What we know, and then the epoch in which Apache served it.
-        *known, _ = LeaderEpochs.parse((path / f"{topic}-0" / LEADER_EPOCH_FILE).read_text()).entries()
+        *known, _ = LeaderEpochCache.parse((path / f"{topic}-0" / LEADER_EPOCH_FILE).read_text()).entries()
         assert known == directory.partitions[topic, 0].epochs.entries()
     # The torn end is all that it finds.
     assert [line.split()[4].removeprefix("partition=") for line in complaints] == ([] if is_closed else ["empty-0,"])
@@ -490,11 +491,13 @@ def test_our_tool_prints_apaches_internal_topics_as_apaches_does(apaches: Apache
 @pytest.mark.parametrize(
     ("module", "option"),
     [
-        (group_log, "--offsets-decoder"),
-        (transaction_log, "--transaction-log-decoder"),
-        (share_log, "--share-group-state-decoder"),
+        (group_records, "--offsets-decoder"),
+        (transaction_records, "--transaction-log-decoder"),
+        (share_state_records, "--share-group-state-decoder"),
+        (share_group_records, "--offsets-decoder"),
+        (streams_group_records, "--offsets-decoder"),
     ],
-    ids=["groups", "transactions", "share groups"],
+    ids=["groups", "transactions", "share state", "share groups", "streams groups"],
 )
 def test_our_tool_prints_every_coordinator_record_in_every_version_as_apaches_does(
     tmp_path: Path, module: ModuleType, option: str
@@ -520,7 +523,7 @@ def random_values(kind: type[Message], rng: Random) -> Iterator[bytes]:
 
 def test_our_tool_prints_every_metadata_record_in_every_version_as_apaches_does(tmp_path: Path) -> None:
     rng = Random(8)
-    kinds = [kind for name, kind in vars(metadata_log).items() if name.endswith("Record")]
+    kinds = [kind for name, kind in vars(metadata_records).items() if name.endswith("Record")]
     path = write_segment(tmp_path, [
         Record(0, START_MS, None, encode_metadata_record(random_message(kind, version, rng), version))
         for kind in kinds

@@ -33,10 +33,8 @@ from pessoa.log.checkpoints import (
     parse_offsets,
     render_offsets,
 )
-from pessoa.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
-from pessoa.log.producer_snapshot import decode_snapshot, encode_snapshot
-from pessoa.log.producer_state import AppendOrigin, ProducerRefused, ProducerState
-from pessoa.log.properties import (
+from pessoa.log.leader_epoch_cache import LEADER_EPOCH_FILE, LeaderEpochCache
+from pessoa.log.meta_properties import (
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
     parse_meta_properties,
@@ -44,9 +42,11 @@ from pessoa.log.properties import (
     render_meta_properties,
     render_partition_metadata,
 )
+from pessoa.log.producer_snapshot_format import decode_snapshot, encode_snapshot
+from pessoa.log.producer_state import AppendOrigin, ProducerRefused, ProducerState
 from pessoa.records.batch import RecordBatch, batches
 from pessoa.records.builder import build_batch
-from pessoa.records.control import ControlRecordType, build_transaction_marker
+from pessoa.records.control_records import ControlRecordType, build_transaction_marker
 from pessoa.records.record import Record
 from pessoa.records.stamping import stamp
 from pessoa.wire.api.list_offsets import (
@@ -63,10 +63,11 @@ from pessoa.wire.api.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.frames import FrameReader, request_frame
-from pessoa.wire.headers import ResponseHeader, response_header_version
+from pessoa.wire.frames import request_frame
+from pessoa.wire.message_headers import ResponseHeader, response_header_version
 from pessoa.wire.schema import Message
 from tests.apache.broker import HOST, ApacheKafka, run_tool
+from tests.support.frame_reader import FrameReader
 
 pytestmark = pytest.mark.apache
 
@@ -341,7 +342,7 @@ def test_what_apache_wrote_is_read_and_written_again_to_the_letter(left: Left) -
     for directory in left.data.glob("*-*/"):
         epochs = directory / LEADER_EPOCH_FILE
         if epochs.exists():
-            assert LeaderEpochs.parse(epochs.read_text()).render() == epochs.read_text()
+            assert LeaderEpochCache.parse(epochs.read_text()).render() == epochs.read_text()
         metadata = (directory / PARTITION_METADATA_FILE).read_text()
         assert render_partition_metadata(parse_partition_metadata(metadata)) == metadata
 
@@ -358,7 +359,7 @@ def test_a_checkpoint_of_apaches_is_read_and_written_again_to_the_letter(left: L
 
 
 def test_the_epochs_of_the_batches_are_those_of_the_checkpoint(left: Left) -> None:
-    epochs = LeaderEpochs()
+    epochs = LeaderEpochCache()
     for log in left.segments():
         for batch in batches(log.read_bytes()):
             epochs.assign(batch.partition_leader_epoch, batch.base_offset)
@@ -404,7 +405,7 @@ def test_apache_starts_on_files_that_we_wrote_and_knows_the_same_producers(left:
         entry.epoch += 100
     last.write_bytes(encode_snapshot(entries))
     for path in (left.partition / LEADER_EPOCH_FILE,):
-        path.write_text(LeaderEpochs.parse(path.read_text()).render())
+        path.write_text(LeaderEpochCache.parse(path.read_text()).render())
     for name in (RECOVERY_POINT_FILE, REPLICATION_OFFSET_FILE, LOG_START_OFFSET_FILE, CLEANER_OFFSET_FILE):
         path = left.data / name
         path.write_text(render_offsets(parse_offsets(path.read_text(), name)))

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -26,19 +27,20 @@ import pytest
 from pessoa.base.clock import SystemClock
 from pessoa.base.entropy import SystemEntropy, below, new_uuid
 from pessoa.base.ids import ZERO_UUID, Uuid
+from pessoa.broker.api_table import row_of
 from pessoa.broker.config import BrokerConfig, load
 from pessoa.broker.config_rules import ConfigRules
 from pessoa.controller.controller import Controller
 from pessoa.controller.quotas import describe_client_quotas
-from pessoa.controller.scram import describe_user_scram_credentials
-from pessoa.controller.tokens import describe_delegation_token
+from pessoa.controller.scram_decisions import describe_user_scram_credentials
 from pessoa.log.os_disk import OsDisk
-from pessoa.metadata.features import FEATURES
 from pessoa.metadata.image import ConfigResource, MetadataImage
+from pessoa.metadata.supported_features import FEATURES
 from pessoa.quorum.describe import describe_quorum
 from pessoa.quorum.formatting import format_metadata, read_bootstrap
 from pessoa.quorum.metadata_log import METADATA_DIRECTORY
 from pessoa.quorum.publishing import ImagePublisher
+from pessoa.quorum.quorum_settings import QuorumNode
 from pessoa.quorum.raft_quorum import RaftQuorum
 from pessoa.raft.voters import VoterSet
 from pessoa.records.batch import whole_batches
@@ -54,13 +56,13 @@ from pessoa.wire.api.controller_registration import ControllerRegistrationReques
 from pessoa.wire.api.controller_registration import Feature as ControllerFeature
 from pessoa.wire.api.controller_registration import Listener as ControllerListener
 from pessoa.wire.api.describe_client_quotas import DescribeClientQuotasRequest
-from pessoa.wire.api.describe_delegation_token import DescribeDelegationTokenRequest
 from pessoa.wire.api.describe_quorum import DescribeQuorumRequest
 from pessoa.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from pessoa.wire.primitives import read_uvarint
+from pessoa.wire.request_context import OwnRequest, RequestContext
 from pessoa.wire.schema import Message, Struct
-from pessoa.wire.stored.framing import decode_metadata_record
-from pessoa.wire.stored.metadata_log import BrokerRegistrationChangeRecord, NoOpRecord, RegisterControllerRecord
+from pessoa.wire.stored.metadata_records import BrokerRegistrationChangeRecord, NoOpRecord, RegisterControllerRecord
+from pessoa.wire.stored.record_framing import decode_metadata_record
 from tests.apache.broker import ApacheKafka, run_tool
 from tests.support.admin_script import Step, ask, comparable, script
 
@@ -79,11 +81,6 @@ class Session(NamedTuple):
     data: Path
     answers: dict[str, Any]
     image: MetadataImage
-
-
-class Caller(NamedTuple):
-    version: int
-    principal: str = "User:ANONYMOUS"
 
 
 # ---- Our side ----
@@ -111,6 +108,7 @@ class OurNode:
             clock,
             self.new_uuid,
             partial(below, entropy),
+            row_of,
         )
         self.broker_epoch = -1
 
@@ -123,9 +121,17 @@ class OurNode:
 
     async def ask(self, request: Message, version: int) -> Message:
         """What a client would get to see of the response in this version."""
+        row = row_of(request.api_key)
         response = self._described(request)
+        if "Delegation" in type(request).__name__:
+            # Over a listener in plain text: the broker refuses it.
+            assert row.handle is not None
+            broker: Any = SimpleNamespace(config=SimpleNamespace(protocols={}, value=lambda _: None))
+            refused = row.handle(broker, RequestContext(request.api_key, version, 1, None, "", 1), request)
+            assert isinstance(refused, Message)
+            response = refused
         if response is None:
-            response = await self.controller.submit(request, Caller(version))
+            response = await self.controller.decide(request, OwnRequest(version))
         return type(response).decode(response.encode(version), version)
 
     def _described(self, request: Message) -> Message | None:
@@ -138,8 +144,6 @@ class OurNode:
                 return describe_user_scram_credentials(image, request)
             case DescribeQuorumRequest():
                 return describe_quorum(self.quorum, request, 2)
-            case DescribeDelegationTokenRequest():
-                return describe_delegation_token("User:ANONYMOUS", request)
         return None
 
     async def _register_controller(self) -> None:
@@ -176,7 +180,7 @@ class OurNode:
         assert isinstance(response, BrokerRegistrationResponse)
         assert response.error_code == 0
         self.broker_epoch = response.broker_epoch
-        # Apache's broker says first which directories are closed to new partitions, and then wants to be let in.
+        # Apache's broker says first which directories are closed to new partitions, and then asks to be unfenced.
         await self.heartbeat(want_fence=True, cordoned_log_dirs=[])
         await self.heartbeat()
 
@@ -265,7 +269,7 @@ def _image_of(data: Path) -> MetadataImage:
 
 def _quorum(directory: str, cluster_id: str) -> RaftQuorum:
     voters, clock, entropy = VoterSet.of(NODE_ID), SystemClock(), SystemEntropy()
-    return RaftQuorum(OsDisk(), directory, NODE_ID, cluster_id, ZERO_UUID, voters, clock, entropy)
+    return RaftQuorum(OsDisk(), directory, QuorumNode(NODE_ID, cluster_id, ZERO_UUID), voters, clock, entropy)
 
 
 # ---- Answers ----

@@ -26,8 +26,8 @@ from pessoa.metadata.snapshot import snapshot_records
 from pessoa.quorum.formatting import format_metadata
 from pessoa.quorum.metadata_log import METADATA_DIRECTORY, MetadataLog
 from pessoa.quorum.publishing import ImagePublisher
+from pessoa.quorum.quorum_settings import DEFAULT_SETTINGS, QuorumNode
 from pessoa.quorum.raft_quorum import RaftQuorum
-from pessoa.quorum.settings import DEFAULT_SETTINGS
 from pessoa.quorum.snapshot_file import read_snapshot, snapshots_among
 from pessoa.raft.messages import OffsetAndEpoch, ReplicaKey
 from pessoa.raft.voters import Address, Voter, VoterSet
@@ -68,7 +68,9 @@ def image_of(data: Path) -> MetadataImage:
     copy = data.with_name(f"{data.name}-copy")
     shutil.copytree(data, copy, dirs_exist_ok=True)
     publisher = ImagePublisher()
-    quorum = RaftQuorum(OsDisk(), str(copy), 1, "any", ZERO_UUID, VoterSet.of(1), SystemClock(), SystemEntropy())
+    quorum = RaftQuorum(
+        OsDisk(), str(copy), QuorumNode(1, "any", ZERO_UUID), VoterSet.of(1), SystemClock(), SystemEntropy()
+    )
     quorum.listeners.append(publisher.listen)
     quorum.on_snapshot.append(publisher.load_snapshot)
 
@@ -89,7 +91,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
         create_topics(broker.bootstrap_servers)
     with Broker(directory=data, settings=OFTEN):
         # A snapshot may still have been in the making when the topics came, and then none was made of them. The first
-        # batch of a new life finds nobody writing.
+        # batch after a restart finds no snapshot in the making.
         pass
     found = [path.parent for path in data.parent.rglob("meta.properties")]
     assert len(found) == 1

@@ -22,12 +22,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from pessoa.base.clock import SystemClock
-from pessoa.coordinator.memory_log import MemoryLog
 from pessoa.coordinator.partitioning import partition_for
-from pessoa.coordinator.transactions.config import TransactionConfig
-from pessoa.coordinator.transactions.coordinator import TransactionCoordinator
-from pessoa.coordinator.transactions.markers import Errors, Marker
-from pessoa.coordinator.transactions.producer_ids import ProducerIds
+from pessoa.coordinator.transactions.marker_writer import Errors, Marker
+from pessoa.coordinator.transactions.producer_id_pool import ProducerIdPool
+from pessoa.coordinator.transactions.transaction_config import TransactionConfig
+from pessoa.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from pessoa.records.record import records
 from pessoa.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from pessoa.wire.api.add_partitions_to_txn import (
@@ -44,11 +43,14 @@ from pessoa.wire.api.init_producer_id import InitProducerIdRequest
 from pessoa.wire.api.list_transactions import ListTransactionsRequest
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.frames import FrameReader, request_frame
-from pessoa.wire.headers import ResponseHeader, response_header_version
+from pessoa.wire.frames import request_frame
+from pessoa.wire.message_headers import ResponseHeader, response_header_version
 from pessoa.wire.schema import Message
-from pessoa.wire.stored.framing import TRANSACTION_LOG, decode_coordinator_key, decode_coordinator_value
+from pessoa.wire.stored.record_framing import TRANSACTION_LOG, decode_coordinator_key, decode_coordinator_value
 from tests.apache.broker import HOST, ApacheKafka
+from tests.support.coordinators import submit
+from tests.support.frame_reader import FrameReader
+from tests.support.memory_coordinator_log import MemoryLog
 from tests.unit.coordinator.transactions.driver import Context
 
 pytestmark = pytest.mark.apache
@@ -96,16 +98,16 @@ class ApacheSide:
         # The offsets of groups and the states of transactions have topics that are made when they are first asked for.
         for key_type in (0, 1):
             find = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["first"])
-            await settled(self, find, 4, lambda response: response.coordinators[0].error_code)
+            await wait_until_ready(self, find, 4, lambda response: response.coordinators[0].error_code)
         for number in range(20):
             init = InitProducerIdRequest(transactional_id=f"first-{number}", transaction_timeout_ms=1000)
-            await settled(self, init, 4, lambda response: response.error_code)
+            await wait_until_ready(self, init, 4, lambda response: response.error_code)
 
     def close(self) -> None:
         self._socket.close()
 
 
-async def settled(side: Side, request: Message, version: int, code: Any) -> None:
+async def wait_until_ready(side: Side, request: Message, version: int, code: Any) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while code(await side.ask(request, version)) in NOT_YET:
         assert time.monotonic() < deadline, request
@@ -126,7 +128,7 @@ class OurSide:
             self.log,
             clock,
             image,
-            ProducerIds(self.allocate, clock),
+            ProducerIdPool(self.allocate, clock),
             self,
             lambda: 2,
             lambda group: partition_for(group, GROUP_PARTITIONS),
@@ -153,7 +155,7 @@ class OurSide:
         # Through bytes and back, since only what a version has is what a client sees.
         kind = type(request)
         asked = kind.decode(request.encode(version), version)
-        answer = self.coordinator.submit(asked, Context(version))
+        answer = submit(self.coordinator, asked, Context(version))
         answer = answer if isinstance(answer, Message) else await answer
         return type(answer).decode(answer.encode(version), version)
 
@@ -354,17 +356,17 @@ async def wrong_requests(play: Play) -> None:
     await play.init("wrong", timeout_ms=-5)
     await play.init("wrong", timeout_ms=900_001)
     await play.describe("wrong")
-    nobody = (12_345, 0)
-    await play.add("wrong", nobody, ("t", 0))
-    await play.add("wrong", nobody, ("t", 0), verify=True)
-    await play.add("wrong", nobody, ("t", 0), version=3)
-    await play.add("wrong", nobody, ("t", 7), ("unknown", 0), ("t", 0))
-    await play.add("wrong", nobody, ("__consumer_offsets", 0), ("t", 0), version=3)
-    await play.add("", nobody, ("t", 0))
-    await play.add_offsets("wrong", nobody, "group")
-    await play.end("wrong", nobody, True)
-    await play.end("wrong", nobody, True, version=4)
-    await play.end("", nobody, True, waits=False)
+    unknown_producer = (12_345, 0)
+    await play.add("wrong", unknown_producer, ("t", 0))
+    await play.add("wrong", unknown_producer, ("t", 0), verify=True)
+    await play.add("wrong", unknown_producer, ("t", 0), version=3)
+    await play.add("wrong", unknown_producer, ("t", 7), ("unknown", 0), ("t", 0))
+    await play.add("wrong", unknown_producer, ("__consumer_offsets", 0), ("t", 0), version=3)
+    await play.add("", unknown_producer, ("t", 0))
+    await play.add_offsets("wrong", unknown_producer, "group")
+    await play.end("wrong", unknown_producer, True)
+    await play.end("wrong", unknown_producer, True, version=4)
+    await play.end("", unknown_producer, True, waits=False)
     await play.describe("")
 
 

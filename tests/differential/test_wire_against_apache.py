@@ -26,9 +26,9 @@ import pytest
 
 from pessoa.base.ids import Uuid
 from pessoa.wire.catalogue import ApiKey, all_messages
-from pessoa.wire.compiler import Layout
+from pessoa.wire.codec_compiler import Layout
 from pessoa.wire.errors import EncodeError, ErrorCode, UnsupportedFieldError
-from pessoa.wire.headers import request_header_version, response_header_version
+from pessoa.wire.message_headers import request_header_version, response_header_version
 from pessoa.wire.schema import REQUIRED, Field, Message, Struct
 from tests.apache.judge import Judge, Verdict
 from tests.support.wire_values import random_message

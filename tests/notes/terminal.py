@@ -80,7 +80,7 @@ class Desk:
             "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
             "PESSOA_HOME": str(folder / "home"),
         }
-        # Who sets it has services beside those of `pessoa up` in mind.
+        # Where it is set, it names services beside those of `pessoa up`.
         self.environment.pop("CONFLUENT_CURRENT", None)
         self._folder = folder
         self._running: list[Running] = []

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from pessoa import __version__
-from pessoa.platform.ports import somebody_listens
+from pessoa.platform.ports import is_listened_on
 from tests.notes.terminal import Desk, Running, Shown, until
 
 PORTS = (9092, 9093, 9094, 9095, 19092, 29092, 39092, 8081, 8082)
@@ -33,7 +33,7 @@ MOST_LINES = 100
 
 
 def bound(port: int) -> socket.socket | None:
-    """A socket that has the port as servers may have it beside each other, as long as nobody listens."""
+    """A socket that has the port as servers may have it beside each other, as long as none listens."""
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -50,7 +50,7 @@ def taken_ports(hold: ExitStack) -> list[int]:
     deadline = time.monotonic() + WAIT_FOR_CONNECTIONS_S
     taken = []
     for port in PORTS:
-        while (made := bound(port)) is None and not somebody_listens("127.0.0.1", port):
+        while (made := bound(port)) is None and not is_listened_on("127.0.0.1", port):
             if time.monotonic() > deadline:
                 break
             time.sleep(POLL_S)
@@ -135,7 +135,7 @@ def topics_producers_and_consumers_of_a_group(desk: Desk) -> None:
 
 
 def say_hello_until_heard(desk: Desk, producer: Running, consumer: Running) -> int:
-    """A consumer reads what comes after it has joined, and nobody is told when that is."""
+    """A consumer reads what comes after it has joined, and does not tell when that is."""
     for hellos in count(1):
         producer.type("oi")
         until(partial(everything_is_written, desk, hellos), "a hello is written")
@@ -285,7 +285,7 @@ def the_services_answer_curl(desk: Desk) -> None:
     for typed, answer in CURL:
         shown = desk(typed)
         if shown.out == "[]":
-            # The consumer has no partition yet, and whoever follows the notes asks again.
+            # The consumer has no partition yet, and the reader of the notes asks again.
             answers = [shown]
             until(partial(is_more_than_nothing, desk, typed, answers), "the consumer has a record")
             shown = answers[-1]

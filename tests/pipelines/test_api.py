@@ -13,7 +13,7 @@ from pessoa.cli.pipelines import pipelines
 from pessoa.pipelines.api import pipelines_app
 from pessoa.pipelines.engine import Engine
 from pessoa.testing import Broker
-from pessoa.web.app import App
+from pessoa.web.asgi_app import App
 from pessoa.web.serving import ThreadedServer
 from tests.support.topics import eventually, fill, make_topic, read_all
 

@@ -1,6 +1,6 @@
-"""How far a pipeline is, shown as a consumer group: nobody waits for the commit, whatever happens to the broker.
+"""The offsets of a pipeline are committed to a consumer group, and no query waits for that, even without a broker.
 
-Who stops a query waits a moment, and is then alone with its group.
+Only stopping a query waits a moment for the last commit; afterwards nothing more is committed for its group.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from pessoa.client.librdkafka import is_passing
 from pessoa.pipelines import group_offsets
-from pessoa.pipelines.failures import is_passing
-from pessoa.pipelines.group_offsets import GroupOffsets, Places
+from pessoa.pipelines.group_offsets import GroupOffsets, PartitionOffsets
 from pessoa.testing import Broker
 from tests.support.topics import eventually, make_topic
 
 
 def committed(servers: str) -> list[int] | None:
-    """None if nobody can say: a coordinator that has just started is busy reading."""
+    """None if there is no answer: a coordinator that has just started is busy reading."""
     # A client that has lost its coordinator may never find it again, so each question has a new one.
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 3})
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("shown")], request_timeout=10)
@@ -58,9 +58,9 @@ class Coordinator:
         self.answer = True
         # Groups that it refuses for good.
         self.refused: dict[str, int] = {}
-        self.taken: list[Places] = []
+        self.taken: list[PartitionOffsets] = []
 
-    def alter(self, admin: Any, group_id: str, wanted: Places) -> bool:
+    def alter(self, admin: Any, group_id: str, wanted: PartitionOffsets) -> bool:
         self.was_asked.set()
         assert self.may_answer.wait(60)
         if group_id in self.refused:
@@ -83,17 +83,19 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Coordinator]:
 FIRST, SECOND = (("input", 0, 5),), (("input", 0, 7),)
 
 
-def test_who_stops_a_query_waits_for_the_commit_that_is_on_its_way(coordinator: Coordinator) -> None:
+def test_stopping_a_query_waits_for_the_commit_that_is_on_its_way(coordinator: Coordinator) -> None:
     groups = GroupOffsets({"bootstrap.servers": "127.0.0.1:1"})
     groups.commit("shown", FIRST)
     assert coordinator.was_asked.wait(60)
     groups.commit("shown", SECOND)
-    settled: list[tuple[bool, list[Places]]] = []
-    stopping = threading.Thread(target=lambda: settled.append((groups.settle("shown", 60), list(coordinator.taken))))
+    stopped: list[tuple[bool, list[PartitionOffsets]]] = []
+    stopping = threading.Thread(
+        target=lambda: stopped.append((groups.stop_committing("shown", 60), list(coordinator.taken)))
+    )
     stopping.start()
     coordinator.may_answer.set()
     stopping.join(60)
-    assert settled == [(True, [FIRST, SECOND])]
+    assert stopped == [(True, [FIRST, SECOND])]
     groups.close()
 
 
@@ -102,11 +104,11 @@ def test_a_cluster_that_is_away_is_not_waited_for_and_gets_nothing_afterwards(co
     groups.commit("shown", FIRST)
     assert coordinator.was_asked.wait(60)
     groups.commit("shown", SECOND)
-    assert not groups.settle("shown", 0.01)
+    assert not groups.stop_committing("shown", 0.01)
     # The commit that was under way fails, and is not tried again; the one that waited is gone.
     coordinator.answer = False
     coordinator.may_answer.set()
-    assert groups.settle("shown", 60)
+    assert groups.stop_committing("shown", 60)
     coordinator.answer = True
     groups.commit("another", SECOND)
     eventually(lambda: coordinator.taken == [SECOND])
@@ -117,9 +119,9 @@ def test_a_query_that_is_resumed_shows_its_offsets_again(coordinator: Coordinato
     coordinator.may_answer.set()
     groups = GroupOffsets({"bootstrap.servers": "127.0.0.1:1"})
     for _ in range(2):
-        # Somebody may have set them meanwhile.
+        # The user may have set the group's offsets meanwhile.
         groups.commit("shown", FIRST)
-        assert groups.settle("shown", 60)
+        assert groups.stop_committing("shown", 60)
     assert coordinator.taken == [FIRST, FIRST]
     groups.close()
 
@@ -135,7 +137,7 @@ def test_a_group_that_is_refused_for_good_costs_another_none_of_its_commits(
     groups.commit("forbidden", FIRST)
     eventually(lambda: coordinator.refused["forbidden"], pause_s=0.01)
     groups.commit("shown", SECOND)
-    assert groups.settle("shown", 60)
+    assert groups.stop_committing("shown", 60)
     assert coordinator.taken == [SECOND]
     groups.close()
 
@@ -152,6 +154,6 @@ def test_a_group_that_was_forgotten_while_it_failed_is_waited_for_when_it_is_use
     groups.forget("shown", deletes=False)
     coordinator.refused.clear()
     groups.commit("shown", SECOND)
-    assert groups.settle("shown", 60)
+    assert groups.stop_committing("shown", 60)
     assert coordinator.taken == [SECOND]
     groups.close()

@@ -64,7 +64,7 @@ def test_nothing_is_lost_or_doubled_when_spark_the_engine_and_the_broker_are_kil
         return len(read_all(servers, "copied"))
 
     def wait_for(look: Callable[[], bool]) -> None:
-        # Whoever looks reads everything, on the cores that Spark wants too.
+        # Each look reads the whole topic, on the cores that Spark needs too.
         eventually(look, PATIENCE_S, pause_s=0.5, about=lambda: engine.ask("GET", "/queries"))
 
     def wait_for_more_than(count: int) -> None:

@@ -10,17 +10,18 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
+from pessoa.client.librdkafka import is_passing
+from pessoa.client.topic_creation import ensure_topic
 from pessoa.pipelines import topic_writer
-from pessoa.pipelines.failures import is_passing
-from pessoa.pipelines.state_topic import ensure_topic
 from pessoa.pipelines.tasks import Task
 from pessoa.pipelines.topic_writer import (
-    MARKER_TOPIC_CONFIG,
     MarkersReadShort,
     SlotWriter,
     begin,
     last_marker,
+    marker_spec,
     marker_topic,
     retrying,
     send,
@@ -41,7 +42,7 @@ def settings(broker: Broker) -> Settings:
 def topic(request: pytest.FixtureRequest, settings: Settings) -> str:
     name: str = request.node.name[:60]
     make_topic(settings["bootstrap.servers"], name, partitions=1)
-    ensure_topic(settings, marker_topic(name), 2, MARKER_TOPIC_CONFIG)
+    ensure_topic(AdminClient(dict(settings)), marker_spec(name, 2))
     return name
 
 
@@ -162,7 +163,7 @@ def test_a_marker_that_no_leader_took_in_time_costs_a_writer_and_no_batch(
         begun.append(batch_id)
         really_begin(writer, batch_id)
         if len(begun) == 1:
-            # It is in the log, in a transaction that nobody ends, and the writer has not heard of it.
+            # The record is in the log, in a transaction that is never ended, and the writer has not heard of it.
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     monkeypatch.setattr(SlotWriter, "begin", begin_late)

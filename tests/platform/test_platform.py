@@ -14,8 +14,10 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,8 @@ class Home:
     def __init__(self, folder: Path, first_shift: int) -> None:
         self.folder = folder
         self.shift = first_shift
+        # What became of the first writes.
+        self.first_writes: dict[str, object] = {}
 
     def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -51,10 +55,10 @@ class Home:
     def confluent(self, *words: str) -> str:
         """What it prints after its banner."""
         environment = os.environ | {"PESSOA_HOME": str(self.folder)}
-        # Who sets it has services beside those of `pessoa up` in mind.
+        # Where it is set, it names services beside those of `pessoa up`.
         environment.pop("CONFLUENT_CURRENT", None)
         done = subprocess.run(
-            [sys.executable, "-m", "pessoa.cli.confluent", *words],
+            [sys.executable, "-m", "pessoa.cli.confluent.confluent", *words],
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -74,7 +78,7 @@ class Home:
         raise AssertionError(f"no free ports in {ATTEMPTS} attempts")
 
     def first_port_taken(self) -> socket.socket:
-        """A server on the first broker's port; on the next one that is free, if somebody else has it."""
+        """A server on the first broker's port; with another shift of ports, if another program has that port."""
         for _ in range(ATTEMPTS):
             try:
                 return socket.create_server(("127.0.0.1", 9092 + self.shift))
@@ -90,6 +94,17 @@ class Home:
         with urllib.request.urlopen(f"http://127.0.0.1:{port + self.shift}{path}", timeout=TIMEOUT_S) as answer:
             body: bytes = answer.read()
             return body
+
+    def post(self, port: int, path: str, body: object, media_type: str = "application/json") -> int:
+        """The status of the answer."""
+        url = f"http://127.0.0.1:{port + self.shift}{path}"
+        request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": media_type})
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+                status: int = answer.status
+        except urllib.error.HTTPError as refused:
+            return refused.code
+        return status
 
     def produce_one(self, topic: str) -> None:
         from confluent_kafka import Producer
@@ -126,9 +141,40 @@ def platform(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterat
     home = Home(tmp_path_factory.mktemp("platform"), shift_of(worker_id, 2))
     try:
         home.up()
+        home.first_writes = first_writes(home)
         yield home
     finally:
         home("down")
+
+
+def first_writes(home: Home) -> dict[str, object]:
+    """Write to every service at once, and nothing twice."""
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = AdminClient({"bootstrap.servers": home.bootstrap_servers, "log_level": 0})
+    connector = {"connector.class": "FileStreamSource", "file": "/nowhere", "topic": "t"}
+    records = {"records": [{"value": 1}]}
+    writes: dict[str, Callable[[], object]] = {
+        "connect": lambda: home.post(
+            8083, "/connectors", {"name": "first", "config": connector, "initial_state": "STOPPED"}
+        ),
+        "kafka-rest": lambda: home.post(8082, "/topics/by-rest", records, "application/vnd.kafka.json.v2+json"),
+        "schema-registry": lambda: home.post(8081, "/subjects/first/versions", {"schema": '"string"'}),
+        "topic": lambda: admin.create_topics([NewTopic("whole", 3, 3)])["whole"].result(TIMEOUT_S),
+        "producer": lambda: home.produce_one("by-producer"),
+    }
+    with ThreadPoolExecutor(len(writes)) as threads:
+        begun = {name: threads.submit(write) for name, write in writes.items()}
+        return {name: one.exception() or one.result() for name, one in begun.items()}
+
+
+def test_every_first_write_works_when_the_platform_says_that_it_is_up(platform: Home) -> None:
+    wanted = {"connect": 201, "kafka-rest": 200, "schema-registry": 200, "topic": None, "producer": None}
+    assert platform.first_writes == wanted
+    urllib.request.urlopen(
+        urllib.request.Request(f"http://127.0.0.1:{8083 + platform.shift}/connectors/first", method="DELETE")
+    ).close()
 
 
 def test_status_says_that_everything_answers_and_where(platform: Home) -> None:
@@ -187,7 +233,7 @@ def test_the_demo_fills_the_topics_of_the_shop(platform: Home) -> None:
 
 
 def test_connectors_are_loaded_shown_changed_and_unloaded(platform: Home, tmp_path: Path) -> None:
-    # Stopped from its birth on, so that nobody needs Spark.
+    # Created in the state STOPPED, so that no task needs Spark.
     settings = {"connector.class": "FileStreamSource", "file": "test.txt", "topic": "connect-test"}
     description = tmp_path / "paused.json"
     description.write_text(json.dumps({"name": "file-source", "config": settings, "initial_state": "STOPPED"}))
@@ -247,7 +293,7 @@ def test_what_is_killed_comes_back_and_its_clients_go_on(platform: Home, name: s
         until(has_read_all, "the consumer has read what was written before, during and after")
     finally:
         reader.close()
-    assert platform.get(8081, "/subjects") == b"[]"
+    assert platform.get(8081, "/subjects") == b'["first"]'
     assert f'"during-{name}"'.encode() in platform.get(8082, "/topics")
     assert platform.get(8083, "/connectors") == b"[]"
     until(lambda: platform("status").returncode == 0, "everything answers")

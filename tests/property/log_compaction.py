@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pessoa.log.checkpoints import RECOVERY_POINT_FILE
-from pessoa.log.cleaner import CleanerSettings, Cleaning, assess, make_plan
-from pessoa.log.cleaning_pass import CleaningPass
-from pessoa.log.cleaning_plan import SwapReady
+from pessoa.log.compaction.cleaning_pass import CleaningPass
+from pessoa.log.compaction.cleaning_plan import SwapReady
+from pessoa.log.compaction.log_to_clean import CleanerSettings, assess, make_plan
+from pessoa.log.compaction.segment_swap import Cleaning
 from pessoa.log.directory import LogDirectory
 from pessoa.log.partition_log import PartitionLog
 from pessoa.log.simulated_disk import SimulatedDisk
@@ -70,7 +71,7 @@ def may_go(model: LogModel, batch: Stored, record: Record, latest: dict[bytes | 
 
 
 def identity_of(batch: Stored) -> tuple[object, ...]:
-    """What a batch keeps whatever it loses."""
+    """What a batch keeps when compaction takes records out of it."""
     header = batch.header
     return (
         (header.base_offset, header.last_offset, header.partition_leader_epoch),

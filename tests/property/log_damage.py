@@ -1,8 +1,8 @@
-"""How the files beside a log decay while it is stopped: lost, cut, filled with something else, one bit flipped.
+"""How the files beside a log decay while it is stopped: lost, truncated, filled with something else, one bit flipped.
 
 Only files that repeat what the log says, and only damage that can be noticed. Of an index in the middle of a log that
 was closed in order nothing but the end is looked at, and a transaction index that is shorter by whole entries, or gone,
-looks like one of fewer aborts: as in Kafka, nobody can tell.
+looks like one of fewer aborts: as in Kafka, that cannot be noticed.
 """
 
 from __future__ import annotations

@@ -33,10 +33,10 @@ from typing import NamedTuple
 from pessoa.log.producer_entry import BatchMetadata, ProducerStateEntry
 from pessoa.records.batch import RecordBatch
 from pessoa.records.checksum import crc32c
-from pessoa.records.control import ControlRecordType, control_records
+from pessoa.records.control_records import ControlRecordType, control_records
 from pessoa.records.record import Record, records
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.control import EndTxnMarker
+from pessoa.wire.stored.control_record_bodies import EndTxnMarker
 
 SEQUENCES = 1 << 31
 NO_TIMESTAMP = -1

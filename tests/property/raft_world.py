@@ -2,7 +2,7 @@
 
 Everything comes from one seed and happens on simulated time. After every event the world checks what must hold:
 
-    one leader      in an epoch, whoever it is
+    one leader      in an epoch
     epochs          of a member never go back, over crashes too
     committed       what one member knows to be committed at an offset, no member ever sees otherwise
     high watermark  of a leader: a majority has everything below it on its disks
@@ -136,7 +136,7 @@ class Member:
         self.disk = Disk()
         self.highest_epoch = -1
 
-    # Carrying out what the machine wants.
+    # Carrying out what the machine's Ready says.
 
     def obey(self) -> None:
         while True:
@@ -232,7 +232,7 @@ class World:
         self.committed: list[Entry] = []
         # The epoch in which each of them was.
         self.committed_in: list[int] = []
-        # What the senders do when a connection to somebody breaks.
+        # By member: what the senders do when their connection to it breaks.
         self.waiting: dict[int, list[Callable[[], None]]] = {}
         self.directories = count(1_000)
         self.wiped: list[ReplicaKey] = []

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pessoa.log.cleaner import CleanerSettings
-from pessoa.log.offset_map import BYTES_PER_KEY
+from pessoa.log.compaction.log_to_clean import CleanerSettings
+from pessoa.log.compaction.offset_map import BYTES_PER_KEY
 from pessoa.log.partition_log import PartitionLog, ReadUpTo
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.records.compression import Codec

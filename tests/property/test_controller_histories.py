@@ -1,4 +1,4 @@
-"""Whatever happens to brokers, topics and disks, in whatever order: what must hold of the metadata holds after each.
+"""Random events of brokers, topics and disks, in any order: what must hold of the metadata holds after each.
 
 A history is a string of bytes, four for each event: what happens, and three numbers to choose with. So Hypothesis can
 make histories quickly, and shrink one that fails. The brokers here are as bad as brokers can be: they crash, come back
@@ -6,18 +6,18 @@ too early, stop in order or not, lose disks, send what is out of date, and claim
 
 After every event:
 
-    replicas ⊇ isr, elr; nobody twice, nobody in both        who leads is in sync, unfenced, and its disk is there
-    who is in sync is unfenced and not shutting down          nobody leads ⇒ nobody who may lead is up
+    replicas ⊇ isr, elr; no replica twice, none in both      the leader is in sync, unfenced, and its disk is there
+    in-sync replicas are unfenced, none is shutting down      no leader ⇒ no replica that may lead is up
     epochs only grow; one leader for each leader epoch        no change without a new partition epoch
-    somebody is in sync or eligible, until one of them        a leader from outside has been allowed, and is recovering
+    a replica is in sync or eligible, until one of them       a leader from outside has been allowed, and is recovering
     comes back from a crash
-    the log, read anew, makes the same picture (in `Cluster.image`)
+    the log, read anew, makes the same image (in `Cluster.image`)
 
-and nothing is lost: leaders are supposed to commit something whenever enough replicas are in sync, so that those who
-are not fall behind. Who is in sync, eligible, or leads without recovering is among those who have everything.
+and nothing is lost: leaders are supposed to commit something whenever enough replicas are in sync, so that the others
+fall behind. A replica that is in sync, eligible, or leads without recovering is among those that have everything.
 
-And at the end, when everybody is back and every leader reports everybody in sync: all moves have arrived, everybody is
-in sync, and preferred leaders lead.
+And at the end, when all brokers are back and every leader reports all replicas in sync: all moves have arrived, all
+replicas are in sync, and preferred leaders lead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pessoa.base.ids import Uuid
 from pessoa.controller.assignments import is_active, is_directory_online
 from pessoa.metadata.image import MetadataImage, PartitionImage, TopicImage
 from pessoa.metadata.loader import MetadataLoader
-from pessoa.metadata.topics import RECOVERED, RECOVERING
+from pessoa.metadata.topics_image import RECOVERED, RECOVERING
 from pessoa.wire.api.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from pessoa.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, DirectoryData
 from pessoa.wire.api.assign_replicas_to_dirs import PartitionData as AssignedPartition
@@ -51,7 +51,7 @@ BROKERS = (1, 2, 3, 4)
 NAMES = ("a", "b")
 MINIMUM = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
-_NOBODY = -1
+_NO_LEADER = -1
 
 
 @dataclass
@@ -87,7 +87,7 @@ class History:
         return self.cluster.image
 
     async def ask(self, request: Message) -> Message:
-        response = await self.cluster.controller.submit(request, Client())
+        response = await self.cluster.controller.decide(request, Client())
         self.check()
         return response
 
@@ -105,7 +105,7 @@ class History:
         node = self.nodes[broker_id]
         node.incarnation += 1
         if how & 2:
-            # Somebody has mended its disks: no life of a broker uses again what failed in it.
+            # An operator has mended its disks: a running broker does not use again a disk that has failed.
             node.offline.clear()
         is_clean = how % 2 == 0 and not node.offline
         await self._register(broker_id, node.previous_epoch if is_clean else -1)
@@ -206,7 +206,7 @@ class History:
         await self.ask(alter(kind, resource, (choice[0], SET, choice[1])))
 
     async def report_isr(self, which: int, members: int, how: int) -> None:
-        """The leader says who is in sync, or somebody says something about it that is out of date."""
+        """The leader reports its ISR, or another replica reports one that is out of date."""
         found = self.chosen(which)
         if found is None:
             return
@@ -285,7 +285,7 @@ class History:
 
     def check(self) -> None:
         """After every batch that the event has written: an event can do several things in a row."""
-        assert self.image is not None, "the log makes the picture that the controller decides on"
+        assert self.image is not None, "the log makes the image that the controller decides on"
         for image in self.cluster.quorum.images[self.checked :]:
             self._check(self.before, image)
             self.before = image
@@ -309,14 +309,14 @@ class History:
         assert len({*one.isr, *one.elr}) == len(one.isr) + len(one.elr)
         assert {*one.adding_replicas, *one.removing_replicas} <= replicas
         assert all(is_active(image.cluster, replica) for replica in one.isr), "fenced brokers are not in sync"
-        assert one.isr or one.elr or replicas & set(one.last_known_elr), "nobody could ever lead again"
+        assert one.isr or one.elr or replicas & set(one.last_known_elr), "no replica could ever lead again"
 
     def _check_leader(self, image: MetadataImage, made: TopicImage, index: int, one: PartitionImage) -> None:
         if one.has_leader:
             assert one.leader in one.isr
             assert is_up(image, one, one.leader)
         elif image is self.cluster.quorum.images[-1]:
-            assert not any(is_up(image, one, replica) for replica in one.isr or one.elr), "somebody could lead"
+            assert not any(is_up(image, one, replica) for replica in one.isr or one.elr), "a replica could lead"
         known = self.leaders.setdefault((made.id, index, one.leader_epoch), one.leader)
         assert known == one.leader, f"{known} and {one.leader} lead in epoch {one.leader_epoch}"
 
@@ -328,7 +328,7 @@ class History:
         if (old.isr or old.elr) and not (new.isr or new.elr):
             assert self.may_lose, "who has everything is forgotten without need"
         known_to_have_all = {*old.isr, *old.elr, *self.reported}
-        if new.leader not in (old.leader, _NOBODY) and new.leader not in known_to_have_all:
+        if new.leader not in (old.leader, _NO_LEADER) and new.leader not in known_to_have_all:
             assert new.leader_recovery_state == RECOVERING
             assert new.isr == (new.leader,)
             assert self._unclean_is_allowed(name) or old.last_known_elr == (new.leader,)
@@ -339,7 +339,7 @@ class History:
             assert one.leader_recovery_state == RECOVERING, "a clean leader lacks what was committed"
             holders.clear()
             holders.add(one.leader)
-        # Who enters the ISR has caught up with the leader.
+        # A replica that enters the ISR has caught up with the leader.
         assert set(one.isr) <= holders | set(self.reported)
         holders.update(one.isr)
         assert set(one.elr) <= holders, "who is eligible lacks what was committed"

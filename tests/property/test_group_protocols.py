@@ -1,8 +1,8 @@
 """Members of both protocols in one group, from a seed: it moves between the protocols as they come and go.
 
 Members of the classic protocol are eager, and give up all partitions before they join again, or cooperative, and keep
-what the leader leaves them. A member of the consumer protocol gives up what it is told to. Whoever is told that it is
-not known, or that its generation is over, gives up everything and begins again.
+what the leader leaves them. A member of the consumer protocol gives up what it is told to. A member that is told that
+it is not known, or that its generation is over, gives up everything and begins again.
 
 After every step no partition is used by two members that live. When all is calm, all partitions are in use, and a new
 coordinator knows the group as the old one did, even from a log that was compacted.
@@ -17,16 +17,15 @@ import pytest
 from hypothesis import settings
 
 from pessoa.base.ids import Uuid
-from pessoa.coordinator.groups.classic_group import ClassicGroup, ClassicState
-from pessoa.coordinator.groups.config import GroupCoordinatorConfig
-from pessoa.coordinator.groups.consumer_group import ConsumerGroup, ConsumerState
-from pessoa.coordinator.groups.embedded import read_assignment, read_subscription, write_assignment
-from pessoa.coordinator.groups.registry import Group
-from pessoa.coordinator.shard import Refusal
+from pessoa.coordinator.groups.classic.classic_group import ClassicGroup, ClassicState
+from pessoa.coordinator.groups.classic.consumer_payloads import read_assignment, read_subscription, write_assignment
+from pessoa.coordinator.groups.consumer.consumer_group import ConsumerGroup, ConsumerState
+from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
+from pessoa.coordinator.groups.group_registry import Group
 from pessoa.wire.api.heartbeat import HeartbeatResponse
 from pessoa.wire.api.join_group import JoinGroupResponse
 from pessoa.wire.api.sync_group import SyncGroupResponse
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 from tests.property.test_group_consumer import Client
 from tests.unit.coordinator.groups.bench import Bench
 from tests.unit.coordinator.groups.classic_client import GROUP, ClassicClient, subscription
@@ -279,5 +278,5 @@ def check_same(group: Group, after: Group) -> None:
 
 
 @pytest.mark.parametrize("seed", range(settings().max_examples))
-def test_no_partition_has_two_users_whatever_protocol_they_speak(seed: int) -> None:
+def test_no_partition_has_two_owners_in_a_group_of_both_protocols(seed: int) -> None:
     Simulation(seed).run(150)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pessoa.base.linear_regex import InvalidRegex
-from pessoa.coordinator.groups.regex import Regex
+from pessoa.coordinator.bounded_regex import Regex
 
 names = st.text(st.sampled_from("ab01_-."), min_size=1, max_size=12)
 atoms = st.sampled_from(

@@ -18,14 +18,14 @@ from typing import Literal, NamedTuple
 import pytest
 
 from pessoa.base.ids import Uuid
-from pessoa.log.config import LogConfig
 from pessoa.log.directory import DirectoryOffline, LogDirectory
 from pessoa.log.files import DiskError
+from pessoa.log.log_config import LogConfig
 from pessoa.log.partition_log import PartitionLog, ReadUpTo
 from pessoa.log.retention import expired_segments
 from pessoa.log.simulated_disk import Crashed, SimulatedDisk
 from pessoa.records.builder import build_batch
-from pessoa.records.control import ControlRecordType, build_transaction_marker
+from pessoa.records.control_records import ControlRecordType, build_transaction_marker
 from pessoa.records.record import Record
 from tests.property.log_compaction import check_compaction, clean
 from tests.property.log_comparison import (
@@ -309,7 +309,7 @@ def run(ending: Ending, chapters: list[Chapter]) -> Chapter:
 
 
 def assert_append_was_done_or_not(log: PartitionLog, chapter: Chapter) -> None:
-    """For whoever reads on while the directory goes offline: nothing in between, and nothing of it is replicated."""
+    """A reader of a log whose directory goes offline sees the append whole or not at all, and not replicated."""
     assert log.high_watermark == chapter.before.high_watermark
     assert log.log_end_offset in (chapter.before.log_end, chapter.after.log_end)
     offset = chapter.before.log_start
@@ -328,7 +328,7 @@ def assert_append_was_done_or_not(log: PartitionLog, chapter: Chapter) -> None:
         ("tears", True, 1),
     ],
 )
-def test_whatever_call_is_the_last_one_the_log_opens_with_what_it_must_have(
+def test_after_a_crash_at_any_call_to_the_disk_the_log_opens_with_what_it_must_have(
     how: Literal["dies", "fails", "tears"], loses_power: bool, seeds: int
 ) -> None:
     story = begun(0)

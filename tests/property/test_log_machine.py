@@ -23,9 +23,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pessoa.base.ids import Uuid
 from pessoa.log.checkpoints import TopicPartition
-from pessoa.log.config import COMPACT, DELETE, LogConfig
 from pessoa.log.directory import LogDirectory
-from pessoa.log.partition_log import Appended, Flush, OffsetOutOfRange, PartitionLog, ReadUpTo
+from pessoa.log.durable_log import Flush
+from pessoa.log.log_config import COMPACT, DELETE, LogConfig
+from pessoa.log.partition_log import Appended, OffsetOutOfRange, PartitionLog, ReadUpTo
 from pessoa.log.producer_entry import BatchMetadata
 from pessoa.log.producer_state import ProducerRefused
 from pessoa.log.retention import expired_segments
@@ -33,8 +34,8 @@ from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.records.batch import TimestampType
 from pessoa.records.builder import build_batch
 from pessoa.records.compression import Codec
-from pessoa.records.control import ControlRecordType, build_transaction_marker
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.control_records import ControlRecordType, build_transaction_marker
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.records.record import Record
 from pessoa.wire.errors import ErrorCode
 from tests.property.log_compaction import check_compaction, clean
@@ -117,7 +118,7 @@ class LogMachine(RuleBasedStateMachine):
         self.now_ms = START_MS
         self.epoch = 0
         self.serial = 0
-        self.config = config
+        self.config = config.but(transaction_partition_verification_enable=False)
         self.disk = SimulatedDisk(seed, now_ms=lambda: self.now_ms)
         self.partitions: dict[TopicPartition, Partition] = {}
         self.directory = LogDirectory(self.disk, ROOT)
@@ -133,16 +134,14 @@ class LogMachine(RuleBasedStateMachine):
         self.partitions[key] = Partition(log, LogModel(is_log_append_time=is_log_append_time))
 
     def created(self, key: TopicPartition) -> PartitionLog:
-        log = self.directory.create(*key, Uuid.of(1000 + key[1]), self.config, self.now_ms)
-        log.producers.verification_enabled = False
-        return log
+        return self.directory.create(*key, Uuid.of(1000 + key[1]), self.config, self.now_ms)
 
     @rule()
-    def settle_newborn(self) -> None:
-        newborn, self.directory.newborn = self.directory.newborn, []
-        self.directory.sync_births(newborn)
-        for one in newborn:
-            one.sync_birth = None
+    def sync_creations(self) -> None:
+        created, self.directory.unsynced_creations = self.directory.unsynced_creations, []
+        self.directory.sync_creations(created)
+        for one in created:
+            one.sync_creation = None
 
     def pick(self, number: int) -> Partition:
         partitions = list(self.partitions.values())
@@ -404,7 +403,7 @@ class LogMachine(RuleBasedStateMachine):
         else:
             model.truncate(offset)
         log.truncate_to(offset, self.now_ms)
-        # Within a batch or a gap, the log may end where it was cut or where the batch before it ends.
+        # Within a batch or a gap, the log may end where it was truncated or where the batch before it ends.
         assert model.last_batch_end() <= log.log_end_offset <= model.log_end
         model.shorten_to(log.log_end_offset)
         forget(log, model)
@@ -454,7 +453,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(policy=policies)
     def change_the_policy(self, policy: frozenset[str]) -> None:
-        """What compaction has left stays, also where nobody expects it any more."""
+        """Change cleanup.policy. What compaction has left stays, also when the log is not compacted any more."""
         self.config = self.config.but(cleanup_policy=policy)
         for partition in self.partitions.values():
             partition.log.configure(self.config)
@@ -532,7 +531,7 @@ class LogMachine(RuleBasedStateMachine):
         damages=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 6), fractions), max_size=3),
     )
     def decay_while_stopped(self, is_clean: bool, damages: list[tuple[int, int, int]]) -> None:
-        """Files that only repeat what the log says are lost, cut, or filled with something else."""
+        """Files that only repeat what the log says are lost, truncated, or filled with something else."""
         if is_clean:
             self.close()
         else:
@@ -574,7 +573,6 @@ class LogMachine(RuleBasedStateMachine):
         for key, partition in self.partitions.items():
             # A loss of power may take a log that was never flushed; the broker then creates it anew.
             partition.log = self.directory.partitions.get(key) or self.created(key)
-            partition.log.producers.verification_enabled = False
             partition.flush = None
 
     @invariant()

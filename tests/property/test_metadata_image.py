@@ -1,8 +1,8 @@
-"""The image is a function of the records alone: however they are cut into batches, and whatever was looked at before.
+"""The image is a function of the records alone, not of how they are divided into batches or of what was read before.
 
 Random histories of the cluster are told to three listeners: an image that takes every record by itself, one that takes
 them in batches of random sizes, and one that reads the whole log at once as a starting broker does. A fourth, dumb,
-keeps everything in plain dictionaries that it changes in place. And no image that somebody holds ever changes.
+keeps everything in plain dictionaries that it changes in place. And no image ever changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pessoa.base.ids import Uuid
 from pessoa.metadata.image import MetadataImage
 from pessoa.metadata.loader import MetadataLoader
 from pessoa.wire.schema import Message
-from pessoa.wire.stored import metadata_log as log
+from pessoa.wire.stored import metadata_records as log
 
 EPOCH = 3
 
@@ -185,7 +185,7 @@ def test_batches_of_any_size_and_a_reading_at_once_make_the_same_image(
     assert one_by_one.image == in_batches.image == at_once.image
     assert one_by_one.image.offset == len(history) - 1
     for image, then in kept:
-        assert vars(seen(image)) == vars(then), "an image that somebody holds has changed"
+        assert vars(seen(image)) == vars(then), "an image that was kept has changed"
 
 
 @given(histories(), st.data())
@@ -210,7 +210,7 @@ def test_a_transaction_shows_whole_or_not_at_all(history: list[Message], data: s
     assert loader.image == plain.image
     states = [vars(seen(delta.new)) for delta in published]
     allowed = [vars(_told(history[:count])) for count in range(begin + 1)] + [vars(_told(expected))]
-    assert all(state in allowed for state in states), "somebody saw a part of the transaction"
+    assert all(state in allowed for state in states), "an image had a part of the transaction"
 
 
 def _told(history: list[Message]) -> Dumb:

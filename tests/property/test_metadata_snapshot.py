@@ -42,9 +42,9 @@ def test_the_difference_names_what_is_not_the_same_and_nothing_else(
     assert set(delta.changed_topics) == {
         key for key, topic in new.topics.by_id.items() if old.topics.by_id.get(key) != topic
     }
-    everybody = {**old.cluster.brokers, **new.cluster.brokers}
-    assert {one: delta.cluster.changed_brokers.get(one, new.cluster.brokers.get(one)) for one in everybody} == {
-        one: new.cluster.brokers.get(one) for one in everybody
+    brokers = {**old.cluster.brokers, **new.cluster.brokers}
+    assert {one: delta.cluster.changed_brokers.get(one, new.cluster.brokers.get(one)) for one in brokers} == {
+        one: new.cluster.brokers.get(one) for one in brokers
     }
     same = {key for key, value in old.configs.by_resource.items() if new.configs.by_resource.get(key) == value}
     assert set(delta.changed_configs) == ({*old.configs.by_resource, *new.configs.by_resource} - same)

@@ -13,9 +13,10 @@ from random import Random
 
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.quorum.publishing import ImagePublisher
-from pessoa.quorum.raft_quorum import NotLeader, RaftQuorum
+from pessoa.quorum.raft_quorum import RaftQuorum
 from pessoa.quorum.snapshotting import SnapshotTaker
-from pessoa.wire.stored.metadata_log import ConfigRecord, FeatureLevelRecord
+from pessoa.quorum.uncommitted_appends import NotLeader
+from pessoa.wire.stored.metadata_records import ConfigRecord, FeatureLevelRecord
 from tests.support.quorums import Node, Quorums, topic, topics
 from tests.support.virtual_time import run
 
@@ -26,9 +27,9 @@ ROUNDS = 25
 class Watched:
     """A node with an image, which must never contradict that of another node at the same offset."""
 
-    def __init__(self, node: Node, pictures: dict[int, object]) -> None:
+    def __init__(self, node: Node, images: dict[int, object]) -> None:
         self.node = node
-        self.pictures = pictures
+        self.images = images
         node.before_start = self._attach
 
     def _attach(self) -> None:
@@ -43,7 +44,7 @@ class Watched:
 
     def _check(self, offset: int) -> None:
         seen = {key: dict(values) for key, values in self.publisher.image.configs.by_resource.items()}
-        assert self.pictures.setdefault(offset, seen) == seen, f"node {self.node.id} sees another offset {offset}"
+        assert self.images.setdefault(offset, seen) == seen, f"node {self.node.id} sees another offset {offset}"
 
     @property
     def values(self) -> dict[str, str]:
@@ -68,8 +69,8 @@ async def play(seed: int) -> None:
         metadata_log_segment_bytes=random.choice((600, 1 << 20)),
         fetch_snapshot_max_bytes=200,
     )
-    pictures: dict[int, object] = {}
-    watched = [Watched(node, pictures) for node in nodes.by_id.values()]
+    images: dict[int, object] = {}
+    watched = [Watched(node, images) for node in nodes.by_id.values()]
     acknowledged: dict[str, str] = {}
     writing: list[asyncio.Task[None]] = []
     number = 0
@@ -139,7 +140,7 @@ def test_disks_that_lie_about_their_syncs_are_seen() -> None:
 
     lost: list[bool] = []
     for seed in range(40):
-        # Voters that see that they have forgotten something may keep their votes for good, and then nobody leads.
+        # Voters that see that they have forgotten something may keep their votes for good, and then there is no leader.
         with suppress(TimeoutError):
             run(lambda seed=seed: loses(seed))  # type: ignore[misc]
     assert any(lost)

@@ -1,4 +1,4 @@
-"""What a quorum has committed stays, whatever happens to its members and their network; and it is seen if it would not.
+"""What a quorum has committed stays, under all faults of members and network; and a mistake that loses it is seen.
 
 `RAFT_SEEDS` sets how many seeds are run. A failure names its seed, and `python -m tests.property.test_raft 123` runs
 that one again.
@@ -27,10 +27,10 @@ SEEDS = int(os.environ.get("RAFT_SEEDS", "100"))
 ROUNDS = 40
 
 
-def settles(world: World, limit_ms: int = 30_000) -> bool:
+def agrees_on_a_leader(world: World, limit_ms: int = 30_000) -> bool:
     """Whether the healed world comes to one leader that can commit."""
 
-    def is_settled() -> bool:
+    def all_agree() -> bool:
         leader = world.leader
         return (
             leader is not None
@@ -42,11 +42,11 @@ def settles(world: World, limit_ms: int = 30_000) -> bool:
             )
         )
 
-    return world.run_until(is_settled, limit_ms)
+    return world.run_until(all_agree, limit_ms)
 
 
-def can_settle(world: World) -> bool:
-    """Whether so many voters have kept their disks that somebody can be elected."""
+def can_elect(world: World) -> bool:
+    """Whether so many voters have kept their disks that a leader can be elected."""
     furthest = max(world.members, key=lambda one: (one.log.last_epoch, one.log.log_end_offset))
     voters = furthest.raft.voters
     return sum(voters.has(one.key) for one in world.members) >= voters.majority
@@ -140,12 +140,12 @@ def change_voters(world: World, leader: Member, random: Random) -> None:
 
 
 @pytest.mark.parametrize("run", [play, storm])
-def test_whatever_happens_nothing_that_was_committed_changes(run: Callable[[int], World]) -> None:
+def test_under_random_faults_nothing_that_was_committed_changes(run: Callable[[int], World]) -> None:
     for seed in range(SEEDS):
         try:
             world = run(seed)
             world.heal()
-            assert settles(world) or not can_settle(world), f"no leader comes out of {world.members}"
+            assert agrees_on_a_leader(world) or not can_elect(world), f"no leader comes out of {world.members}"
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
 
@@ -155,7 +155,7 @@ def test_a_quorum_of_one_leads_as_soon_as_it_starts() -> None:
     (member,) = world.members
     assert member.raft.is_leader
     member.append(7)
-    assert settles(world)
+    assert agrees_on_a_leader(world)
     assert world.committed == [(1, None), (1, 7)]
 
 
@@ -172,7 +172,7 @@ def test_the_death_of_a_leader_is_noticed_by_its_broken_connections_before_the_f
     slow = 0
     for seed in range(20):
         world = World(seed, voters=3)
-        assert settles(world)
+        assert agrees_on_a_leader(world)
         leader = world.leader
         assert leader is not None
         leader.crash(0)
@@ -183,7 +183,7 @@ def test_the_death_of_a_leader_is_noticed_by_its_broken_connections_before_the_f
 def deposed_by_a_wanderer(seed: int) -> bool:
     """Whether a member that was cut off for long makes the others elect anew when it comes back."""
     world = World(seed, voters=3)
-    assert settles(world)
+    assert agrees_on_a_leader(world)
     leader = world.leader
     assert leader is not None
     epoch = leader.raft.epoch
@@ -191,18 +191,18 @@ def deposed_by_a_wanderer(seed: int) -> bool:
     world.isolate(away.key.id)
     world.run(5_000)
     world.heal()
-    assert settles(world)
+    assert agrees_on_a_leader(world)
     assert world.leader is not None
     return world.leader.raft.epoch != epoch
 
 
-def test_a_member_that_was_cut_off_disturbs_nobody_when_it_comes_back() -> None:
+def test_a_voter_that_was_cut_off_causes_no_election_when_it_comes_back() -> None:
     assert not any(deposed_by_a_wanderer(seed) for seed in range(20))
 
 
 def test_a_leader_that_is_cut_off_stops_leading() -> None:
     world = World(1, voters=3)
-    assert settles(world)
+    assert agrees_on_a_leader(world)
     leader = world.leader
     assert leader is not None
     world.isolate(leader.key.id)
@@ -228,7 +228,7 @@ def replace_what_only_counts() -> World:
     third.boot()
     assert world.run_until(lambda: second.raft.is_leader or third.raft.is_leader, 10_000)
     world.heal()
-    assert settles(world)
+    assert agrees_on_a_leader(world)
     return world
 
 
@@ -298,7 +298,7 @@ def test_a_follower_that_speaks_of_what_is_not_on_its_disk_is_seen(monkeypatch: 
     assert first_failing_seed(storm) is not None
 
 
-def test_a_vote_for_whoever_asks_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vote_for_any_candidate_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "reaches", lambda *_: True)
     assert first_failing_seed(storm) is not None
 
@@ -314,4 +314,4 @@ if __name__ == "__main__":
         for run in (play, storm):
             healed = run(int(argument))
             healed.heal()
-            print(run.__name__, argument, settles(healed), *healed.members, sep="\n  ")
+            print(run.__name__, argument, agrees_on_a_leader(healed), *healed.members, sep="\n  ")

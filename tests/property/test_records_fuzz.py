@@ -1,4 +1,4 @@
-"""Hostile bytes: whatever is done to a batch, a reader gets records or `InvalidBatch`, and memory within its bound.
+"""Hostile bytes: from any damaged batch a reader gets records or `InvalidBatch`, and uses memory within its bound.
 
 A batch is built, then cut, overwritten, doubled and stretched in a few places, and half of the time its CRC and length
 are made right again, so that the damage reaches the code behind those checks. The number of examples is the profile's:
@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from pessoa.records import checksum
 from pessoa.records.batch import RecordBatch, TimestampType, batches, whole_batches
+from pessoa.records.batch_validation import AppendRules, check_produced
 from pessoa.records.builder import build_batch
 from pessoa.records.compression import Codec, compress, decompress
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.records.record import Record, records, spans
-from pessoa.records.validation import AppendRules, check_produced
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Whatever goes into a batch comes out of it, and the bytes are those of a second, deliberately dumb encoder.
+"""All records that go into a batch come out of it, and the bytes are those of a second, deliberately dumb encoder.
 
 The dumb one below follows the tables at the head of `pessoa.records.batch` and `pessoa.records.record` field by field,
 with none of the caches, shortcuts and joins of the real one.
@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from pessoa.records import checksum
 from pessoa.records.batch import RecordBatch, batches
+from pessoa.records.batch_validation import UNBOUNDED_MS, AppendRules, check_produced
 from pessoa.records.builder import build_batch
 from pessoa.records.compression import Codec, compress, decompress
 from pessoa.records.record import Record, records, spans
 from pessoa.records.stamping import stamp, stamp_log_append_time
-from pessoa.records.validation import UNBOUNDED_MS, AppendRules, check_produced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from pessoa.log.config import LogConfig
+from pessoa.log.log_config import LogConfig
 from pessoa.log.partition_log import ReadUpTo
 from pessoa.records.builder import build_batch
 from pessoa.records.record import Record
@@ -62,7 +62,7 @@ async def produce_all_the_time(stage: Stage, witness: Witness) -> None:
     rng, number = stage.rng, 0
     while True:
         await asyncio.sleep(rng.uniform(0, 0.02))
-        # A client may believe any of those who think that they lead.
+        # A client may follow any broker that takes itself for the leader.
         leaders = [node for node in stage.running() if node.partition is not None and node.partition.is_leader]
         if not leaders:
             continue
@@ -84,7 +84,7 @@ async def make_trouble(stage: Stage, *, may_lose_power: bool) -> None:
     rng = stage.rng
     end = stage.loop.now_s + TROUBLE_S
     while stage.loop.now_s < end:
-        # Now and then one thing follows on the other before anybody has got over it.
+        # Now and then the next fault comes before the brokers have recovered from the last.
         await asyncio.sleep(rng.uniform(0.0, rng.choice((0.4, 0.4, 0.02, 0.005))))
         node = rng.choice(list(stage.nodes.values()))
         kind = rng.choice(("crash", "crash", "elect", "elect", "isolate", "deafen", "fence", "lose", "heal", "heal"))

@@ -1,11 +1,11 @@
 """Two producers with one transactional id, and a coordinator that crashes, waits and is refused at every step.
 
-The clients are simple and rude: each has one request under way, retries what it likes, and goes on with whatever it was
-last told, also as a zombie. The log is the judge. After every step
+The clients are simple and rude: each has one request under way, retries what it likes, and goes on with the producer id
+and epoch that it was last told, also as a zombie. The log is the judge. After every step
 
 - its records tell one legal story: a state follows only from those it may follow, producer ids and epochs never go
   back, and every outcome has the partitions that were added;
-- nobody is told of anything that is not committed, and what was told stays true after a crash;
+- no client is told of anything that is not committed, and what was told stays true after a crash;
 - a producer that was told it begins is the only one: no older one adds or ends anything after that, and no two clients
   ever have the same identity;
 - markers are asked for only when their outcome is committed, and a transaction is complete only when each of its
@@ -25,9 +25,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pessoa.coordinator.shard import Refusal
-from pessoa.coordinator.transactions.marking import WriteMarkers
-from pessoa.coordinator.transactions.stored import from_value
+from pessoa.coordinator.transactions.marker_messages import WriteMarkers
 from pessoa.coordinator.transactions.transaction import (
     HIGHEST_CLIENT_EPOCH,
     ProducerIdentity,
@@ -35,13 +33,14 @@ from pessoa.coordinator.transactions.transaction import (
     TopicPartition,
     Transaction,
 )
+from pessoa.coordinator.transactions.transaction_encoding import from_value
 from pessoa.wire.api.add_partitions_to_txn import AddPartitionsToTxnResponse
 from pessoa.wire.api.end_txn import EndTxnResponse
 from pessoa.wire.api.init_producer_id import InitProducerIdResponse
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.schema import Message
-from pessoa.wire.stored.framing import TRANSACTION_LOG, decode_coordinator_key, decode_coordinator_value
-from pessoa.wire.stored.transaction_log import TransactionLogValue
+from pessoa.wire.stored.record_framing import TRANSACTION_LOG, decode_coordinator_key, decode_coordinator_value
+from pessoa.wire.stored.transaction_records import TransactionLogValue
 from tests.unit.coordinator.transactions.driver import (
     ADD_VERSION,
     END_VERSION,
@@ -109,7 +108,7 @@ class TransactionCoordinatorMachine(RuleBasedStateMachine):
         self.driver = Driver(transaction_version)
         self.clients = [Client(), Client()]
         self.waiting: dict[int, Asked] = {}
-        # The newest identity that somebody was told to begin with.
+        # The newest identity that a client was told to begin with.
         self.newest: ProducerIdentity | None = None
         # Per outcome, told by where its record stands, the partitions that have been marked since the last crash.
         self.marked: dict[int, set[TopicPartition]] = {}
@@ -128,7 +127,7 @@ class TransactionCoordinatorMachine(RuleBasedStateMachine):
         if any(other.client == asked.client for other in self.waiting.values()):
             return
         if asked.kind == "end":
-            # Whatever is answered, and if nothing is: the transaction may have ended.
+            # With any answer, and without one, the transaction may have ended.
             self.clients[asked.client].added = frozenset()
         token = self.driver.send(request, asked.version)
         self.waiting[token] = asked

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from pessoa.wire.compiler import Layout
+from pessoa.wire.codec_compiler import Layout
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message
 from tests.support import kio_oracle
@@ -29,13 +29,15 @@ every_shared_message = pytest.mark.parametrize(("kind", "version"), SHARED, ids=
 # kio has the messages that travel between clients and brokers, and the control records. It leaves out what a broker
 # writes for itself: the metadata log, the coordinators' logs, the tiered-storage log, and files.
 ONLY_OURS = {
-    "pessoa.wire.stored.group_log": 52,
-    "pessoa.wire.stored.metadata_log": 37,
-    "pessoa.wire.stored.producer_snapshot": 1,
+    "pessoa.wire.stored.group_records": 28,
+    "pessoa.wire.unserved.share_group_records": 12,
+    "pessoa.wire.unserved.streams_group_records": 12,
+    "pessoa.wire.stored.metadata_records": 37,
+    "pessoa.wire.stored.producer_entries": 1,
     "pessoa.wire.stored.quorum_state": 2,
-    "pessoa.wire.stored.remote_log": 4,
-    "pessoa.wire.stored.share_log": 4,
-    "pessoa.wire.stored.transaction_log": 3,
+    "pessoa.wire.unserved.remote_log_records": 4,
+    "pessoa.wire.unserved.share_state_records": 4,
+    "pessoa.wire.stored.transaction_records": 3,
 }
 
 

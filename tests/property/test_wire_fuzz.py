@@ -1,6 +1,6 @@
-"""Hostile bytes: whatever arrives, a decoder answers with a message or with `ProtocolViolation`, and within bounds.
+"""Hostile bytes: from any bytes a decoder makes a message or raises `ProtocolViolation`, and stays within bounds.
 
-Three attacks. Random bytes find what nobody thought of. Mutations of valid messages get further in. And the extremes
+Three attacks. Random bytes find the unexpected. Mutations of valid messages get further in. And the extremes
 go systematically over every position of a valid message, so every length, count and tag in every schema is at some
 time negative, huge, a varint without end, or an array of a billion entries.
 
@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pessoa.wire.compiler import Layout
+from pessoa.wire.codec_compiler import Layout
 from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.schema import Message, Struct
 from tests.support.wire_bombs import amplification, bombs

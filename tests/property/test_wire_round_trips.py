@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pessoa.wire.errors import ProtocolViolation
-from pessoa.wire.frames import FrameReader
 from pessoa.wire.schema import Decoder, Message
+from tests.support.frame_reader import FrameReader
 from tests.support.wire_strategies import message_versions, messages, title
 
 PAIRS = message_versions()

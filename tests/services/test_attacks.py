@@ -1,4 +1,4 @@
-"""What a caller with bad intentions sends to the registry and the proxy; everybody else is served all the same.
+"""What a caller with bad intentions sends to the registry and the proxy; other callers are served all the same.
 
 Each test is one attack over HTTP: it is answered with a problem of the caller's (4xx) and in bounded time, and the
 service still answers afterwards.
@@ -16,7 +16,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from pessoa.rest_proxy import consumers
+from pessoa.rest_proxy import consumer_instances
 from pessoa.testing.broker import Broker
 from pessoa.web.serving import ThreadedServer
 from tests.services.rest_proxy.stage import proxy_in_front_of
@@ -131,7 +131,7 @@ def test_thousands_of_imports_are_not_looked_for_among_each_other(http: httpx.Cl
     ],
     ids=["half a character", "half a character in Avro", "not a number", "long number", "deep", "imports itself"],
 )
-def test_a_text_that_nobody_could_store_is_refused(http: httpx.Client, kind: str, text: str) -> None:
+def test_a_text_that_cannot_be_stored_is_refused(http: httpx.Client, kind: str, text: str) -> None:
     assert register(http, kind, text).status_code == 422
 
 
@@ -142,7 +142,7 @@ def test_a_body_beyond_the_limit_is_refused_by_its_declared_size(server: Threade
         assert b" 413 " in connection.recv(100)
 
 
-def test_half_a_request_keeps_nobody_else_waiting(server: ThreadedServer, http: httpx.Client) -> None:
+def test_half_a_request_keeps_no_other_client_waiting(server: ThreadedServer, http: httpx.Client) -> None:
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(b"POST /subjects/s/versions HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
         assert http.get("/subjects").status_code == 200
@@ -183,7 +183,7 @@ def test_a_long_schema_is_parsed_while_others_are_served(server: ThreadedServer,
         while sending.is_alive():
             assert other.get("/schemas/types").status_code == 200
             answered += 1
-    # Whoever had to wait for the end of the parsing would be answered once.
+    # A client that had to wait for the end of the parsing would be answered once.
     assert answered > 2
 
 
@@ -204,7 +204,7 @@ def test_long_schemas_are_compared_while_others_are_served(server: ThreadedServe
 
 
 def test_consumer_instances_have_an_end(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumers, "MAX_INSTANCES", 2)
+    monkeypatch.setattr(consumer_instances, "MAX_INSTANCES", 2)
     with proxy_in_front_of(broker.bootstrap_servers) as rest:
         statuses = [rest.send("POST", f"/consumers/{uuid4().hex}", {"format": "json"}).status_code for _ in range(3)]
         assert statuses == [200, 200, 429]

@@ -10,14 +10,14 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from pessoa.rest_proxy.app import rest_proxy_app
-from pessoa.rest_proxy.config import from_properties
-from pessoa.schema_registry.config import make_config
-from pessoa.schema_registry.service import make_registry_app
+from pessoa.rest_proxy.proxy_app import rest_proxy_app
+from pessoa.rest_proxy.proxy_config import from_properties
+from pessoa.schema_registry.registry_config import make_config
+from pessoa.schema_registry.registry_service import make_registry_app
 from pessoa.testing.broker import Broker
-from pessoa.web.app import App
-from pessoa.web.serving import ThreadedServer, Tls, bind
-from pessoa.web.trust import trusting
+from pessoa.web.asgi_app import App
+from pessoa.web.serving import ThreadedServer, bind
+from pessoa.web.trust import tls_context
 from tests.services.certificates import Authority
 
 AVRO = "application/vnd.kafka.avro.v2+json"
@@ -25,14 +25,14 @@ USERS = "alice: wonderland, admin\nbob: builder, guest\n"
 
 
 class Stage(NamedTuple):
-    """Two registries and a proxy that ask everybody for a certificate and a password."""
+    """Two registries and a proxy that ask every client for a certificate and a password."""
 
     registries: list[str]
     proxy: str
     authority: Authority
 
     def client(self, name: str | None, auth: tuple[str, str] | None = ("alice", "wonderland")) -> httpx.Client:
-        context = trusting(self.authority.path, None if name is None else self.authority.sign(name))
+        context = tls_context(self.authority.path, None if name is None else self.authority.sign(name))
         return httpx.Client(verify=context, auth=auth, timeout=60, trust_env=False)
 
 
@@ -49,13 +49,11 @@ def registry(bootstrap_servers: str, settings: dict[str, str]) -> Iterator[str]:
             **settings,
         }
     )
-    assert config.certificate is not None
 
     async def make() -> App:
         return await make_registry_app(config)
 
-    tls = Tls(config.certificate, config.certificate, None, config.authority)
-    with ThreadedServer(make, tls=tls, listening=listening) as server:
+    with ThreadedServer(make, tls=config.http.tls, listening=listening) as server:
         yield server.url
 
 
@@ -86,18 +84,15 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
                 **shared,
             }
         )
-        assert config.tls_certificate is not None
-        assert config.tls_key is not None
 
         async def make() -> App:
             return rest_proxy_app(config)
 
-        tls = Tls(config.tls_certificate, config.tls_key, None, config.tls_client_authority)
-        proxy = stack.enter_context(ThreadedServer(make, tls=tls))
+        proxy = stack.enter_context(ThreadedServer(make, tls=config.http.tls))
         yield Stage(registries, proxy.url, authority)
 
 
-def test_both_registries_register_whoever_leads(stage: Stage) -> None:
+def test_the_leading_and_the_following_registry_both_register(stage: Stage) -> None:
     with stage.client("caller") as client:
         for number, url in enumerate(stage.registries):
             schema = {"schema": f'{{"type":"fixed","name":"F","size":{number + 1}}}'}
@@ -116,7 +111,7 @@ def test_the_proxy_finds_schemas_and_writes(stage: Stage) -> None:
         assert answer.json()["offsets"][0]["offset"] == 0, answer.text
 
 
-def test_whoever_shows_no_certificate_does_not_get_in(stage: Stage) -> None:
+def test_a_client_without_a_certificate_cannot_connect(stage: Stage) -> None:
     with stage.client(None) as client:
         for url in (stage.registries[0], stage.proxy):
             with pytest.raises(httpx.TransportError):
@@ -124,9 +119,11 @@ def test_whoever_shows_no_certificate_does_not_get_in(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("auth", "status"), [(None, 401), (("alice", "wrong"), 401), (("nobody", "x"), 401), (("bob", "builder"), 403)]
+    ("auth", "status"), [(None, 401), (("alice", "wrong"), 401), (("mallory", "x"), 401), (("bob", "builder"), 403)]
 )
-def test_whoever_has_no_password_or_no_role_is_told_so(stage: Stage, auth: tuple[str, str] | None, status: int) -> None:
+def test_a_client_without_a_password_or_a_role_is_told_so(
+    stage: Stage, auth: tuple[str, str] | None, status: int
+) -> None:
     with stage.client("caller", auth) as client:
         for url in (f"{stage.registries[0]}/subjects", f"{stage.proxy}/topics"):
             answer = client.get(url)

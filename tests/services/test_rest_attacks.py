@@ -1,4 +1,4 @@
-"""What a caller with bad intentions sends to the REST proxy; everybody else is served all the same.
+"""What a caller with bad intentions sends to the REST proxy; other callers are served all the same.
 
 Each test is one attack: it is answered with a problem of the caller's (4xx), writes nothing, and the proxy answers
 afterwards.
@@ -165,7 +165,7 @@ def test_a_name_that_no_topic_has_is_not_found(rest: Rest, name: str) -> None:
         assert 400 <= rest.get(path).status_code < 500
 
 
-def test_a_group_of_instances_that_nobody_uses_has_an_end(rest: Rest) -> None:
+def test_unused_consumer_instances_can_all_be_deleted(rest: Rest) -> None:
     taken = [rest.send("POST", f"/consumers/{uuid4().hex}", {"format": "binary"}, V2) for _ in range(20)]
     assert {answer.status_code for answer in taken} == {200}
     for answer in taken:

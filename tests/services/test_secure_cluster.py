@@ -1,4 +1,4 @@
-"""Registry and proxy in front of an Apache Kafka that lets nobody in who does not say who they are."""
+"""Registry and proxy in front of an Apache Kafka that requires authentication."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from pessoa.schema_registry.config import make_config
+from pessoa.schema_registry.registry_config import make_config
 from tests.apache.broker import HOST, ApacheKafka, reserve_port
 from tests.services.certificates import Authority
 from tests.services.rest_proxy.stage import V2_BINARY, Rest, proxy_in_front_of
@@ -29,7 +29,7 @@ class Secure(NamedTuple):
     certificate: str
 
     def settings(self, listener: str, mechanism: str) -> dict[str, str]:
-        """In the words of the JVM's clients."""
+        """The settings of a client, with the names of the JVM's clients."""
         found = {"security.protocol": listener}
         if listener.endswith("SSL"):
             found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.authority}

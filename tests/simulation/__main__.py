@@ -1,7 +1,10 @@
 """`make sim`: run many seeds, or look at one.
 
 make sim SEEDS=1-2000          all of them, on two processes; failing seeds come with the command to see them again
+make sim ARGS="--faults moving,power"   those of them that have both faults
 make sim SEED=123 TRACE=1      one of them, with everything that happens
+
+A seed has its limit of CPU time (`cpu_limit`), and has failed if it is not done by then.
 """
 
 from __future__ import annotations
@@ -13,11 +16,16 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from tests.simulation.cluster import run
+from tests.simulation.cpu_limit import CPU_LIMIT_S, OutOfTime, cpu_limit
 from tests.simulation.history import Violation
 from tests.simulation.plan import Plan
 from tests.simulation.seeds import Result, run_seeds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def main() -> int:
@@ -30,9 +38,11 @@ def main() -> int:
             {**os.environ, "PYTHONHASHSEED": "0"},
         )
     if options.seed is not None:
-        return _show(options.seed, options.trace)
+        return _show(options.seed, options.trace, options.cpu_limit_s)
     first, _, last = options.seeds.partition("-")
-    return _run_all(range(int(first), int(last or first) + 1), options.workers)
+    wanted = set(filter(None, options.faults.split(",")))
+    seeds = [seed for seed in range(int(first), int(last or first) + 1) if wanted <= {*Plan.of(seed).faults}]
+    return _run_all(seeds, options.workers, options.cpu_limit_s)
 
 
 def _options() -> argparse.Namespace:
@@ -40,35 +50,40 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", default="1-2000", help="a range: 1-2000")
     parser.add_argument("--seed", type=int, help="one seed, with its plan")
     parser.add_argument("--trace", action="store_true", help="with --seed: say what happens, and let the brokers log")
+    parser.add_argument("--faults", default="", help="only seeds with all of these faults: moving,power")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--cpu-limit-s", type=float, default=CPU_LIMIT_S, help="a seed that uses more CPU time than this has failed"
+    )
     return parser.parse_args()
 
 
-def _show(seed: int, is_traced: bool) -> int:
+def _show(seed: int, is_traced: bool, cpu_limit_s: float) -> int:
     plan = Plan.of(seed)
     print(plan)
     if is_traced:
         logging.basicConfig(level=logging.INFO, format="            %(name)s: %(message)s", stream=sys.stdout)
     try:
-        print(run(plan, print if is_traced else None))
-    except Violation as violation:
-        print(f"seed {seed}: {violation}")
+        with cpu_limit(cpu_limit_s):
+            print(run(plan, print if is_traced else None))
+    except (Violation, OutOfTime) as failure:
+        print(f"seed {seed}: {failure}")
         return 1
     return 0
 
 
-def _run_all(seeds: range, workers: int) -> int:
+def _run_all(seeds: Sequence[int], workers: int, cpu_limit_s: float) -> int:
     from rich.progress import Progress
 
     failures: list[Result] = []
     count = steps = acknowledged = 0
     simulated_s = 0.0
     started = time.monotonic()
-    # A long run may be ended when somebody needs the machine; what it has found until then counts.
+    # A long run may be ended by SIGTERM when the machine is needed; what it has found until then counts.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with Progress(disable=not sys.stdout.isatty()) as progress, suppress(KeyboardInterrupt):
         bar = progress.add_task("seeds", total=len(seeds))
-        for result in run_seeds(seeds, workers):
+        for result in run_seeds(seeds, workers, cpu_limit_s):
             progress.advance(bar)
             count += 1
             steps += result.steps

@@ -39,7 +39,7 @@ class Admin(Client):
     async def create_topic(
         self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str] | None = None
     ) -> None:
-        """Until it is there."""
+        """Create a topic, and wait until it is there."""
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from pessoa.log import cleaner, cleaning_shell
-from pessoa.log.cleaning_pass import CleaningPass
-from pessoa.quorum import raft_quorum
+from pessoa.log.compaction import log_cleaner, log_to_clean
+from pessoa.log.compaction.cleaning_pass import CleaningPass
+from pessoa.quorum import ready_steps
 from pessoa.quorum.metadata_log import MetadataLog
 from pessoa.quorum.state_file import STATIC_VOTERS, render_quorum_state
 from pessoa.raft.machine import Raft
@@ -28,8 +28,8 @@ def _forget_the_epoch_check() -> Any:
     return patch.object(Partition, "check_epoch", lambda self, epoch: ErrorCode.NONE)
 
 
-def _count_anybodys_acknowledgement() -> Any:
-    """The high watermark follows whoever has fetched furthest, in sync or not."""
+def _count_acknowledgements_of_any_replica() -> Any:
+    """The high watermark follows the replica that has fetched furthest, in sync or not."""
 
     def high_watermark(
         self: InSyncReplicas, log_end_offset: int, own_offset: int, min_insync_replicas: int, *_: object
@@ -50,27 +50,27 @@ def _skip_the_sync_of_the_vote() -> Any:
         file.append(render_quorum_state(state, version))
         file.sync()
         file.close()
-        # Nobody syncs the directory, so the old file may come back.
+        # The directory is not synced, so the old file may come back.
         disk.rename(f"{path}.tmp", path)
 
-    return patch.object(raft_quorum, "write_quorum_state", write)
+    return patch.object(ready_steps, "write_quorum_state", write)
 
 
 def _truncate_to_the_high_watermark() -> Any:
-    """A follower of a new leader cuts its log where it knows it to be committed, which is behind what is (KIP-101)."""
+    """A follower of a new leader truncates its log to its high watermark, which is behind the leader's (KIP-101)."""
     follow = Partition.follow
 
-    def follow_and_cut(self: Partition, wanted: Any) -> None:
+    def follow_and_truncate(self: Partition, wanted: Any) -> None:
         is_new = wanted.leader_epoch != self.leader_epoch
         follow(self, wanted)
         if is_new:
             self.truncate_to(self.log.high_watermark, self._broker.clock.now_ms())
 
-    return patch.object(Partition, "follow", follow_and_cut)
+    return patch.object(Partition, "follow", follow_and_truncate)
 
 
 def _forget_the_pre_vote() -> Any:
-    """A voter that hears nothing begins an epoch at once, and whoever it was cut off from must follow (KIP-996)."""
+    """A voter that hears nothing begins an epoch at once, and the others must follow when they hear it (KIP-996)."""
     return patch.object(Raft, "_prospect", Raft._stand)
 
 
@@ -82,12 +82,14 @@ def _clean_what_is_undecided() -> Any:
         starts: list[int] = [segment.base_offset for segment in partition_log.segments]
         return max(start for start in starts if start <= bound)
 
-    return patch.object(cleaner, "_first_uncleanable", first_uncleanable)
+    return patch.object(log_to_clean, "_first_uncleanable", first_uncleanable)
 
 
 def _take_aborted_for_committed() -> Any:
     """The cleaner knows nothing of aborted transactions, and their records supersede others."""
-    return patch.object(cleaning_shell, "make_plan", lambda *details: replace(cleaner.make_plan(*details), aborted=()))
+    return patch.object(
+        log_cleaner, "make_plan", lambda *details: replace(log_to_clean.make_plan(*details), aborted=())
+    )
 
 
 def _forget_the_last_of_a_producer() -> Any:
@@ -96,13 +98,13 @@ def _forget_the_last_of_a_producer() -> Any:
 
 
 def _drop_tombstones_at_once() -> Any:
-    """Whoever reads slowly never hears that a key was deleted (KIP-534)."""
+    """A slow consumer never hears that a key was deleted (KIP-534)."""
 
     def without_retention(*details: Any) -> Any:
-        plan = cleaner.make_plan(*details)
+        plan = log_to_clean.make_plan(*details)
         return replace(plan, config=replace(plan.config, delete_retention_ms=0))
 
-    return patch.object(cleaning_shell, "make_plan", without_retention)
+    return patch.object(log_cleaner, "make_plan", without_retention)
 
 
 def _believe_made_up_epochs() -> Any:
@@ -112,12 +114,12 @@ def _believe_made_up_epochs() -> Any:
 
 def _keep_what_is_damaged() -> Any:
     """A replica whose disk has changed an epoch fetches from where its log ends."""
-    return patch.object(Partition, "settle_impossible", lambda *_: False)
+    return patch.object(Partition, "resolve_impossible_epochs", lambda *_: False)
 
 
 BREAKAGES: dict[str, Callable[[], Any]] = {
     "no epoch check": _forget_the_epoch_check,
-    "anybody's acknowledgement": _count_anybodys_acknowledgement,
+    "acknowledgement by any replica": _count_acknowledgements_of_any_replica,
     "vote not synced": _skip_the_sync_of_the_vote,
     "truncate to the high watermark": _truncate_to_the_high_watermark,
     "no pre-vote": _forget_the_pre_vote,

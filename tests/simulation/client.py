@@ -1,8 +1,8 @@
 """What every simulated client does: find the brokers, know who leads what, ask and be asked to look elsewhere.
 
 Clients are coroutines in processes of their own and speak the protocol through the broker's own channel, so their
-requests cross the same wires as everybody's. Nothing here retries by itself: a client that wants something says what
-may be tried again.
+requests cross the same simulated network as those of brokers. Nothing here retries by itself: each client says what may
+be tried again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GROUP, TRANSACTION = 0, 1
 REQUEST_TIMEOUT_MS = 1_500
 _BACKOFF_S = 0.05
 
-# What goes away by itself, or by asking somebody else.
+# Errors that go away by themselves, or by asking another broker.
 TRANSIENT = frozenset(
     (
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -59,7 +59,7 @@ TRANSIENT = frozenset(
 
 
 class Client:
-    """A process that talks to the cluster. `run` is for those who inherit."""
+    """A process that talks to the cluster. Subclasses define `run`."""
 
     def __init__(
         self, name: str, fabric: Fabric, process: Process, bootstrap: list[str], history: History, rng: Random
@@ -105,7 +105,7 @@ class Client:
         return response
 
     async def ask_leader(self, partition: TopicPartition, request: Message, kind: type[M], version: int) -> M:
-        """ChannelFailed where nobody is known to lead it, too."""
+        """Raise ChannelFailed also where no leader is known."""
         leader = self._leaders.get(partition)
         address = self._brokers.get(leader[0]) if leader is not None else None
         if address is None:
@@ -128,7 +128,7 @@ class Client:
         return await self.ask(address, request, kind, version, timeout_ms)
 
     def leader_epoch(self, partition: TopicPartition) -> int:
-        """In which we believe the partition to be; -1 for none."""
+        """The partition's leader epoch as far as this client knows; -1 for none."""
         return self._leaders[partition][1] if partition in self._leaders else -1
 
     def forget_coordinator(self, coordinator: int, key: str) -> None:
@@ -155,7 +155,7 @@ class Client:
         return self.rng.choice(known)
 
     async def refresh(self, topics: list[str]) -> None:
-        """Ask who leads what; nobody answering is no news."""
+        """Ask a broker who leads what; without an answer the leaders stay as they were known."""
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=topic) for topic in topics], allow_auto_topic_creation=False
         )

@@ -51,7 +51,7 @@ _COMPACTED = {TOPIC: 400, "__consumer_offsets": 1_500, "__transaction_state": 80
 _KEYS = 3
 _BRISK_S = 0.3
 CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
-# Nobody needs more, except in circles.
+# No run needs more, except one that goes round in circles.
 _MAX_STEPS = 400_000
 # After healing: all partitions are led and all replicas in sync (correctness: 60 s), and what was begun is done.
 _WHOLE_WITHIN_S = 60.0
@@ -131,7 +131,7 @@ class Cluster:
 
     @property
     def plain_topics(self) -> list[str]:
-        """Those that are never compacted, and have replicas."""
+        """The topics that are never compacted, and have replicas."""
         return [TOPIC, COPIES] if self.plan.copiers else [TOPIC]
 
     def kinds_of(self, node: Node) -> list[list[Node]]:
@@ -275,7 +275,7 @@ class Cluster:
 
     def _as(self, client: Client, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = self.loop.spawn(client.process, work, client.name)
-        task.add_done_callback(self._client_done, context=_NOBODY.context)
+        task.add_done_callback(self._client_done, context=_NO_PROCESS.context)
         return task
 
     def _client_done(self, task: asyncio.Task[Any]) -> None:
@@ -322,10 +322,10 @@ class Cluster:
             error = problem.get("exception")
             if comes_from_disk(error) and any(fault.startswith("disk") for fault in self.plan.faults):
                 continue
-            raise Violation(f"nobody caught {error!r}: {problem.get('message')}") from error
+            raise Violation(f"no process caught {error!r}: {problem.get('message')}") from error
 
     def quorum_leader(self) -> Node | None:
-        """Who believes to lead in the newest epoch."""
+        """The node that takes itself for the leader in the newest epoch of the quorum."""
         for node in self.controllers:
             quorum = node.quorum
             if quorum is None or not node.is_up:
@@ -349,7 +349,7 @@ class Cluster:
                     if wanted.leader < 0 or sorted(wanted.isr) != sorted(wanted.replicas):
                         return False
                     if node.id in wanted.replicas:
-                        replica = services.replicas.by_id.get(topic.id, {}).get(index)
+                        replica = services.replicas.get_by_id(topic.id, index)
                         if replica is None or replica.is_leader != (wanted.leader == node.id):
                             return False
             if len([one for one in image.cluster.brokers.values() if not one.fenced]) != len(self.brokers):
@@ -390,7 +390,7 @@ class Cluster:
             async def ask() -> None:
                 offsets.update(await copier.committed_offsets())
 
-            await self._within(_DONE_WITHIN_S, self._as(copier, ask()), "nobody knows what the copiers have committed")
+            await self._within(_DONE_WITHIN_S, self._as(copier, ask()), "no broker says what the copiers committed")
             self.history.check_copies(committed, offsets)
         self._compare_replicas()
 
@@ -419,14 +419,14 @@ class Cluster:
     async def _until_no_move_hangs(self) -> None:
         """Every copy takes the place of its original, and no log is in two directories."""
         end_s = self.loop.now_s + _DONE_WITHIN_S
-        directories = [one for node in self.brokers if node.broker is not None for one in node.broker._directories]
+        directories = [one for node in self.brokers if node.broker is not None for one in node.broker.directories]
         while any(one.futures for one in directories):
             if self.loop.now_s > end_s:
                 raise Violation(f"a move hangs: {[one.futures for one in directories]}; {self._state()}")
             await asyncio.sleep(_LOOK_EVERY_S)
         for node in self.brokers:
             assert node.broker is not None
-            kept = [key for one in node.broker._directories for key in one.partitions]
+            kept = [key for one in node.broker.directories for key in one.partitions]
             if len(set(kept)) != len(kept):
                 raise Violation(f"{node.host} has a log twice: {sorted(kept)}")
 
@@ -474,7 +474,7 @@ def _first(error: BaseException | None) -> BaseException | None:
     return error
 
 
-class _Nobody:
+class _NoProcess:
     """The context of no process at all, made before any is."""
 
     def __init__(self) -> None:
@@ -483,7 +483,7 @@ class _Nobody:
         self.context = Context()
 
 
-_NOBODY = _Nobody()
+_NO_PROCESS = _NoProcess()
 
 
 def run(plan: Plan, trace: Callable[[str], None] | None = None) -> Report:

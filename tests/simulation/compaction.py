@@ -21,17 +21,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pessoa.log.cleaning_pass import CleaningPass
-from pessoa.log.cleaning_plan import Finished, Pause, SwapReady
-from pessoa.log.cleaning_process import CleanerDied
-from pessoa.records.control import ControlRecordType, control_records
+from pessoa.log.compaction.cleaning_pass import CleaningPass
+from pessoa.log.compaction.cleaning_plan import Finished, Pause, SwapReady
+from pessoa.log.compaction.cleaning_process import CleanerDied
+from pessoa.records.control_records import ControlRecordType, control_records
 from pessoa.records.record import records
 from tests.simulation.history import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pessoa.log.cleaning_plan import CleaningPlan
+    from pessoa.log.compaction.cleaning_plan import CleaningPlan
     from pessoa.log.files import Disk
     from pessoa.log.partition_log import PartitionLog
     from pessoa.records.batch import RecordBatch
@@ -57,7 +57,7 @@ class PassInPlace:
             raise CleanerDied("it was stopped")
         step = next(one for one in self._steps if not isinstance(one, Pause))
         if isinstance(step, Finished):
-            # Whoever asks for this one has put all the others into the log.
+            # The cleaner asks for this step after it has put all the others into the log.
             self._on_cleaned(self._directory)
         return step
 
@@ -83,11 +83,11 @@ class _Batch(NamedTuple):
 
 
 class Memory:
-    """Of one compacted partition."""
+    """What is known of one compacted partition, to judge what a cleaner has removed."""
 
     def __init__(self, name: object, retention_s: float | None) -> None:
         self._name = name
-        # How long a tombstone has to stay; None where clocks jump, and nobody can tell.
+        # How long a tombstone has to stay; None where clocks jump, and that cannot be said.
         self._retention_s = retention_s
         self._batches: dict[int, _Batch] = {}
         # Offsets of data in transactions: whether they were committed.
@@ -193,7 +193,7 @@ class Memory:
                 if batch.last_offset < log.high_watermark:
                     known = self._batches.get(batch.base_offset)
                     if known is None:
-                        raise Violation(f"{self._name}: nobody has committed {batch!r}, and {host} has it")
+                        raise Violation(f"{self._name}: {batch!r} was never committed, and {host} has it")
                     self._compare(batch, known, host)
                     bases.add(batch.base_offset)
                     present.update((one.offset, one) for one in records(batch))

@@ -5,10 +5,10 @@
         └───────────────────────────── every now and then, and at once when something was given up ◀─────────┘
 
 What must hold is what must hold of a classic group, with epochs for generations: a partition has one owner in an epoch,
-what was committed is where the next owner begins, and nobody commits for a partition that another has got since.
+what was committed is where the next owner begins, and no member commits for a partition that another has got since.
 
-A member that does not know what became of a commit leaves, and comes back as somebody else: the request may still be on
-its way, and Kafka has nothing to tell it from a later one of the same member and epoch.
+A member that does not know what became of a commit leaves, and comes back with another member id: the request may still
+be on its way, and Kafka has nothing to tell it from a later one of the same member and epoch.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class ConsumerMember(GroupMember):
             await self.back_off()
 
     async def _leave(self) -> None:
-        """Until the coordinator has heard it; one that stops for good says it once."""
+        """Leave the group, until the coordinator has heard it; a member that stops for good sends it once."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id, member_id=self._member_id, member_epoch=_LEAVE_EPOCH
         )

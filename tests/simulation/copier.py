@@ -7,9 +7,10 @@
 What must hold in the end is what "exactly once" means: every committed record of the source, up to the offset that the
 group has committed, has one visible copy, and nothing else has any. There are two ways to keep copiers apart:
 
-- they share a transactional id, and whoever begins fences the others. Here they do it all the time;
+- they share a transactional id, and the copier that begins fences the others. Here they do it all the time;
 - they are members of the group, each with an id of its own, and their commits name the generation (`MemberCopier`,
-  KIP-447). Who lost a partition cannot commit for it, and who got it hears of no offset that may still change.
+  KIP-447). A copier that lost a partition cannot commit for it, and the one that got it hears of no offset that may
+  still change.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ class MemberCopier(Copier, GroupMember):
 
     async def run(self) -> None:
         while not self.is_stopping:
-            # Also aborts what the last life has left open.
+            # Also aborts the transaction that this copier's last membership has left open.
             await self.wait_for_producer_id(self.timeout_ms)
             self._sequences = {}
             try:

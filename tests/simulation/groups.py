@@ -1,7 +1,7 @@
 """Members of a classic consumer group: join, divide the partitions, read, commit, and begin again.
 
 What must hold: within a generation a partition has one owner; what was committed is where the next owner begins, never
-before it; and nobody commits for a partition that another has got in a later generation.
+before it; and no member commits for a partition that another has got in a later generation.
 """
 
 from __future__ import annotations

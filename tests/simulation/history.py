@@ -3,8 +3,8 @@
 Every value is written once, by one producer, so wherever it turns up it is known where it came from. A write is
 
     OPEN ─▶ OK        acknowledged, at this offset: it has to be there for ever, there and nowhere else
-         ─▶ FAILED    refused, or part of a transaction that was aborted: nobody who reads committed may see it
-         (stays OPEN) nobody knows: it may be there once, or not at all
+         ─▶ FAILED    refused, or part of a transaction that was aborted: no read_committed consumer may see it
+         (stays OPEN) without a response: it may be there once, or not at all
 
 and a transaction is seen whole or not at all. What readers see is checked on the spot against everything that was seen
 before: an offset has one value, for ever, on every replica.
@@ -73,7 +73,7 @@ class History:
         self._drops_tombstones = drops_tombstones
         self.writes: dict[bytes, Write] = {}
         self.transactions: list[Transaction] = []
-        # What anybody has seen, by partition: offset → value
+        # What any reader has seen, by partition: offset → value
         self.seen: dict[TopicPartition, dict[int, bytes]] = {}
         # The same for readers of committed data.
         self.seen_committed: dict[TopicPartition, dict[int, bytes]] = {}
@@ -130,7 +130,7 @@ class History:
     def _place(self, partition: TopicPartition, offset: int, value: bytes, witness: str) -> None:
         write = self.writes.get(value)
         if write is None:
-            raise Violation(f"{witness} sees {value!r} at {partition}@{offset}, which nobody wrote")
+            raise Violation(f"{witness} sees {value!r} at {partition}@{offset}, which was never written")
         if write.partition != partition:
             raise Violation(f"{witness} sees {value!r} in {partition}; it was written to {write.partition}")
         known = self._places.setdefault(value, (partition, offset))
@@ -170,7 +170,7 @@ class History:
                 self._newest_owners[group, partition] = (generation, member)
 
     def newest_owner(self, group: str, partition: TopicPartition) -> tuple[int, str]:
-        """The newest generation in which somebody has owned the partition, and who; whoever asks has owned it."""
+        """The newest generation in which a member owned the partition, and that member. There must have been one."""
         return self._newest_owners[group, partition]
 
     def check_owner(
@@ -188,7 +188,7 @@ class History:
         offsets[partition] = max(offset, offsets.get(partition, 0))
 
     def committed_floor(self, group: str, partition: TopicPartition) -> int:
-        """An offset that nobody may be told less of: members commit what they have read, in its order."""
+        """The lowest offset that OffsetFetch may return from now on: members commit in the order in which they read."""
         return self._committed_offsets.get(group, {}).get(partition, 0)
 
     # At the end, when everything has been read.
@@ -202,7 +202,7 @@ class History:
         superseded = self._superseded(committed)
         self._check_writes(present | superseded | self._aborted_and_compacted(), visible | superseded)
         self._check_transactions(visible, superseded)
-        # Who reads uncommitted sees what is aborted later, and goes then.
+        # A read_uncommitted consumer sees what is aborted later and then compacted away.
         self._check_what_was_seen(uncommitted, self.seen, "was read", superseded | self._aborted_and_compacted())
         self._check_what_was_seen(committed, self.seen_committed, "was read as committed", superseded)
         self._check_order(uncommitted)
@@ -219,7 +219,7 @@ class History:
             for write in self.writes.values():
                 is_aborted = write.transaction is not None and write.transaction.outcome is Outcome.FAILED
                 if write.is_tombstone and write.key is not None and not is_aborted:
-                    # One that nobody has seen or acknowledged with its place may be anywhere.
+                    # A tombstone that was neither seen nor acknowledged with its offset may be anywhere.
                     offset = self._places.get(write.value, (write.partition, _ANYWHERE))[1]
                     place = (write.partition, write.key)
                     # It may itself be gone.

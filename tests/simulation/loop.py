@@ -3,7 +3,7 @@
     ready ──▶ run one handle ──▶ … nothing ready ──▶ the clock jumps to the earliest timer ──▶ ready
 
 Every handle belongs to the `Process` whose code scheduled it. A process is a value in the context, and asyncio carries
-contexts from handle to handle and from task to task, so nobody has to pass it on. That is how a process dies or stops
+contexts from handle to handle and from task to task, so no code has to pass it on. That is how a process dies or stops
 in the middle of everything: the loop drops the handles of a dead one, and holds those of a paused one (SIGSTOP) until
 it goes on. No `finally` runs in a dead process: its tasks are kept as they stand until the simulation is over
 (`bury`).
@@ -69,7 +69,7 @@ class Process:
         return self.state is State.DEAD
 
     def remember(self, task: asyncio.Task[Any]) -> None:
-        """A suspended coroutine that nobody refers to would be closed, and its `finally` would run."""
+        """Keep a reference: a suspended coroutine without one would be closed, and its `finally` would run."""
         self.tasks.append(task)
         if len(self.tasks) > self._swept_at:
             self.tasks = [one for one in self.tasks if not one.done()]
@@ -101,7 +101,7 @@ class CountedTask(asyncio.Task[T]):
 
 
 class _Handle(asyncio.TimerHandle):
-    """What asyncio's are, without what debugging wants of them: a run makes and drops more of these than of anything
+    """What asyncio's are, without what debugging needs of them: a run makes and drops more of these than of anything
     else."""
 
     __slots__ = ()
@@ -136,7 +136,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.steps = 0
         self.fingerprint = 0
         self.task_count = 0
-        # What nobody caught, in the words of asyncio's exception handlers.
+        # Exceptions that were not caught, in the words of asyncio's exception handlers.
         self.problems: list[dict[str, Any]] = []
         self.worker_delay: Callable[[], float] = lambda: 0.0
         # Called after every step of a process, with it.
@@ -243,7 +243,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             raise
         except BaseException as error:  # noqa: BLE001 (as every loop does)
             self.call_exception_handler({"message": f"in {handle!r}", "exception": error})
-        # Whoever died in the middle of the step has done and said nothing more, whatever it meant to.
+        # A process that died in the middle of the step has done nothing that could be looked at.
         if process is not None and self.after_step is not None and process.state is not State.DEAD:
             self.after_step(process)
 
@@ -252,7 +252,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         timers = self._timers
         while True:
             if not timers:
-                raise RuntimeError("everybody waits for somebody else: no timer is set")
+                raise RuntimeError("every process waits for another: no timer is set")
             when, _, handle = heappop(timers)
             if not handle._cancelled:
                 break
@@ -310,7 +310,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return task
 
     def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """As a thread would: whoever waits may give up, the work is done all the same."""
+        """As a thread would: its waiter may give up, and the work is done all the same."""
         future: asyncio.Future[T] = self.create_future()
 
         def work() -> None:

@@ -1,7 +1,7 @@
 """An operator who moves replicas between the log directories of their brokers while everything goes on (KIP-113).
 
-Nobody waits for a move to end: a node may die in the middle of it, and the next wish may send the replica back. What
-must hold is what must hold without it.
+The operator does not wait for a move to end: a node may die in the middle of it, and the next request may send the
+replica back. What must hold is what must hold without it.
 """
 
 from __future__ import annotations

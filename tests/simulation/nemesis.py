@@ -2,8 +2,8 @@
 after a while.
 
 Some restraint is part of the promise. A machine that loses power may lose what it had not synced, which costs nothing
-while another in-sync replica has it and is known to have it: so only one does, and nobody else dies until the cluster
-is whole again, unless everything is synced before it is acknowledged. (A process that dies counts like a machine: the
+while another in-sync replica has it and is known to have it: so only one does, and no other machine dies until the
+cluster is whole again, unless all is synced before it is acknowledged. (A process that dies counts like a machine: the
 controller cannot know that its page cache has survived, KIP-966.) And unless the plan is harsh, a majority stays up.
 """
 
@@ -46,7 +46,7 @@ _STEPS_OF_MOVING: tuple[tuple[KindOrAll, str], ...] = (
     ("sync_directory", "/more"),
     ("change", "*-checkpoint*"),
 )
-# Then whoever told the node to stop loses patience.
+# Then the operator, who told the node to stop, loses patience and kills it.
 _STOP_WITHIN_S = 10.0
 
 
@@ -56,9 +56,9 @@ class Nemesis:
         self._rng = rng
         self._plan = cluster.plan
         self._hurt: set[int] = set()
-        # A machine has lost what others still have; nobody else may die, until all have everything again.
+        # A machine has lost what others still have; no other may die until all have everything again.
         self._is_amnesia_about = False
-        self._is_anybody_lonely = False
+        self._is_a_voter_isolated = False
         self._is_rot_about = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._faults: dict[str, Callable[[], Awaitable[None]]] = {
@@ -183,7 +183,7 @@ class Nemesis:
             self._back(node)
 
     async def _disturb_election(self) -> None:
-        """Kill the leader of the quorum, and let whoever votes first lose power right after its vote."""
+        """Kill the leader of the quorum, and let the first voter that votes lose power right after its vote."""
         leader = self._cluster.quorum_leader()
         if leader is None or self._victim() is None or leader.id in self._hurt:
             return
@@ -212,7 +212,7 @@ class Nemesis:
         self._hurt.add(node.id)
         self._cluster.note(f"nemesis: {node.host} is struck")
         strike(node)
-        # Sometimes it is back before anybody has missed it.
+        # Sometimes it is back before the controller has missed it.
         await asyncio.sleep(self._rng.choice((0.01, 0.5, 2.0, 5.0)) * self._rng.random())
         self._back(node)
 
@@ -357,9 +357,9 @@ class Nemesis:
         cluster = self._cluster
         leader = cluster.quorum_leader()
         followers = [node for node in cluster.nodes if node.is_controller and node is not leader]
-        if leader is None or not followers or self._is_anybody_lonely:
+        if leader is None or not followers or self._is_a_voter_isolated:
             return
-        self._is_anybody_lonely = True
+        self._is_a_voter_isolated = True
         epoch = cluster.watch.quorum_epoch
         lonely = self._rng.choice(followers).host
         for node in cluster.nodes:
@@ -368,7 +368,7 @@ class Nemesis:
                 cluster.fabric.cut(node.host, lonely)
         await self._mend()
         await asyncio.sleep(2.0)
-        self._is_anybody_lonely = False
+        self._is_a_voter_isolated = False
         # Anything else that goes on may be a reason to elect.
         is_all = self._plan.faults == ("lonely",) and self._plan.voters > 2 and not self._plan.is_dynamic
         if is_all and cluster.watch.quorum_epoch != epoch:

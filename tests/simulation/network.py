@@ -6,7 +6,7 @@ happen to it:
 
     delay      every piece takes its time, and now and then a long time
     cut        a direction between two hosts carries nothing. What was sent waits, as for a retransmission, and arrives
-               after the cut is healed, unless the connection is reset then. Who connects meanwhile times out
+               after the cut is healed, unless the connection is reset then. New connections time out meanwhile
     reset      both ends hear that the connection is gone; what was on its way may or may not have arrived
     hold       a request is kept for long, while its connection is reset and its sender tries again elsewhere; then it
                arrives all the same, on a connection of its own. It is how an old Produce meets a new transaction. Or
@@ -196,7 +196,7 @@ class HostNetwork:
         socket = fabric.listening.get((host, port))
         if socket is None:
             await asyncio.sleep(fabric.latency_s())
-            raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens on {host}:{port}")
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"no process listens on {host}:{port}")
         transport = fabric.join(_Caller(self._process, self._host, fabric.free_port()), socket)
         await asyncio.sleep(fabric.latency_s())
         if transport.is_closing():
@@ -205,7 +205,9 @@ class HostNetwork:
         transport.begin(lambda: protocol)
         return protocol
 
-    async def listen(self, make_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> _Socket:
+    async def listen(
+        self, make_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, settings: object = None
+    ) -> _Socket:
         if port == 0:
             port = self._fabric.free_port()
         if (host, port) in self._fabric.listening:
@@ -242,13 +244,17 @@ class WireTransport(asyncio.Transport):
         # Lost, and the ends have not heard of it.
         self._is_broken = False
         self._is_reading = True
-        # Arrived, and nobody has read it.
+        # Arrived, and not read by the process.
         self._arrived: deque[bytes] = deque()
         # Sent into a cut.
         self._stuck: deque[bytes] = deque()
         self._in_flight_bytes = 0
         self._is_writer_paused = False
         self._last_due_s = 0.0
+
+    def can_write_eof(self) -> bool:
+        # There is no kernel here that would reset a connection for what is unread.
+        return False
 
     def __repr__(self) -> str:
         return f"<WireTransport {self.host}:{self.port} → {self.peer_host}{', over' if self.is_over else ''}>"
@@ -327,7 +333,7 @@ class WireTransport(asyncio.Transport):
         return self._in_flight_bytes
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """They are asyncio's, always."""
+        """Ignored: the limits are always asyncio's."""
 
     # The pipe to the other end.
 
@@ -429,7 +435,7 @@ class WireTransport(asyncio.Transport):
         if fabric.rng.random() < 0.5:
             self._break()
         else:
-            # Somebody on the way has kept a copy.
+            # A router on the way has kept a copy.
             self._send(piece)
         delay_s = fabric.rng.random() * fabric.weather.hold_s
         fabric.loop.call_later(delay_s, self._deliver_late, piece, context=Context())
@@ -439,9 +445,9 @@ class WireTransport(asyncio.Transport):
         socket = fabric.listening.get((self.peer_host, self.get_extra_info("peername")[1]))
         if socket is not None:
             near = fabric.join(_Caller(self.process, self.host, fabric.free_port()), socket)
-            near.begin(_Nobody)
+            near.begin(_Deaf)
             near._send(piece)
 
 
-class _Nobody(asyncio.Protocol):
+class _Deaf(asyncio.Protocol):
     """Sends what was held, and listens to no answer."""

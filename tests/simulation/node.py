@@ -1,7 +1,7 @@
 """A node of the simulated cluster: a machine with a disk and a clock, on which a whole broker runs, unmodified.
 
     start ─▶ running ─▶ kill        the process is gone, what it wrote is there (page cache)
-                     ─▶ lose_power  what was not synced is gone as well, and nobody hears a goodbye
+                     ─▶ lose_power  what was not synced is gone as well, and no peer hears that connections ended
                      ─▶ pause ─▶ resume    SIGSTOP: time goes on without it
                      ─▶ stop        in order
 
@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, NoReturn
 from pessoa.base.entropy import SeededEntropy
 from pessoa.broker.config import BrokerConfig
 from pessoa.broker.lifecycle import Broker
+from pessoa.broker.stages.broker_role import BrokerRole
 from pessoa.log.files import DiskError
 from pessoa.log.simulated_disk import Crashed, Fault, SimulatedDisk
-from pessoa.quorum.durable_mark import DurableMark
+from pessoa.quorum.durable_offset_file import DurableOffsetFile
 from pessoa.quorum.formatting import format_metadata
 from pessoa.quorum.metadata_log import METADATA_DIRECTORY
-from pessoa.quorum.raft_quorum import QuorumFailed, RaftQuorum
+from pessoa.quorum.raft_quorum import RaftQuorum
+from pessoa.quorum.uncommitted_appends import QuorumFailed
 from pessoa.records.batch import ATTRIBUTES_POSITION, batches
 from tests.simulation.compaction import PassInPlace
 from tests.simulation.network import HostNetwork
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from random import Random
 
+    from pessoa.base.clock import Timer
     from pessoa.base.ids import Uuid
     from pessoa.raft.voters import VoterSet
     from tests.simulation.loop import Process, SimulatedLoop
@@ -58,6 +61,9 @@ class NodeClock:
 
     def monotonic_ms(self) -> int:
         return int(self._loop.now_s * 1000)
+
+    def call_after_ms(self, duration_ms: int, call: Callable[[], object]) -> Timer:
+        return self._loop.call_later(duration_ms / 1000, call)
 
     async def wait_ms(self, duration_ms: int) -> None:
         await asyncio.sleep(duration_ms / 1000)
@@ -100,10 +106,10 @@ class Node:
         self.is_hurt = False
         # Has been told to stop in order, and has not ended.
         self.is_stopping = False
-        self.lives = 0
+        self.incarnations = 0
         # Whether its disk has ever changed anything by itself.
         self.has_rotten = False
-        # Logs that a pass of compaction has come to the end of, until somebody has looked at them.
+        # Logs that a pass of compaction has come to the end of, until `watch` has looked at them.
         self.cleaned: list[str] = []
         # Told of every process that is started.
         self.on_start: Callable[[Process], None] = lambda _: None
@@ -115,14 +121,13 @@ class Node:
         self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        return f"<Node {self.id}: {self.process!r}, life {self.lives}>"
+        return f"<Node {self.id}: {self.process!r}, incarnation {self.incarnations}>"
 
     @property
     def broker_epoch(self) -> int:
-        """Of this life, as the controller gave it; -1 before."""
-        registration = getattr(self.broker, "_registration", None)
-        epoch: int = registration.broker_epoch if registration is not None else -1
-        return epoch
+        """The broker epoch of the running process, as the controller gave it; -1 before."""
+        role = self.broker.find(BrokerRole) if self.broker is not None else None
+        return role.registration.broker_epoch if role is not None else -1
 
     @property
     def is_controller(self) -> bool:
@@ -134,8 +139,8 @@ class Node:
 
     @property
     def quorum(self) -> RaftQuorum | None:
-        """That of this life, once it has opened its log."""
-        quorum = self.broker._quorum if self.broker is not None else None
+        """The quorum of the running process, once it has opened its log."""
+        quorum = self.broker.quorum if self.broker is not None else None
         return quorum if quorum is not None and quorum._raft is not None else None
 
     def format(self, voters: VoterSet | None, directory_ids: Sequence[Uuid]) -> None:
@@ -155,7 +160,7 @@ class Node:
         """A bit turns over in a batch of that topic, or of the metadata log, in what was synced long ago: anywhere in
         its header, or behind it. What has happened, if there is such a batch."""
         directory = f"{self.directories[0]}/{METADATA_DIRECTORY}"
-        end_offset = DurableMark(self.disk, directory).offset
+        end_offset = DurableOffsetFile(self.disk, directory).offset
         if topic is not None:
             logs = [
                 f"{one}/{name}"
@@ -181,7 +186,7 @@ class Node:
         byte = rng.choice((rng.randrange(ATTRIBUTES_POSITION), rng.randrange(batch.size)))
         bit = rng.randrange(8)
         if topic is not None and byte < _EPOCH_END:
-            # Another offset, or an epoch that there may be, nobody could tell from the right one.
+            # Another offset, or an epoch that there may be, could not be told from the right one.
             byte, bit = _EPOCH_POSITION, 6
         self.disk.flip_bit(path, position + byte, bit)
         self.has_rotten = True
@@ -195,7 +200,7 @@ class Node:
 
     def start(self) -> asyncio.Task[None]:
         assert not self.is_up, f"{self!r} is up"
-        self.lives += 1
+        self.incarnations += 1
         self._fabric.power_on(self.host)
         process = self.process = self._loop.new_process(self.host)
         self.disk.on_crash = self._die_at_disk
@@ -203,7 +208,7 @@ class Node:
             BrokerConfig(self.settings),
             disk=self.disk,
             clock=self.clock,
-            entropy=SeededEntropy(zlib.crc32(b"%d %d" % (self._seed, self.lives))),
+            entropy=SeededEntropy(zlib.crc32(b"%d %d" % (self._seed, self.incarnations))),
             network=HostNetwork(self._fabric, self.host, process),
             cluster_id=self._cluster_id,
         )
@@ -213,7 +218,9 @@ class Node:
         )
         self.on_start(process)
         self._asked = asyncio.Event()
-        self._task = self._loop.spawn(process, self._run(broker, self._asked), f"{self.host} life {self.lives}")
+        self._task = self._loop.spawn(
+            process, self._run(broker, self._asked), f"{self.host} incarnation {self.incarnations}"
+        )
         return self._task
 
     async def _run(self, broker: Broker, asked: asyncio.Event) -> None:
@@ -257,7 +264,7 @@ class Node:
             self._loop.resume(self.process)
 
     def stop(self) -> asyncio.Task[None]:
-        """In order, when it has started; done when the process has ended."""
+        """Stop in order, once the node has started; done when the process has ended."""
         assert self._task is not None
         self.is_stopping = True
         self._asked.set()
@@ -284,7 +291,7 @@ def comes_from_disk(error: BaseException | None) -> bool:
 
 
 def node_settings(node_id: int, roles: str, voters: Sequence[int], settings: Mapping[str, str]) -> dict[str, str]:
-    """Of a node in a quorum whose voters the configuration names."""
+    """The settings of a node in a quorum whose voters the configuration names."""
     quorum = ",".join(f"{voter}@n{voter}:{CONTROLLER_PORT}" for voter in voters)
     return _settings(node_id, roles, settings) | {"controller.quorum.voters": quorum}
 
@@ -292,7 +299,7 @@ def node_settings(node_id: int, roles: str, voters: Sequence[int], settings: Map
 def dynamic_node_settings(
     node_id: int, roles: str, controllers: Sequence[int], settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Of a node in a quorum whose voters stand in the log."""
+    """The settings of a node in a quorum whose voters stand in the log."""
     servers = ",".join(f"n{controller}:{CONTROLLER_PORT}" for controller in controllers)
     return _settings(node_id, roles, settings) | {"controller.quorum.bootstrap.servers": servers}
 

@@ -21,7 +21,7 @@ _CLEANING = {
     "log.cleaner.dedupe.buffer.size": "3000",
     "log.segment.delete.delay.ms": "200",
 }
-# As long as no run, whatever the clocks do.
+# Longer than any run, even with clocks that jump.
 _FOR_EVER_MS = 24 * 60 * 60 * 1000
 _BRIEFLY_MS = 1_000
 # A snapshot of the metadata every few records, nothing kept that it has, and many pieces to fetch it in.
@@ -44,7 +44,7 @@ class Plan:
     partitions: int
     # Every batch is synced before it is acknowledged, so that all machines may lose power at once.
     is_synced: bool
-    # May more nodes than a minority be away at a time? Then nobody expects progress until they are back.
+    # May more nodes than a minority be away at a time? Then no progress is expected until they are back.
     is_harsh: bool
     faults: tuple[str, ...]
     seconds: float
@@ -60,7 +60,7 @@ class Plan:
     is_split: bool = False
     # The voters stand in the log, and an operator changes them.
     is_dynamic: bool = False
-    # Of the metadata, so often and kept so short that whoever was away has to fetch one.
+    # Of the metadata, so often and kept so short that a node that was away has to fetch one.
     has_snapshots: bool = False
     copiers: int = 0
     # Each with a transactional id of its own, kept apart by their group (KIP-447); otherwise they fence each other.
@@ -137,7 +137,7 @@ class Plan:
 
     @property
     def copier_adds_by_producing(self) -> bool:
-        """Before KIP-890 a commit of offsets that is late may come to the next transaction, and nobody can tell."""
+        """Before KIP-890 a late TxnOffsetCommit may come to the next transaction, which no coordinator can notice."""
         return self.adds_by_producing or not set(self.faults) <= {"kill", "stop", "power", "clock"}
 
     @property
@@ -153,7 +153,7 @@ class Plan:
 
     @property
     def tombstones_stay_s(self) -> float | None:
-        """At least; None if nobody can say, because clocks jump further."""
+        """At least so long; None if that cannot be said, because clocks jump further."""
         if self.drops_tombstones:
             return None if "clock" in self.faults else _BRIEFLY_MS / 1000
         return _FOR_EVER_MS / 1000
@@ -189,7 +189,7 @@ class Plan:
             "controller.quorum.request.timeout.ms": "1000",
             "log.flush.interval.messages": "1" if self.is_synced else str((1 << 63) - 1),
             "log.cleaner.enable": "false",
-            # Clocks jump here, and a producer's time is nobody's business.
+            # Clocks jump here, and a batch must not be refused for its timestamp.
             "log.message.timestamp.after.max.ms": str((1 << 63) - 1),
             "auto.create.topics.enable": "false",
             # Indexes with something in them, though the logs are short.

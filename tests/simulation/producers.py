@@ -6,7 +6,7 @@ order, the broker has forgotten something that it acknowledged.
 
 A transactional producer writes to several partitions and then commits or aborts. From version 2 of transactions on
 (KIP-890) every transaction has an epoch of its own, and a partition joins by being written to; before, the producer
-adds it first. When anything is in doubt it asks for a new epoch, which fences whatever is still on its way.
+adds it first. When anything is in doubt it asks for a new epoch, which fences requests that are still on their way.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
     base_offset: int = -1
 
 
-# Nobody answered: it may have been done.
+# No response came: the request may have been carried out.
 SILENCE = Answer(ErrorCode.NETWORK_EXCEPTION)
 
 
@@ -175,7 +175,7 @@ class IdempotentProducer(Producer):
             await self.rest(self.pause_s)
 
     async def _deliver(self, partition: TopicPartition, batches: Sequence[Batch]) -> None:
-        """Until all of them are acknowledged."""
+        """Send the batches until all of them are acknowledged."""
         waiting = list(batches)
         while waiting:
             answers = await asyncio.gather(*(self.produce(partition, batch, _PRODUCE_V2) for batch in waiting))
@@ -206,7 +206,7 @@ class IdempotentProducer(Producer):
 
 
 class Doubt(Exception):
-    """Nobody knows what holds: ask for a new epoch."""
+    """The outcome of a request is unknown: ask for a new epoch."""
 
 
 class TransactionalProducer(Producer):
@@ -276,7 +276,7 @@ class TransactionalProducer(Producer):
         )
 
     async def _write_batch(self, partition: TopicPartition, writes: list[Write]) -> None:
-        """Until it is acknowledged, or the transaction cannot go on."""
+        """Send a batch until it is acknowledged, or the transaction cannot go on."""
         sequence = self._sequences.get(partition, 0)
         batch = Batch(writes, sequence)
         self._sequences[partition] = sequence + len(batch.writes)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_MS = 2_000
 _METADATA = "__cluster_metadata"
-# An attempt from before may have done it, or somebody else may lead.
+# An attempt from before may have done it, or another voter may lead.
 _EXPECTED = TRANSIENT | {ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND}
 
 

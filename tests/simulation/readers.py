@@ -1,7 +1,7 @@
 """Readers: one that follows partitions from their first offset, at either isolation level, and what it takes to read
 everything at the end.
 
-Who reads committed data gets more than it may show: records of aborted transactions come along, with a list of which
+A read_committed consumer gets more than it may show: records of aborted transactions come along, with a list of which
 they are. `visible_records` sorts them out, as every client has to (KIP-98).
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pessoa.net.channel import ChannelFailed
 from pessoa.records.batch import batches
-from pessoa.records.control import ControlRecordType, control_records
+from pessoa.records.control_records import ControlRecordType, control_records
 from pessoa.records.record import Record, records
 from pessoa.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from pessoa.wire.api.list_offsets import (
@@ -150,7 +150,7 @@ class Reader(Client):
         self.read_epochs[partition] = max(epoch, self.read_epochs.get(partition, -1))
 
     async def latest(self, partition: TopicPartition) -> int | None:
-        """Where the partition ends for this isolation level; None if nobody says."""
+        """Where the partition ends for this isolation level; None if its leader does not say."""
         floor = self.history.latest_offsets.get((partition, self.isolation), 0)
         request = ListOffsetsRequest(
             replica_id=-1,

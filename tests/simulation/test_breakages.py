@@ -18,7 +18,7 @@ from tests.simulation.plan import Plan
 # Breakage → (the faults that bring it out, whether batches are synced, what the violation says)
 PLANS: dict[str, tuple[tuple[str, ...], bool, str]] = {
     "no epoch check": (("power",), False, "OFFSET_OUT_OF_RANGE"),
-    "anybody's acknowledgement": (("kill", "late"), False, "in sync in"),
+    "acknowledgement by any replica": (("kill", "late"), False, "in sync in"),
     "vote not synced": (("election",), True, "was in epoch"),
     "truncate to the high watermark": (("kill", "late", "pause"), False, "in sync in"),
     "no pre-vote": (("lonely",), False, "its leader was well"),
@@ -82,10 +82,14 @@ def violation_of(plan: Plan) -> str | None:
 
 @pytest.mark.parametrize("name", BREAKAGES)
 def test_a_mistake_is_found_within_a_few_seeds(name: str) -> None:
+    # A mistake may have other consequences as well, which other checks notice in other seeds: a vote that was not
+    # synced can leave a quorum-state behind the log, and the node then doubts its log.
     with broken(name):
-        found = next(filter(None, (violation_of(plan_for(name, seed)) for seed in SEEDS)), None)
-    assert found is not None, f"no seed of {SEEDS} notices: {name}"
-    assert PLANS[name][2] in found
+        for seed in SEEDS:
+            found = violation_of(plan_for(name, seed))
+            if found is not None and PLANS[name][2] in found:
+                return
+    pytest.fail(f"no seed of {SEEDS} notices: {name}")
 
 
 @pytest.mark.parametrize("name", DIFFERENT_PLANS)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from pessoa.log.cleaning_batches import emptied, rewritten
+from pessoa.log.compaction.batch_rewrite import emptied, rewritten
 from pessoa.log.partition_log import PartitionLog
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.records.batch import RecordBatch
@@ -108,9 +108,9 @@ def test_the_last_batch_of_a_producer_stays_if_need_be_without_records(log: Part
         check(memory, batches[1:])
 
 
-def test_a_batch_that_nobody_committed_is_not_from_a_cleaner(log: PartitionLog) -> None:
+def test_a_batch_that_was_never_committed_is_not_from_a_cleaner(log: PartitionLog) -> None:
     append(log, [(b"a", b"1")])
     memory = memory_of(log)
     append(log, [(b"a", b"2")])
-    with pytest.raises(Violation, match="nobody has committed"):
+    with pytest.raises(Violation, match="was never committed"):
         check(memory, all_batches(log))

@@ -66,8 +66,8 @@ def test_a_value_somewhere_else_than_acknowledged_is_noticed(history: History) -
         history.see("r", T0, 4, b"a", is_committed=False)
 
 
-def test_a_value_that_nobody_wrote_is_noticed(history: History) -> None:
-    with pytest.raises(Violation, match="nobody wrote"):
+def test_a_value_that_was_never_written_is_noticed(history: History) -> None:
+    with pytest.raises(Violation, match="was never written"):
         history.see("r", T0, 4, b"a", is_committed=False)
 
 
@@ -114,7 +114,7 @@ def test_a_partition_has_one_owner_in_a_generation(history: History) -> None:
         history.own("g", 1, [T0], "b")
 
 
-def test_who_owned_a_partition_before_must_not_commit_for_it(history: History) -> None:
+def test_a_member_that_owned_a_partition_before_must_not_commit_for_it(history: History) -> None:
     history.own("g", 1, [T0], "a")
     history.own("g", 2, [T0], "b")
     history.own("g", 1, [T0], "a")

@@ -14,7 +14,7 @@ def loop() -> SimulatedLoop:
     return new_loop()
 
 
-def test_time_passes_without_anybody_waiting_for_it(loop: SimulatedLoop) -> None:
+def test_simulated_time_passes_at_once(loop: SimulatedLoop) -> None:
     async def wait() -> float:
         await asyncio.sleep(3600)
         return asyncio.get_running_loop().time()
@@ -87,7 +87,7 @@ def test_a_process_that_is_paused_does_its_work_when_it_goes_on_in_its_order(loo
     loop.bury()
 
 
-def test_a_thread_does_its_work_even_if_nobody_waits_for_it_any_more(loop: SimulatedLoop) -> None:
+def test_a_thread_does_its_work_even_if_its_waiter_has_given_up(loop: SimulatedLoop) -> None:
     done = []
     loop.worker_delay = lambda: 2.0
 
@@ -111,7 +111,7 @@ def test_running_in_circles_is_noticed(loop: SimulatedLoop) -> None:
     loop.bury()
 
 
-def test_what_nobody_catches_is_remembered(loop: SimulatedLoop) -> None:
+def test_exceptions_that_are_not_caught_are_remembered(loop: SimulatedLoop) -> None:
     async def start() -> None:
         asyncio.get_running_loop().call_soon(lambda: 1 // 0)
         await asyncio.sleep(1)

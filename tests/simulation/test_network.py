@@ -68,7 +68,7 @@ def test_a_connection_keeps_its_order_however_late_its_pieces_are(world: World) 
     world.loop.run_until_complete(story())
 
 
-def test_nobody_listens(world: World) -> None:
+def test_a_connection_to_a_port_without_a_listener_is_refused(world: World) -> None:
     async def story() -> None:
         with pytest.raises(ConnectionRefusedError):
             await world.network(world.near).connect(Recorder, "b", 9092)
@@ -168,7 +168,7 @@ def test_a_request_that_is_held_arrives_later_on_another_connection_and_its_own_
     world.loop.run_until_complete(story())
 
 
-def test_a_writer_is_told_to_stop_when_nobody_reads(world: World) -> None:
+def test_a_writer_is_told_to_stop_when_its_peer_does_not_read(world: World) -> None:
     class Writer(Recorder):
         stops = 0
         goes = 0

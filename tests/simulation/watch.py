@@ -1,13 +1,13 @@
 """What must hold at every moment, looked at after every step of a node.
 
-    one leader per partition and epoch        whoever believes to lead, says so in an epoch of its own
-    the high watermark never goes back        on one replica, within one life
+    one leader per partition and epoch        two brokers that both lead a partition do so in different epochs
+    the high watermark never goes back        on one replica, within one incarnation of its broker
     what is committed is committed            below the high watermark, an offset has the same batch on every replica,
-                                              in every life: of partitions and of the metadata log alike
-    in-sync replicas have what is committed   all of it, whoever has committed it: any of them may be elected next
+                                              in every incarnation: of partitions and of the metadata log alike
+    in-sync replicas have what is committed   all of it, by any leader so far: any of them may be elected next
     in-sync replicas are replicas             and never none, unless eligible ones are remembered
     one leader per epoch of the quorum        and a node's epoch never goes back, also over restarts
-    no voter doubts its disk for nothing      those who do neither vote nor stand, and all may lose power at once
+    no voter doubts its disk for nothing      one that does neither votes nor stands, and all may lose power at once
     compaction takes what it may              see `compaction`; batches are the same but for records that are gone
 
 The looks are cheap, so they are taken after every step: only what has changed since the last look is checked. What a
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from pessoa.base.ids import Uuid
+    from pessoa.broker.lifecycle import Broker
+    from pessoa.broker.services import BrokerServices
     from pessoa.log.partition_log import PartitionLog
+    from pessoa.quorum.raft_quorum import RaftQuorum
     from pessoa.replication.partition import Partition
     from tests.simulation.node import Node
 
@@ -38,10 +41,10 @@ _READ_BYTES = 1 << 20
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """One partition of the cluster, whoever has replicas of it."""
+    """One partition of the cluster, as all its replicas show it."""
 
     name: object
-    # How far anybody has committed it.
+    # The highest high watermark of any replica.
     reached: int = 0
     # Base offset → (last offset, leader epoch, checksum, node that had it first)
     committed: dict[int, tuple[int, int, int, str]] = field(default_factory=dict)
@@ -60,8 +63,11 @@ class _SeenReplica:
 
 @dataclass(slots=True, eq=False)
 class _Glance:
-    """What was last seen of one node."""
+    """What was last seen of one node. A new life has a new broker."""
 
+    broker: Broker | None = None
+    services: BrokerServices | None = None
+    quorum: RaftQuorum | None = None
     election: Any = None
     metadata_log: PartitionLog | None = None
     metadata_high_watermark: int = 0
@@ -92,7 +98,7 @@ class Watch:
         self._glances: dict[int, _Glance] = {}
         # The high watermark up to which a log was compared.
         self._high_watermarks: dict[PartitionLog, int] = {}
-        # The newest picture of the cluster that anybody has.
+        # The newest metadata image that any node has.
         self._newest_image: Any = None
         self._metadata = _Place("the metadata log")
         self._places: dict[tuple[str, int, Uuid], _Place] = {}
@@ -102,22 +108,28 @@ class Watch:
 
     @property
     def quorum_epoch(self) -> int:
-        """The newest that anybody has been in."""
+        """The newest epoch of the quorum that any node has been in."""
         return max(self._epochs.values(), default=-1)
 
     def look(self, node: Node) -> None:
         glance = self._glances.get(node.id)
         if glance is None:
             glance = self._glances[node.id] = _Glance()
-        quorum = node.quorum
-        if quorum is not None:
-            self._look_at_quorum(node, quorum, glance)
         broker = node.broker
         if broker is None:
             return
-        services = getattr(broker, "services", None)
-        # A node without the broker's role has the picture before any broker.
-        image = services.image if services is not None else broker._publisher.image
+        if broker is not glance.broker:
+            glance.broker, glance.services, glance.quorum = broker, None, None
+        quorum = glance.quorum
+        if quorum is None:
+            quorum = glance.quorum = node.quorum
+        if quorum is not None:
+            self._look_at_quorum(node, quorum, glance)
+        services = glance.services
+        if services is None:
+            services = glance.services = getattr(broker, "services", None)
+        # A node without the broker's role has the image before any broker.
+        image = services.image if services is not None else broker.image
         if image is not glance.image:
             glance.image = image
             self._look_at_image(image)
@@ -164,14 +176,14 @@ class Watch:
         return _SeenReplica(place)
 
     def _is_member(self, node: Node) -> bool:
-        """Whether the cluster knows of this very life of the node. Until it does, the node may have less than it had in
-        its life before."""
+        """Whether the newest image has the node's present broker epoch. Until it has, the node may have less than the
+        image says: that is about its incarnation before."""
         known = self._newest_image.cluster.brokers.get(node.id) if self._newest_image is not None else None
         return known is not None and known.epoch == node.broker_epoch
 
     def _look_at_quorum(self, node: Node, quorum: Any, glance: _Glance) -> None:
-        if quorum._failure is not None:
-            # Its disk has refused, and it says nothing more; what it had in mind nobody will hear of.
+        if quorum.failure is not None:
+            # Its disk has failed, and it sends nothing more; no other node will hear of its state in memory.
             return
         election = quorum._raft.election
         if election is not glance.election:
@@ -205,7 +217,7 @@ class Watch:
                 if partition.leader >= 0 and partition.leader not in partition.isr:
                     raise Violation(f"{name}: led by {partition.leader}, in sync are {partition.isr}")
                 if not partition.isr and not partition.elr and not partition.last_known_elr:
-                    raise Violation(f"{name}: nobody is in sync, and nobody eligible is remembered")
+                    raise Violation(f"{name}: no replica is in sync, and no eligible one is remembered")
 
     def _look_at_leader(self, node: Node, partition: Partition) -> None:
         known = self._leaders.setdefault((partition.topic_id, partition.index, partition.leader_epoch), node.id)
@@ -256,7 +268,7 @@ class Watch:
                         f"(last offset, epoch, checksum), and {known[3]} had {known[:3]}"
                     )
         if before == 0 and place.memory is not None:
-            # The first look at it in this life.
+            # The first look at this log since its broker started.
             place.memory.check(log, self._now_s(), node.host)
 
 

@@ -15,7 +15,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pessoa.pipelines import compiler
 from pessoa.pipelines.in_memory import KafkaRecord, frame_of
 from pessoa.pipelines.plan import Errors, Filter, Format, KafkaSettings, Node, PlanRefused, Sink, Source
-from pessoa.pipelines.registry_formats import resolved
+from pessoa.pipelines.registry_formats import resolve_schemas
 from pessoa.serde.framing import frame
 
 OLD = {"type": "record", "name": "Venda", "fields": [{"name": "valor", "type": "double"}]}
@@ -46,7 +46,7 @@ def serialised(client: SchemaRegistryClient, topic: str, schema: Any, value: Any
 def run(plan: Node, spark: Any, url: str, topic: str, *values: bytes | None) -> list[tuple[str, Any]]:
     settings = KafkaSettings("", schema_registry_url=url)
     rows = {topic: frame_of(spark, [KafkaRecord(topic, b"k", value, 0) for value in values])}
-    written = compiler.compile(resolved(plan, settings), spark, kafka=settings, rows=rows)
+    written = compiler.compile(resolve_schemas(plan, settings), spark, kafka=settings, rows=rows)
     return [(row.topic, None if row.value is None else bytes(row.value)) for row in written.collect()]
 
 
@@ -96,6 +96,6 @@ def test_protobuf_is_read_by_its_message_and_written_with_a_schema_of_the_column
 def test_a_subject_that_is_missing_is_named(registry_url: str, topic: str) -> None:
     plan = Source(topic, value=Format("avro"))
     with pytest.raises(PlanRefused, match=f"the schema of {topic}-value is not to be had"):
-        resolved(plan, KafkaSettings("", schema_registry_url=registry_url))
+        resolve_schemas(plan, KafkaSettings("", schema_registry_url=registry_url))
     with pytest.raises(PlanRefused, match="needs the address of a schema registry"):
-        resolved(plan, KafkaSettings(""))
+        resolve_schemas(plan, KafkaSettings(""))

@@ -135,7 +135,7 @@ def test_a_stream_meets_a_table_that_changes_and_is_summed_in_a_second_query(
         assert len(running.status()) == 2
         found = consume(broker, [totals], _is_sum(2), running.check)
         produce(broker, clients, ("1", {"nome": "Ana Maria"}))
-        # Two topics are read one after the other, so the first sale may still meet the old name; none meets nobody.
+        # Two topics are read one after the other, so the first sale may be joined with the old name; each has one.
         expected = 2
         while (totals, b"Ana Maria") not in latest(found):
             produce(broker, sales, ("1", {"produto": "x", "valor": 5}))

@@ -238,13 +238,13 @@ def test_bad_records_become_dead_letters_with_the_reason_before_and_after_state(
 
 
 def test_a_bad_record_stops_the_pipeline_and_is_named(spark: Any) -> None:
-    from pessoa.pipelines.refusals import explained
+    from pessoa.pipelines.refusals import explain_refusal
 
     app = App("loja")
     app.stream("vendas", value=Sale).to("saida")
     with pytest.raises(Exception, match="a bad record") as stopped:
         app.test({"vendas": BAD}, spark=spark)
-    assert explained(stopped.value) == (
+    assert explain_refusal(stopped.value) == (
         "a bad record stopped the pipeline: vendas-0@0: its value is not JSON with the columns produto, valor"
     )
 

@@ -58,7 +58,7 @@ from pessoa.wire.api.unregister_broker import UnregisterBrokerRequest
 from pessoa.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.frames import request_frame
-from pessoa.wire.headers import response_header_version
+from pessoa.wire.message_headers import response_header_version
 from pessoa.wire.schema import Message, Struct
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -208,7 +208,7 @@ def _topic_steps() -> Iterator[tuple[str, Message]]:
     yield "fewer partitions", grow("a", 1)
     yield "partitions of nothing", grow("nope", 3)
     yield "partitions without assignment", grow("a", 7, [[1]])
-    yield "partitions assigned to nobody", grow("a", 6, [[9]])
+    yield "partitions assigned to an unknown broker", grow("a", 6, [[9]])
     yield "partitions assigned twice", grow("a", 6, [[1, 1]])
     yield "delete", delete("b", "nope")
     yield "delete what is not there by id", delete(Uuid.of(123456789))
@@ -295,19 +295,19 @@ def _other_steps() -> Iterator[tuple[str, Message]]:
     yield "quota of something unknown", quota({"planet": "earth"}, ("producer_byte_rate", 1.0))
     yield "quota with an unknown key", quota({"user": "bob"}, ("smiles_per_hour", 1.0))
     yield "quota with the wrong key", quota({"ip": "127.0.0.1"}, ("producer_byte_rate", 1.0))
-    yield "quota of nobody", quota({"user": ""}, ("producer_byte_rate", 1.0))
+    yield "quota of a user without a name", quota({"user": ""}, ("producer_byte_rate", 1.0))
     yield "quota below zero", quota({"user": "bob"}, ("producer_byte_rate", -1.0))
     yield "quota of a fraction", quota({"user": "bob"}, ("producer_byte_rate", 1.5))
     yield "quota of a combination", quota({"user": "bob", "ip": "127.0.0.1"}, ("producer_byte_rate", 1.0))
     yield "credentials", scram(upserted=[("alice", 1, 4096), ("alice", 2, 8192), ("bob", 1, 16384)])
     yield "credential deleted", scram(deleted=[("alice", 2)])
     yield "credential not there", scram(deleted=[("alice", 2), ("carol", 1)])
-    yield "credential of nobody", scram(upserted=[("", 1, 4096)])
+    yield "credential of a user without a name", scram(upserted=[("", 1, 4096)])
     yield "few iterations", scram(upserted=[("dave", 1, 4095)])
     yield "many iterations", scram(upserted=[("dave", 1, 16385)])
     yield "unknown mechanism", scram(upserted=[("dave", 7, 4096)], deleted=[("bob", 9)])
     yield "credential twice", scram(upserted=[("dave", 1, 4096), ("dave", 1, 8192), ("eve", 1, 4096)])
-    yield "unregister nobody", UnregisterBrokerRequest(broker_id=9)
+    yield "unregister an unknown broker", UnregisterBrokerRequest(broker_id=9)
 
 
 def quotas(*filters: tuple[str, int, str | None], strict: bool = False) -> DescribeClientQuotasRequest:
@@ -334,8 +334,8 @@ def _describe_steps() -> Iterator[tuple[str, Message]]:
     yield "the default with a name", quotas(("user", 1, "x"))
     yield "a kind twice", quotas(("user", 0, "x"), ("user", 1, None))
     yield "kinds that do not mix", quotas(("user", 0, "x"), ("ip", 0, "1.1.1.1"))
-    yield "everybody", DescribeUserScramCredentialsRequest(users=None)
-    yield "nobody", DescribeUserScramCredentialsRequest(users=[])
+    yield "all users", DescribeUserScramCredentialsRequest(users=None)
+    yield "no users", DescribeUserScramCredentialsRequest(users=[])
     named = [UserName(name=name) for name in ("alice", "bob", "carol", "carol", "")]
     yield "some", DescribeUserScramCredentialsRequest(users=named)
     yield "all", ListPartitionReassignmentsRequest(topics=None)

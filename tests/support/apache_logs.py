@@ -26,10 +26,10 @@ from pessoa.log.partition_log import PartitionLog
 from pessoa.records.batch import RecordBatch
 from pessoa.records.builder import build_batch
 from pessoa.records.compression import Codec
-from pessoa.records.control import ControlRecordType, build_transaction_marker
+from pessoa.records.control_records import ControlRecordType, build_transaction_marker
 from pessoa.records.record import Header, Record, records
 
-# Some moment in 2023. Whoever serves these records must be told not to find them too old.
+# Some moment in 2023. A broker that serves these records must be told not to find them too old.
 START_MS = 1_700_000_000_000
 PRODUCE_VERSION = 12
 COORDINATOR_EPOCH = 3
@@ -60,7 +60,7 @@ class LogScribe:
     """Appends to a log and keeps its own account of it."""
 
     def __init__(self, log: PartitionLog, *, leader_epoch: int = 0, now_ms: int = START_MS) -> None:
-        """A log may have transactions open that somebody else began; `end` ends them as well."""
+        """A log may have transactions open that another scribe began; `end` ends them as well."""
         self.log = log
         self.leader_epoch = leader_epoch
         self.now_ms = now_ms
@@ -123,7 +123,7 @@ class LogScribe:
         self._note_batch(Codec.NONE, offset)
 
     def lead(self, leader_epoch: int) -> None:
-        """From here on another leader writes."""
+        """Raise the leader epoch: from here on another leader writes."""
         self.leader_epoch = leader_epoch
 
     @property
@@ -267,7 +267,7 @@ class ApacheScribe:
 def as_record(message: Message) -> Record:
     offset = message.offset()
     assert offset is not None
-    # librdkafka's binding knows headers as bytes, whatever its types allow.
+    # librdkafka's binding has headers as bytes, though its types allow more.
     headers: Any = message.headers() or ()
     return Record(offset, message.timestamp()[1], message.key(), message.value(), tuple(map(tuple, headers)))
 
@@ -277,7 +277,7 @@ def consume(bootstrap_servers: str, topic: str, *, isolation: str) -> list[Recor
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
-            "group.id": "whoever",
+            "group.id": "reader",
             "isolation.level": isolation,
             "enable.partition.eof": True,
             "enable.auto.commit": False,

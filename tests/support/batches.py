@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pessoa.records.batch import RecordBatch, batches
 from pessoa.records.builder import build_batch
 from pessoa.records.compression import Codec
-from pessoa.records.control import ControlRecordType, build_transaction_marker
+from pessoa.records.control_records import ControlRecordType, build_transaction_marker
 from pessoa.records.record import Record, records
 
 if TYPE_CHECKING:

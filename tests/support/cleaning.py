@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pessoa.log.cleaner import CleanerSettings, Cleaning, assess, make_plan
-from pessoa.log.cleaning_pass import CleaningPass
-from pessoa.log.cleaning_plan import CleanerStats, Finished, Pause, SwapReady
-from pessoa.log.config import COMPACT, LogConfig
+from pessoa.log.compaction.cleaning_pass import CleaningPass
+from pessoa.log.compaction.cleaning_plan import CleanerStats, Finished, Pause, SwapReady
+from pessoa.log.compaction.log_to_clean import CleanerSettings, assess, make_plan
+from pessoa.log.compaction.segment_swap import Cleaning
 from pessoa.log.files import Disk
-from pessoa.log.loading import load_partition
+from pessoa.log.log_config import COMPACT, LogConfig
+from pessoa.log.log_loader import load_partition
 from pessoa.log.partition_log import PartitionLog, ReadUpTo
 from pessoa.records.batch import RecordBatch, batches
 from pessoa.records.builder import build_batch
 from pessoa.records.compression import Codec
-from pessoa.records.control import ControlRecordType, build_transaction_marker, control_records
+from pessoa.records.control_records import ControlRecordType, build_transaction_marker, control_records
 from pessoa.records.record import Record, records
 
 DIRECTORY = "/data/orders-0"
@@ -149,7 +150,7 @@ def all_batches(log: PartitionLog) -> list[RecordBatch]:
 
 
 def all_records(log: PartitionLog) -> list[Record]:
-    """Every record of the data batches, whatever became of their transactions."""
+    """Every record of the data batches, also of aborted transactions."""
     return [record for batch in all_batches(log) if not batch.is_control for record in records(batch)]
 
 

@@ -1,4 +1,7 @@
-"""A broker in a process of its own, to be killed and started again on the same port with the same directory."""
+"""A broker in a process of its own, to be killed and started again on the same port with the same directory.
+
+No LoggedProcess, because its disk may be full and its files may not grow: what it says goes through a pipe.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class KillableBroker:
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
         self.lines: list[bytes] = []
-        # Asked for and given back: nobody else is given it soon, because the system hands out ports in turn.
+        # Asked for and given back: no other socket is given it soon, because the system hands out ports in turn.
         with socket.create_server(("127.0.0.1", 0)) as any_port:
             self.port: int = any_port.getsockname()[1]
 
@@ -41,6 +44,23 @@ class KillableBroker:
             self.kill()
 
     def start(self) -> None:
+        ready = self._launch()
+        assert ready.wait(_START_TIMEOUT_S), b"".join(self.lines[-50:]).decode()
+        assert self._process is not None
+        assert self._process.poll() is None, b"".join(self.lines[-50:]).decode()
+
+    def start_with_largest_file(self, size: int) -> int:
+        """Start it so that no file may grow beyond `size` bytes, which is to end it; its exit code."""
+        self._launch("prlimit", f"--fsize={size}:")
+        return self.wait_for_end()
+
+    def start_in_vain(self) -> int:
+        """Start it where it cannot go on; its exit code."""
+        self._launch()
+        return self.wait_for_end()
+
+    def _launch(self, *wrapper: str) -> threading.Event:
+        """The event is set when it is ready, or has ended."""
         assert self._process is None, "the broker runs"
         self._directory.mkdir(parents=True, exist_ok=True)
         settings = {
@@ -50,15 +70,14 @@ class KillableBroker:
             "offsets.topic.num.partitions": "3",
             "transaction.state.log.num.partitions": "3",
         }
-        command = [sys.executable, "-m", "pessoa", "broker"]
+        command = [*wrapper, sys.executable, "-m", "pessoa", "broker"]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"})
         ready = threading.Event()
         self._reader = threading.Thread(target=self._read, args=(self._process, ready), daemon=True)
         self._reader.start()
-        assert ready.wait(_START_TIMEOUT_S), b"".join(self.lines[-50:]).decode()
-        assert self._process.poll() is None, b"".join(self.lines[-50:]).decode()
+        return ready
 
     def _read(self, process: subprocess.Popen[bytes], ready: threading.Event) -> None:
         assert process.stderr is not None
@@ -81,7 +100,7 @@ class KillableBroker:
         self.wait_for_end()
 
     def wait_for_end(self) -> int:
-        """Its exit code, when it has ended by itself."""
+        """Wait until the broker has ended by itself; return its exit code."""
         process = self._process
         assert process is not None
         code = process.wait(_START_TIMEOUT_S)
@@ -98,5 +117,5 @@ class KillableBroker:
         self.start()
 
     def errors(self) -> list[str]:
-        """What the broker wrote of mistakes, in all its lives."""
+        """What the broker wrote of mistakes, since its first start."""
         return [line.decode() for line in self.lines if b" ERROR " in line or b" CRITICAL " in line]

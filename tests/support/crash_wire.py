@@ -1,9 +1,9 @@
 """A client without manners, for tests that attack a broker: raw bytes, raw frames, and a canary beside them.
 
-`Wire` is a connection that sends whatever it is given, and reads answers with a deadline. `Canary` is a client that
+`Wire` is a connection that sends any bytes it is given, and reads answers with a deadline. `Canary` is a client that
 keeps to the protocol: it writes one record and reads it back, on connections of its own, and so tells whether an
 attack on one connection hurt another. `hostile_message` is a request that keeps to its schema and to nothing else: it
-speaks of topics, groups and brokers that exist, with numbers and records that nobody would send.
+speaks of topics, groups and brokers that exist, with numbers and records that no real client would send.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, Self
 from pessoa.base.ids import Uuid
 from pessoa.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from pessoa.wire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from pessoa.wire.compiler import Layout
+from pessoa.wire.codec_compiler import Layout
 from pessoa.wire.frames import request_frame
-from pessoa.wire.headers import response_header_version
+from pessoa.wire.message_headers import response_header_version
 from pessoa.wire.schema import Field, Message, Struct
 from tests.support.batches import idempotent, plain, transactional, values
 from tests.support.wire_values import INTEGERS, Generator
@@ -53,13 +53,20 @@ class Closed(Exception):
 class Wire:
     """One connection to a broker. `receive` raises `Closed` at its end and `TimeoutError` after `timeout_s`."""
 
-    def __init__(self, port: int, timeout_s: float = TIMEOUT_S, receive_buffer_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        port: int,
+        timeout_s: float = TIMEOUT_S,
+        receive_buffer_bytes: int | None = None,
+        client_id: str = "attacker",
+    ) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if receive_buffer_bytes is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self._socket.settimeout(timeout_s)
         self._socket.connect(("127.0.0.1", port))
         self._correlation_id = 0
+        self._client_id = client_id
 
     def __enter__(self) -> Self:
         return self
@@ -116,7 +123,7 @@ class Wire:
 
     def write(self, request: Message, version: int) -> int:
         self._correlation_id += 1
-        self.send(b"".join(request_frame(request, version, self._correlation_id, "attacker")))
+        self.send(b"".join(request_frame(request, version, self._correlation_id, self._client_id)))
         return self._correlation_id
 
     def read(self, response: type[Message], version: int, correlation_id: int) -> Any:

@@ -27,7 +27,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial._introspect import classify_field
 
 from pessoa.base.ids import ZERO_UUID, Uuid
-from pessoa.wire.compiler import Layout
+from pessoa.wire.codec_compiler import Layout
 from pessoa.wire.schema import Field, Message, Struct
 from tests.support.wire_values import Generator, equals_default
 

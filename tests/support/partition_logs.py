@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pessoa.log.config import LogConfig
-from pessoa.log.loading import load_partition
+from pessoa.log.log_config import LogConfig
+from pessoa.log.log_loader import load_partition
 from pessoa.log.partition_log import ReadUpTo
 from tests.support.batches import NOW_MS, offsets, plain
 

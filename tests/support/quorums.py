@@ -15,17 +15,19 @@ from typing import Self
 
 from pessoa.base.entropy import SeededEntropy
 from pessoa.base.ids import Uuid
+from pessoa.broker.api_table import row_of
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.net.channel import ChannelFailed
-from pessoa.quorum.batches import CommittedBatch
+from pessoa.quorum.batches import MetadataBatch
+from pessoa.quorum.quorum_settings import LeaderAndEpoch, QuorumNode, QuorumSettings
 from pessoa.quorum.raft_quorum import RaftQuorum
-from pessoa.quorum.settings import LeaderAndEpoch, QuorumSettings
 from pessoa.quorum.snapshot_file import SnapshotReader
-from pessoa.raft.voters import VoterSet
+from pessoa.raft.voters import Address, VoterSet
 from pessoa.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 from pessoa.wire.catalogue import ApiKey
+from pessoa.wire.request_context import Answer
 from pessoa.wire.schema import Message
-from pessoa.wire.stored.metadata_log import TopicRecord
+from pessoa.wire.stored.metadata_records import TopicRecord
 from tests.support.virtual_time import VirtualClock
 
 SETTINGS = QuorumSettings()
@@ -35,9 +37,11 @@ PORT_BASE = 9_000
 LATENCY_S = 0.0005
 
 
-class Context:
-    def __init__(self, version: int) -> None:
-        self.version = version
+def ask_quorum(quorum: RaftQuorum, request: Message, version: int) -> Answer[Message]:
+    """What a node of the quorum answers to a request of another."""
+    serve = row_of(request.api_key).serve_in_quorum
+    assert serve is not None
+    return quorum.handle(serve, request, version)
 
 
 class Node:
@@ -53,10 +57,10 @@ class Node:
         # Whether it looks after its place among the voters.
         self.joins = False
         self.quorum: RaftQuorum
-        self.seen: list[CommittedBatch] = []
+        self.seen: list[MetadataBatch] = []
         self.snapshots: list[SnapshotReader] = []
         self.leaders: list[LeaderAndEpoch] = []
-        # For those who want to listen from the first batch on.
+        # For tests that listen from the first batch on.
         self.before_start: Callable[[], None] = lambda: None
 
     async def start(self) -> RaftQuorum:
@@ -65,9 +69,13 @@ class Node:
         self.quorum = RaftQuorum(
             self.disk,
             "/meta",
-            self.id,
-            CLUSTER_ID,
-            self.directory_id,
+            QuorumNode(
+                self.id,
+                CLUSTER_ID,
+                self.directory_id,
+                listeners={"CONTROLLER": Address("localhost", PORT_BASE + self.id)} if self.joins else {},
+                auto_join=self.joins,
+            ),
             self.voters,
             VirtualClock(),
             SeededEntropy(self.id),
@@ -76,8 +84,6 @@ class Node:
             bootstrap_servers=[("localhost", PORT_BASE + one) for one in nodes.by_id if one != self.id]
             if not len(self.voters) or self.id not in self.voters.by_id
             else (),
-            listeners={"CONTROLLER": ("localhost", PORT_BASE + self.id)} if self.joins else None,
-            auto_join=self.joins,
         )
         self.quorum.listeners.append(self.seen.append)
         self.quorum.on_snapshot.append(self.snapshots.append)
@@ -113,7 +119,7 @@ class Node:
                 supported_features=[SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)],
             )
         received = kind.request.decode(request.encode(version), version)
-        answer = peer.quorum.handle(received, Context(version))
+        answer = ask_quorum(peer.quorum, received, version)
         if isinstance(answer, Awaitable):
             answer = await asyncio.wait_for(answer, timeout_ms / 1000)
         await asyncio.sleep(LATENCY_S)

@@ -1,7 +1,7 @@
 """Brokers that replicate one partition, on simulated time, disks and wires, under a controller of a few lines.
 
-What is real: `Replicas` with all that is below it, and the handlers of Produce, Fetch and ListOffsets. Requests and
-answers go through the codec, so nobody sees another's memory. What is not: the controller decides in one place and
+What is real: `LocalReplicas` with all that is below it, and the handlers of Produce, Fetch and ListOffsets. Requests
+and answers go through the codec, so no node sees another's memory. What is not: the controller decides in one place and
 tells its decisions to each broker a little later; a wire is a delay that can be cut.
 
 A broker that is killed leaves its files as a process that died does; one that loses power keeps what was synced, and
@@ -19,22 +19,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pessoa.base.entropy import SeededEntropy, new_uuid, positive_int32
 from pessoa.base.ids import Uuid
-from pessoa.broker.context import RequestContext
+from pessoa.broker.apis import fetch, list_offsets, produce
 from pessoa.broker.fetch_sessions import FetchSessions
-from pessoa.broker.handlers import fetch, list_offsets, produce
 from pessoa.broker.read_damage import ReadDamage
-from pessoa.log.config import LogConfig
 from pessoa.log.directory import LogDirectory
-from pessoa.log.flushing import Flusher
+from pessoa.log.flusher import Flusher
+from pessoa.log.log_config import LogConfig
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.log.upkeep import Upkeep
-from pessoa.metadata.cluster import BrokerImage, ClusterImage
+from pessoa.metadata.cluster_image import BrokerImage, ClusterImage
 from pessoa.metadata.image import MetadataImage
-from pessoa.metadata.settings import ConfigsImage
-from pessoa.metadata.topics import DIRECTORY_UNASSIGNED, PartitionImage, TopicImage, TopicsImage
+from pessoa.metadata.table_images import ConfigsImage
+from pessoa.metadata.topics_image import DIRECTORY_UNASSIGNED, PartitionImage, TopicImage, TopicsImage
 from pessoa.net.channel import ChannelFailed
-from pessoa.replication.replicas import Replicas
-from pessoa.replication.settings import ReplicationSettings
+from pessoa.replication.local_replicas import LocalReplicas
+from pessoa.replication.replication_settings import ReplicationSettings
 from pessoa.wire.api.alter_partition import (
     AlterPartitionResponse,
     AlterPartitionResponsePartitionData,
@@ -46,6 +45,7 @@ from pessoa.wire.api.list_offsets import ListOffsetsRequest
 from pessoa.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.request_context import RequestContext
 from tests.simulation.loop import SimulatedLoop
 from tests.support.batches import NOW_MS, plain
 
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from random import Random
 
+    from pessoa.base.clock import Timer
     from pessoa.replication.partition import Partition
     from pessoa.wire.schema import Message
     from tests.simulation.loop import Process
@@ -83,6 +84,9 @@ class StageClock:
     def monotonic_ms(self) -> int:
         return int(self._loop.now_s * 1000)
 
+    def call_after_ms(self, duration_ms: int, call: Callable[[], object]) -> Timer:
+        return self._loop.call_later(duration_ms / 1000, call)
+
     async def wait_ms(self, duration_ms: int) -> None:
         await asyncio.sleep(duration_ms / 1000)
 
@@ -97,7 +101,7 @@ class Node:
         self.disk.make_directory(DIRECTORY)
         self.process: Process | None = None
         self.epoch = -1
-        self.lives = 0
+        self.incarnations = 0
         self.services: Any = None
         self.directory: LogDirectory
 
@@ -119,16 +123,17 @@ class Node:
         self.directory = LogDirectory(self.disk, DIRECTORY)
         self.directory.open(lambda _: config, clock.now_ms())
         upkeep = Upkeep(self.disk, [self.directory], clock, flusher)
-        # Two lives never draw the same ids.
-        self.lives += 1
-        entropy = SeededEntropy(self.id << 32 | self.lives)
-        replicas = Replicas(
+        # Two incarnations never draw the same ids.
+        self.incarnations += 1
+        entropy = SeededEntropy(self.id << 32 | self.incarnations)
+        replicas = LocalReplicas(
             self.id, [self.directory], upkeep, lambda _: config, partial(new_uuid, entropy),
             clock=clock, flusher=flusher, settings=stage.settings, broker_epoch=lambda: self.epoch,
             channel_to=lambda peer: StageChannel(stage, self.id, peer),  # type: ignore[arg-type,return-value]
             alter_partition=partial(stage.controller.alter_partition, self),
         )  # fmt: skip
         self.services = SimpleNamespace(
+            authorizer=None,
             unread_bytes=lambda: 0,
             damage=ReadDamage(),
             clock=clock,
@@ -137,6 +142,7 @@ class Node:
             flusher=flusher,
             config=SimpleNamespace(inter_broker_listener_name=LISTENER, fetch_max_bytes=1 << 26, value=lambda _: None),
             is_out_of_touch=lambda: False,
+            is_leaving=False,
             fetch_sessions=FetchSessions(partial(positive_int32, entropy)),
             nodes=lambda _: [],
         )
@@ -233,9 +239,12 @@ class StageController:
             removing_replicas=(), adding_replicas=(), elr=(), last_known_elr=(),
             leader=-1, leader_epoch=0, partition_epoch=0, leader_recovery_state=0,
         )  # fmt: skip
+        # Further partitions of the topic, by index. Their leader and ISR are what the test says.
+        self.others: dict[int, PartitionImage] = {}
 
     def register(self, node: Node) -> None:
-        """A new life begins: what it had in its last one is in doubt, unless nobody else has it."""
+        """Give a broker that has started its broker epoch. It leaves the ISR, unless it is alone there: its log may
+        have lost what was not synced."""
         self._next_epoch += 1
         node.epoch = self._next_epoch
         self.brokers[node.id] = BrokerImage(node.id, node.epoch, Uuid.of(node.epoch), {}, {}, None, False, False, ())
@@ -256,7 +265,7 @@ class StageController:
         return node_id in self.brokers and not self.brokers[node_id].fenced
 
     def elect(self, wanted: int | None = None) -> None:
-        """Give the lead to somebody who is in sync and alive; to the wanted one, if it is."""
+        """Elect a live in-sync replica: the wanted one if it is both, else the present leader, else the first."""
         candidates = [one for one in self.partition.isr if self.is_live(one)]
         leader = wanted if wanted in candidates else None
         if leader is None:
@@ -271,7 +280,7 @@ class StageController:
         self.publish()
 
     def publish(self) -> None:
-        topic = TopicImage(TOPIC, TOPIC_ID, {0: self.partition})
+        topic = TopicImage(TOPIC, TOPIC_ID, {0: self.partition, **self.others})
         self.image = image = replace(
             self.image,
             offset=self.image.offset + 1,
@@ -445,7 +454,7 @@ class Stage:
         return answer.error_code, answer.base_offset
 
     def is_quiet(self) -> bool:
-        """Everybody runs, is in sync, and has the same up to the same high watermark."""
+        """Whether every node runs, is in sync, and has the same up to the same high watermark."""
         partitions = [node.partition for node in self.nodes.values()]
         leader = self.leader()
         if leader is None or leader.partition is None or set(self.controller.partition.isr) != set(self.nodes):

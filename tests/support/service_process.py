@@ -8,10 +8,6 @@ engine.kill()                               as the kernel would; `start` starts 
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,10 +15,10 @@ from typing import Any
 import httpx
 
 from tests.support import spark
+from tests.support.logged_process import LoggedProcess, pessoa
 from tests.support.topics import eventually
 
 DEADLINE_S = 240.0
-_LISTENING = re.compile(r"is listening on (\S+)")
 
 
 def engine_process(servers: str, home: Path) -> ServiceProcess:
@@ -44,50 +40,17 @@ def worker_process(servers: str, home: Path, **settings: str) -> ServiceProcess:
     )
 
 
-class ServiceProcess:
+class ServiceProcess(LoggedProcess):
     def __init__(self, home: Path, *words: str) -> None:
-        self._output = home.with_suffix(".output")
-        self._command = [sys.executable, "-m", "pessoa", *words]
-        self._process: subprocess.Popen[bytes] | None = None
+        java = {"JAVA_TOOL_OPTIONS": " ".join(spark.SMALL_JVM)}
+        super().__init__(pessoa(*words), home.with_suffix(".output"), name=words[0], env=java)
         self.url = ""
 
-    def __repr__(self) -> str:
-        return f"<ServiceProcess {self.url}: {'running' if self._process else 'gone'}>"
-
-    def start(self) -> None:
-        assert self._process is None, "it is running"
-        environment = {**os.environ, "JAVA_TOOL_OPTIONS": " ".join(spark.SMALL_JVM), "PYTHONUNBUFFERED": "1"}
-        with self._output.open("ab") as sink:
-            position = sink.tell()
-            process = self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, env=environment
-            )
-
-        def listens() -> bool:
-            said = self._output.read_bytes()[position:].decode(errors="replace")
-            if process.poll() is not None:
-                raise RuntimeError(f"it did not start:\n{said}")
-            match = _LISTENING.search(said)
-            self.url = match[1] if match else ""
-            return bool(match)
-
-        eventually(listens, DEADLINE_S, pause_s=0.05)
+    def start(self, *wrapper: str) -> None:
+        """Start it, and return when it is healthy."""
+        super().start(*wrapper)
+        self.url = self.wait_for(r"is listening on (\S+)", DEADLINE_S)[1]
         eventually(lambda: httpx.get(f"{self.url}/health", timeout=DEADLINE_S).is_success, DEADLINE_S, pause_s=0.05)
-
-    def kill(self) -> None:
-        """No goodbye."""
-        assert self._process is not None, "it is not running"
-        self._process.kill()
-        self._process.wait()
-        self._process = None
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(DEADLINE_S)
-            finally:
-                self.kill()
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         answer = httpx.request(method, self.url + path, json=body, timeout=DEADLINE_S)
@@ -96,8 +59,7 @@ class ServiceProcess:
 
     def spark_pid(self) -> int | None:
         """Of the Java that is Spark: our child is its guardian, and Java is the guardian's."""
-        assert self._process is not None, "it is not running"
-        return next((java for guardian in children(self._process.pid) for java in children(guardian)), None)
+        return next((java for guardian in children(self.pid) for java in children(guardian)), None)
 
 
 def children(pid: int) -> list[int]:

@@ -11,6 +11,8 @@ import selectors
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from pessoa.base.clock import Timer
+
 _WORK_S = 0.001
 
 
@@ -23,7 +25,7 @@ class _Selector(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise RuntimeError("everybody waits, and nothing will ever happen")
+            raise RuntimeError("every task waits, and no timer is set")
         self.now_s += max(0.0, timeout)
         return super().select(0)
 
@@ -44,7 +46,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         def do() -> None:
             try:
                 result = work(*arguments)
-            except BaseException as error:  # noqa: BLE001  # it belongs to whoever waits
+            except BaseException as error:  # noqa: BLE001  # it belongs to the waiter
                 if not done.done():
                     done.set_exception(error)
             else:
@@ -64,6 +66,9 @@ class VirtualClock:
     def monotonic_ms(self) -> int:
         # A timer that is due must not find itself a fraction too early.
         return int(asyncio.get_running_loop().time() * 1000 + 1e-6)
+
+    def call_after_ms(self, duration_ms: int, call: Callable[[], object]) -> Timer:
+        return asyncio.get_running_loop().call_later(duration_ms / 1000, call)
 
     async def wait_ms(self, duration_ms: int) -> None:
         await asyncio.sleep(duration_ms / 1000)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pessoa.base.ids import Uuid
-from pessoa.wire.compiler import Layout
+from pessoa.wire.codec_compiler import Layout
 from pessoa.wire.schema import Field, Message, Struct
 
 

@@ -15,7 +15,7 @@ from hypothesis.strategies import SearchStrategy
 
 from pessoa.base.ids import Uuid
 from pessoa.wire.catalogue import all_messages
-from pessoa.wire.compiler import Layout
+from pessoa.wire.codec_compiler import Layout
 from pessoa.wire.schema import Field, Message, Struct
 from tests.support.wire_values import INTEGERS, equals_default
 

@@ -11,8 +11,8 @@ from random import Random
 from typing import Any
 
 from pessoa.base.ids import Uuid
-from pessoa.wire.compiler import Layout
-from pessoa.wire.headers import RequestHeader
+from pessoa.wire.codec_compiler import Layout
+from pessoa.wire.message_headers import RequestHeader
 from pessoa.wire.schema import Field, Message, Struct
 
 INTEGERS = {

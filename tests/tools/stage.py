@@ -5,7 +5,7 @@ r"""One script of commands, run by Apache's tools and by ours, and the two trans
 
 `@B` is the cluster, `@C` its controller, `@D` a directory with files for the tools. Both tools work on one cluster, so
 their topics and groups must differ in name: a name with `Aa` in it gets `BB` in its place for our tool. The two have
-the same hash in Java, so whatever a HashMap does to the order of names it does to both. A script with the line
+the same hash in Java, so a HashMap has both names in the same place. A script with the line
 `# unordered` is about tools that print sets, one with `# measured` about tools that print what took how long.
 
 The controller answers for a change before the broker, which the next command asks, has followed it; so after each one
@@ -25,12 +25,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import NamedTuple
 
-from pessoa.cli.tools import TOOLS
-from pessoa.client.cluster import Cluster as AskedCluster
-from pessoa.client.configs import Change, Operation, ResourceType, alter_configs, list_resources
+from pessoa.cli.tools import load
+from pessoa.client.cluster_client import Cluster as AskedCluster
+from pessoa.client.config_admin import Change, Operation, ResourceType, alter_configs, list_resources
 from tests.apache.tool_server import Outcome, ToolServer
 
 THEIRS, OURS = "Aa", "BB"
@@ -62,7 +61,7 @@ class Step(NamedTuple):
 def run_ours(tool: str, *words: str, stdin: str = "") -> Outcome:
     """One of our tools, in this process: what it prints, and what its exit code would be."""
     with _streams(stdin) as (out, err):
-        code = import_module(f"pessoa.cli.{TOOLS[tool]}").main(list(words))
+        code = load(tool)(list(words))
         sys.stdout.flush()
         sys.stderr.flush()
     return Outcome(code, out.getvalue().decode(), err.getvalue().decode())
@@ -102,7 +101,7 @@ def transcript(run: Runner, script: str, cluster: Cluster, prefix: str) -> list[
         words = shlex.split(text)
         outcome = run(words[0], *words[1:], stdin=stdin)
         if outcome.code == 0 and CHANGING & set(words):
-            _settle(cluster.servers)
+            _wait_until_followed(cluster.servers)
             if words[0] == "kafka-acls":
                 # What it did it says the first time; what there is afterwards may have been read too early then.
                 again = run(words[0], *words[1:], stdin=stdin)
@@ -126,8 +125,8 @@ def _from(words: str, text: str) -> str:
     return "".join(text.partition(words)[1:])
 
 
-def _settle(servers: str) -> None:
-    """Wait until the broker has followed whatever the controller has answered for.
+def _wait_until_followed(servers: str) -> None:
+    """Wait until the broker has followed all changes that the controller has answered for.
 
     It shows a change when it begins to follow it. So a second one, which is made when the first is shown, is shown only
     when all of the first and of what came before is done. The second takes the first back, and nothing is left.

@@ -3,13 +3,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from pessoa.cli.java_order import hash_order, partition_hash, string_hash
-from pessoa.cli.tools import TOOLS
+from pessoa.base.java_order import hash_order, partition_hash, string_hash
+from pessoa.cli.tools import TOOLS, load
 from pessoa.testing import Broker
 from tests.tools.stage import run_ours
 
@@ -18,16 +17,17 @@ PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 def test_every_tool_is_installed_under_its_name_and_with_sh_behind_it() -> None:
     scripts = tomllib.loads(PYPROJECT.read_text())["project"]["scripts"]
-    for tool, module in TOOLS.items():
-        assert scripts[tool] == scripts[f"{tool}.sh"] == f"pessoa.cli.{module}:main"
-        assert callable(import_module(f"pessoa.cli.{module}").main)
+    for tool, place in TOOLS.items():
+        module, _, name = place.partition(":")
+        assert scripts[tool] == scripts[f"{tool}.sh"] == f"pessoa.cli.{module}:{name or 'main'}"
+        assert callable(load(tool))
 
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_help_names_options_and_costs_neither_a_loop_nor_a_client(tool: str) -> None:
     code = (
-        f"import sys; from pessoa.cli.{TOOLS[tool]} import main\n"
-        "try: main(['--help'])\n"
+        f"import sys; from pessoa.cli.tools import load\n"
+        f"try: load({tool!r})(['--help'])\n"
         "except SystemExit: pass\n"
         "heavy = ('asyncio', 'uvloop', 'confluent_kafka', 'rich', 'click')\n"
         "print(sorted(name for name in sys.modules if name in heavy))"
@@ -64,13 +64,21 @@ def test_what_a_process_prints_is_whole_although_it_ends_without_ceremony() -> N
         names = [f"t{number:03}-{'x' * 200}" for number in range(60)]
         for name in names:
             run_ours("kafka-topics", "--bootstrap-server", broker.bootstrap_servers, "--create", "--topic", name)
-        command = [sys.executable, "-m", "pessoa.cli.topics", "--list", "--bootstrap-server", broker.bootstrap_servers]
+        command = [
+            sys.executable,
+            "-m",
+            "pessoa.cli.tools",
+            "kafka-topics",
+            "--list",
+            "--bootstrap-server",
+            broker.bootstrap_servers,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == names
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_an_option_that_nobody_knows_ends_with_one(tool: str) -> None:
+def test_an_unknown_option_ends_with_code_1(tool: str) -> None:
     assert run_ours(tool, "--levitate").code == 1
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pessoa.cli.confluent_services import available
+from pessoa.cli.confluent.confluent_services import available
 from tests.apache.broker import reserve_port
 
 BANNER = [
@@ -28,7 +28,7 @@ class Confluent:
 
     def __call__(self, *words: str, stdin: str = "", code: int = 0) -> list[str]:
         """What a command prints after the banner."""
-        command = [sys.executable, "-m", "pessoa.cli.confluent", *words]
+        command = [sys.executable, "-m", "pessoa.cli.confluent.confluent", *words]
         done = subprocess.run(
             command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, env=self._environment
         )
@@ -127,6 +127,6 @@ def test_mistakes_are_told_on_standard_output_and_end_with_127(
 
 
 def test_without_arguments_the_commands_are_listed_and_no_banner(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "pessoa.cli.confluent"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "pessoa.cli.confluent.confluent"], capture_output=True, text=True)
     assert done.returncode == 0
     assert done.stdout.startswith("confluent: A command line interface")

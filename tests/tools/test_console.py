@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from pessoa.cli.tools import TOOLS
 from pessoa.testing import Broker
 from tests.apache.tool_server import Outcome
 from tests.tools.stage import run_ours
@@ -17,7 +16,7 @@ TIMEOUT_S = 120
 
 
 def run(tool: str, *words: str, stdin: str = "") -> Outcome:
-    command = [sys.executable, "-m", f"pessoa.cli.{TOOLS[tool]}", *words]
+    command = [sys.executable, "-m", "pessoa.cli.tools", tool, *words]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S)
     return Outcome(done.returncode, done.stdout, done.stderr)
 

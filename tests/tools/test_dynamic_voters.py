@@ -9,9 +9,6 @@ voters stood in the configuration until kraft.version was raised.
 from __future__ import annotations
 
 import re
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.apache.broker import reserve_port
 from tests.apache.tool_server import Outcome, ToolServer
+from tests.support.logged_process import LoggedProcess, pessoa
 from tests.tools.stage import run_ours
 
 TIMEOUT_S = 180.0
@@ -44,7 +42,7 @@ class Nodes:
         self.directory = directory
         self._run = run
         self.ports = {number: (reserve_port(), reserve_port()) for number in (1, 2, 3, 4)}
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._processes: dict[int, LoggedProcess] = {}
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._processes)
@@ -65,7 +63,7 @@ class Nodes:
             "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[number][0]},CONTROLLER://{self.controller(number)}",
             "log.dirs": str(self.directory / f"data-{number}"),
             "offsets.topic.num.partitions": "1",
-            # A machine that is busy with other tests is slow, and nobody is to be missed for that.
+            # A machine that is busy with other tests is slow, and no node is to be missed for that.
             "controller.quorum.fetch.timeout.ms": "4000",
             "controller.quorum.request.timeout.ms": "8000",
             "broker.session.timeout.ms": "30000",
@@ -77,22 +75,18 @@ class Nodes:
     def start(self, *numbers: int) -> None:
         """A majority has to be there before any of them is ready."""
         for number in numbers:
-            with (self.directory / f"{number}.log").open("ab") as log:
-                path = self.directory / f"{number}.properties"
-                command = [sys.executable, "-m", "pessoa", "broker", "--config", str(path)]
-                self._processes[number] = subprocess.Popen(command, stdout=log, stderr=log)
-        logs = [self.directory / f"{number}.log" for number in numbers]
-        until(lambda: all("is ready" in log.read_text() for log in logs), f"nodes {numbers} are ready")
+            command = pessoa("broker", "--config", self.directory / f"{number}.properties")
+            self._processes[number] = LoggedProcess(command, self.directory / f"{number}.log", name=f"node {number}")
+            self._processes[number].start()
+        for number in numbers:
+            self._processes[number].wait_for("is ready")
 
     def stop(self, number: int) -> None:
-        process = self._processes.pop(number)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(TIMEOUT_S) == 0
+        assert self._processes.pop(number).stop() == 0
 
     def close(self) -> None:
         for process in self._processes.values():
-            process.kill()
-            process.wait()
+            process.close()
 
     # Asking with tools.
 
@@ -156,7 +150,7 @@ class Nodes:
     def remove(self, number: int) -> None:
         directory, _ = self.replicas()[number]
         self.quorum("remove-controller", "--controller-id", str(number), "--controller-directory-id", directory)
-        until(lambda: self.leader() != number, f"somebody else than {number} leads")
+        until(lambda: self.leader() != number, f"another controller than {number} leads")
 
 
 def test_a_fourth_controller_is_added_and_the_leader_removed_and_nothing_is_lost(tmp_path: Path) -> None:

@@ -8,17 +8,18 @@ import shlex
 import tomllib
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from pessoa.cli.confluent import COMMANDS
-from pessoa.cli.confluent import main as confluent
+from pessoa.cli.confluent.confluent import COMMANDS
+from pessoa.cli.confluent.confluent import main as confluent
 from pessoa.cli.main import SUBCOMMANDS
 from pessoa.cli.main import main as pessoa
-from pessoa.cli.tools import TOOLS
+from pessoa.cli.subcommands import ParsedTool
+from pessoa.cli.tool_run import Tool
+from pessoa.cli.tools import TOOLS, load
 from tests.tools.stage import run_ours
 
 SCRIPTS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
@@ -66,12 +67,12 @@ def parse_by_click(command: click.Command, words: list[str]) -> None:
             parse_by_click(inner, words[1:])
 
 
-def parse_by_table(module: Any, words: list[str]) -> None:
-    if hasattr(module, "OPTIONS"):
-        given = module.OPTIONS.parse(words)
+def parse_by_table(tool: Tool | ParsedTool, words: list[str]) -> None:
+    if isinstance(tool, Tool):
+        given = tool.make_options().parse(words)
         assert not given.words, f"these belong to no option: {given.words}"
     else:
-        assert isinstance(module.make_parser().parse_args(words), argparse.Namespace)
+        assert isinstance(tool.make_parser().parse_args(words), argparse.Namespace)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -79,7 +80,7 @@ def test_a_tool_of_kafkas_understands_the_examples_in_its_help(tool: str) -> Non
     shown = run_ours(tool, "--help")
     for name, *words in examples_in(shown.out + shown.err):
         assert name == tool
-        parse_by_table(import_module(f"pessoa.cli.{TOOLS[tool]}"), words)
+        parse_by_table(load(tool), words)
 
 
 @pytest.mark.parametrize("name", [name for name in SUBCOMMANDS if name != "broker"])

@@ -26,8 +26,8 @@ SILENCE = (
 
 
 @pytest.fixture
-def nobody() -> Iterator[str]:
-    """An address that stays ours, and at which nobody listens."""
+def closed_port() -> Iterator[str]:
+    """An address that stays ours, and at which no server listens."""
     with closing(socket.socket()) as held:
         held.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{held.getsockname()[1]}"
@@ -50,12 +50,12 @@ def impatient(tmp_path: Path) -> str:
         ("kafka-reassign-partitions", ["--list"]),
     ],
 )
-def test_a_tool_says_at_once_and_once_that_nobody_answers(
-    tool: str, words: list[str], nobody: str, tmp_path: Path
+def test_a_tool_says_at_once_and_once_that_no_broker_answers(
+    tool: str, words: list[str], closed_port: str, tmp_path: Path
 ) -> None:
     settings = ["--command-config", impatient(tmp_path)]
-    shown = run_ours(tool, "--bootstrap-server", nobody, *settings, *words)
-    assert shown.err.startswith(SILENCE.format(nobody))
+    shown = run_ours(tool, "--bootstrap-server", closed_port, *settings, *words)
+    assert shown.err.startswith(SILENCE.format(closed_port))
     assert shown.err.count("WARN") == 1
 
 
@@ -137,9 +137,9 @@ def test_a_line_of_the_shell_may_be_copied_with_its_prompt_and_its_container_and
 class Typed:
     """A console tool in a process of its own, with its standard error to read as it comes."""
 
-    def __init__(self, module: str, *words: str) -> None:
+    def __init__(self, tool: str, *words: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"pessoa.cli.{module}", *words],
+            [sys.executable, "-m", "pessoa.cli.tools", tool, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -177,20 +177,20 @@ class Typed:
 
 
 @contextmanager
-def typed(module: str, *words: str) -> Iterator[Typed]:
-    tool = Typed(module, *words)
+def typed(command: str, *words: str) -> Iterator[Typed]:
+    tool = Typed(command, *words)
     try:
         yield tool
     finally:
         tool.kill()
 
 
-def test_a_producer_says_while_it_waits_for_a_line_that_nobody_answers_and_ends_with_the_second_ctrl_c(
-    nobody: str,
+def test_a_producer_says_while_it_waits_for_a_line_that_no_broker_answers_and_ends_with_the_second_ctrl_c(
+    closed_port: str,
 ) -> None:
-    with typed("console_producer", "--bootstrap-server", nobody, "--topic", "t") as producer:
+    with typed("kafka-console-producer", "--bootstrap-server", closed_port, "--topic", "t") as producer:
         producer.type("oi")
-        producer.until_it_says(SILENCE.format(nobody))
+        producer.until_it_says(SILENCE.format(closed_port))
         producer.ctrl_c()
         producer.until_it_says("1 records have not been acknowledged; Ctrl-C once more gives them up.\n")
         producer.ctrl_c()
@@ -199,8 +199,10 @@ def test_a_producer_says_while_it_waits_for_a_line_that_nobody_answers_and_ends_
     assert "Traceback" not in err
 
 
-def test_a_consumer_says_that_nobody_answers_and_ends_with_ctrl_c_as_it_does_with_a_cluster(nobody: str) -> None:
-    with typed("console_consumer", "--bootstrap-server", nobody, "--topic", "t") as consumer:
-        consumer.until_it_says(SILENCE.format(nobody))
+def test_a_consumer_says_that_no_broker_answers_and_ends_with_ctrl_c_as_it_does_with_a_cluster(
+    closed_port: str,
+) -> None:
+    with typed("kafka-console-consumer", "--bootstrap-server", closed_port, "--topic", "t") as consumer:
+        consumer.until_it_says(SILENCE.format(closed_port))
         consumer.ctrl_c()
-        assert consumer.ended() == (0, f"{SILENCE.format(nobody)}Processed a total of 0 messages\n")
+        assert consumer.ended() == (0, f"{SILENCE.format(closed_port)}Processed a total of 0 messages\n")

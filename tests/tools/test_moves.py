@@ -28,7 +28,7 @@ pytestmark = pytest.mark.apache
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    # Nobody but the tests moves leaders, and nobody is missed because the machine is busy.
+    # Only the tests move leaders, and no broker is fenced because the machine is busy.
     settings = {"auto.leader.rebalance.enable": "false", "broker.session.timeout.ms": "120000"}
     with Cluster(brokers=3, settings=settings) as cluster:
         yield cluster
@@ -146,7 +146,7 @@ def test_a_move_that_cannot_end_is_listed_not_started_twice_and_taken_back(
     def reassign(*words: str) -> Outcome:
         return run("kafka-reassign-partitions", "--bootstrap-server", cluster.bootstrap_servers, *words)
 
-    # The controller keeps both of the others, so nobody is fenced; but the new replica cannot reach its leader.
+    # The controller keeps both of the others, so no broker is fenced; but the new replica cannot reach its leader.
     controller = cluster.controller()
     number = ASSIGNMENT.index([(controller + 1) % 3 + 1, controller])
     leader, target = ASSIGNMENT[number][0], controller % 3 + 1

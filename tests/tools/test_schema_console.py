@@ -52,7 +52,7 @@ def test_a_line_that_does_not_fit_the_schema_is_named(addresses: tuple[str, str]
     assert "SerializationException: Error serializing line number 1: " in done.err
 
 
-def test_a_registry_that_nobody_can_reach_is_named(addresses: tuple[str, str]) -> None:
+def test_a_registry_that_cannot_be_reached_is_named(addresses: tuple[str, str]) -> None:
     done = produced("avro", (addresses[0], "http://127.0.0.1:1"), '{"name":"fig","count":3}\n')
     assert done.code == 1
     assert "the schema registry at http://127.0.0.1:1 cannot be reached" in done.err

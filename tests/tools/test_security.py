@@ -6,6 +6,8 @@ one file of properties that Kafka's documentation describes.
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -15,8 +17,8 @@ import pytest
 
 from tests.apache.broker import ApacheKafka, reserve_port
 from tests.apache.tool_server import Outcome
+from tests.support.certificates import Authority
 from tests.support.clients import until
-from tests.tools.certificates import Authority
 from tests.tools.stage import run_ours
 
 pytestmark = pytest.mark.apache
@@ -58,7 +60,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("secured")
     authority = Authority("the authority of a test")
     authority.write(folder / "authority.pem")
-    Authority("somebody else").write(folder / "stranger.pem")
+    authority.vouch("a client").write_pkcs12(folder / "client.p12", PASSWORD, authority)
+    subprocess.run(["keytool", "-importcert", "-noprompt", "-storetype", "JKS", "-alias", "authority", "-file",
+                    folder / "authority.pem", "-keystore", folder / "trust.jks", "-storepass", PASSWORD],
+                   check=True, capture_output=True)  # fmt: skip
+    Authority("another authority").write(folder / "stranger.pem")
     authority.issue(folder / "broker.pem", "broker")
     authority.issue(folder / "client.pem", "client")
     ports = {name: reserve_port() for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")}
@@ -109,6 +115,19 @@ WAYS = {
     "TLS and PLAIN": ("SASL_SSL", {"sasl_mechanism": "PLAIN", "sasl_jaas_config": login(PLAIN, "ana")}),
     "an odd name": ("SASL_PLAINTEXT", {"sasl_mechanism": "SCRAM-SHA-256", "sasl_jaas_config": login(SCRAM, ODD_NAME)}),
     "both ends have certificates": ("SSL", {"ssl_keystore_type": "PEM", "ssl_keystore_location": "@D/client.pem"}),
+    "both ends have stores of Java's": (
+        "SSL",
+        {
+            "ssl_truststore_type": "JKS",
+            "ssl_truststore_location": "@D/trust.jks",
+            "ssl_truststore_password": PASSWORD,
+            # What keytool writes into a store without a type is PKCS12.
+            "ssl_keystore_type": "JKS",
+            "ssl_keystore_location": "@D/client.p12",
+            "ssl_keystore_password": PASSWORD,
+            "ssl_key_password": PASSWORD,
+        },
+    ),
 }
 
 
@@ -120,11 +139,13 @@ def test_a_tool_comes_in(secured: Secured, way: str) -> None:
     assert "orders" in found.out.splitlines()
 
 
-@pytest.mark.parametrize("way", ["SCRAM-256", "TLS and PLAIN", "both ends have certificates"])
+@pytest.mark.parametrize(
+    "way", ["SCRAM-256", "TLS and PLAIN", "both ends have certificates", "both ends have stores of Java's"]
+)
 def test_records_come_in_and_go_out(secured: Secured, way: str) -> None:
     protocol, more = WAYS[way]
     more = {key: value.replace("@D", str(secured.folder)) for key, value in more.items()}
-    where = ("--bootstrap-server", secured.server(protocol), "--topic", way.replace(" ", "-"),
+    where = ("--bootstrap-server", secured.server(protocol), "--topic", re.sub(r"\W", "-", way),
              "--command-config", secured.properties(protocol, **more))  # fmt: skip
     assert run_ours("kafka-console-producer", *where, stdin="one\ntwo\n").code == 0
     read = run_ours("kafka-console-consumer", *where, "--from-beginning", "--max-messages", "2",
@@ -152,7 +173,7 @@ def test_the_certificates_of_a_client_may_stand_in_the_properties(secured: Secur
         ),
         (
             "SASL_PLAINTEXT",
-            {"sasl_mechanism": "PLAIN", "sasl_jaas_config": login(PLAIN, "nobody")},
+            {"sasl_mechanism": "PLAIN", "sasl_jaas_config": login(PLAIN, "mallory")},
             "SaslAuthenticationException: Authentication failed: Invalid username or password",
         ),
         (
@@ -167,11 +188,16 @@ def test_the_certificates_of_a_client_may_stand_in_the_properties(secured: Secur
              "sasl_jaas_config": login(PLAIN, "ana")},
             "SslAuthenticationException: SSL handshake failed: CERTIFICATE_VERIFY_FAILED",
         ),
-        ("SSL", {"ssl_truststore_type": "JKS"}, "ssl.truststore.type=JKS is a format of Java's; convert it"),
+        ("SSL", {"ssl_truststore_type": "JKS"}, "it is neither PKCS12 nor JKS; it looks like PEM"),
+        (
+            "SSL",
+            {"ssl_keystore_type": "PKCS12", "ssl_keystore_location": "@D/client.p12", "ssl_keystore_password": "x"},
+            "client.p12: the password is wrong",
+        ),
         ("SSL", {"ssl_truststore_location": "/nope.pem"}, "cannot be read"),
     ],
 )  # fmt: skip
-def test_who_is_not_let_in_is_told_why_at_once(
+def test_a_client_that_is_refused_is_told_why_at_once(
     secured: Secured, protocol: str, more: dict[str, str], sentence: str
 ) -> None:
     found = secured.ask(protocol, **{key: value.replace("@D", str(secured.folder)) for key, value in more.items()})

@@ -70,3 +70,13 @@ def test_the_fuzz_profile_draws_as_many_fresh_examples_as_the_environment_says(
         examples=1234,
     )
     assert code == 0, output
+
+
+def test_the_names_of_failed_tests_are_written_where_they_are_asked_for_and_not_for_a_run_within_a_test(
+    tmp_path: Path, no_java: dict[str, str]
+) -> None:
+    named = tmp_path / "failed"
+    environment = {**no_java, "PESSOA_REQUIRE_APACHE": "1", "PESSOA_FAILED_TESTS": str(named)}
+    assert run_suite(tmp_path, environment)[0] == 1
+    assert named.read_text() == "test_suite.py::test_needs_apache\n"
+    assert "PESSOA_FAILED_TESTS" not in os.environ

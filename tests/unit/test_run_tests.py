@@ -59,3 +59,50 @@ def test_a_dry_run_of_make_test_shows_the_command_and_does_not_run_it(calls: Pat
     shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
     assert shown.returncode == 0, shown.stderr
     assert "tools/run-tests " in shown.stdout
+
+
+# Fails the tests whose names stand in `names`, and passes or fails when one of them is run alone.
+FAILING = """#!/bin/sh
+echo "$@" >>"{calls}"
+case "$*" in
+*::*) exit {alone} ;;
+*--ignore=*) cat "{names}" >>"$PESSOA_FAILED_TESTS"; exit {code} ;;
+esac
+"""
+RACY = ["tests/cluster/test_moves.py::test_a", "tests/conformance/test_kcat.py::test_b[1]"]
+
+
+def run_failing(calls: Path, names: list[str], *, code: int = 1, alone: int = 0) -> tuple[int, str]:
+    listed, python, kept = (calls.with_name(name) for name in ("names", "python", "kept"))
+    listed.write_text("".join(f"{name}\n" for name in names))
+    python.write_text(FAILING.format(calls=calls, names=listed, code=code, alone=alone))
+    python.chmod(0o755)
+    environment = {**os.environ, "BIN": str(calls.parent), "MAKE": "true", "PESSOA_PASSED_ONLY_ALONE": str(kept)}
+    ran = subprocess.run(
+        [ROOT / "tools/run-tests", "2", SPARK], env=environment, capture_output=True, text=True, timeout=60
+    )
+    return ran.returncode, kept.read_text() if kept.exists() else ""
+
+
+def test_a_run_is_green_if_its_racy_tests_pass_alone_and_their_names_are_kept(calls: Path) -> None:
+    assert run_failing(calls, RACY) == (0, "".join(f"{name}\n" for name in RACY))
+    assert [line for line in calls.read_text().splitlines() if "::" in line] == [
+        f"-m pytest -q {name}" for name in RACY
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "code", "alone"),
+    [
+        pytest.param(RACY, 1, 1, id="fail alone too"),
+        pytest.param(["tests/unit/log/test_rot.py::test_a"], 1, 0, id="unit"),
+        pytest.param([*RACY, "tests/property/test_raft.py::test_a"], 1, 0, id="one of them a property"),
+        pytest.param(["tests/simulation/test_loop.py::test_a"], 1, 0, id="simulation"),
+        pytest.param(["tests/differential/test_wire_against_apache.py::test_a"], 1, 0, id="differential of decisions"),
+        pytest.param([f"{RACY[0]}{number}" for number in range(9)], 1, 0, id="too many"),
+        pytest.param(RACY, 3, 0, id="pytest itself failed"),
+        pytest.param([], 1, 0, id="no failed test is named"),
+    ],
+)
+def test_a_run_stays_red_if_a_second_try_proves_nothing(calls: Path, names: list[str], code: int, alone: int) -> None:
+    assert run_failing(calls, names, code=code, alone=alone) == (code, "")

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
 
 
 class Clock(Protocol):
@@ -18,6 +25,9 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int:
         """Milliseconds since some fixed moment."""
+
+    def call_after_ms(self, duration_ms: int, call: Callable[[], object]) -> Timer:
+        """Call this when so much time has passed, unless the timer is cancelled before."""
 
     async def wait_ms(self, duration_ms: int) -> None:
         """Return when so much time has passed."""
@@ -30,19 +40,22 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
+    def call_after_ms(self, duration_ms: int, call: Callable[[], object]) -> Timer:
+        return asyncio.get_running_loop().call_later(duration_ms / 1000, call)
+
     async def wait_ms(self, duration_ms: int) -> None:
         await asyncio.sleep(duration_ms / 1000)
 
 
 class ManualClock:
-    """Stands still until it is told how late it is. Whoever waits is woken in the order of their deadlines."""
+    """Stands still until it is told how late it is. What waits is called in the order of the deadlines."""
 
     def __init__(self, now_ms: int = 0) -> None:
         self._now_ms = now_ms
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._timers: list[_ManualTimer] = []
 
     def __repr__(self) -> str:
-        return f"<ManualClock at {self._now_ms} ms, {len(self._waiting)} waiting>"
+        return f"<ManualClock at {self._now_ms} ms, {len(self._timers)} waiting>"
 
     def now_ms(self) -> int:
         return self._now_ms
@@ -50,16 +63,39 @@ class ManualClock:
     def monotonic_ms(self) -> int:
         return self._now_ms
 
+    def call_after_ms(self, duration_ms: int, call: Callable[[], object]) -> Timer:
+        timer = _ManualTimer(self._timers, self._now_ms + duration_ms, call)
+        self._timers.append(timer)
+        return timer
+
     async def wait_ms(self, duration_ms: int) -> None:
         if duration_ms > 0:
-            future = asyncio.get_running_loop().create_future()
-            self._waiting.append((self._now_ms + duration_ms, future))
-            await future
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            def wake() -> None:
+                if not future.done():
+                    future.set_result(None)
+
+            timer = self.call_after_ms(duration_ms, wake)
+            try:
+                await future
+            finally:
+                timer.cancel()
 
     def advance_ms(self, duration_ms: int) -> None:
         self._now_ms += duration_ms
-        due = sorted((entry for entry in self._waiting if entry[0] <= self._now_ms), key=lambda entry: entry[0])
-        self._waiting = [entry for entry in self._waiting if entry[0] > self._now_ms]
-        for _, future in due:
-            if not future.done():
-                future.set_result(None)
+        for timer in sorted(self._timers, key=lambda one: one.deadline_ms):
+            if timer.deadline_ms <= self._now_ms and timer in self._timers:
+                timer.cancel()
+                timer.call()
+
+
+class _ManualTimer:
+    def __init__(self, timers: list[_ManualTimer], deadline_ms: int, call: Callable[[], object]) -> None:
+        self._timers = timers
+        self.deadline_ms = deadline_ms
+        self.call = call
+
+    def cancel(self) -> None:
+        if self in self._timers:
+            self._timers.remove(self)

@@ -5,10 +5,10 @@ a row, written on two lines; everything else (parsing, checking, DescribeConfigs
 configuration) is derived from the tables. Names, types, defaults and limits are Apache Kafka's.
 
     key("retention.ms", LONG, 604800000, at_least(-1),
-        "How long records are kept at least; -1 keeps them whatever their age."),
+        "How long records are kept at least; -1 keeps them for ever."),
 
 `Scope` says when a key of a broker may change: with a restart only, or while it runs, for one broker or for all.
-Internal keys can be set, and are described only where somebody did set them.
+Internal keys can be set, and are described only where they are set.
 """
 
 from __future__ import annotations

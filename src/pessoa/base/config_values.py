@@ -7,7 +7,7 @@ A value is text in a file, in a request and in a metadata record; this module is
     DOUBLE    what Java reads as a double       PASSWORD        text, which is never shown
 
 A `Rule` says what a key allows beyond its type. It carries a phrase that ends a sentence ("at least -1"), so that
-whoever is refused reads the key, the value and what would have been right. That sentence is a `ConfigProblem`.
+the refusal names the key, the value and what would have been right. That sentence is a `ConfigProblem`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ConfigType(IntEnum):
 class ConfigProblem(ValueError):
     """What is wrong with one setting, in a sentence for the person who wrote it.
 
-    Kafka answers most of them with INVALID_CONFIG, and with INVALID_REQUEST where nobody may set such a thing at all;
+    Kafka answers most of them with INVALID_CONFIG, and with INVALID_REQUEST where such a thing may not be set at all;
     `is_invalid_request` tells the two apart.
     """
 

@@ -1,6 +1,6 @@
 """The door for chance.
 
-Whoever needs an id that nobody can guess, or jitter, asks an `Entropy`: the operating system's, or one that comes
+Code that needs an id which cannot be guessed, or jitter, asks an `Entropy`: the operating system's, or one that comes
 from a seed, so that a simulation can be run again.
 """
 

@@ -6,15 +6,25 @@ up for that, looking ahead or behind and references back to groups, is an error.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 
 class InvalidRegex(Exception):
     """The expression cannot be read; the message says why."""
 
 
-def linear_regex(text: str, memory_bytes: int) -> Any:
-    """A compiled expression, with `search`, `fullmatch` and `programsize`. Half of a character is a UnicodeEncodeError.
+class LinearRegex(Protocol):
+    """A compiled expression of RE2; `programsize` is the number of its instructions."""
+
+    programsize: int
+
+    def search(self, text: str, /) -> object | None: ...
+
+    def fullmatch(self, text: str, /) -> object | None: ...
+
+
+def linear_regex(text: str, memory_bytes: int) -> LinearRegex:
+    """A compiled expression. Half of a character is a UnicodeEncodeError.
 
     `memory_bytes` is what it may keep: RE2's program, and the machine that it builds while it matches. It bounds the
     time that compiling takes as well.
@@ -27,6 +37,7 @@ def linear_regex(text: str, memory_bytes: int) -> Any:
     options.max_mem = memory_bytes
     try:
         # Not re2.compile, which remembers by itself.
-        return re2._Regexp(text, options)
+        compiled: LinearRegex = re2._Regexp(text, options)
     except re2.error as wrong:
         raise InvalidRegex(wrong.args[0].decode(errors="replace") if wrong.args else "unknown") from None
+    return compiled

@@ -7,11 +7,18 @@ they inherit from; a level that is changed this way is gone after a restart, as 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from pessoa.base.config_values import ConfigProblem
 
 ROOT = "root"
 _OURS = "pessoa"
+# Of loggers that Kafka's operators know by name, those that we write to.
+_KAFKAS = frozenset({"kafka.authorizer.logger", "kafka.request.logger"})
+# The levels that were set, by the names of their loggers; the others follow what they inherit, or a setting.
+changed: dict[str, int] = {}
+# Called after a level has changed.
+on_change: list[Callable[[], None]] = []
 
 # Python has no TRACE; 5 is where other packages have put it.
 LEVELS = {
@@ -27,8 +34,12 @@ _BY_SEVERITY = sorted(LEVELS.items(), key=lambda item: item[1], reverse=True)
 
 def logger_levels() -> dict[str, str]:
     """Every logger with the level that holds for it."""
-    names = sorted(name for name in logging.root.manager.loggerDict if name.split(".")[0] == _OURS)
+    names = sorted(name for name in logging.root.manager.loggerDict if _is_ours(name))
     return {ROOT: _name(logging.root)} | {name: _name(logging.getLogger(name)) for name in names}
+
+
+def _is_ours(name: str) -> bool:
+    return name.partition(".")[0] == _OURS or name in _KAFKAS
 
 
 def problem(name: str, level: str | None) -> ConfigProblem | None:
@@ -49,7 +60,14 @@ def problem(name: str, level: str | None) -> ConfigProblem | None:
 def set_level(name: str, level: str | None) -> None:
     """Make a change that has no problem."""
     logger = logging.root if name == ROOT else logging.getLogger(name)
-    logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
+    if level is None:
+        changed.pop(name, None)
+        logger.setLevel(logging.NOTSET)
+    else:
+        changed[name] = LEVELS[level]
+        logger.setLevel(LEVELS[level])
+    for tell in tuple(on_change):
+        tell()
 
 
 def _name(logger: logging.Logger) -> str:

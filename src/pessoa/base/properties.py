@@ -7,7 +7,7 @@
     odd\\ key=a\\tb\\u00e9  escapes, in keys and in values
 
 `parse_properties` and `render_properties` are `load` and `store` of java.util.Properties, to the letter: a white space
-at the end of a value belongs to it. In a file that a person wrote it never means anything, and whoever asks for a
+at the end of a value belongs to it. In a file that a person wrote it never means anything, and a caller that asks for a
 number or a flag would stumble over it; so `read_properties` takes it off.
 """
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# Java prints dates in the words of its locale, and Kafka's is English wherever anybody has looked.
+# Java prints dates in the words of its locale, and Kafka's is English wherever it was looked at.
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -132,6 +132,12 @@ def render_properties(properties: Mapping[str, str], now_ms: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def render_settings(properties: Mapping[str, str], comment: str) -> str:
+    """For a file that people read and copy from: a comment, and values in which only what must be is escaped."""
+    lines = [f"# {comment}", *(f"{_escape_key(key)}={_escape_little(value)}" for key, value in properties.items())]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def java_date(now_ms: int) -> str:
     """java.util.Date in words, in UTC."""
     now = datetime.fromtimestamp(now_ms // 1000, UTC)
@@ -145,6 +151,11 @@ def _escape(text: str) -> str:
     )
     # A leading space would be taken for a part of the separator.
     return f"\\{escaped}" if escaped.startswith(" ") else escaped
+
+
+def _escape_little(text: str) -> str:
+    """Without the escapes of = : # !, which are ordinary characters in a value."""
+    return re.sub(r"\\([=:#!])", r"\1", _escape(text))
 
 
 def _escape_key(key: str) -> str:

@@ -1,1 +1,2 @@
-"""The broker: which APIs it serves (`dispatch`), how (`handlers/`, one file per API), and its life (`assembly`)."""
+"""The broker: how a request finds its API (`dispatch`), what each API does (`apis/`, one file each), and the broker's
+life (`assembly`)."""

@@ -8,7 +8,7 @@ themselves:
     one of several voters                              one that follows from `controller.quorum.voters`, which all share
     no voter                                           that of the controllers, who are asked (KIP-919)
 
-Without `controller.quorum.voters` the voters stand in the log, and somebody has to be the first of them: a controller
+Without `controller.quorum.voters` the voters stand in the log, and one has to be the first of them: a controller
 whose only `controller.quorum.bootstrap.servers` is itself, which is what the file says that Kafka ships, begins alone.
 Any other waits to be added (KIP-853). Several that begin together are formatted by `kafka-storage`.
 """
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pessoa.base.clock import Clock
     from pessoa.broker.config import BrokerConfig
     from pessoa.broker.config_listeners import ListenerEndpoint
+    from pessoa.net.channel import Login
     from pessoa.net.network import Network
 
 log = logging.getLogger("pessoa.broker")
@@ -62,13 +63,15 @@ def _own_controller_listeners(config: BrokerConfig) -> list[ListenerEndpoint]:
 
 
 def _is_at(server: str, listener: ListenerEndpoint) -> bool:
-    """A name of the machine itself with the port of a listener can be nobody else."""
+    """A name of the machine itself with the port of a listener can be no other node."""
     host, _, port = server.rpartition(":")
     return int(port) == listener.port and host.strip("[]") in (listener.host, *_THIS_MACHINE)
 
 
-async def first_cluster_id(config: BrokerConfig, network: Network, clock: Clock) -> str | None:
-    """For directories that belong to nobody; None if a new id is to be made."""
+async def first_cluster_id(
+    config: BrokerConfig, network: Network, clock: Clock, login: Login | None = None
+) -> str | None:
+    """For directories that belong to no node; None if a new id is to be made."""
     shared = shared_cluster_id(config)
     if shared is not None:
         return shared
@@ -77,7 +80,7 @@ async def first_cluster_id(config: BrokerConfig, network: Network, clock: Clock)
         return None
     addresses = controller_addresses(config)
     timeout_ms = config.initial_broker_registration_timeout_ms
-    found = await ask_for_cluster_id(network, clock, addresses, config.node_id, timeout_ms)
+    found = await ask_for_cluster_id(network, clock, addresses, config.node_id, timeout_ms, login)
     if found is None and addresses:
         shown = ",".join(f"{host}:{port}" for host, port in addresses)
         raise WrongDirectory(
@@ -98,13 +101,18 @@ def shared_cluster_id(config: BrokerConfig) -> str | None:
 
 
 async def ask_for_cluster_id(
-    network: Network, clock: Clock, controllers: Sequence[tuple[str, int]], node_id: int, timeout_ms: int
+    network: Network,
+    clock: Clock,
+    controllers: Sequence[tuple[str, int]],
+    node_id: int,
+    timeout_ms: int,
+    login: Login | None = None,
 ) -> str | None:
     """What the first controller says that answers; None if none does in time."""
     deadline_ms = clock.monotonic_ms() + timeout_ms
     while True:
         for host, port in controllers:
-            channel = Channel(network, host, port, f"node-{node_id}-first-contact")
+            channel = Channel(network, host, port, f"node-{node_id}-first-contact", login=login)
             try:
                 answer = await channel.send(_question(), DescribeClusterRequest.versions.last, timeout_ms)
             except ChannelFailed as problem:

@@ -5,13 +5,13 @@
     set for all brokers ──────────────┼──► values: every key of the table, with its Python value
     set for this broker ──────────────┘
 
-A `BrokerConfig` is a value: a change while the broker runs makes a new one (`with_overrides`), and whoever reads it
+A `BrokerConfig` is a value: a change while the broker runs makes a new one (`with_overrides`), and code that reads it
 reads it anew. The attributes are Kafka's keys with underscores. Only those that the code reads are declared below; any
 other key is had with `value`. The declarations are checked against the table by a test, so that a type here cannot be
 wrong.
 
 Without a file a broker is a cluster of its own: see `single_node_properties`. What the file or the command line get
-wrong stops the start with a `ConfigProblem`; a key that nobody knows is a warning, since plug-ins have keys of their
+wrong stops the start with a `ConfigProblem`; an unknown key is a warning, since plug-ins have keys of their
 own.
 """
 
@@ -25,9 +25,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
-from pessoa.base.config_keys.broker import BROKER_CONFIGS, find, validate_broker_configs
+from pessoa.base.config_keys.broker_keys import BROKER_CONFIGS, find, validate_broker_configs
 from pessoa.base.config_values import ConfigProblem, Value
 from pessoa.base.properties import MalformedProperties, parse_properties
+from pessoa.broker.authorizer_settings import AUTHORIZER_KEYS
 from pessoa.broker.config_checks import check
 from pessoa.broker.config_listeners import (
     ListenerEndpoint,
@@ -73,6 +74,9 @@ class BrokerConfig:
     metadata_max_retention_ms: int
 
     # ---- Network ----
+    socket_send_buffer_bytes: int
+    socket_receive_buffer_bytes: int
+    socket_listen_backlog_size: int
     socket_request_max_bytes: int
     max_connections: int
     max_connections_per_ip: int
@@ -90,8 +94,11 @@ class BrokerConfig:
     message_max_bytes: int
     log_flush_scheduler_interval_ms: int
     log_flush_offset_checkpoint_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_initial_task_delay_ms: int
     log_retention_check_interval_ms: int
     log_cleaner_enable: bool
+    log_cleaner_threads: int
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
     log_cleaner_io_buffer_load_factor: float
@@ -110,6 +117,7 @@ class BrokerConfig:
     replica_high_watermark_checkpoint_interval_ms: int
 
     # ---- Groups ----
+    group_coordinator_rebalance_protocols: tuple[str, ...]
     group_initial_rebalance_delay_ms: int
     group_min_session_timeout_ms: int
     group_max_session_timeout_ms: int
@@ -125,6 +133,7 @@ class BrokerConfig:
     offsets_commit_timeout_ms: int
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int
+    offsets_load_buffer_size: int
     offsets_topic_num_partitions: int
     offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int
@@ -138,16 +147,30 @@ class BrokerConfig:
     transactional_id_expiration_ms: int
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_remove_expired_transaction_cleanup_interval_ms: int
+    add_partitions_to_txn_retry_backoff_ms: int
+    add_partitions_to_txn_retry_backoff_max_ms: int
+    transaction_state_log_load_buffer_size: int
     transaction_state_log_num_partitions: int
     transaction_state_log_replication_factor: int
     transaction_state_log_min_isr: int
     transaction_state_log_segment_bytes: int
     producer_id_expiration_check_interval_ms: int
 
+    # ---- Keys of Pessoa alone ----
+    pessoa_logs: tuple[str, ...]
+    pessoa_logs_dir: str | None
+    pessoa_logs_format: str
+    pessoa_logs_max_bytes: int
+    pessoa_logs_max_files: int
+    pessoa_metrics_host: str
+    pessoa_metrics_names: str
+    pessoa_metrics_port: int
+
     # ---- What is derived from several keys ----
     listeners: tuple[ListenerEndpoint, ...]
     advertised_listeners: tuple[ListenerEndpoint, ...]
     inter_broker_listener_name: str
+    protocols: dict[str, SecurityProtocol]
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
 
@@ -186,6 +209,20 @@ class BrokerConfig:
         """What holds for a key of the table."""
         return self._values[name]
 
+    def of_listener(self, listener: str, name: str) -> Value:
+        """What holds for one listener: what is set under its name, or what holds for all."""
+        text = self.text_of_listener(listener, name)
+        return self._values[name] if text is None else BROKER_CONFIGS[name].parse(text)
+
+    def text_of_listener(self, listener: str, name: str) -> str | None:
+        """What is set for `listener.name.{listener}.{name}`; None if nothing is. The name may begin with that of a SASL
+        mechanism."""
+        key = listener_key(listener, name)
+        for settings in (self.broker_overrides, self.cluster_defaults, self.static):
+            if key in settings:
+                return settings[key]
+        return None
+
     @property
     def is_broker(self) -> bool:
         return "broker" in self.process_roles
@@ -196,13 +233,13 @@ class BrokerConfig:
 
     @property
     def unknown_keys(self) -> list[str]:
-        """Keys of the static configuration that are in no table."""
-        return [name for name in self.static if find(name) is None]
+        """Keys of the static configuration that are in no table, and are not the authorizer's own."""
+        return [name for name in self.static if find(name) is None and name not in AUTHORIZER_KEYS]
 
     def with_overrides(self, cluster_defaults: Mapping[str, str], broker_overrides: Mapping[str, str]) -> Self:
         """The same broker with other settings at run time. What is wrong is passed over with a warning.
 
-        They were checked when they were made, though perhaps by another version; and whoever runs goes on running.
+        They were checked when they were made, though perhaps by another version; a broker that runs goes on running.
         """
         cluster_defaults = _usable(cluster_defaults, is_default=True)
         broker_overrides = _usable(broker_overrides, is_default=False)
@@ -213,7 +250,7 @@ class BrokerConfig:
             return self
 
     def _derive(self) -> None:
-        protocols = self._protocols()
+        protocols = self.protocols = self._protocols()
         self.listeners = parse_endpoints("listeners", self._list("listeners"), protocols)
         advertised = self._list("advertised.listeners")
         if advertised:
@@ -242,7 +279,7 @@ class BrokerConfig:
 
 
 _DERIVED_ATTRIBUTES = frozenset(
-    ("listeners", "advertised_listeners", "inter_broker_listener_name", "log_dirs", "metadata_log_dir")
+    ("listeners", "advertised_listeners", "inter_broker_listener_name", "protocols", "log_dirs", "metadata_log_dir")
 )
 # Attribute → key, for all that are taken from the table as they are.
 _PLAIN_ATTRIBUTES = {
@@ -252,8 +289,12 @@ _PLAIN_ATTRIBUTES = {
 }
 
 
+def listener_key(listener: str, name: str) -> str:
+    return f"listener.name.{listener.lower()}.{name}"
+
+
 def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
-    """`broker.id` is the old name of `node.id`, and whoever asks for either gets the same answer."""
+    """`broker.id` is the old name of `node.id`, and either gives the same answer."""
     ids = {name: static[name] for name in ("node.id", "broker.id") if name in static}
     either = next(iter(ids.values()), None)
     return dict(static) if either is None else {"node.id": either, "broker.id": either, **static}

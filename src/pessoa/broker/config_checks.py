@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pessoa.base.config_values import ConfigProblem, render
+from pessoa.broker.protection import check_protection
+from pessoa.broker.sasl_settings import check_sasl
 from pessoa.log.topic_config import default_value
 
 if TYPE_CHECKING:
@@ -54,7 +56,9 @@ def check(config: BrokerConfig) -> None:
     """Raise a `ConfigProblem` about the first rule that is broken."""
     if config.value("broker.id") != config.node_id:
         raise _problem(config, "broker.id", f"it is the old name of node.id, which is {config.node_id}")
+    check_protection(config)
     _check_listeners(config)
+    check_sasl(config)
     _check_quorum(config)
     for lower, upper in _ORDERED:
         least, most = config.value(lower), config.value(upper)
@@ -70,6 +74,8 @@ def check(config: BrokerConfig) -> None:
     if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
         least = f"socket.request.max.bytes, which is {config.socket_request_max_bytes}"
         raise _problem(config, "queued.max.request.bytes", f"it must not be less than {least}")
+    if "classic" not in config.group_coordinator_rebalance_protocols:
+        raise _problem(config, "group.coordinator.rebalance.protocols", "classic groups cannot be switched off")
     _check_log_times(config)
 
 
@@ -114,6 +120,10 @@ def _check_listeners(config: BrokerConfig) -> None:
     elif set(names) & set(controllers):
         raise _problem(config, "listeners", "only a controller has the controller's listener")
     if not config.is_broker:
+        strange = [name for name in names if name not in controllers]
+        if strange:
+            why = f"a node that is no broker listens for controllers alone, and {strange[0]} is no listener of theirs"
+            raise _problem(config, "listeners", why)
         return
     if config.inter_broker_listener_name in controllers:
         raise _problem(config, "controller.listener.names", "brokers reach each other through another listener")
@@ -135,6 +145,9 @@ def _check_listeners(config: BrokerConfig) -> None:
 def _check_quorum(config: BrokerConfig) -> None:
     voters = [int(voter.partition("@")[0]) for voter in config.controller_quorum_voters]
     if not voters:
+        if not config.controller_quorum_bootstrap_servers:
+            why = "it, or controller.quorum.voters, must name the controllers"
+            raise _problem(config, "controller.quorum.bootstrap.servers", why)
         return
     if config.is_controller and config.node_id not in voters:
         raise _problem(config, "controller.quorum.voters", f"this controller, {config.node_id}, is not among them")

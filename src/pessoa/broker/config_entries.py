@@ -18,9 +18,9 @@ from enum import IntEnum
 from itertools import dropwhile
 from typing import NamedTuple
 
-from pessoa.base.config_keys.broker import BROKER_CONFIGS, find, synonyms
-from pessoa.base.config_keys.client_metrics import CLIENT_METRICS_CONFIGS
-from pessoa.base.config_keys.group import GROUP_CONFIGS, broker_key
+from pessoa.base.config_keys.broker_keys import BROKER_CONFIGS, find, synonyms
+from pessoa.base.config_keys.client_metrics_keys import CLIENT_METRICS_CONFIGS
+from pessoa.base.config_keys.group_keys import GROUP_CONFIGS, broker_key
 from pessoa.base.config_table import ConfigKey, ConfigTable, Scope
 from pessoa.base.config_values import ConfigProblem, ConfigType, Value, render
 from pessoa.base.log_levels import logger_levels
@@ -85,10 +85,10 @@ def client_metrics_entries(overrides: Mapping[str, str]) -> Iterator[Entry]:
 
 
 def broker_entries(config: BrokerConfig) -> Iterator[Entry]:
-    set_by_somebody = {**config.static, **config.cluster_defaults, **config.broker_overrides}
-    for name in _names(BROKER_CONFIGS, set_by_somebody):
+    set_values = {**config.static, **config.cluster_defaults, **config.broker_overrides}
+    for name in _names(BROKER_CONFIGS, set_values):
         key = BROKER_CONFIGS.get(name)
-        value = set_by_somebody.get(name) if key is None or key.is_internal else render(config.value(name))
+        value = set_values.get(name) if key is None or key.is_internal else render(config.value(name))
         yield _broker_entry(name, value, broker_synonyms(name, config))
 
 
@@ -126,12 +126,12 @@ def broker_synonyms(name: str, config: BrokerConfig) -> list[Synonym]:
 
 
 def _names(table: ConfigTable, overrides: Mapping[str, str]) -> list[str]:
-    """All keys but internal ones, and those that somebody set."""
+    """All keys but internal ones, and the internal ones that were set."""
     return list(dict.fromkeys([*(key.name for key in table if not key.is_internal), *overrides]))
 
 
 def _is_sensitive(key: ConfigKey | None) -> bool:
-    """What nobody knows may be a secret."""
+    """An unknown key may be a secret."""
     return key is None or key.is_sensitive
 
 

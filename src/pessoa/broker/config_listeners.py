@@ -15,12 +15,21 @@ from pessoa.base.config_values import ConfigProblem, split_list
 
 
 class SecurityProtocol(IntEnum):
-    """The numbers are those of broker registrations."""
+    """The numbers are those of broker registrations. Each is a choice of two halves: whether bytes are encrypted, and
+    whether peers prove with SASL who they are."""
 
     PLAINTEXT = 0
     SSL = 1
     SASL_PLAINTEXT = 2
     SASL_SSL = 3
+
+    @property
+    def has_tls(self) -> bool:
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class ListenerEndpoint(NamedTuple):
@@ -35,7 +44,7 @@ class ListenerEndpoint(NamedTuple):
 
 
 _ENDPOINT = re.compile(
-    r"(?P<name>[^:/\s]+)://(?:\[(?P<ip6>[0-9A-Fa-f:%.\w]+)\]|(?P<host>[^:/\[\]\s]*)):(?P<port>[0-9]+)"
+    r"(?P<name>[^:/\s]+)://(?:\[(?P<ip6>[0-9A-Fa-f:%.\w]+)\]|(?P<host>[^:/\[\]\s]*)):(?P<port>[0-9]{1,9})"
 )
 _PORT_MAX = (1 << 16) - 1
 

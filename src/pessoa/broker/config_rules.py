@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pessoa.base.config_keys.broker import BROKER_CONFIGS, synonyms, validate_broker_configs
-from pessoa.base.config_keys.client_metrics import CLIENT_METRICS_CONFIGS, validate_client_metrics_configs
-from pessoa.base.config_keys.group import GROUP_CONFIGS, group_value, validate_group_configs
+from pessoa.base.config_keys.broker_keys import BROKER_CONFIGS, synonyms, validate_broker_configs
+from pessoa.base.config_keys.client_metrics_keys import CLIENT_METRICS_CONFIGS, validate_client_metrics_configs
+from pessoa.base.config_keys.group_keys import GROUP_CONFIGS, group_value, validate_group_configs
 from pessoa.base.config_table import LIST, Scope
 from pessoa.base.config_values import ConfigProblem, render
 from pessoa.broker.config import BrokerConfig
 from pessoa.broker.config_checks import check_at_run_time
 from pessoa.broker.config_entries import ConfigSource, topic_entries
+from pessoa.broker.protection import unenforced_change
 from pessoa.log.topic_config import BROKER_KEYS, TOPIC_CONFIGS, default_value, validate_topic_configs
 from pessoa.metadata.image import ConfigResource
 from pessoa.wire.api.create_topics import CreatableTopicConfigs
@@ -65,7 +66,10 @@ class ConfigRules:
                 return validate_topic_configs(configs, self._config)
             case ConfigResource.BROKER:
                 is_default = resource_name == _ALL_BROKERS
-                return validate_broker_configs(configs, is_default=is_default) or self._contradiction(configs)
+                problem = validate_broker_configs(configs, is_default=is_default) or unenforced_change(
+                    configs, self._config
+                )
+                return problem or self._contradiction(configs)
             case ConfigResource.GROUP:
                 return validate_group_configs(configs, self._config)
             case _:

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pessoa.broker.context import OwnRequest
-from pessoa.broker.forwarding import ControllerUnavailable
+from pessoa.broker.controller_client import ControllerUnavailable
 from pessoa.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -25,11 +24,13 @@ from pessoa.wire.api.assign_replicas_to_dirs import (
     TopicData,
 )
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.request_context import OwnRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pessoa.base.ids import Uuid
+    from pessoa.broker.controller_client import ControllerClient
     from pessoa.broker.services import BrokerServices
     from pessoa.replication.partition import Partition
 
@@ -41,7 +42,7 @@ _MAX_ASSIGNMENTS = 2_250
 
 
 class DirectoryAssignments:
-    def __init__(self, broker: BrokerServices, controller: Any, broker_epoch: Callable[[], int]) -> None:
+    def __init__(self, broker: BrokerServices, controller: ControllerClient, broker_epoch: Callable[[], int]) -> None:
         self._broker = broker
         self._controller = controller
         self._broker_epoch = broker_epoch

@@ -11,13 +11,14 @@ that have no news: no records, no error, and offsets that the consumer knows.
 Memory is bounded by the number of sessions (`max.incremental.fetch.session.cache.slots`) and of the partitions that
 consumers have in them. A new session takes the place of one that was idle for long enough, or is not granted: the
 consumer then goes on with full fetches. Followers come first: the cluster lives on their fetches, so a follower may
-take the place of any consumer.
+take the place of any consumer. The caller of `FetchSessions.plan` has checked that a follower is one; a fetch of any
+other gets `plan_without_session`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.base.ids import Uuid
 from pessoa.wire.errors import ErrorCode
@@ -25,6 +26,7 @@ from pessoa.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from pessoa.broker.partition_fetch import Found
     from pessoa.wire.api.fetch import FetchPartition, FetchRequest, PartitionData
 
 CONSUMER = -1
@@ -36,7 +38,7 @@ _MAX_EPOCH = (1 << 31) - 1
 DEFAULT_SLOTS = 1000
 # min.incremental.fetch.session.eviction.ms
 DEFAULT_EVICTION_MS = 2 * 60 * 1000
-# Of all consumers together: some 500 bytes each, and whether they exist nobody asks.
+# Of all consumers together: some 500 bytes each, and nothing checks that they exist.
 MAX_PARTITIONS = 250_000
 
 
@@ -62,7 +64,7 @@ class Known:
         self.log_start_offset = -1
         # What a look found for a follower that had everything: most partitions are as they were at the next one. It is
         # the handler's, who knows when it still holds.
-        self.last_look: Any = None
+        self.last_look: Found | None = None
 
     def is_news(self, data: PartitionData, record_bytes: int) -> bool:
         """Whether the answer must carry the partition; notes what it then says."""
@@ -102,13 +104,17 @@ class FetchSession:
         return self.replica_id != CONSUMER
 
     def update(self, request: FetchRequest) -> None:
-        for wanted in wanted_of(request):
-            key = (wanted.topic, wanted.topic_id, wanted.request.partition)
-            known = self.partitions.get(key)
-            if known is None:
-                self.partitions[key] = Known(wanted)
-            else:
-                known.wanted = wanted
+        partitions = self.partitions
+        for topic in request.topics:
+            name, topic_id = topic.topic, topic.topic_id
+            for partition in topic.partitions:
+                key = (name, topic_id, partition.partition)
+                wanted = _new_tuple(Wanted, (name, topic_id, partition))
+                known = partitions.get(key)
+                if known is None:
+                    partitions[key] = Known(wanted)
+                else:
+                    known.wanted = wanted
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
                 self.partitions.pop((forgotten.topic, forgotten.topic_id, index), None)
@@ -171,7 +177,8 @@ class FetchSessions:
             session = None
             if request.session_epoch == INITIAL_EPOCH:
                 session = self._begin(request, uses_topic_ids, now_ms, replica_id)
-            return FetchPlan(ErrorCode.NONE, _once(list(wanted_of(request))), session, is_incremental=False)
+            wanted = _once(list(wanted_of(request))) if session is None else session.wanted()
+            return FetchPlan(ErrorCode.NONE, wanted, session, is_incremental=False)
         session = self._sessions.get(request.session_id)
         if session is None or session.replica_id != replica_id:
             return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -187,6 +194,14 @@ class FetchSessions:
         self._sessions.move_to_end(session.id)
         known = list(session.partitions.values()) if session.is_follower else None
         return FetchPlan(ErrorCode.NONE, session.wanted(), session, is_incremental=True, known=known)
+
+    def withhold(self, plan: FetchPlan) -> int:
+        """The session of a response that leaves out everything (KIP-219). One that would begin with it does not: its
+        consumer would know none of its partitions."""
+        if plan.is_incremental or plan.session is None:
+            return plan.session_id
+        self._end(plan.session.id)
+        return NO_SESSION
 
     def _begin(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int, replica_id: int) -> FetchSession | None:
         if not request.topics or not self._make_room(now_ms, is_follower=replica_id != CONSUMER):
@@ -238,8 +253,17 @@ _A_FEW = 64
 
 def wanted_of(request: FetchRequest) -> Iterable[Wanted]:
     for topic in request.topics:
+        name, topic_id = topic.topic, topic.topic_id
         for partition in topic.partitions:
-            yield Wanted(topic.topic, topic.topic_id, partition)
+            # Past the generated constructor, which is written in Python.
+            yield _new_tuple(Wanted, (name, topic_id, partition))
+
+
+def plan_without_session(request: FetchRequest) -> FetchPlan:
+    """For a reader that may have none: it begins no session, continues none and ends none."""
+    if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+        return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    return FetchPlan(ErrorCode.NONE, _once(list(wanted_of(request))), None, is_incremental=False)
 
 
 def _once(wanted: list[Wanted]) -> list[Wanted]:
@@ -248,6 +272,9 @@ def _once(wanted: list[Wanted]) -> list[Wanted]:
     if len(wanted) <= _A_FEW:
         return wanted
     return list({(one.topic, one.topic_id, one.request.partition): one for one in wanted}.values())
+
+
+_new_tuple = tuple.__new__
 
 
 def _refused(error: ErrorCode) -> FetchPlan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pessoa.coordinator.groups.config import GroupCoordinatorConfig, MigrationPolicy
+from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig, MigrationPolicy
 
 if TYPE_CHECKING:
     from pessoa.broker.config import BrokerConfig
@@ -15,6 +15,7 @@ def group_config(config: BrokerConfig) -> GroupCoordinatorConfig:
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        group_coordinator_rebalance_protocols=config.group_coordinator_rebalance_protocols,
         group_min_session_timeout_ms=config.group_min_session_timeout_ms,
         group_max_session_timeout_ms=config.group_max_session_timeout_ms,
         group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,

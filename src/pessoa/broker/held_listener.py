@@ -3,29 +3,35 @@
 A broker must know its ports before it registers, and it registers before it serves. So the sockets are opened first, as
 in Kafka, and what comes in waits until `release`.
 
+Where a login is demanded, what comes in before `release` may be its first request alone: credentials are in the
+metadata, which the broker may not have read.
+
 How many connections it takes stands in the configuration. Where brokers and controllers have listeners of their own,
-those have only the limits that bear their names: whoever fills up the others keeps no broker away (KIP-402).
+those have only the limits that bear their names: clients that fill up the others keep no broker away (KIP-402).
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, cast
 
 from pessoa.net.connection_quota import UNLIMITED, ConnectionLimits, ConnectionQuota
-from pessoa.net.listener import Later, Listener, ListenerLimits
+from pessoa.net.listener import Listener, ListenerLimits
+from pessoa.net.network import SocketSettings
+from pessoa.net.pending import Pending
 from pessoa.wire.errors import ProtocolViolation
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
+    from pessoa.base.clock import Clock
     from pessoa.broker.config import BrokerConfig
     from pessoa.broker.config_listeners import ListenerEndpoint
-    from pessoa.net.listener import Connection, Serve
+    from pessoa.broker.sasl_gate import SaslListener
+    from pessoa.net.connection import Connection
     from pessoa.net.network import Network
+    from pessoa.net.receive_buffer import Frame
     from pessoa.net.receive_room import ReceiveRoom
+    from pessoa.net.server_protocol import Serve, ServerProtocol
     from pessoa.wire.frames import Buffer
 
 log = logging.getLogger("pessoa.broker")
@@ -35,6 +41,14 @@ def listener_limits(config: BrokerConfig) -> ListenerLimits:
     return ListenerLimits(
         socket_request_max_bytes=config.socket_request_max_bytes,
         connections_max_idle_ms=config.connections_max_idle_ms,
+    )
+
+
+def socket_settings(config: BrokerConfig) -> SocketSettings:
+    return SocketSettings(
+        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
+        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        socket_listen_backlog_size=config.socket_listen_backlog_size,
     )
 
 
@@ -106,21 +120,35 @@ class HeldListener:
         network: Network,
         room: ReceiveRoom,
         of_clients: ConnectionQuota,
+        clock: Clock,
+        sasl: SaslListener | None = None,
     ) -> None:
         self.endpoint = endpoint
+        # None: no login is demanded.
+        self._sasl = sasl
         self._quota = ConnectionQuota(limits_of_listener(config, endpoint))
         quotas = [of_clients, self._quota] if is_counted(config, endpoint) else [self._quota]
         limits = listener_limits(config)
         self.listener = Listener(
-            endpoint.host, endpoint.port, self._hold, limits, network=network, room=room, quotas=quotas
+            endpoint.host,
+            endpoint.port,
+            self._hold,
+            limits,
+            network=network,
+            room=room,
+            quotas=quotas,
+            sockets=socket_settings(config),
+            clock=clock,
         )
-        self._serve: asyncio.Future[Serve] = asyncio.get_running_loop().create_future()
+        self.listener.on_accepted = self._on_accepted
+        self._is_released = False
+        self._held: list[_HeldRequest] = []
 
     def __repr__(self) -> str:
-        return f"<{'serving' if self._serve.done() else 'held'} {self.listener!r}>"
+        return f"<{'serving' if self._is_released else 'held'} {self.listener!r}>"
 
     def configure(self, config: BrokerConfig) -> None:
-        """Other settings; who is there stays."""
+        """Take other settings; connections that are there stay."""
         self.listener.limits = listener_limits(config)
         self._quota.limits = limits_of_listener(config, self.endpoint)
 
@@ -128,36 +156,73 @@ class HeldListener:
         await self.listener.__aenter__()
 
     def release(self, serve: Serve) -> None:
-        """Serve what waits, and whatever comes."""
+        """Serve the requests that were held, and those that come."""
+        self._is_released = True
         self.listener.serve = serve
-        self._serve.set_result(serve)
+        gates = self._guard_all()
+        held, self._held = self._held, []
+        for request in held:
+            request.serve(serve if gates is None else gates.get(request.connection.id, _refuse))
+
+    def _guard_all(self) -> dict[int, Serve] | None:
+        """Let connections that came before now log in: what serves each, by id. None where no login is demanded."""
+        if self._sasl is None:
+            return None
+        return {one.connection.id: self._sasl.guard(one, self.listener) for one in self.listener.connections}
+
+    def _on_accepted(self, protocol: ServerProtocol) -> None:
+        if self._sasl is not None:
+            self._sasl.restrict(protocol)
+            if self._is_released:
+                self._sasl.guard(protocol, self.listener)
 
     async def close(self) -> None:
-        if not self._serve.done():
-            self._serve.set_exception(ProtocolViolation("this node stops before it has served anybody"))
-            # If nobody waits, nobody needs to hear of it.
-            self._serve.exception()
+        if not self._is_released:
+            self.release(_refuse)
         await self.listener.__aexit__()
 
-    def _hold(self, connection: Connection, data: bytearray, start: int, end: int) -> Awaitable[list[Buffer] | None]:
-        return self._when_released(connection, data, start, end)
-
-    async def _when_released(
-        self, connection: Connection, data: bytearray, start: int, end: int
-    ) -> list[Buffer] | None:
-        serve = await asyncio.shield(self._serve)
-        answer = serve(connection, data, start, end)
-        if isinstance(answer, Later):
-            return await _answer_of(answer)
-        return answer if answer is None or isinstance(answer, list) else await answer
+    def _hold(self, connection: Connection, data: bytearray, start: int, end: int) -> Pending:
+        held = _HeldRequest(connection, data, start, end)
+        self._held.append(held)
+        return held
 
 
-async def _answer_of(later: Later) -> list[Buffer] | None:
-    ready = asyncio.Event()
-    later.when_ready(ready.set)
-    try:
-        await ready.wait()
-    except asyncio.CancelledError:
-        later.cancel()
-        raise
-    return later.answer()
+def _refuse(*_: object) -> None:
+    raise ProtocolViolation("this node stops before it serves requests")
+
+
+class _HeldRequest(Pending):
+    """A request that came before its broker could serve."""
+
+    __slots__ = ("_answer", "_frame", "_problem", "connection")
+
+    def __init__(self, connection: Connection, data: bytearray, start: int, end: int) -> None:
+        super().__init__()
+        self.connection = connection
+        # None once nothing waits for the response: the frame may be large.
+        self._frame: Frame | None = (data, start, end)
+        self._answer: list[Buffer] | Pending | None = None
+        self._problem: Exception | None = None
+
+    def serve(self, serve: Serve) -> None:
+        if self._frame is None:
+            return
+        try:
+            self._answer = serve(self.connection, *self._frame)
+        except Exception as problem:  # noqa: BLE001 (`frames` raises it)
+            self._problem = problem
+        if isinstance(self._answer, Pending):
+            self._answer.when_ready(self.ready)
+        else:
+            self.ready()
+
+    def frames(self) -> list[Buffer] | None:
+        if self._problem is not None:
+            raise self._problem
+        return self._answer.frames() if isinstance(self._answer, Pending) else self._answer
+
+    def cancel(self) -> None:
+        super().cancel()
+        self._frame = None
+        if isinstance(self._answer, Pending):
+            self._answer.cancel()

@@ -6,9 +6,9 @@ is back within seconds: librdkafka tears down what it has for a broker that an a
 requests that wait to be sent again; some of those are never asked anew, so that a consumer that was about to join waits
 until its next regular look at the metadata, five minutes later.
 
-So a broker that was fenced stays listed for a session. Nobody is sent to it: it leads nothing and coordinates nothing.
-One that said goodbye (a controlled shutdown) is left out at once, as in Kafka. A broker that starts lists itself from
-its first answer on, since whoever asks it has its address already.
+So a broker that was fenced stays listed for a session. No client is sent to it: it leads and coordinates nothing. One
+that said goodbye (a controlled shutdown) is left out as soon as it is fenced, as in Kafka. A broker that starts
+lists itself from its first answer on, since a client that asks it has its address already.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pessoa.metadata.cluster import ClusterDelta
+    from pessoa.metadata.cluster_image import ClusterDelta
 
 
 class ListedBrokers:
@@ -31,9 +31,9 @@ class ListedBrokers:
     def follow(self, delta: ClusterDelta, now_ms: int) -> None:
         for broker_id, broker in delta.changed_brokers.items():
             before = delta.image.brokers.get(broker_id)
-            if broker is None:
+            if broker is None or broker.in_controlled_shutdown:
                 self._until_ms.pop(broker_id, None)
-            elif broker.fenced and before is not None and not before.fenced and not before.in_controlled_shutdown:
+            elif broker.fenced and before is not None and not before.fenced:
                 self._until_ms[broker_id] = now_ms + self._session_timeout_ms
 
     def is_listed(self, broker_id: int, *, is_fenced: bool, now_ms: int) -> bool:

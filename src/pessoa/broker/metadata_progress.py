@@ -1,7 +1,7 @@
-"""How far this node has followed the metadata log, for whoever waits until it has come somewhere.
+"""How far this node has followed the metadata log, for requests that wait until it has come somewhere.
 
-A change is committed before every broker has heard of it. So whoever caused one at the controller, and then looks at
-its own image, waits here until the image shows it.
+A change is committed before every broker has read of it. So a request that caused one at the controller, and then looks
+at this node's image, waits here until the image shows it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class MetadataProgress:
         return f"<MetadataProgress at {self.offset}, {len(self._waiting)} waiting>"
 
     def advance(self, offset: int) -> None:
-        """Everything up to this offset has been applied, and whoever should know of it does."""
+        """Everything up to this offset has been applied, and its subscribers have been called."""
         self.offset = offset
         self.look()
 

@@ -1,13 +1,15 @@
 """The other brokers of the cluster: where they are, and channels to them.
 
 Brokers reach each other through the listener that `inter.broker.listener.name` names. Where it is on another broker
-stands in the metadata image, under that broker's registration.
+stands in the metadata image, under that broker's registration. Where that listener demands a login, it is made.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pessoa.broker.node_login import NodeLogin
+from pessoa.broker.sasl_settings import inter_broker_credentials
 from pessoa.net.channel import Channel, Channels
 
 if TYPE_CHECKING:
@@ -16,11 +18,12 @@ if TYPE_CHECKING:
 
 
 class Peers:
-    """Channels by broker id. Each purpose has its own, so that a request that waits holds up nobody else's."""
+    """Channels by broker id. Each purpose has its own, so that a request that waits delays none of another purpose."""
 
     def __init__(self, broker: BrokerServices, network: Network) -> None:
         self._broker = broker
         self._network = network
+        self._login = NodeLogin(lambda: inter_broker_credentials(broker.config), broker.entropy)
         self._purposes: dict[str, Channels] = {}
 
     def __repr__(self) -> str:
@@ -38,13 +41,15 @@ class Peers:
             return None
         channels = self._purposes.get(purpose)
         if channels is None:
-            channels = self._purposes[purpose] = Channels(self._network, self._client_id(purpose))
+            channels = self._purposes[purpose] = Channels(self._network, self._client_id(purpose), self._login)
         return channels.of(*endpoint)
 
     def new_channel_to(self, broker_id: int, purpose: str) -> Channel | None:
         """A channel that is the caller's alone, and the caller's to close."""
         endpoint = self.endpoint_of(broker_id)
-        return None if endpoint is None else Channel(self._network, *endpoint, self._client_id(purpose))
+        if endpoint is None:
+            return None
+        return Channel(self._network, *endpoint, self._client_id(purpose), login=self._login)
 
     def close(self) -> None:
         for channels in self._purposes.values():

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pessoa.net.channel import Channels
+from pessoa.quorum.quorum_settings import QuorumNode, QuorumSettings
 from pessoa.quorum.raft_quorum import RaftQuorum
-from pessoa.quorum.settings import QuorumSettings
-from pessoa.raft.voters import VoterSet
+from pessoa.raft.voters import Address, VoterSet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pessoa.broker.config import BrokerConfig
     from pessoa.broker.config_listeners import ListenerEndpoint
     from pessoa.log.files import Disk
-    from pessoa.log.flushing import Flusher
+    from pessoa.log.flusher import Flusher
+    from pessoa.net.channel import Login
     from pessoa.net.network import Network
     from pessoa.wire.schema import Message
 
@@ -33,9 +34,9 @@ _FETCH = 1
 class QuorumTransport:
     """How a member of the quorum reaches the others: on connections of its own, since its fetches wait long."""
 
-    def __init__(self, network: Network, node_id: int) -> None:
-        self._fetches = Channels(network, f"raft-{node_id}-fetch")
-        self._others = Channels(network, f"raft-{node_id}")
+    def __init__(self, network: Network, node_id: int, login: Login | None = None) -> None:
+        self._fetches = Channels(network, f"raft-{node_id}-fetch", login)
+        self._others = Channels(network, f"raft-{node_id}", login)
 
     def __repr__(self) -> str:
         return f"<QuorumTransport: {self._fetches!r}, {self._others!r}>"
@@ -74,12 +75,18 @@ def make_quorum(
         voter_id, _, address = entry.partition("@")
         host, port = _address(address)
         voters[int(voter_id)] = (host, port or own_port)
-    return RaftQuorum(
-        disk,
-        config.metadata_log_dir,
+    node = QuorumNode(
         config.node_id,
         cluster_id,
         directory_id,
+        config.is_controller,
+        {one.name: Address(one.host, one.port) for one in own},
+        config.controller_quorum_auto_join_enable,
+    )
+    return RaftQuorum(
+        disk,
+        config.metadata_log_dir,
+        node,
         VoterSet.static(voters, config.controller_listener_names[0].upper()),
         clock,
         entropy,
@@ -87,9 +94,6 @@ def make_quorum(
         transport.send,
         QuorumSettings.of(config),
         [_address(entry) for entry in config.controller_quorum_bootstrap_servers],
-        is_controller=config.is_controller,
-        listeners={one.name: (one.host, one.port) for one in own},
-        auto_join=config.controller_quorum_auto_join_enable,
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("pessoa.broker")
 
-# Of a disk that is damaged all over nobody reads a thousand lines.
+# A thousand lines about a disk that is damaged all over help no reader of the log.
 _MAX_PLACES = 1_000
 
 
@@ -38,14 +38,14 @@ class ReadDamage:
 
     def is_over(self, partition: Partition, offset: int) -> None:
         """It could be read, if it ever could not."""
-        place = (partition.topic_id, partition.index, offset)
-        if place in self._places:
-            self._places.discard(place)
-            log.info("%s-%s can be read at %s again", partition.topic, partition.index, offset)
+        self._forget(partition, offset, f"can be read at {offset} again")
 
     def is_gone(self, partition: Partition, offset: int) -> None:
         """There is nothing at this offset any more, damaged or not."""
+        self._forget(partition, offset, f"has nothing at {offset} any more, damaged as it was")
+
+    def _forget(self, partition: Partition, offset: int, what_is: str) -> None:
         place = (partition.topic_id, partition.index, offset)
         if place in self._places:
             self._places.discard(place)
-            log.info("%s-%s has nothing at %s any more, damaged as it was", partition.topic, partition.index, offset)
+            log.info("%s-%s %s", partition.topic, partition.index, what_is)

@@ -1,4 +1,4 @@
-"""How a broker belongs to its cluster: it registers its incarnation, and then says again and again that it lives.
+"""The registration of a broker in its cluster, under its incarnation id, and its heartbeats.
 
     register ──▶ fenced ──▶ heartbeats: "fence me, I am still reading" ──▶ caught up: the broker opens its doors
              ──▶ heartbeats: "let me serve" ──▶ unfenced ──▶ heartbeats …
@@ -6,7 +6,7 @@
 
 A fenced broker leads nothing. The controller fences who is silent for `broker.session.timeout.ms` (KIP-631). A
 heartbeat also says which log directories have failed (KIP-858), and how far the broker has followed the metadata: the
-controller lets nobody in who has not read of its own registration.
+controller unfences no broker that has not read of its own registration.
 
 Heartbeats go to whichever node leads the quorum; while none does, they are tried again, and the broker serves on. But
 one that was not heard for a whole session has to doubt what it knows (`is_out_of_touch`): others may lead what it led.
@@ -18,11 +18,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
-from pessoa.broker.context import OwnRequest
-from pessoa.broker.forwarding import ControllerUnavailable
-from pessoa.metadata.features import FEATURES
+from pessoa.broker.controller_client import ControllerUnavailable
+from pessoa.metadata.supported_features import FEATURES
 from pessoa.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from pessoa.wire.api.broker_registration import (
     BrokerRegistrationRequest,
@@ -31,23 +30,27 @@ from pessoa.wire.api.broker_registration import (
     Listener,
 )
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.request_context import OwnRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from pessoa.base.clock import Clock
     from pessoa.base.ids import Uuid
     from pessoa.broker.config import BrokerConfig
     from pessoa.broker.config_listeners import ListenerEndpoint
     from pessoa.broker.metadata_progress import MetadataProgress
+    from pessoa.wire.request_context import Caller
+    from pessoa.wire.schema import Message
 
 log = logging.getLogger("pessoa.broker")
 
 # While something is about to change, a heartbeat is worth more than its cost. Apache's brokers hurry as much.
 _HURRY_MS = 50
-# A controller that has not let the broker go by then will find out by the silence; nor is one waited for that is gone.
+# A controller that has not let the broker go by then will find out by the silence.
 _GOODBYE_MS = 30_000
-_NO_CONTROLLER_MS = 3_000
+# An election on a busy machine may take seconds. That too few voters are left for one is noticed by other means.
+_NO_CONTROLLER_MS = 10_000
 
 # A registration that is refused with one of these may be taken later: the last incarnation has a session to the end,
 # and a controller that has just begun does not know everything yet.
@@ -56,8 +59,19 @@ _LATER = frozenset(
 )  # fmt: skip
 
 
+async def _for_ever() -> None:
+    await asyncio.Event().wait()
+
+
 class RegistrationRefused(Exception):
     """The controller does not want this broker; the message says why."""
+
+
+class ActiveController(Protocol):
+    """How the active controller is asked, wherever it is."""
+
+    def ask(self, request: Message, caller: Caller, timeout_ms: int) -> Awaitable[Message]:
+        """Raises ControllerUnavailable."""
 
 
 class Registration:
@@ -65,7 +79,7 @@ class Registration:
         self,
         config: BrokerConfig,
         cluster_id: str,
-        controller: Any,
+        controller: ActiveController,
         progress: MetadataProgress,
         clock: Clock,
         incarnation_id: Uuid,
@@ -73,9 +87,11 @@ class Registration:
         directory_ids: Sequence[Uuid],
         offline_directory_ids: Callable[[], list[Uuid]] = list,
         previous_broker_epoch: int = -1,
+        wait_until_quorum_is_gone: Callable[[], Coroutine[None, None, None]] = _for_ever,
     ) -> None:
-        """`controller` is the entrance to it. `previous_broker_epoch` is that of the last incarnation, if it stopped
-        in order: then nothing that it had is in doubt (KIP-966)."""
+        """`previous_broker_epoch` is that of the last incarnation, if it shut down cleanly: then nothing that it had
+        is in doubt (KIP-966). `wait_until_quorum_is_gone` returns when too few controllers are left for one to lead:
+        none will let this broker go then."""
         self.broker_epoch = -1
         self._config = config
         self._cluster_id = cluster_id
@@ -89,6 +105,9 @@ class Registration:
         self._previous_broker_epoch = previous_broker_epoch
         self._hurry = asyncio.Event()
         self._has_left = False
+        # Whether the controller has said, at the end of `leave`, that others lead what this broker led.
+        self.is_released = False
+        self._wait_until_quorum_is_gone = wait_until_quorum_is_gone
         # When the controller last answered a heartbeat, on the monotonic clock.
         self._heard_ms: int | None = None
 
@@ -121,7 +140,7 @@ class Registration:
                     await self._hurry.wait()
             except TimeoutError:
                 pass
-            # Whoever is in a hurry while this one is under way wants another.
+            # A hurry that comes while this heartbeat is under way asks for another.
             self._hurry.clear()
             response = await self._beat()
             if response is not None and response.is_fenced:
@@ -134,7 +153,7 @@ class Registration:
         return self._clock.monotonic_ms() - self._heard_ms > self._config.broker_session_timeout_ms
 
     def hurry(self) -> None:
-        """Let the next heartbeat come at once: there is something to say, or somebody waits for us to have seen it."""
+        """Send the next heartbeat at once: it has news, or the controller waits for its metadata offset."""
         self._hurry.set()
 
     async def leave(self) -> None:
@@ -142,6 +161,21 @@ class Registration:
         if self.broker_epoch < 0 or self._has_left or not self._config.controlled_shutdown_enable:
             return
         self._has_left = True
+        leaving = asyncio.ensure_future(self._take_leave())
+        in_vain = asyncio.ensure_future(self._wait_until_quorum_is_gone())
+        try:
+            await asyncio.wait((leaving, in_vain), return_when=asyncio.FIRST_COMPLETED)
+            if leaving.done():
+                leaving.result()
+            else:
+                in_vain.result()
+                log.info("too few controllers are left to let this broker go; it stops at once")
+        finally:
+            leaving.cancel()
+            in_vain.cancel()
+            await asyncio.gather(leaving, in_vain, return_exceptions=True)
+
+    async def _take_leave(self) -> None:
         give_up_ms = self._clock.monotonic_ms() + _GOODBYE_MS
         tries = 0
         while self._clock.monotonic_ms() < give_up_ms:
@@ -151,6 +185,7 @@ class Registration:
                 log.warning("no controller can be reached; this broker stops all the same")
                 return
             if response.error_code or response.should_shut_down:
+                self.is_released = response.should_shut_down
                 return
             await self._clock.wait_ms(min(tries * 10, _HURRY_MS))
             tries += 1
@@ -203,7 +238,7 @@ class Registration:
         except ControllerUnavailable as problem:
             log.warning("a heartbeat did not get through: %s", problem)
             # It may have waited for a whole session, so the next one must not wait for its turn. But a controller whose
-            # log has failed refuses at once, and whoever asks it without a pause keeps this loop for itself.
+            # log has failed refuses at once, and asking it without a pause would keep this loop busy.
             await self._clock.wait_ms(_HURRY_MS)
             self.hurry()
             return None
@@ -238,9 +273,14 @@ class Registration:
 
 
 async def register_controller(
-    controller: Any, config: BrokerConfig, incarnation_id: Uuid, endpoints: Sequence[ListenerEndpoint]
-) -> None:
-    """Tell the active controller of this one, however long it takes (KIP-919)."""
+    controller: ActiveController,
+    config: BrokerConfig,
+    clock: Clock,
+    incarnation_id: Uuid,
+    endpoints: Sequence[ListenerEndpoint],
+) -> bool:
+    """Tell the active controller of this one, however long it takes (KIP-919). Return False if it refuses: a
+    metadata.version before 3.7 has no place for controllers."""
     from pessoa.wire.api import controller_registration as wire
 
     request = wire.ControllerRegistrationRequest(
@@ -260,7 +300,11 @@ async def register_controller(
         try:
             response = await controller.ask(request, OwnRequest(0), config.request_timeout_ms)
         except ControllerUnavailable:
+            # A controller in this process whose log has failed says so without ever waiting; and this node can only
+            # end when others have their turn.
+            await clock.wait_ms(_HURRY_MS)
             continue
+        assert isinstance(response, wire.ControllerRegistrationResponse)
         if response.error_code:
             log.warning("this controller could not be registered: %s", response.error_message)
-        return
+        return not response.error_code

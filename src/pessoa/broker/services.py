@@ -1,4 +1,4 @@
-"""What handlers work with: one object per broker, put together by `assembly`.
+"""What handlers work with: one object per broker, put together by `lifecycle`.
 
 A request takes `image` once at its start and keeps it: the next request may see another one.
 """
@@ -6,30 +6,44 @@ A request takes `image` once at its start and keeps it: the next request may see
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from pessoa.broker.context import OwnRequest
-from pessoa.broker.dispatch import TABLE
+from pessoa.base.entropy import SystemEntropy
+from pessoa.broker.broker_coordinators import BrokerCoordinators
 from pessoa.broker.metadata_progress import MetadataProgress
+from pessoa.broker.peers import Peers
 from pessoa.broker.read_damage import ReadDamage
-from pessoa.broker.topic_listing import CLUSTER_OPERATIONS, GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from pessoa.broker.topic_listing import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from pessoa.wire.request_context import OwnRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pessoa.base.clock import Clock
+    from pessoa.base.config_values import ConfigProblem
+    from pessoa.base.entropy import Entropy
+    from pessoa.base.ids import Uuid
     from pessoa.broker.config import BrokerConfig
-    from pessoa.broker.context import RequestContext
-    from pessoa.broker.dispatch import Row
+    from pessoa.broker.controller_client import ControllerClient
     from pessoa.broker.fetch_sessions import FetchSessions
     from pessoa.broker.listed_brokers import ListedBrokers
+    from pessoa.broker.throttling import Throttling
+    from pessoa.coordinator.group_coordinator import GroupCoordinator
+    from pessoa.coordinator.transactions.transaction_coordinator import TransactionCoordinator
+    from pessoa.coordinator.transactions.verification import Verifier
+    from pessoa.log.flusher import Flusher
     from pessoa.metadata.image import MetadataImage
-    from pessoa.replication.replicas import Replicas
+    from pessoa.net.network import Network
+    from pessoa.quorum.raft_quorum import RaftQuorum
+    from pessoa.replication.local_replicas import LocalReplicas
+    from pessoa.security.authorizer import Authorizer
+    from pessoa.wire.api.create_topics import CreatableTopicConfig
+    from pessoa.wire.request_context import RequestContext
 
 # The controller decides, from its own configuration.
 _DEFAULT = -1
 _CREATE_TIMEOUT_MS = 30_000
-# So long an answer waits until this broker hears of a topic that it had created; then the client has to ask again.
+# How long a response waits until this broker's image has a topic that it had created; then the client has to retry.
 _NEWS_MS = 1_000
 # Of DescribeCluster.
 BROKERS = 1
@@ -48,31 +62,57 @@ class Node(NamedTuple):
 @dataclass(slots=True)
 class BrokerServices:
     endpoint_type: ClassVar[int] = BROKERS
-    table: ClassVar[tuple[Row, ...]] = TABLE
 
     node_id: int
     cluster_id: str
     config: BrokerConfig
     clock: Clock
     image: MetadataImage
-    replicas: Replicas
+    replicas: LocalReplicas
     fetch_sessions: FetchSessions
-    # The entrance to the controller, wherever it is.
-    controller: Any
+    # The active controller, here or on another node.
+    controller: ControllerClient
+    quorum: RaftQuorum
+    flusher: Flusher
+    network: Network
+    new_uuid: Callable[[], Uuid]
     random_below: Callable[[int], int]
     listed_brokers: ListedBrokers
+    # That of this incarnation; -1 before it is registered.
+    broker_epoch: Callable[[], int]
     progress: MetadataProgress = field(default_factory=MetadataProgress)
     damage: ReadDamage = field(default_factory=ReadDamage)
-    groups: Any = None
-    transactions: Any = None
-    verifier: Any = None
-    quorum: Any = None
-    flusher: Any = None
     # Whether the controller has not been heard of for so long that others may lead what this broker leads.
     is_out_of_touch: Callable[[], bool] = lambda: False
     # How much memory answers take that clients have not read.
     unread_bytes: Callable[[], int] = lambda: 0
-    cluster_operations: int = CLUSTER_OPERATIONS
+    # What limits clients by their quotas; None while no limit is set.
+    throttling: Throttling | None = None
+    # What is wrong with the TLS stores that a configuration names for the listeners of this broker.
+    store_problem: Callable[[BrokerConfig], ConfigProblem | None] = lambda _: None
+    # Whether this broker is about to close its ports, and its clients should go elsewhere.
+    is_leaving: bool = False
+    entropy: Entropy = field(default_factory=SystemEntropy)
+    # None: everything is allowed.
+    authorizer: Authorizer | None = None
+    peers: Peers = field(init=False)
+    coordinators: BrokerCoordinators = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.peers = Peers(self, self.network)
+        self.coordinators = BrokerCoordinators(self, self.peers, self.new_uuid)
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        return self.coordinators.groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        return self.coordinators.transactions
+
+    @property
+    def verifier(self) -> Verifier:
+        return self.coordinators.verifier
 
     def nodes(self, listener: str) -> Iterator[Node]:
         """The registered brokers that have this listener."""
@@ -85,7 +125,7 @@ class BrokerServices:
         return [node for node in self.nodes(listener) if not node.is_fenced]
 
     def listed_nodes(self, listener: str) -> list[Node]:
-        """Those that clients hear of: also who fell silent a moment ago."""
+        """Those that Metadata lists: also brokers that were fenced a moment ago."""
         now_ms = self.clock.monotonic_ms()
         return [
             node
@@ -95,16 +135,19 @@ class BrokerServices:
 
     @property
     def controller_id(self) -> int:
-        """The broker that clients may send controller requests to. Every broker forwards them, so any that lives will
-        do; -1 if none does."""
-        live = [broker.id for broker in self.image.cluster.brokers.values() if not broker.fenced]
+        """The broker that clients may send controller requests to. Every broker forwards them, so any unfenced one will
+        do; -1 if there is none."""
+        unfenced = [broker for broker in self.image.cluster.brokers.values() if not broker.fenced]
+        # One that is about to stop is named only where there is no other.
+        live = [one.id for one in unfenced if not one.in_controlled_shutdown] or [one.id for one in unfenced]
         if len(live) <= 1:
             return live[0] if live else -1
         return live[self.random_below(len(live))]
 
-    async def create_missing_topics(self, names: list[str], context: RequestContext) -> None:
-        """Create topics that a request needs; whoever loses a race finds them made."""
-        from pessoa.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+    async def create_missing_topics(self, names: list[str], client: RequestContext | None) -> None:
+        """Create topics that a request needs: those that the client asked for in its own name, internal ones, for which
+        the client is None, in that of this broker. One that another request has created meanwhile is no error."""
+        from pessoa.wire.api.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
         topics = []
         for name in names:
@@ -119,8 +162,18 @@ class BrokerServices:
                 )
             )
         request = CreateTopicsRequest(topics=topics, timeout_ms=_CREATE_TIMEOUT_MS)
-        caller = OwnRequest(request.versions.last, context.client_id, context.client_host, context.principal)
+        caller = OwnRequest(request.versions.last)
+        if client is not None:
+            caller = OwnRequest(
+                request.versions.last,
+                client.client_id,
+                client.client_host,
+                client.principal,
+                client.listener,
+                client.api_key,
+            )
         response = await self.controller.submit(request, caller)
+        assert isinstance(response, CreateTopicsResponse)
         created = [one.name for one in response.topics if not one.error_code]
         if created:
             await self.progress.wait_until(lambda: all(name in self.image.topics.by_name for name in created), _NEWS_MS)
@@ -138,7 +191,7 @@ class BrokerServices:
             )
         return _DEFAULT, _DEFAULT
 
-    def _internal_configs(self, name: str) -> list[Any]:
+    def _internal_configs(self, name: str) -> list[CreatableTopicConfig]:
         from pessoa.wire.api.create_topics import CreatableTopicConfig
 
         if name not in (GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC):

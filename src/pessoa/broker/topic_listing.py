@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pessoa.metadata.topics import NO_LEADER
+from pessoa.metadata.topics_image import NO_LEADER
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pessoa.metadata.image import MetadataImage
-    from pessoa.metadata.topics import PartitionImage
+    from pessoa.metadata.topics_image import PartitionImage
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
@@ -18,11 +18,6 @@ SHARE_TOPIC = "__share_group_state"
 _INTERNAL = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
 
 _VALID_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
-# Bits by the number of the operation: read 3, write 4, create 5, delete 6, alter 7, describe 8, cluster action 9,
-# describe configs 10, alter configs 11, idempotent write 12.
-TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
 
 def is_internal(topic: str) -> bool:

@@ -19,27 +19,26 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from pessoa.broker.topic_listing import GROUP_TOPIC
-from pessoa.coordinator.shard import Refusal
 from pessoa.log.directory import DirectoryOffline
 from pessoa.log.files import DiskError
 from pessoa.log.producer_state import ProducerRefused
 from pessoa.net.channel import ChannelFailed
-from pessoa.records.control import ControlRecordType, build_transaction_marker
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.control_records import ControlRecordType, build_transaction_marker
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.api.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pessoa.broker.peers import Peers
     from pessoa.broker.services import BrokerServices
-    from pessoa.coordinator.transactions.markers import Marker
+    from pessoa.coordinator.transactions.marker_writer import Marker
     from pessoa.replication.partition import Partition
 
 TopicPartition = tuple[str, int]

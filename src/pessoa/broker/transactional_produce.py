@@ -1,6 +1,6 @@
 """Produce within a transaction (KIP-890): before a batch opens a transaction in a partition, its coordinator is asked.
 
-A batch that was delayed on the way could otherwise open a transaction that its coordinator ended long ago, and nobody
+A batch that was delayed on the way could otherwise open a transaction that its coordinator ended long ago, and nothing
 would end it again. So for every partition in which the producer has no transaction open:
 
     start verification (a guard) ──▶ ask the coordinator ──▶ append with the guard
@@ -12,35 +12,39 @@ away, and the batch is refused.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from pessoa.broker.topic_listing import is_internal
 from pessoa.coordinator.transactions.verification import FIRST_PRODUCE_THAT_ADDS, produce_error
 from pessoa.log.producer_state import ProducerRefused, VerificationGuard
+from pessoa.net.pending import Pending
 from pessoa.records.batch import RecordBatch
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pessoa.broker.context import RequestContext
-    from pessoa.broker.dispatch import Reply
     from pessoa.broker.services import BrokerServices
     from pessoa.replication.partition import Partition
-    from pessoa.wire.api.produce import ProduceRequest, ProduceResponse
+    from pessoa.wire.api.produce import ProduceRequest
+    from pessoa.wire.request_context import Answer, RequestContext
+    from pessoa.wire.schema import Message
 
 # What lets a batch in, or the error that keeps it out.
 Permit = VerificationGuard | ErrorCode
 
 
-def produce_in_transaction(broker: BrokerServices, context: RequestContext, request: ProduceRequest) -> Reply:
-    from pessoa.broker.handlers.produce import respond
+def produce_in_transaction(
+    broker: BrokerServices, context: RequestContext, request: ProduceRequest, denied: frozenset[str]
+) -> Answer[Message | None]:
+    """`denied` are topics that the client may not write to: their partitions do not become part of the transaction."""
+    from pessoa.broker.apis.produce import respond
 
-    permits, unverified = _begin(broker, context, request)
+    permits, unverified = _begin(broker, context, request, denied)
     if not unverified:
-        return respond(broker, context, request, permits)
-    return _verify_and_respond(broker, context, request, permits, unverified)
+        return respond(broker, context, request, denied, permits)
+    return _verify_and_respond(broker, context, request, denied, permits, unverified)
 
 
 class _Question:
@@ -55,18 +59,20 @@ class _Question:
 
 
 def _begin(
-    broker: BrokerServices, context: RequestContext, request: ProduceRequest
+    broker: BrokerServices, context: RequestContext, request: ProduceRequest, denied: frozenset[str]
 ) -> tuple[dict[Partition, Permit], dict[tuple[int, int], _Question]]:
     """The permits that are clear at once, and what the coordinator has to be asked."""
-    from pessoa.broker.handlers.produce import find_topic
+    from pessoa.broker.apis.produce import find_topic
 
     permits: dict[Partition, Permit] = {}
     questions: dict[tuple[int, int], _Question] = {}
     now_ms = broker.clock.now_ms()
     for topic in request.topic_data:
-        partitions, _, _ = find_topic(broker, context.version, topic)
+        partitions, name, _ = find_topic(broker, context.version, topic)
+        if name in denied or is_internal(name):
+            continue
         for data in topic.partition_data:
-            partition = (partitions or {}).get(data.index)
+            partition = (partitions or {}).get(data.index) or broker.replicas.ensure(name, data.index)
             if partition is None or not partition.is_leader or data.records is None:
                 continue
             try:
@@ -96,10 +102,11 @@ async def _verify_and_respond(
     broker: BrokerServices,
     context: RequestContext,
     request: ProduceRequest,
+    denied: frozenset[str],
     permits: dict[Partition, Permit],
     questions: Mapping[tuple[int, int], _Question],
-) -> ProduceResponse | None:
-    from pessoa.broker.handlers.produce import respond
+) -> Message | None:
+    from pessoa.broker.apis.produce import denied_topics, respond
 
     assert request.transactional_id is not None
     for question in questions.values():
@@ -114,5 +121,6 @@ async def _verify_and_respond(
             error = answers.get((partition.topic, partition.index), ErrorCode.NONE)
             if error is not ErrorCode.NONE:
                 permits[partition] = produce_error(error, context.version).code
-    response = respond(broker, context, request, permits)
-    return await response if isinstance(response, Awaitable) else response
+    denied = denied_topics(broker, context, request, denied)
+    response = respond(broker, context, request, denied, permits)
+    return await response if isinstance(response, Pending) else response

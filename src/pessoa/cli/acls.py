@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pessoa.cli import options as line
-from pessoa.cli.options import Given, Options, UsageError
-from pessoa.cli.running import default_cluster, reach, read_properties, run, warn
-from pessoa.client.acls import (
+from pessoa.cli import command_line as line
+from pessoa.cli.command_line import Given, Options, UsageError
+from pessoa.cli.tool_run import default_cluster, reach, read_properties, tool, warn
+from pessoa.client.acl_admin import (
     EVERYTHING,
     Entry,
     Operation,
@@ -25,10 +25,10 @@ from pessoa.client.acls import (
     delete_acls,
     describe_acls,
 )
-from pessoa.client.errors import KafkaFailure
+from pessoa.client.client_errors import KafkaFailure
 
 if TYPE_CHECKING:
-    from pessoa.client.cluster import Cluster
+    from pessoa.client.cluster_client import Cluster
 
 _ACTIONS = ("list", "add", "remove")
 _CLUSTER = Pattern(ResourceType.CLUSTER, "kafka-cluster", PatternType.LITERAL)
@@ -82,21 +82,12 @@ def make_options() -> Options:
     return options
 
 
-OPTIONS = make_options()
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    return run(_main, OPTIONS, words)
-
-
 class _Late(UsageError):
     """Found out after the connection was made, so it is printed as a failure of the command."""
 
 
-def _main(words: Sequence[str]) -> int:
-    if not words:
-        raise UsageError(f"This tool helps to {OPTIONS.purpose[0].lower()}{OPTIONS.purpose[1:]}")
-    given = line.begin(OPTIONS, words)
+@tool(make_options)
+def main(given: Given) -> int:
     _check(given)
     try:
         with _connect(given) as cluster:
@@ -201,7 +192,7 @@ def _operation(text: str) -> Operation | None:
     )
 
 
-def _wanted(given: Given) -> Wanted:
+def _parse_wanted(given: Given) -> Wanted:
     patterns = _patterns(given, must_be_some=True)
     wanted: Wanted = {}
     named = [_operation(text) for text in given.values("operation")]
@@ -244,7 +235,7 @@ def _add(cluster: Cluster, given: Given) -> None:
     kind = _pattern_type(given)
     if kind in (PatternType.ANY, PatternType.MATCH):
         raise UsageError(f"A '--resource-pattern-type' value of '{kind.name}' is not valid when adding acls.")
-    wanted = _wanted(given)
+    wanted = _parse_wanted(given)
     if not all(wanted.values()):
         raise UsageError("You must specify one of: --allow-principal, --deny-principal when trying to add ACLs.")
     for pattern, entries in wanted.items():
@@ -262,7 +253,7 @@ def _add(cluster: Cluster, given: Given) -> None:
 
 
 def _remove(cluster: Cluster, given: Given) -> None:
-    for pattern, entries in _wanted(given).items():
+    for pattern, entries in _parse_wanted(given).items():
         if not entries:
             question = f"Are you sure you want to delete all ACLs for resource filter `{pattern}`? (y/n)"
         else:
@@ -295,7 +286,3 @@ def _print(found: Wanted) -> None:
     for pattern, entries in found.items():
         listed = "\n".join(f"\t{entry}" for entry in entries)
         print(f"Current ACLs for resource `{pattern}`:\n{listed}\n")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pessoa.cli import options as line
-from pessoa.cli.options import Options, UsageError
-from pessoa.cli.running import connect, run
+from pessoa.cli import command_line as line
+from pessoa.cli.command_line import Options
+from pessoa.cli.tool_run import connect, tool
 from pessoa.wire.catalogue import ApiKey
 
 if TYPE_CHECKING:
-    from pessoa.client.connection import Connection
+    from pessoa.cli.command_line import Given
+    from pessoa.client.blocking_connection import Connection
 
 
 def make_options() -> Options:
@@ -22,7 +21,6 @@ def make_options() -> Options:
     return options
 
 
-OPTIONS = make_options()
 # APIs that are between brokers only, or that Kafka keeps to its controllers: no client asks for them.
 _NOT_FOR_CLIENTS = frozenset(
     """
@@ -32,17 +30,8 @@ _NOT_FOR_CLIENTS = frozenset(
 )
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    return run(_main, OPTIONS, words)
-
-
-def _main(words: Sequence[str]) -> int:
-    if not words:
-        raise UsageError(f"This tool helps to {OPTIONS.purpose[0].lower()}{OPTIONS.purpose[1:]}")
-    try:
-        given = line.begin(OPTIONS, words)
-    except UsageError as error:
-        raise UsageError(str(error), with_help=False) from None
+@tool(make_options, line.begin_tersely)
+def main(given: Given) -> int:
     line.require(given, "bootstrap-server")
     with connect(given) as cluster:
         for node in cluster.nodes():
@@ -79,7 +68,3 @@ def _line(key: ApiKey, oldest: int, newest: int) -> str:
 
 def _range(oldest: int, newest: int) -> str:
     return str(oldest) if oldest == newest else f"{oldest} to {newest}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

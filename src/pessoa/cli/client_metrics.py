@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pessoa.cli import options as line
-from pessoa.cli.options import Options, UsageError
-from pessoa.cli.running import connect, run, warn
-from pessoa.client.configs import (
+from pessoa.cli.command_line import Options, UsageError
+from pessoa.cli.tool_run import connect, tool, warn
+from pessoa.client.client_errors import KafkaFailure
+from pessoa.client.config_admin import (
     Change,
     Operation,
     ResourceType,
@@ -18,12 +16,11 @@ from pessoa.client.configs import (
     describe_configs,
     list_resources,
 )
-from pessoa.client.errors import KafkaFailure
 
 if TYPE_CHECKING:
-    from pessoa.cli.options import Given
-    from pessoa.client.cluster import Cluster
-    from pessoa.client.configs import Entry as ConfigEntry
+    from pessoa.cli.command_line import Given
+    from pessoa.client.cluster_client import Cluster
+    from pessoa.client.config_admin import Entry as ConfigEntry
 
 _ACTIONS = ("alter", "delete", "describe", "list")
 
@@ -45,17 +42,8 @@ def make_options() -> Options:
     return options
 
 
-OPTIONS = make_options()
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    return run(_main, OPTIONS, words)
-
-
-def _main(words: Sequence[str]) -> int:
-    if not words:
-        raise UsageError(f"This tool helps to {OPTIONS.purpose[0].lower()}{OPTIONS.purpose[1:]}")
-    given = line.begin(OPTIONS, words)
+@tool(make_options)
+def main(given: Given) -> int:
     _check(given)
     try:
         with connect(given) as cluster:
@@ -130,7 +118,3 @@ def _new_name() -> str:
     from pessoa.base.ids import Uuid
 
     return str(Uuid(uuid.uuid4().bytes))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
-from pessoa.cli.subcommands import Failed, Parser, connect, run_parsed
-from pessoa.client.cluster import Node
-from pessoa.client.errors import Unsupported, check
+from pessoa.cli.subcommands import Failed, Parser, connect, parsed_tool
+from pessoa.client.client_errors import Unsupported, check
+from pessoa.client.cluster_client import Node
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -28,17 +27,16 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    return run_parsed(make_parser(), _act, words)
-
-
-def _act(chosen: argparse.Namespace) -> None:
+@parsed_tool(make_parser)
+def main(chosen: argparse.Namespace) -> None:
     if chosen.config is not None:
         if chosen.command_config is not None:
             raise Failed("--config and --command-config cannot be specified together.")
         print(
             "Option --config has been deprecated and will be removed in a future version. Use --command-config instead."
         )
+    if chosen.bootstrap_controller is not None and getattr(chosen, "include_fenced_brokers", False):
+        raise Failed("The option --include-fenced-brokers is only supported with --bootstrap-server option")
     settings = chosen.command_config or chosen.config
     with connect(chosen.bootstrap_server, chosen.bootstrap_controller, settings) as cluster:
         if chosen.command == "cluster-id":
@@ -77,7 +75,3 @@ def _list_endpoints(nodes: Sequence[Node], chosen: argparse.Namespace) -> None:
     ]
     for row in (header, *rows):
         print(" ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pessoa.cli import options as line
-from pessoa.cli.options import Given, Options, UsageError
-from pessoa.cli.running import default_cluster, reach, read_properties, run, warn
-from pessoa.client.errors import KafkaFailure, Unsupported
+from pessoa.cli import command_line as line
+from pessoa.cli.command_line import Given, Options, UsageError
+from pessoa.cli.tool_run import default_cluster, reach, read_properties, tool, warn
+from pessoa.client.client_errors import KafkaFailure, Unsupported
 
 if TYPE_CHECKING:
-    from pessoa.client.cluster import Cluster
-    from pessoa.client.configs import Entry, ResourceType
+    from pessoa.client.cluster_client import Cluster
+    from pessoa.client.config_admin import Entry, ResourceType
 
 # The types in the order of the shortcut flags, which is the order in which several of them are put.
 _TYPES = {
@@ -36,6 +35,7 @@ _DEFAULTS = {"clients": "client-defaults", "users": "user-defaults", "brokers": 
 _LISTED_TYPES = "topics, clients, users, brokers, ips, client-metrics, groups, broker-loggers"
 _QUOTA_TYPES = ("users", "clients", "ips")
 _PAIR = re.compile(r",(?=[^\]]*(?:\[|$))")
+_NAMES = ("--entity-name", "--entity-default")
 
 
 class Target(NamedTuple):
@@ -76,18 +76,9 @@ def make_options() -> Options:
     return options
 
 
-OPTIONS = make_options()
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    return run(_main, OPTIONS, words)
-
-
-def _main(words: Sequence[str]) -> int:
-    if not words:
-        raise UsageError(f"This tool helps to {OPTIONS.purpose[0].lower()}{OPTIONS.purpose[1:]}")
+@tool(make_options, line.begin_tersely)
+def main(given: Given) -> int:
     try:
-        given = line.begin(OPTIONS, words)
         targets = _check(given)
         with _connect(given) as cluster:
             if given.has("describe"):
@@ -99,7 +90,7 @@ def _main(words: Sequence[str]) -> int:
         raise UsageError(str(error), with_help="exactly one action" in str(error)) from None
     except KafkaFailure as failure:
         sys.stdout.flush()
-        warn(f"Error while executing config command with args '{' '.join(words)}'")
+        warn(f"Error while executing config command with args '{' '.join(given.line)}'")
         warn(f"java.util.concurrent.ExecutionException: {failure.java_text}")
         return 1
     return 0
@@ -132,9 +123,7 @@ def _check(given: Given) -> list[Target]:
 
 def _targets(given: Given) -> list[Target]:
     kinds = given.values("entity-type")
-    names: list[str] = list(given.values("entity-name"))
-    if given.has("entity-default"):
-        names.append("")
+    names = _names(given)
     for kind in kinds:
         if kind not in _TYPES:
             raise UsageError(
@@ -155,6 +144,14 @@ def _targets(given: Given) -> list[Target]:
     if len(targets) > 1 and set(found) != {"users", "clients"}:
         raise UsageError("Only 'users' and 'clients' entity types may be specified together")
     return targets
+
+
+def _names(given: Given) -> list[str]:
+    """The names of entities, an empty one for a default, in the order of the line: the first is that of the first type,
+    and both of two types may be defaults."""
+    named = iter(given.values("entity-name"))
+    options = [word.partition("=")[0] for word in given.line]
+    return [next(named) if one == "--entity-name" else "" for one in options if one in _NAMES]
 
 
 def _check_targets(given: Given, targets: list[Target]) -> None:
@@ -201,11 +198,11 @@ def _describe(cluster: Cluster, given: Given, targets: list[Target]) -> None:
 
 def _known_names(cluster: Cluster, kind: str) -> list[str] | None:
     """Every entity of a kind; None where the cluster keeps no list of them."""
-    from pessoa.client.configs import ResourceType, list_resources
+    from pessoa.client.config_admin import ResourceType, list_resources
 
     if kind == "topics":
-        from pessoa.cli.java_order import hash_order, string_hash
-        from pessoa.client.topics import list_topics
+        from pessoa.base.java_order import hash_order, string_hash
+        from pessoa.client.topic_admin import list_topics
 
         return hash_order(list_topics(cluster), string_hash)
     if kind in ("brokers", "broker-loggers"):
@@ -216,7 +213,7 @@ def _known_names(cluster: Cluster, kind: str) -> list[str] | None:
     except Unsupported:
         return None
     if kind == "groups":
-        from pessoa.client.groups import list_groups
+        from pessoa.client.group_admin import list_groups
 
         found = list(dict.fromkeys([*(group.group_id for group in list_groups(cluster)), *found]))
     return found
@@ -240,7 +237,7 @@ def _shown(value: str | None) -> str:
 
 def _entries(cluster: Cluster, target: Target, shows_all: bool, synonyms: bool = True) -> list[Entry]:
     """Settings by name: all of them, or those that were set on this very entity."""
-    from pessoa.client.configs import Source, describe_configs
+    from pessoa.client.config_admin import Source, describe_configs
 
     resource = _resource(target)
     own = {
@@ -256,7 +253,7 @@ def _entries(cluster: Cluster, target: Target, shows_all: bool, synonyms: bool =
 
 
 def _resource(target: Target) -> tuple[ResourceType, str]:
-    from pessoa.client.configs import ResourceType
+    from pessoa.client.config_admin import ResourceType
 
     kinds = {
         "topics": ResourceType.TOPIC,
@@ -272,7 +269,7 @@ def _resource(target: Target) -> tuple[ResourceType, str]:
 
 
 def _alter(cluster: Cluster, given: Given, targets: list[Target]) -> None:
-    added, removed = _added(given), [key.strip() for key in given.values("delete-config")]
+    added, removed = _parse_additions(given), [key.strip() for key in given.values("delete-config")]
     target = targets[0]
     if target.kind in _QUOTA_TYPES:
         from pessoa.cli.configs_quotas import alter
@@ -286,7 +283,7 @@ def _alter(cluster: Cluster, given: Given, targets: list[Target]) -> None:
         print(f"Completed updating default config for {target.kind} in the cluster.")
 
 
-def _added(given: Given) -> dict[str, str]:
+def _parse_additions(given: Given) -> dict[str, str]:
     if given.has("add-config-file"):
         return read_properties(given.value("add-config-file"))
     if not given.has("add-config"):
@@ -304,7 +301,7 @@ def _added(given: Given) -> dict[str, str]:
 
 
 def _alter_one(cluster: Cluster, target: Target, added: dict[str, str], removed: list[str]) -> None:
-    from pessoa.client.configs import Change, Operation, alter_configs
+    from pessoa.client.config_admin import Change, Operation, alter_configs
 
     if target.kind == "broker-loggers":
         known = {entry.name for entry in _entries(cluster, target, shows_all=True)}
@@ -313,7 +310,3 @@ def _alter_one(cluster: Cluster, target: Target, added: dict[str, str], removed:
     changes = [Change(key, value) for key, value in added.items()]
     changes += [Change(key, "", Operation.DELETE) for key in removed]
     alter_configs(cluster, _resource(target), changes)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

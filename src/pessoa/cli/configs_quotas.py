@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pessoa.cli.java_order import hash_order, string_hash
-from pessoa.cli.options import UsageError
-from pessoa.client.quotas import (
+from pessoa.base.java_order import hash_order, string_hash
+from pessoa.cli.command_line import UsageError
+from pessoa.client.quota_admin import (
     Credential,
     Match,
     Mechanism,
@@ -18,8 +18,8 @@ from pessoa.client.quotas import (
 
 if TYPE_CHECKING:
     from pessoa.cli.configs import Target
-    from pessoa.client.cluster import Cluster
-    from pessoa.client.quotas import Entity
+    from pessoa.client.cluster_client import Cluster
+    from pessoa.client.quota_admin import Entity
 
 _ENTITY_TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
 _SHOWN_TYPES = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
@@ -40,7 +40,7 @@ def describe(cluster: Cluster, targets: list[Target]) -> None:
             f"{key}={_number(values[key])}" for key in hash_order(values, string_hash, capacity=len(values))
         )
         print(f"Quota configs for {_entity_text(entity)} are {shown}")
-    # Only a user by himself has credentials, and the default one is nobody.
+    # Only a user by himself has credentials, and the default user has none.
     if [target.kind for target in targets] == ["users"] and targets[0].name != "":
         users = None if targets[0].name is None else [targets[0].name]
         for user, credentials in describe_credentials(cluster, users).items():

@@ -73,16 +73,17 @@ def standalone(ctx: click.Context, properties: Path, connectors: tuple[Path, ...
 def _run(settings: dict[str, str], connectors: dict[str, dict[str, str]] | None = None) -> int:
     import logging
 
-    from pessoa.connect.worker_config import BadConfig, make_config
+    from pessoa.base.config_values import ConfigProblem
+    from pessoa.connect.worker_config import make_config
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     for noisy in ("httpx", "py4j", "pyspark"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         config = make_config(settings, is_standalone=connectors is not None)
-    except BadConfig as wrong:
+    except ConfigProblem as wrong:
         raise click.ClickException(str(wrong)) from None
-    from pessoa.connect.service import run
+    from pessoa.connect.worker_service import run
 
     return run(config, click.echo, connectors)
 

@@ -14,15 +14,15 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pessoa.cli import options as line
-from pessoa.cli.options import LONG, Given, Options, UsageError, WrongNumber
-from pessoa.cli.running import connect, run, warn
-from pessoa.client.errors import BadSettings, KafkaFailure
+from pessoa.cli import command_line as line
+from pessoa.cli.command_line import LONG, Given, Options, UsageError, WrongNumber
+from pessoa.cli.tool_run import connect, tool, warn
+from pessoa.client.client_errors import BadSettings, KafkaFailure
 
 if TYPE_CHECKING:
-    from pessoa.client.cluster import Cluster
-    from pessoa.client.groups import Committed, Group, Member
-    from pessoa.client.offsets import TopicPartition
+    from pessoa.client.cluster_client import Cluster
+    from pessoa.client.group_admin import Committed, Group, Member
+    from pessoa.client.offset_admin import TopicPartition
 
 _ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
 SCENARIOS = (
@@ -92,20 +92,8 @@ def make_options() -> Options:
     return options
 
 
-OPTIONS = make_options()
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    return run(_main, OPTIONS, words)
-
-
-def _main(words: Sequence[str]) -> int:
-    if not words:
-        raise UsageError(f"This tool helps to {OPTIONS.purpose[0].lower()}{OPTIONS.purpose[1:]}")
-    try:
-        given = line.begin(OPTIONS, words)
-    except UsageError as error:
-        raise UsageError(str(error), with_help=False) from None
+@tool(make_options, line.begin_tersely)
+def main(given: Given) -> int:
     _check(given)
     if given.has("validate-regex"):
         return _validate_regex(given.value("validate-regex"))
@@ -204,7 +192,7 @@ def group_ids(cluster: Cluster, given: Given) -> list[str]:
 
 
 def all_groups(cluster: Cluster) -> list[str]:
-    from pessoa.client.groups import list_groups
+    from pessoa.client.group_admin import list_groups
 
     try:
         found = list_groups(cluster)
@@ -218,7 +206,7 @@ def all_groups(cluster: Cluster) -> list[str]:
 
 
 def _list(cluster: Cluster, given: Given) -> None:
-    from pessoa.client.groups import list_groups
+    from pessoa.client.group_admin import list_groups
 
     if not given.has("state") and not given.has("type"):
         for group_id in all_groups(cluster):
@@ -252,7 +240,7 @@ def _chosen(what: str, text: str | None, valid: Sequence[str]) -> list[str]:
 
 
 def _delete(cluster: Cluster, given: Given) -> None:
-    from pessoa.client.groups import delete_group
+    from pessoa.client.group_admin import delete_group
 
     deleted, failures = [], []
     for group_id in group_ids(cluster, given):
@@ -276,7 +264,7 @@ def _delete(cluster: Cluster, given: Given) -> None:
 
 
 def _describe(cluster: Cluster, given: Given) -> None:
-    from pessoa.client.groups import describe_group
+    from pessoa.client.group_admin import describe_group
 
     groups = []
     for group_id in sorted(group_ids(cluster, given)):
@@ -306,8 +294,8 @@ def _has_something_to_show(group: Group, rows: int) -> bool:
 
 
 def _print_offsets(cluster: Cluster, group: Group, verbose: bool) -> None:
-    from pessoa.client.groups import committed_offsets
-    from pessoa.client.offsets import LATEST, list_offsets, offset_or_none
+    from pessoa.client.group_admin import committed_offsets
+    from pessoa.client.offset_admin import LATEST, list_offsets, offset_or_none
 
     committed = committed_offsets(cluster, group.group_id)
     placed: list[tuple[TopicPartition, Member | None]] = []
@@ -430,7 +418,3 @@ def _print_state(group: Group, verbose: bool) -> None:
     for one in (header, row):
         print("\n" + " ".join(f"{text:<{width}}" for text, width in zip(one, widths, strict=True)), end="")
     print()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

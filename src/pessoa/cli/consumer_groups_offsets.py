@@ -11,20 +11,20 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from pessoa.base.java_order import hash_order, partition_hash, string_hash
+from pessoa.cli.command_line import UsageError
 from pessoa.cli.consumer_groups import MISSING, SCENARIOS, error_line, group_ids
-from pessoa.cli.java_order import hash_order, partition_hash, string_hash
-from pessoa.cli.options import UsageError
-from pessoa.cli.running import warn
-from pessoa.client.errors import KafkaFailure, RequestFailed, java_name, sentence
-from pessoa.client.groups import committed_offsets, delete_offsets, describe_group
-from pessoa.client.offsets import EARLIEST, LATEST, FoundOffset, leaders, list_offsets, offset_or_none
-from pessoa.client.topics import metadata
+from pessoa.cli.tool_run import warn
+from pessoa.client.client_errors import KafkaFailure, RequestFailed, java_name, sentence
+from pessoa.client.group_admin import committed_offsets, delete_offsets, describe_group
+from pessoa.client.offset_admin import EARLIEST, LATEST, FoundOffset, leaders, list_offsets, offset_or_none
+from pessoa.client.topic_admin import metadata
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pessoa.cli.options import Given
-    from pessoa.client.cluster import Cluster
-    from pessoa.client.offsets import TopicPartition
+    from pessoa.cli.command_line import Given
+    from pessoa.client.cluster_client import Cluster
+    from pessoa.client.offset_admin import TopicPartition
 
 Offsets = dict["TopicPartition", int]
 
@@ -47,7 +47,7 @@ def reset(cluster: Cluster, given: Given) -> None:
     for group_id in group_ids(cluster, given):
         state = _state(cluster, group_id)
         if state in ("Empty", "Dead"):
-            chosen[group_id] = _moved(cluster, given, group_id)
+            chosen[group_id] = _reset_group(cluster, given, group_id)
         else:
             error_line(
                 f"Assignments can only be reset if the group '{group_id}' is inactive, but the current state is "
@@ -57,7 +57,7 @@ def reset(cluster: Cluster, given: Given) -> None:
     if given.has("export"):
         print(_csv(chosen))
     else:
-        _print_moved(chosen)
+        _print_new_offsets(chosen)
 
 
 def _state(cluster: Cluster, group_id: str) -> str:
@@ -69,8 +69,8 @@ def _state(cluster: Cluster, group_id: str) -> str:
         raise
 
 
-def _moved(cluster: Cluster, given: Given, group_id: str) -> Offsets:
-    from pessoa.client.groups import commit_offsets
+def _reset_group(cluster: Cluster, given: Given, group_id: str) -> Offsets:
+    from pessoa.client.group_admin import commit_offsets
 
     partitions = _partitions(cluster, given, group_id)
     offsets = _target(cluster, given, group_id, partitions)
@@ -92,6 +92,9 @@ def _partitions(cluster: Cluster, given: Given, group_id: str) -> list[TopicPart
     unknown = [f"{topic}-{partition}" for topic, partition in found if (topic, partition) not in known]
     if unknown:
         raise RequestFailed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'The partitions "{", ".join(unknown)}" do not exist')
+    leaderless = [f"{topic}-{partition}" for topic, partition in found if known[topic, partition] < 0]
+    if leaderless:
+        raise RequestFailed(ErrorCode.LEADER_NOT_AVAILABLE, f'The partitions "{", ".join(leaderless)}" have no leader')
     return found
 
 
@@ -116,19 +119,19 @@ def parse_topics(cluster: Cluster, texts: list[str]) -> list[TopicPartition]:
 
 def _target(cluster: Cluster, given: Given, group_id: str, partitions: list[TopicPartition]) -> Offsets:
     if given.has("to-offset"):
-        return _within(cluster, dict.fromkeys(partitions, given.number("to-offset")))
+        return _clamp_offsets(cluster, dict.fromkeys(partitions, given.number("to-offset")))
     if given.has("to-earliest"):
         return _at(cluster, partitions, EARLIEST)
     if given.has("to-latest"):
         return _at(cluster, partitions, LATEST)
     if given.has("shift-by"):
-        return _shifted(cluster, given, group_id, partitions)
+        return _shift_offsets(cluster, given, group_id, partitions)
     if given.has("to-datetime"):
         return _at_time(cluster, partitions, _milliseconds(given.value("to-datetime")))
     if given.has("by-duration"):
         return _at_time(cluster, partitions, int(time.time() * 1000) - _duration_ms(given.value("by-duration")))
     if given.has("from-file"):
-        return _within(cluster, _from_file(given, group_id))
+        return _clamp_offsets(cluster, _from_file(given, group_id))
     if given.has("to-current"):
         committed = committed_offsets(cluster, group_id)
         current = {partition: committed[partition].offset for partition in partitions if partition in committed}
@@ -165,7 +168,7 @@ def _at_time(cluster: Cluster, partitions: list[TopicPartition], when: int) -> O
     return offsets | _at(cluster, empty, LATEST)
 
 
-def _shifted(cluster: Cluster, given: Given, group_id: str, partitions: list[TopicPartition]) -> Offsets:
+def _shift_offsets(cluster: Cluster, given: Given, group_id: str, partitions: list[TopicPartition]) -> Offsets:
     committed = committed_offsets(cluster, group_id)
     shift = given.number("shift-by")
     wanted = {}
@@ -174,11 +177,11 @@ def _shifted(cluster: Cluster, given: Given, group_id: str, partitions: list[Top
             name = f"{partition[0]}-{partition[1]}"
             raise UsageError(f"Cannot shift offset for partition {name} since there is no current committed offset")
         wanted[partition] = committed[partition].offset + shift
-    return _within(cluster, wanted)
+    return _clamp_offsets(cluster, wanted)
 
 
-def _within(cluster: Cluster, wanted: Offsets) -> Offsets:
-    """Kept between the first offset that a partition holds and its end."""
+def _clamp_offsets(cluster: Cluster, wanted: Offsets) -> Offsets:
+    """Return the offsets, none below the log start offset or above the log end offset of its partition."""
     partitions = list(wanted)
     starts, ends = _at(cluster, partitions, EARLIEST), _at(cluster, partitions, LATEST)
     offsets = {}
@@ -197,19 +200,19 @@ def _within(cluster: Cluster, wanted: Offsets) -> Offsets:
 
 
 def _milliseconds(text: str) -> int:
-    """ISO 8601; without a zone it is UTC."""
+    """Return the milliseconds of a time in ISO 8601; without a zone it is UTC."""
     if "T" not in text:
-        raise _unparsed("Error parsing timestamp. It does not contain a 'T' according to ISO8601 format")
+        raise _parse_error("Error parsing timestamp. It does not contain a 'T' according to ISO8601 format")
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise _unparsed(f'Unparseable date: "{text}"') from None
+        raise _parse_error(f'Unparseable date: "{text}"') from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
 
 
-def _unparsed(reason: str) -> NotUnderstood:
+def _parse_error(reason: str) -> NotUnderstood:
     return NotUnderstood(f"java.text.ParseException: {reason}")
 
 
@@ -255,7 +258,7 @@ def _groups(chosen: dict[str, Offsets]) -> list[tuple[str, Offsets]]:
     return [(group_id, chosen[group_id]) for group_id in hash_order(chosen, string_hash)]
 
 
-def _print_moved(chosen: dict[str, Offsets]) -> None:
+def _print_new_offsets(chosen: dict[str, Offsets]) -> None:
     rows = [
         (group_id, topic, str(partition), str(offsets[topic, partition]))
         for group_id, offsets in _groups(chosen)

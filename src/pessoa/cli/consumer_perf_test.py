@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
-import sys
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
-from pessoa.cli import options as line
-from pessoa.cli import renamed
-from pessoa.cli.options import INTEGER, LONG, Given, Options, UsageError
-from pessoa.cli.running import run, warn
+from pessoa.cli import command_line as line
+from pessoa.cli import renamed_options
+from pessoa.cli.command_line import INTEGER, LONG, Given, Options, UsageError
+from pessoa.cli.tool_run import tool, warn
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 _MEGABYTE = 1024 * 1024
 _BATCH = 10_000
@@ -48,15 +49,8 @@ def make_options() -> Options:
     return options
 
 
-OPTIONS = make_options()
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    return run(_main, OPTIONS, words)
-
-
-def _main(words: Sequence[str]) -> int:
-    given = line.begin(OPTIONS, words)
+@tool(make_options)
+def main(given: Given) -> int:
     count = _check(given)
     from pessoa.client.librdkafka import check_addresses
 
@@ -83,16 +77,16 @@ def _check(given: Given) -> int:
     return given.number("messages" if given.has("messages") else "num-records")
 
 
-def _settings(given: Given) -> dict[str, Any]:
-    from pessoa.client.librdkafka import translated
+def _settings(given: Given) -> dict[str, str | int | float | bool]:
+    from pessoa.client.librdkafka import to_librdkafka
 
-    own = renamed.file_properties(given, "command-config", "consumer.config")
+    own = renamed_options.file_properties(given, "command-config", "consumer.config")
     for pair in given.values("command-property"):
         key, _, value = pair.partition("=")
         own[key] = value
     return {
         "client.id": "perf-consumer-client",
-        **translated(own, warn),
+        **to_librdkafka(own, warn),
         "bootstrap.servers": given.value("bootstrap-server"),
         "group.id": given.maybe("group") or f"perf-consumer-{random.randrange(100_000)}",
         "auto.offset.reset": "latest" if given.has("from-latest") else "earliest",
@@ -114,7 +108,7 @@ class _Run:
         self._interval_s = given.number("reporting-interval") / 1000
         self._window = (self._start, 0, 0)
 
-    def consume(self, settings: dict[str, Any]) -> None:
+    def consume(self, settings: dict[str, str | int | float | bool]) -> None:
         from confluent_kafka import Consumer
 
         consumer = Consumer(settings)
@@ -142,11 +136,11 @@ class _Run:
         finally:
             consumer.close()
 
-    def _assigned(self, *_: Any) -> None:
+    def _assigned(self, *_: object) -> None:
         if self._assigned_at is None:
             self._assigned_at = time.time()
 
-    def _add(self, messages: list[Any]) -> None:
+    def _add(self, messages: list[Message]) -> None:
         good = [message for message in messages if message.error() is None]
         self._count += len(good)
         self._bytes += sum(len(message) + len(message.key() or b"") for message in good)
@@ -179,7 +173,3 @@ class _Run:
 def _shown(moment: float) -> str:
     local = datetime.fromtimestamp(moment, UTC).astimezone()
     return f"{local:%Y-%m-%d %H:%M:%S}:{local.microsecond // 1000:03d}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from pessoa.cli import options as line
-from pessoa.cli.options import LONG, Options, UsageError
-from pessoa.cli.running import connect, run, warn
-from pessoa.client.errors import KafkaFailure, check
+from pessoa.cli import command_line as line
+from pessoa.cli.command_line import LONG, Options, UsageError
+from pessoa.cli.tool_run import connect, tool, warn
+from pessoa.client.client_errors import KafkaFailure, check
 
 if TYPE_CHECKING:
-    from pessoa.cli.options import Given
-    from pessoa.client.cluster import Cluster
+    from pessoa.cli.command_line import Given
+    from pessoa.client.cluster_client import Cluster
 
 _ACTIONS = ("create", "renew", "expire", "describe")
 # What each action needs, and what makes no sense with it.
@@ -62,21 +61,8 @@ def make_options() -> Options:
     return options
 
 
-OPTIONS = make_options()
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    return run(_main, OPTIONS, words)
-
-
-def _main(words: Sequence[str]) -> int:
-    if not words:
-        raise UsageError(f"This tool helps to {OPTIONS.purpose[0].lower()}{OPTIONS.purpose[1:]}")
-    try:
-        given = line.begin(OPTIONS, words)
-    except UsageError as error:
-        # An unknown option gets no help from this tool.
-        raise UsageError(str(error), with_help=False) from None
+@tool(make_options, line.begin_tersely)
+def main(given: Given) -> int:
     chosen = [name for name in _ACTIONS if given.has(name)]
     if len(chosen) != 1:
         raise UsageError("Command must include exactly one action: --create, --renew, --expire or --describe")
@@ -138,7 +124,7 @@ def _renew(cluster: Cluster, given: Given) -> None:
 
     hmac, period = given.value("hmac"), given.number("renew-time-period")
     print(f"Calling renew token operation with hmac :{hmac} , renew-time-period :{period}")
-    request = RenewDelegationTokenRequest(hmac=_decoded(hmac), renew_period_ms=period)
+    request = RenewDelegationTokenRequest(hmac=_decode_hmac(hmac), renew_period_ms=period)
     answer = cluster.ask(request, RenewDelegationTokenResponse, name="renewDelegationToken")
     check(answer.error_code)
     print(f"Completed renew operation. New expiry date : {_minute(answer.expiry_timestamp_ms)}")
@@ -149,7 +135,7 @@ def _expire(cluster: Cluster, given: Given) -> None:
 
     hmac, period = given.value("hmac"), given.number("expiry-time-period")
     print(f"Calling expire token operation with hmac :{hmac} , expire-time-period :{period}")
-    request = ExpireDelegationTokenRequest(hmac=_decoded(hmac), expiry_time_period_ms=period)
+    request = ExpireDelegationTokenRequest(hmac=_decode_hmac(hmac), expiry_time_period_ms=period)
     answer = cluster.ask(request, ExpireDelegationTokenResponse, name="expireDelegationToken")
     check(answer.error_code)
     print(f"Completed expire operation. New expiry date : {_minute(answer.expiry_timestamp_ms)}")
@@ -207,12 +193,8 @@ def _minute(timestamp_ms: int) -> str:
     return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone():%Y-%m-%dT%H:%M}"
 
 
-def _decoded(hmac: str) -> bytes:
+def _decode_hmac(hmac: str) -> bytes:
     try:
         return base64.b64decode(hmac, validate=True)
     except ValueError:
         raise UsageError(f"{hmac} is not Base64", with_help=False) from None
-
-
-if __name__ == "__main__":
-    sys.exit(main())

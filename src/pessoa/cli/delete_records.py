@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pessoa.cli import options as line
-from pessoa.cli.java_order import hash_order, partition_hash
-from pessoa.cli.options import Options, UsageError
-from pessoa.cli.running import connect, run
-from pessoa.client.errors import RequestFailed
+from pessoa.base.java_order import hash_order, partition_hash
+from pessoa.cli import command_line as line
+from pessoa.cli.command_line import Options, UsageError
+from pessoa.cli.tool_run import connect, tool
+from pessoa.client.client_errors import RequestFailed
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pessoa.client.cluster import Cluster
-    from pessoa.client.offsets import TopicPartition
+    from pessoa.cli.command_line import Given
+    from pessoa.client.cluster_client import Cluster
+    from pessoa.client.offset_admin import TopicPartition
 
 
 def make_options() -> Options:
@@ -31,20 +30,8 @@ def make_options() -> Options:
     return options
 
 
-OPTIONS = make_options()
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    return run(_main, OPTIONS, words)
-
-
-def _main(words: Sequence[str]) -> int:
-    if not words:
-        raise UsageError(f"This tool helps to {OPTIONS.purpose[0].lower()}{OPTIONS.purpose[1:]}")
-    try:
-        given = line.begin(OPTIONS, words)
-    except UsageError as error:
-        raise UsageError(str(error), with_help=False) from None
+@tool(make_options, line.begin_tersely)
+def main(given: Given) -> int:
     line.require(given, "bootstrap-server", "offset-json-file")
     offsets = _read(given.value("offset-json-file"))
     with connect(given) as cluster:
@@ -84,7 +71,7 @@ def _read(path: str) -> dict[TopicPartition, int]:
 
 
 def _delete(cluster: Cluster, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int | RequestFailed]:
-    from pessoa.client.offsets import leaders
+    from pessoa.client.offset_admin import leaders
     from pessoa.wire.api.delete_records import (
         DeleteRecordsPartition,
         DeleteRecordsRequest,
@@ -108,7 +95,3 @@ def _delete(cluster: Cluster, offsets: dict[TopicPartition, int]) -> dict[TopicP
                 failed = RequestFailed(part.error_code) if part.error_code else None
                 outcome[topic.name, part.partition_index] = failed or part.low_watermark
     return outcome
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,18 +2,25 @@
 
 Topics are made where they are missing, with as many replicas as there are brokers and at most three. A consumer group
 called `shop-shipping` reads the orders a little behind, so that there is a group with a lag to look at.
+
+On the cluster of a secured home the shop is its admin, unless a properties file says who it is.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Producer
+
     from pessoa.platform.shop import Event
 
 GROUP = "shop-shipping"
+PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 # A minute is long enough for any cluster to come back.
 TIMEOUT_S = 60.0
 # Whether there is a cluster at all is known sooner.
@@ -29,30 +36,31 @@ Examples:
 
 @click.command(help="Fill topics with the events of a small shop.", epilog=EPILOG)
 @click.option("--bootstrap-server", "servers", metavar="HOST:PORT,…", help="The cluster; default localhost:9092.")
+@click.option("--command-config", "config", type=PATH, help="A properties file for the connection.")
 @click.option(
     "--rate", type=click.FloatRange(0, min_open=True), default=50.0, show_default=True, help="Events a second."
 )
 @click.option("--events", type=click.IntRange(1), metavar="N", help="Stop after N events, sent as fast as they go.")
 @click.option("--seed", default=1, show_default=True, help="Another seed is another shop.")
-def demo(servers: str | None, rate: float, events: int | None, seed: int) -> None:
+def demo(servers: str | None, config: Path | None, rate: float, events: int | None, seed: int) -> None:
     from confluent_kafka import KafkaException, Producer
 
-    from pessoa.cli.running import default_cluster, require_answer
-    from pessoa.client.errors import KafkaFailure
+    from pessoa.cli.tool_run import require_answer
+    from pessoa.client.client_errors import KafkaFailure
     from pessoa.platform.shop import stock
 
-    bootstrap_server = servers or default_cluster()
+    java = _java_settings(servers, config)
+    bootstrap_server = java["bootstrap.servers"]
     try:
-        require_answer(bootstrap_server, FIRST_ANSWER_S)
-        made = _make_topics(bootstrap_server)
+        require_answer(bootstrap_server, FIRST_ANSWER_S, java)
+        client = _client_settings(java)
+        made = _make_topics(client)
         click.echo(f"made the topics {', '.join(made)}" if made else "the topics of the shop are there")
         failures: list[str] = []
-        producer = Producer(
-            {"bootstrap.servers": bootstrap_server, "client.id": "shop", "linger.ms": 20, "log_level": 0}
-        )
+        producer = Producer({**client, "client.id": "shop", "linger.ms": 20})
         for event in stock(seed):
             _send(producer, event, failures)
-        counts = _trade(producer, bootstrap_server, rate, events, seed, failures)
+        counts = _trade(producer, client, rate, events, seed, failures)
         producer.flush(TIMEOUT_S)
     except KafkaFailure as problem:
         raise click.ClickException(f"{bootstrap_server}: {problem}") from None
@@ -63,13 +71,35 @@ def demo(servers: str | None, rate: float, events: int | None, seed: int) -> Non
     click.echo(", ".join(f"{count} {topic}" for topic, count in sorted(counts.items())))
 
 
-def _make_topics(bootstrap_server: str) -> list[str]:
+def _java_settings(servers: str | None, config: Path | None) -> dict[str, str]:
+    """The settings for the connection, in the words of Kafka's Java clients."""
+    from pessoa.cli.service_settings import settings_in
+    from pessoa.cli.tool_run import default_cluster
+    from pessoa.platform.home import pessoa_home
+    from pessoa.platform.secured_home import is_secured, secured_files
+    from pessoa.platform.security_plan import ADMIN
+
+    home = pessoa_home()
+    if config is None and servers is None and is_secured(home):
+        config = secured_files(home).client(ADMIN)
+    settings = {} if config is None else settings_in(config)
+    return {**settings, "bootstrap.servers": servers or settings.get("bootstrap.servers") or default_cluster()}
+
+
+def _client_settings(java: Mapping[str, str]) -> dict[str, str | int | float | bool]:
+    from pessoa.cli.tool_run import warn
+    from pessoa.client.librdkafka import to_librdkafka
+
+    return {**to_librdkafka(java, warn), "log_level": 0}
+
+
+def _make_topics(client: Mapping[str, str | int | float | bool]) -> list[str]:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
     from pessoa.platform.shop import PARTITIONS, TOPICS
 
-    admin = AdminClient({"bootstrap.servers": bootstrap_server, "log_level": 0})
+    admin = AdminClient(dict(client))
     cluster = admin.list_topics(timeout=10)
     replicas = min(3, len(cluster.brokers))
     missing = [
@@ -84,7 +114,12 @@ def _make_topics(bootstrap_server: str) -> list[str]:
 
 
 def _trade(
-    producer: Any, bootstrap_server: str, rate: float, events: int | None, seed: int, failures: list[str]
+    producer: Producer,
+    client: Mapping[str, str | int | float | bool],
+    rate: float,
+    events: int | None,
+    seed: int,
+    failures: list[str],
 ) -> dict[str, int]:
     """Send until Ctrl-C, or so many events; how many went to each topic."""
     import time
@@ -93,9 +128,7 @@ def _trade(
 
     from pessoa.platform.shop import trade
 
-    shipping = Consumer(
-        {"bootstrap.servers": bootstrap_server, "group.id": GROUP, "auto.offset.reset": "earliest", "log_level": 0}
-    )
+    shipping = Consumer({**client, "group.id": GROUP, "auto.offset.reset": "earliest"})
     shipping.subscribe(["orders"])
     counts: dict[str, int] = {}
     began_s = time.monotonic()
@@ -117,8 +150,8 @@ def _trade(
     return counts
 
 
-def _send(producer: Any, event: Event, failures: list[str]) -> None:
-    def on_delivery(error: Any, _: object) -> None:
+def _send(producer: Producer, event: Event, failures: list[str]) -> None:
+    def on_delivery(error: KafkaError | None, _: object) -> None:
         if error is not None:
             failures.append(str(error))
 

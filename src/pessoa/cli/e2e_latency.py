@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
-import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-from pessoa.cli import options as line
-from pessoa.cli.options import INTEGER, Given, Options, UsageError
+from pessoa.cli import command_line as line
+from pessoa.cli.command_line import INTEGER, Given, Options, UsageError
 from pessoa.cli.perf_stats import percentiles
-from pessoa.cli.running import read_properties, run, warn
-from pessoa.client.errors import KafkaFailure
+from pessoa.cli.tool_run import read_properties, tool, warn
+from pessoa.client.client_errors import KafkaFailure
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message, Producer
 
 _PURPOSE = "This tool measures end-to-end latency in Kafka by sending messages and timing their reception."
 _TIMEOUT_S = 60.0
@@ -34,21 +36,18 @@ def make_options() -> Options:
     return options
 
 
-OPTIONS = make_options()
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    return run(_main, OPTIONS, words)
-
-
-def _main(words: Sequence[str]) -> int:
+def _begin(options: Options, words: Sequence[str]) -> Given:
     if words and not words[0].startswith("-"):
         print(
             "WARNING: Positional argument usage is deprecated and will be removed in Apache Kafka 5.0. Please use "
             f"named arguments instead: {', '.join(f'--{name}' for name in _POSITIONAL)}"
         )
         words = [word for pair in zip(_POSITIONAL, words, strict=False) for word in (f"--{pair[0]}", pair[1])]
-    given = line.begin(OPTIONS, words)
+    return line.begin(options, words)
+
+
+@tool(make_options, _begin)
+def main(given: Given) -> int:
     line.require(given, "bootstrap-server", "topic", "num-records", "producer-acks", "record-size")
     if given.value("producer-acks") not in ("1", "all"):
         raise UsageError(
@@ -63,13 +62,13 @@ def _main(words: Sequence[str]) -> int:
     return 0
 
 
-def _clients(given: Given) -> tuple[Any, Any]:
+def _clients(given: Given) -> tuple[Producer, Consumer]:
     from confluent_kafka import Consumer, Producer
 
-    from pessoa.client.librdkafka import check_addresses, translated
+    from pessoa.client.librdkafka import check_addresses, to_librdkafka
 
     check_addresses(given.value("bootstrap-server"), "consumer")
-    own = translated(read_properties(given.value("command-config")), warn) if given.has("command-config") else {}
+    own = to_librdkafka(read_properties(given.value("command-config")), warn) if given.has("command-config") else {}
     common = {**own, "bootstrap.servers": given.value("bootstrap-server"), "log_level": 0}
     # Nothing may wait for more of its kind: neither the producer for a batch nor the broker for bytes.
     producer = Producer({**common, "acks": given.value("producer-acks"), "linger.ms": "0"})
@@ -86,9 +85,9 @@ def _clients(given: Given) -> tuple[Any, Any]:
 
 
 def _measure(given: Given) -> list[float]:
-    from pessoa.client.cluster import Cluster
-    from pessoa.client.offsets import LATEST, list_offsets, offset_or_none
-    from pessoa.client.topics import metadata
+    from pessoa.client.cluster_client import Cluster
+    from pessoa.client.offset_admin import LATEST, list_offsets, offset_or_none
+    from pessoa.client.topic_admin import metadata
 
     topic, count = given.value("topic"), given.number("num-records")
     producer, consumer = _clients(given)
@@ -106,7 +105,9 @@ def _measure(given: Given) -> list[float]:
                 _letters(chance, given.number("record-size")),
                 _letters(chance, given.number("record-key-size")),
             )
-            headers = [(f"header-{index}", b"value") for index in range(given.number("num-headers"))]
+            headers: list[tuple[str, str | bytes | None]] = [
+                (f"header-{index}", b"value") for index in range(given.number("num-headers"))
+            ]
             began = time.perf_counter()
             producer.produce(topic, value, key or None, headers=headers or None)
             producer.flush(_TIMEOUT_S)
@@ -125,14 +126,10 @@ def _letters(chance: random.Random, size: int) -> bytes:
     return bytes(chance.randrange(65, 91) for _ in range(size))
 
 
-def _check(message: Any, sent: bytes) -> None:
+def _check(message: Message | None, sent: bytes) -> None:
     if message is None:
         raise KafkaFailure(f"poll() timed out before finding a result (timeout:[{int(_TIMEOUT_S * 1000)}ms])")
-    if message.error() is not None:
-        raise KafkaFailure(message.error().str())
+    if (error := message.error()) is not None:
+        raise KafkaFailure(error.str())
     if message.value() != sent:
         raise KafkaFailure("The message read did not match the message sent")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

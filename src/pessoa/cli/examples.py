@@ -113,7 +113,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "kafka-delegation-tokens": (
         (
             f"kafka-delegation-tokens {_B} --create --max-life-time-period -1 --command-config client.properties",
-            "a token for whoever is named in client.properties",
+            "a token for the user of client.properties",
         ),
         (f"kafka-delegation-tokens {_B} --describe --command-config client.properties", "what tokens there are"),
     ),

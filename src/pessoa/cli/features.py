@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from pessoa.cli.feature_levels import (
@@ -17,10 +16,10 @@ from pessoa.cli.feature_levels import (
     metadata_level,
     parse_level,
 )
-from pessoa.cli.subcommands import Failed, Parser, connect, run_parsed
+from pessoa.cli.subcommands import Failed, Parser, connect, parsed_tool
 
 if TYPE_CHECKING:
-    from pessoa.client.cluster import Cluster
+    from pessoa.client.cluster_client import Cluster
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
@@ -61,11 +60,8 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    return run_parsed(make_parser(), _act, words)
-
-
-def _act(chosen: argparse.Namespace) -> int:
+@parsed_tool(make_parser)
+def main(chosen: argparse.Namespace) -> int:
     if chosen.bootstrap_server is None and chosen.bootstrap_controller is None:
         print("Command line error: You must specify either --bootstrap-controller or --bootstrap-server.. "
               "Type --help for help.", end="", file=sys.stderr)  # fmt: skip
@@ -154,7 +150,3 @@ def _levels(chosen: argparse.Namespace) -> dict[str, int]:
     if not levels:
         raise Failed(f"You must specify at least one feature to {command}")
     return levels
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,14 +10,14 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from pessoa.cli import options as line
-from pessoa.cli.options import Options, UsageError
-from pessoa.cli.running import connect, run, warn
-from pessoa.client.errors import KafkaFailure, RequestFailed
+from pessoa.cli import command_line as line
+from pessoa.cli.command_line import Options, UsageError
+from pessoa.cli.tool_run import connect, tool, warn
+from pessoa.client.client_errors import KafkaFailure, RequestFailed
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pessoa.cli.options import Given
+    from pessoa.cli.command_line import Given
 
 _TIMES = {
     "latest": -1,
@@ -32,7 +32,8 @@ Filter = Callable[[str, int], bool]
 
 
 def make_options() -> Options:
-    options = Options("kafka-get-offsets", "An interactive shell for getting topic-partition offsets.")
+    purpose = "An interactive shell for getting topic-partition offsets."
+    options = Options("kafka-get-offsets", purpose, greeting=purpose)
     options.text("bootstrap-server", "the brokers to begin with", metavar="HOST1:PORT1,...,HOST3:PORT3",
                  aliases=("broker-list",))  # fmt: skip
     options.text("topic", "a regular expression of topics", metavar="topic")
@@ -45,20 +46,17 @@ def make_options() -> Options:
     return options
 
 
-OPTIONS = make_options()
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    return run(_main, OPTIONS, words)
-
-
-def _main(words: Sequence[str]) -> int:
+def _begin(options: Options, words: Sequence[str]) -> Given:
     try:
-        given = line.begin(OPTIONS, words)
+        return line.begin(options, words)
     except UsageError as error:
         if not words:
             raise
         raise UsageError(f"Error occurred: {error}", with_help=False) from None
+
+
+@tool(make_options, _begin)
+def main(given: Given) -> int:
     line.require(given, "bootstrap-server")
     try:
         return _print_offsets(given)
@@ -70,8 +68,8 @@ def _main(words: Sequence[str]) -> int:
 
 
 def _print_offsets(given: Given) -> int:
-    from pessoa.client.offsets import FoundOffset, list_offsets
-    from pessoa.client.topics import list_topics
+    from pessoa.client.offset_admin import FoundOffset, list_offsets
+    from pessoa.client.topic_admin import list_topics
 
     if given.has("topic-partitions") and given.has_any("topic", "partitions"):
         raise UsageError("--topic-partitions cannot be used with --topic or --partitions")
@@ -156,7 +154,3 @@ def _rule(text: str) -> Filter:
         upper = match[4] or match[5]
         end = int(upper) if upper else sys.maxsize
     return lambda topic, partition: topics(topic) and lowest <= partition < end
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pessoa.cli import options as line
-from pessoa.cli.options import Options, UsageError
-from pessoa.cli.running import connect, run, warn
-from pessoa.client.errors import KafkaFailure
+from pessoa.cli import command_line as line
+from pessoa.cli.command_line import Options, UsageError
+from pessoa.cli.tool_run import connect, tool, warn
+from pessoa.client.client_errors import KafkaFailure
 
 if TYPE_CHECKING:
-    from pessoa.cli.options import Given
-    from pessoa.client.groups import GroupListing
+    from pessoa.cli.command_line import Given
+    from pessoa.client.group_admin import GroupListing
 
 _KINDS = ("classic", "consumer", "share", "streams")
 
 
 def make_options() -> Options:
-    options = Options("kafka-groups", "List groups of all types.")
+    options = Options("kafka-groups", "List groups of all types.", "Missing required option(s) [bootstrap-server]")
     options.text("bootstrap-server", "the brokers to begin with", metavar="server to connect to", required=True)
     options.text("command-config", "a properties file for the connection", metavar="command config property file")
     options.flag("list", "list the groups")
@@ -31,15 +29,8 @@ def make_options() -> Options:
     return options
 
 
-OPTIONS = make_options()
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    return run(_main, OPTIONS, words)
-
-
-def _main(words: Sequence[str]) -> int:
-    given = OPTIONS.parse(words) if not words else line.begin(OPTIONS, words)
+@tool(make_options)
+def main(given: Given) -> int:
     if not given.has("list"):
         raise UsageError("Command must include exactly one action: --list.")
     if given.has("consumer"):
@@ -51,7 +42,7 @@ def _main(words: Sequence[str]) -> int:
         raise UsageError("--group-type must be a valid group type.", with_help=False)
     try:
         with connect(given) as cluster:
-            from pessoa.client.groups import list_groups
+            from pessoa.client.group_admin import list_groups
 
             groups = [group for group in list_groups(cluster) if _is_wanted(group, given)]
     except KafkaFailure as failure:
@@ -74,7 +65,3 @@ def _is_wanted(group: GroupListing, given: Given) -> bool:
             return False
     wanted, protocol = given.maybe("group-type"), given.maybe("protocol")
     return (wanted is None or kind == wanted.lower()) and (protocol is None or group.protocol_type == protocol)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

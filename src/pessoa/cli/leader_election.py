@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pessoa.cli import options as line
-from pessoa.cli.java_order import hash_order, partition_hash
-from pessoa.cli.options import INTEGER, Options, UsageError
-from pessoa.cli.running import connect, run, warn
-from pessoa.client.errors import KafkaFailure, RequestFailed, check
+from pessoa.base.java_order import hash_order, partition_hash
+from pessoa.cli import command_line as line
+from pessoa.cli.command_line import INTEGER, Options, UsageError
+from pessoa.cli.tool_run import connect, tool, warn
+from pessoa.client.client_errors import KafkaFailure, RequestFailed, check
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pessoa.cli.options import Given
-    from pessoa.client.cluster import Cluster
-    from pessoa.client.offsets import TopicPartition
+    from pessoa.cli.command_line import Given
+    from pessoa.client.cluster_client import Cluster
+    from pessoa.client.offset_admin import TopicPartition
 
 _TYPES = {"PREFERRED": 0, "UNCLEAN": 1}
 _TIMEOUT_MS = 30_000
@@ -41,22 +40,15 @@ def make_options() -> Options:
     return options
 
 
-OPTIONS = make_options()
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    return run(_main, OPTIONS, words)
-
-
-def _main(words: Sequence[str]) -> int:
+@tool(make_options, line.begin_tersely)
+def main(given: Given) -> int:
     try:
-        given = line.begin(OPTIONS, words)
         partitions = _check(given)
         kind = given.value("election-type").upper()
         with connect(given) as cluster:
             return _elect(cluster, kind, partitions)
     except UsageError as error:
-        raise UsageError(str(error), with_help=not words) from None
+        raise UsageError(str(error), with_help=False) from None
     except KafkaFailure as failure:
         warn(f"Failed to perform election for partitions: {failure}")
         return 1
@@ -130,7 +122,3 @@ def _elect(cluster: Cluster, kind: str, partitions: list[TopicPartition] | None)
         warn(f"{len(failed)} replica(s) could not be elected")
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pessoa.cli import options as line
-from pessoa.cli.java_order import hash_order, partition_hash
-from pessoa.cli.options import Options, UsageError
-from pessoa.cli.running import connect, run, warn
-from pessoa.client.errors import check, java_name, sentence
+from pessoa.base.java_order import hash_order, partition_hash
+from pessoa.base.json_value import JsonObject, JsonValue
+from pessoa.cli import command_line as line
+from pessoa.cli.command_line import Options, UsageError
+from pessoa.cli.tool_run import connect, tool, warn
+from pessoa.client.client_errors import check, java_name, sentence
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pessoa.client.cluster import Cluster
+    from pessoa.cli.command_line import Given
+    from pessoa.client.cluster_client import Cluster
     from pessoa.wire.api.describe_log_dirs import DescribeLogDirsResult
 
 
@@ -29,20 +29,8 @@ def make_options() -> Options:
     return options
 
 
-OPTIONS = make_options()
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    return run(_main, OPTIONS, words)
-
-
-def _main(words: Sequence[str]) -> int:
-    if not words:
-        raise UsageError(f"This tool helps to {OPTIONS.purpose[0].lower()}{OPTIONS.purpose[1:]}")
-    try:
-        given = line.begin(OPTIONS, words)
-    except UsageError as error:
-        raise UsageError(str(error), with_help=False) from None
+@tool(make_options, line.begin_tersely)
+def main(given: Given) -> int:
     line.require(given, "bootstrap-server", "describe")
     topics = {name for name in given.value("topic-list").split(",") if name}
     with connect(given) as cluster:
@@ -65,7 +53,7 @@ def _broker_id(text: str) -> int:
     return int(text)
 
 
-def _directories(cluster: Cluster, broker: int, topics: set[str]) -> list[dict[str, Any]]:
+def _directories(cluster: Cluster, broker: int, topics: set[str]) -> list[JsonObject]:
     from pessoa.wire.api.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
     answer = cluster.ask(
@@ -75,10 +63,10 @@ def _directories(cluster: Cluster, broker: int, topics: set[str]) -> list[dict[s
     return [_directory(one, topics) for one in answer.results]
 
 
-def _directory(one: DescribeLogDirsResult, topics: set[str]) -> dict[str, Any]:
+def _directory(one: DescribeLogDirsResult, topics: set[str]) -> JsonObject:
     error = ErrorCode.of(one.error_code)
     parts = {(topic.name, part.partition_index): part for topic in one.topics for part in topic.partitions}
-    shown = [
+    shown: list[JsonValue] = [
         {
             "partition": f"{name}-{number}",
             "size": parts[name, number].partition_size,
@@ -93,7 +81,3 @@ def _directory(one: DescribeLogDirsResult, topics: set[str]) -> dict[str, Any]:
         "error": f"{java_name(error)}: {sentence(error)}" if error.is_error else None,
         "logDir": one.log_dir,
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -27,6 +27,8 @@ SUBCOMMANDS = {
     "status": Subcommand("pessoa.cli.status", "status", "Say what of the platform runs and answers."),
     "logs": Subcommand("pessoa.cli.logs", "logs", "Print what a service, or every service, has logged."),
     "top": Subcommand("pessoa.cli.top", "top", "Show what the processes of the platform use."),
+    "users": Subcommand("pessoa.cli.users", "users", "Add, remove and list the users of a secured cluster."),
+    "acls": Subcommand("pessoa.cli.user_acls", "acls", "Say who may do what in a secured cluster."),
     "demo": Subcommand("pessoa.cli.demo", "demo", "Fill topics with the events of a small shop."),
     "broker": Subcommand("pessoa.cli.broker", "broker", "Run one broker in the foreground."),
     "rest-proxy": Subcommand("pessoa.cli.rest_proxy", "rest_proxy", "Run the REST proxy (port 8082)."),
@@ -44,6 +46,7 @@ SUBCOMMANDS = {
 EXAMPLES = """\b
 Examples:
   pessoa up                    everything, until Ctrl-C
+  pessoa up --secure           the same with TLS, logins and access control lists
   PESSOA_HOME=/data pessoa up  the same, with data and logs under /data
   pessoa broker --help         what a single broker takes
   kafka-topics --help          Kafka's own commands come with this one

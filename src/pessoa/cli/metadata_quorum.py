@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pessoa.base.ids import ZERO_UUID, Uuid
-from pessoa.cli.subcommands import Failed, Parser, connect, print_table, run_parsed
-from pessoa.client.errors import check
+from pessoa.cli.subcommands import Failed, Parser, connect, parsed_tool, print_table
+from pessoa.client.client_errors import check
 
 if TYPE_CHECKING:
-    from pessoa.client.cluster import Cluster
+    from pessoa.client.cluster_client import Cluster
     from pessoa.wire.api.describe_quorum import (
         DescribeQuorumResponse,
         DescribeQuorumResponsePartitionData,
@@ -43,11 +41,8 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    return run_parsed(make_parser(), _act, words)
-
-
-def _act(chosen: argparse.Namespace) -> None:
+@parsed_tool(make_parser)
+def main(chosen: argparse.Namespace) -> None:
     if chosen.command == "describe":
         if chosen.status and chosen.replication:
             raise Failed("Only one of --status or --replication should be specified with describe sub-command")
@@ -219,7 +214,7 @@ def _own_identity(settings: dict[str, str]) -> tuple[int, Uuid]:
     """Who the controller of these settings is, from them and from the directory that it has formatted."""
     from pathlib import Path
 
-    from pessoa.cli.running import read_properties
+    from pessoa.cli.tool_run import read_properties
 
     if "node.id" not in settings:
         raise Failed("node.id not found in the configuration file. Is this a valid controller configuration file?")
@@ -231,7 +226,3 @@ def _own_identity(settings: dict[str, str]) -> tuple[int, Uuid]:
     if "directory.id" not in meta:
         raise Failed(f"No directory id found in {directory}")
     return int(settings["node.id"]), Uuid.parse(meta["directory.id"])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

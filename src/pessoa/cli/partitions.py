@@ -11,12 +11,14 @@ import math
 import shutil
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from confluent_kafka import KafkaError
 
 _MEGABYTE = 1024 * 1024
 # What a bar may take beside the numbers before it, at most and at least.
@@ -61,8 +63,8 @@ Examples:
 def partitions(
     servers: str | None, target_mb_s: float, record_size: int, seconds: float, replication_factor: int, acks: str
 ) -> None:
-    from pessoa.cli.running import default_cluster, require_answer
-    from pessoa.client.errors import KafkaFailure
+    from pessoa.cli.tool_run import default_cluster, require_answer
+    from pessoa.client.client_errors import KafkaFailure
 
     servers = servers or default_cluster()
     try:
@@ -75,8 +77,8 @@ def partitions(
 
 
 def measure(servers: str, record_size: int, seconds: float, replication_factor: int, acks: str) -> Measured:
-    from pessoa.client.cluster import Cluster
-    from pessoa.client.topics import NewTopic, create_topic, delete_topics
+    from pessoa.client.cluster_client import Cluster
+    from pessoa.client.topic_admin import NewTopic, create_topic, delete_topics
 
     topic = f"pessoa-partitions-{uuid.uuid4().hex[:12]}"
     with Cluster(servers) as cluster:
@@ -102,12 +104,12 @@ def _produce(
 ) -> tuple[int, float]:
     from confluent_kafka import Producer
 
-    from pessoa.client.errors import KafkaFailure
+    from pessoa.client.client_errors import KafkaFailure
 
     producer = Producer({"bootstrap.servers": servers, "acks": acks, "linger.ms": 5, "log_level": 0})
-    failures: list[Any] = []
+    failures: list[KafkaError] = []
 
-    def note(error: Any, _: Any) -> None:
+    def note(error: KafkaError | None, _: object) -> None:
         if error is not None:
             failures.append(error)
 
@@ -133,7 +135,7 @@ def _produce(
 def _consume(servers: str, topic: str, count: int, tell: Callable[[float], None]) -> float:
     from confluent_kafka import Consumer, TopicPartition
 
-    from pessoa.client.errors import KafkaFailure
+    from pessoa.client.client_errors import KafkaFailure
 
     consumer = Consumer({"bootstrap.servers": servers, "group.id": topic, "enable.auto.commit": False, "log_level": 0})
     try:

@@ -48,13 +48,13 @@ def serve(ctx: click.Context, /, **chosen: Any) -> None:
     import logging
     import warnings
 
-    from pessoa.cli.running import read_properties
+    from pessoa.cli.tool_run import read_properties
+    from pessoa.client.topic_creation import TopicUnavailable
     from pessoa.pipelines.api import pipelines_app
     from pessoa.pipelines.engine import Engine, EngineRefused
     from pessoa.pipelines.spark_server import SparkOptions
-    from pessoa.pipelines.state_topic import StateUnavailable
     from pessoa.platform.home import pessoa_home
-    from pessoa.web.app import App
+    from pessoa.web.asgi_app import App
     from pessoa.web.serving import serve_until_signalled
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
@@ -81,7 +81,7 @@ def serve(ctx: click.Context, /, **chosen: Any) -> None:
 
     try:
         ctx.exit(serve_until_signalled(make, chosen["host"], chosen["port"], tell=click.echo))
-    except (EngineRefused, StateUnavailable) as refused:
+    except (EngineRefused, TopicUnavailable) as refused:
         raise click.ClickException(str(refused)) from None
 
 
@@ -89,7 +89,7 @@ def serve(ctx: click.Context, /, **chosen: Any) -> None:
 @click.argument("id")
 @click.argument("function")
 @click.option("--topic", help="Where its records go, unless they have a column topic.")
-@click.option("--exactly-once", is_flag=True, help="Write every record once, whatever crashes.")
+@click.option("--exactly-once", is_flag=True, help="Write every record once, also after crashes.")
 @click.option("--speed", type=click.Choice(["real-time", "micro-batch"]))
 @click.option("--output-mode", type=click.Choice(["append", "update"]))
 @click.option("--trigger-ms", type=int, help="The pace of batches.")

@@ -6,16 +6,17 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pessoa.cli.perf_stats import Stats
-from pessoa.cli.running import read_properties, warn
-from pessoa.cli.subcommands import Failed, Parser, run_parsed
+from pessoa.cli.subcommands import Failed, Parser, parsed_tool
+from pessoa.cli.tool_run import read_properties, warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from confluent_kafka import KafkaError, Producer
 
 _BUSY_POLL_S = 0.01
 _MILLISECOND_S = 0.001
@@ -48,15 +49,8 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    words = sys.argv[1:] if words is None else words
-    if not words:
-        make_parser().print_help()
-        return 0
-    return run_parsed(make_parser(), _act, words)
-
-
-def _act(chosen: argparse.Namespace) -> int:
+@parsed_tool(make_parser, helps_empty_lines=True)
+def main(chosen: argparse.Namespace) -> int:
     properties = _properties(chosen)
     payload = _payloads(chosen)
     is_transactional = chosen.transactional_id is not None or chosen.transaction_duration_ms is not None
@@ -108,13 +102,13 @@ def _properties(chosen: argparse.Namespace) -> dict[str, str]:
     return properties
 
 
-def _producer(properties: dict[str, str]) -> Any:
+def _producer(properties: dict[str, str]) -> Producer:
     from confluent_kafka import KafkaException, Producer
 
-    from pessoa.client.librdkafka import check_addresses, translated
+    from pessoa.client.librdkafka import check_addresses, to_librdkafka
 
     check_addresses(properties["bootstrap.servers"], "producer")
-    settings = translated({"client.id": "perf-producer-client", "acks": "all", **properties}, warn)
+    settings = to_librdkafka({"client.id": "perf-producer-client", "acks": "all", **properties}, warn)
     settings.setdefault("linger.ms", "5")
     settings.setdefault("partitioner", "murmur2_random")
     # The queue is bounded by its bytes, as in Java, and not by the number of records in it.
@@ -148,7 +142,7 @@ def _payloads(chosen: argparse.Namespace) -> Callable[[int], bytes]:
 
 
 def _send_all(
-    producer: Any,
+    producer: Producer,
     chosen: argparse.Namespace,
     payload: Callable[[int], bytes],
     stats: Stats,
@@ -184,14 +178,16 @@ def _send_all(
     producer.flush()
 
 
-def _wait_for(producer: Any, moment: float) -> None:
+def _wait_for(producer: Producer, moment: float) -> None:
     """Deliver reports until then."""
     while (left := moment - time.perf_counter()) > 0:
         producer.poll(min(left, _BUSY_POLL_S) if left > _MILLISECOND_S else 0)
 
 
-def _on_delivery(sent: float, size: int, stats: Stats, steady: Stats | None) -> Callable[[Any, Any], None]:
-    def done(error: Any, _: Any) -> None:
+def _on_delivery(
+    sent: float, size: int, stats: Stats, steady: Stats | None
+) -> Callable[[KafkaError | None, object], None]:
+    def done(error: KafkaError | None, _: object) -> None:
         if error is not None:
             warn(f"org.apache.kafka.common.KafkaException: {error.str()}")
             return
@@ -201,7 +197,3 @@ def _on_delivery(sent: float, size: int, stats: Stats, steady: Stats | None) -> 
             steady.record(latency_ms, size)
 
     return done
-
-
-if __name__ == "__main__":
-    sys.exit(main())

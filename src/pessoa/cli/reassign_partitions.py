@@ -12,19 +12,17 @@ throttle of a move is a setting of brokers (a rate) and of topics (the replicas 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pessoa.cli import options as line
-from pessoa.cli.options import LONG, Given, Options, UsageError
-from pessoa.cli.running import read_properties, run
-from pessoa.client.errors import KafkaFailure, RequestFailed
+from pessoa.cli import command_line as line
+from pessoa.cli.command_line import LONG, Given, Options, UsageError
+from pessoa.cli.tool_run import read_properties, tool
+from pessoa.client.client_errors import KafkaFailure, RequestFailed
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pessoa.client.cluster import Cluster
-    from pessoa.client.offsets import TopicPartition
+    from pessoa.client.cluster_client import Cluster
+    from pessoa.client.offset_admin import TopicPartition
 
 _ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 _ALLOWED = {
@@ -96,20 +94,8 @@ def make_options() -> Options:
     return options
 
 
-OPTIONS = make_options()
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    return run(_main, OPTIONS, words)
-
-
-def _main(words: Sequence[str]) -> int:
-    if not words:
-        raise UsageError(f"This tool helps to {OPTIONS.purpose[0].lower()}{OPTIONS.purpose[1:]}")
-    try:
-        given = line.begin(OPTIONS, words)
-    except UsageError as error:
-        raise UsageError(str(error), with_help=False) from None
+@tool(make_options, line.begin_tersely)
+def main(given: Given) -> int:
     action = _check(given)
     try:
         with _connect(given) as cluster:
@@ -124,7 +110,7 @@ def _main(words: Sequence[str]) -> int:
 
 
 def _check(given: Given) -> str:
-    from pessoa.cli.running import zookeeper_era
+    from pessoa.cli.tool_run import zookeeper_era
 
     chosen = [name for name in _ACTIONS if given.has(name)]
     if len(chosen) != 1:
@@ -140,7 +126,7 @@ def _check(given: Given) -> str:
 
 
 def _connect(given: Given) -> Cluster:
-    from pessoa.cli.running import default_cluster, reach
+    from pessoa.cli.tool_run import default_cluster, reach
 
     settings = read_properties(given.value("command-config")) if given.has("command-config") else {}
     if given.has("bootstrap-controller"):
@@ -222,7 +208,3 @@ def _plan(path: str) -> Plan:
 
 def topic_not_found(name: str) -> RequestFailed:
     return RequestFailed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} not found.")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from pessoa.cli.options import UsageError
+from pessoa.cli.command_line import UsageError
 from pessoa.cli.reassign_partitions import (
     ANY,
     BROKER_RATES,
@@ -15,24 +15,24 @@ from pessoa.cli.reassign_partitions import (
     existing_reassignment,
     topic_not_found,
 )
-from pessoa.client.configs import Change, Operation, ResourceType, alter_configs
-from pessoa.client.reassignments import (
+from pessoa.client.config_admin import Change, Operation, ResourceType, alter_configs
+from pessoa.client.reassignment_admin import (
     alter_reassignments,
     list_reassignments,
     move_directories,
     replica_directories,
 )
-from pessoa.client.topics import metadata
+from pessoa.client.topic_admin import metadata
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pessoa.cli.options import Given
+    from pessoa.cli.command_line import Given
     from pessoa.cli.reassign_partitions import Plan
-    from pessoa.client.cluster import Cluster
-    from pessoa.client.offsets import TopicPartition
-    from pessoa.client.reassignments import Ongoing
+    from pessoa.client.cluster_client import Cluster
+    from pessoa.client.offset_admin import TopicPartition
+    from pessoa.client.reassignment_admin import Ongoing
 
 Assignment = dict["TopicPartition", list[int]]
 # Topic, partition and broker.
@@ -175,7 +175,7 @@ def _throttle(
 
 
 def _directories_in(plan: Plan) -> Directories:
-    """Where the plan wants replicas to lie, if it says so."""
+    """The log directories that the plan gives to replicas, where it names them."""
     return {
         (topic, number, broker): path
         for (topic, number), move in plan.items()
@@ -185,7 +185,7 @@ def _directories_in(plan: Plan) -> Directories:
 
 
 def _move_between_directories(cluster: Cluster, wanted: Directories, given: Given) -> None:
-    """Ask every broker to move its replicas. One that has not heard of a replica keeps the wish, and is asked again."""
+    """Ask every broker to move its replicas. One that has no such replica keeps the request, and is asked again."""
     left, deadline = dict(wanted), time.monotonic() + given.number("timeout") / 1000
     while left:
         started = []
@@ -288,7 +288,7 @@ def cancel(cluster: Cluster, plan: Plan, given: Given) -> int:
         print(f"Successfully cancelled partition reassignment{'s' if len(active) > 1 else ''} for: {_names(active)}")
     else:
         print("None of the specified partition reassignments are active.")
-    moving = _moving(cluster, plan)
+    moving = _find_moving_replicas(cluster, plan)
     if moving:
         _move_between_directories(cluster, moving, given)
     else:
@@ -301,7 +301,7 @@ def cancel(cluster: Cluster, plan: Plan, given: Given) -> int:
     return 0
 
 
-def _moving(cluster: Cluster, plan: Plan) -> Directories:
+def _find_moving_replicas(cluster: Cluster, plan: Plan) -> Directories:
     """The replicas of the plan that are on their way to another directory, and where they are."""
     wanted = _directories_in(plan)
     if not wanted:

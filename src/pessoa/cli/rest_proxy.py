@@ -1,7 +1,7 @@
 """`pessoa rest-proxy`, and the JVM proxy's own command `kafka-rest-start`: the REST proxy in the foreground.
 
-Settings come from a `kafka-rest.properties`, then from `--override key=value`, then from the two options that everybody
-needs. Without any of them the proxy listens on 8082 and looks for brokers on localhost:9092.
+Settings come from a `kafka-rest.properties`, then from `--override key=value`, then from the two options that every
+proxy needs. Without any of them the proxy listens on 8082 and looks for brokers on localhost:9092.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ def rest_proxy(
     port: int | None,
     overrides: tuple[str, ...],
 ) -> None:
+    from dataclasses import replace
+
+    from pessoa.base.config_values import ConfigProblem
     from pessoa.cli.service_settings import settings_of
-    from pessoa.rest_proxy.config import WrongSetting, from_properties
+    from pessoa.rest_proxy.proxy_config import from_properties
 
     settings = settings_of(properties, overrides)
     if bootstrap_server is not None:
@@ -44,27 +47,20 @@ def rest_proxy(
         settings["schema.registry.url"] = schema_registry
     try:
         config = from_properties(settings)
-    except WrongSetting as wrong:
+    except ConfigProblem as wrong:
         raise click.ClickException(str(wrong)) from None
 
-    from pessoa.rest_proxy.app import rest_proxy_app
-    from pessoa.web.app import App
-    from pessoa.web.serving import Tls, serve_until_signalled
+    from pessoa.rest_proxy.proxy_app import rest_proxy_app
+    from pessoa.web.asgi_app import App
+    from pessoa.web.http_settings import serve_service
 
-    async def make() -> App:
+    listener = config.http.listener
+    listener = replace(listener, host=host or listener.host, port=listener.port if port is None else port)
+
+    async def make(_: int) -> App:
         return rest_proxy_app(config)
 
-    tls = None
-    if config.listener.scheme == "https":
-        if config.tls_certificate is None or config.tls_key is None:
-            raise click.ClickException(
-                "an https listener needs ssl.keystore.location, a PEM file with certificate and key"
-            )
-        tls = Tls(config.tls_certificate, config.tls_key, config.tls_key_password, config.tls_client_authority)
-    where = config.listener
-    ctx.exit(
-        serve_until_signalled(make, host or where.host, where.port if port is None else port, tls=tls, tell=click.echo)
-    )
+    ctx.exit(serve_service(make, replace(config.http, listener=listener), click.echo))
 
 
 def main() -> None:

@@ -36,8 +36,9 @@ def schema_registry(
 ) -> None:
     import logging
 
+    from pessoa.base.config_values import ConfigProblem
     from pessoa.cli.service_settings import settings_of
-    from pessoa.schema_registry.config import BadConfig, make_config
+    from pessoa.schema_registry.registry_config import make_config
 
     settings = settings_of(properties, overrides)
     if bootstrap_server is not None:
@@ -50,9 +51,9 @@ def schema_registry(
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
         config = make_config(settings)
-    except BadConfig as wrong:
+    except ConfigProblem as wrong:
         raise click.ClickException(str(wrong)) from None
-    from pessoa.schema_registry.service import run
+    from pessoa.schema_registry.registry_service import run
 
     ctx.exit(run(config, tell=click.echo))
 

@@ -15,7 +15,7 @@ import shlex
 import subprocess
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,6 +23,10 @@ from pessoa.cli.examples import for_click
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import CompleteEvent, Completion
+    from prompt_toolkit.document import Document
 
     from pessoa.cli.shell_words import Live
 
@@ -80,7 +84,7 @@ def command_line(text: str, state: State) -> list[str] | None:
     if tool not in TOOLS:
         return None
     words = with_cluster(words, state.live.servers)
-    command = [sys.executable, "-m", f"pessoa.cli.{TOOLS[tool]}"]
+    command = [sys.executable, "-m", "pessoa.cli.tools", tool]
     if _OF_THE_SHELL.isdisjoint(words):
         return [*command, *words[1:]]
     # A pipe, for instance. What was typed stays as it is, quotes and all, behind what the cluster adds.
@@ -94,7 +98,7 @@ def command_line(text: str, state: State) -> list[str] | None:
 )
 @click.option("--cluster", "clusters", multiple=True, metavar="NAME=HOST:PORT,…", help="A cluster; repeatable, for F2.")
 def shell(clusters: tuple[str, ...]) -> None:
-    from pessoa.cli.running import default_cluster
+    from pessoa.cli.tool_run import default_cluster
 
     named = dict(one.partition("=")[::2] for one in clusters) or {"local": default_cluster()}
     if not all(name and servers for name, servers in named.items()):
@@ -121,7 +125,7 @@ def shell(clusters: tuple[str, ...]) -> None:
 
 
 def _run(text: str, state: State, stdin: int | None = None) -> None:
-    from pessoa.cli.running import DEFAULT_CLUSTER_VARIABLE
+    from pessoa.cli.tool_run import DEFAULT_CLUSTER_VARIABLE
 
     text = as_typed(text)
     if not text:
@@ -150,7 +154,7 @@ def _run(text: str, state: State, stdin: int | None = None) -> None:
             click.echo()
 
 
-def _session(state: State) -> Any:
+def _session(state: State) -> PromptSession[str]:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
     from prompt_toolkit.completion import Completer, Completion, DynamicCompleter, FuzzyCompleter, ThreadedCompleter
@@ -161,7 +165,7 @@ def _session(state: State) -> Any:
     from pessoa.platform.home import pessoa_home
 
     class Words(Completer):
-        def get_completions(self, document: Any, complete_event: Any) -> Iterator[Completion]:
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
             for one in suggestions(document.text_before_cursor, state.live):
                 explanation = one.help if state.shows_help else ""
                 yield Completion(one.text, start_position=-one.replaces, display_meta=explanation)
@@ -176,7 +180,7 @@ def _session(state: State) -> Any:
     keys.add("f10")(lambda event: event.app.exit(exception=EOFError))
     history: History = InMemoryHistory()
     home = pessoa_home()
-    # Who may not write there goes without what was typed before.
+    # A user who may not write there goes without the history.
     with suppress(OSError):
         home.mkdir(parents=True, exist_ok=True)
         (home / "shell-history").touch()

@@ -9,12 +9,10 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import NamedTuple
 
-from pessoa.cli.options import FLAG
-from pessoa.cli.tools import TOOLS
-from pessoa.cli.topic_settings import TOPIC_SETTINGS
+from pessoa.cli.tools import TOOLS, load
+from pessoa.cli.topics import TOPIC_SETTINGS
 
 OWN_COMMANDS = {"exit": "leave the shell", "clear": "clear the screen", "cluster": "say or choose the cluster"}
 # Options that may be given again and again.
@@ -71,10 +69,10 @@ class Live:
         return names
 
     def _ask(self, kind: str) -> list[str]:
-        from pessoa.client.cluster import Cluster
-        from pessoa.client.errors import KafkaFailure
-        from pessoa.client.groups import list_groups
-        from pessoa.client.topics import list_topics
+        from pessoa.client.client_errors import KafkaFailure
+        from pessoa.client.cluster_client import Cluster
+        from pessoa.client.group_admin import list_groups
+        from pessoa.client.topic_admin import list_topics
 
         # A keystroke must not wait for a cluster that is away.
         try:
@@ -84,23 +82,6 @@ class Live:
                 return sorted(group.group_id for group in list_groups(cluster))
         except KafkaFailure:
             return []
-
-
-def options_of(tool: str) -> dict[str, tuple[str, bool]]:
-    """The options of a tool: their help, and whether a value follows."""
-    module = import_module(f"pessoa.cli.{TOOLS[tool]}")
-    if hasattr(module, "OPTIONS"):
-        table = module.OPTIONS.table.values()
-        return {option.name: (option.help, option.kind != FLAG) for option in table if not option.hidden}
-    if hasattr(module, "make_parser"):
-        actions = module.make_parser()._actions
-        return {
-            name.removeprefix("--"): (action.help or "", action.nargs != 0)
-            for action in actions
-            for name in action.option_strings
-            if name.startswith("--")
-        }
-    return {}
 
 
 def suggestions(text: str, live: Live) -> Iterator[Suggestion]:
@@ -113,7 +94,7 @@ def suggestions(text: str, live: Live) -> Iterator[Suggestion]:
     tool = words[0].removesuffix(".sh")
     if tool not in TOOLS:
         return
-    options = options_of(tool)
+    options = load(tool).completions()
     previous = words[-1].removeprefix("--") if words[-1].startswith("--") else ""
     if previous and options.get(previous, ("", False))[1] and not word.startswith("-"):
         yield from _values(previous, word, live)
@@ -158,7 +139,7 @@ def _values(option: str, word: str, live: Live) -> Iterator[Suggestion]:
 
 def with_cluster(words: list[str], servers: str) -> list[str]:
     """A command for this cluster, unless it names another one or needs none."""
-    options = options_of(words[0].removesuffix(".sh"))
+    options = load(words[0].removesuffix(".sh")).completions()
     named = {"--bootstrap-server", "--broker-list", "--bootstrap-controller", "--zookeeper", "--help", "--version"}
     if "bootstrap-server" not in options or any(word.partition("=")[0] in named for word in words):
         return words

@@ -11,6 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from pessoa.platform.run_file import RunningService
+    from pessoa.platform.service_rows import Probe
 
 NOT_RUNNING = 3
 # On a busy machine one question may time out; silence to several is an answer.
@@ -52,12 +53,23 @@ def status(ctx: click.Context) -> None:
 
 
 async def _state(service: RunningService) -> str:
-    from pessoa.platform.services import answers_as_broker, answers_health
+    from pessoa.platform.service_rows import answers_health
 
     host, _, port = service.address.rpartition(":")
     kind, _, number = service.name.partition("-")
-    probe = answers_as_broker(int(number)) if kind == "broker" else answers_health
+    probe = _broker_probe(int(number), service.name) if kind == "broker" else answers_health
     for _ in range(ATTEMPTS):
         if await probe("127.0.0.1" if host == "localhost" else host, int(port)):
             return "ready"
     return service.state if service.state != "ready" else "not answering"
+
+
+def _broker_probe(node_id: int, name: str) -> Probe:
+    from pessoa.platform.home import pessoa_home
+    from pessoa.platform.secured_home import is_secured, secured_files
+    from pessoa.platform.service_rows import answers_as_broker, answers_as_secured_broker
+
+    home = pessoa_home()
+    if is_secured(home):
+        return answers_as_secured_broker(node_id, secured_files(home).client(name))
+    return answers_as_broker(node_id)

@@ -1,26 +1,26 @@
 """`kafka-storage`: make directories those of a node, say whose they are, and what features a release has.
 
-A Pessoa broker formats an empty directory itself; this is for those who want to choose the id of the cluster, or the
-first controllers, beforehand. What is written is what a broker would write.
+A Pessoa broker formats an empty directory itself; this is for operators who choose the id of the cluster, the first
+controllers or the first users beforehand. What is written is what a broker would write.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
+import os
 import time
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pessoa.base.ids import Uuid
 from pessoa.cli.feature_levels import LATEST, UnknownFeature, dependency_lines, mapping_lines, metadata_level
-from pessoa.cli.running import read_properties
-from pessoa.cli.subcommands import Failed, Parser, run_parsed
+from pessoa.cli.subcommands import Failed, Parser, parsed_tool
+from pessoa.cli.tool_run import read_properties
 
 if TYPE_CHECKING:
     from pessoa.raft.voters import VoterSet
+    from pessoa.wire.stored.metadata_records import UserScramCredentialRecord
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -51,11 +51,8 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    return run_parsed(make_parser(), _act, words)
-
-
-def _act(chosen: argparse.Namespace) -> int:
+@parsed_tool(make_parser)
+def main(chosen: argparse.Namespace) -> int:
     try:
         if chosen.command == "random-uuid":
             print(_new_uuid())
@@ -73,7 +70,7 @@ def _act(chosen: argparse.Namespace) -> int:
 
 
 def _new_uuid() -> Uuid:
-    # An id that begins with a dash looks like an option to whoever gets it as an argument.
+    # An id that begins with a dash looks like an option to a tool that gets it as an argument.
     while (made := Uuid(uuid.uuid4().bytes)) and str(made).startswith("-"):
         pass
     return made
@@ -118,8 +115,9 @@ def _format(chosen: argparse.Namespace, settings: dict[str, str]) -> int:
 
     if chosen.release_version is not None and metadata_level(chosen.release_version) != metadata_level(LATEST):
         raise Failed(f"Only --release-version {LATEST} can be formatted; a cluster is moved with kafka-features.")
-    if chosen.feature or chosen.add_scram:
-        raise Failed("--feature and --add-scram are not offered here; use kafka-features and kafka-configs later.")
+    if chosen.feature:
+        raise Failed("--feature is not offered here; use kafka-features later.")
+    users = _first_users(chosen.add_scram or [])
     if "node.id" not in settings:
         raise Failed(f"There is no node.id in {chosen.config}.")
     voters = _initial_voters(chosen, settings)
@@ -144,6 +142,7 @@ def _format(chosen: argparse.Namespace, settings: dict[str, str]) -> int:
             int(time.time() * 1000),
             chosen.cluster_id,
             voters,
+            users,
         )
     except WrongDirectory as error:
         raise Failed(str(error)) from None
@@ -154,6 +153,15 @@ def _format(chosen: argparse.Namespace, settings: dict[str, str]) -> int:
                 kind = _kind_of_metadata(voters, int(settings["node.id"]))
             print(f"Formatting {kind} directory {path} with metadata.version {LATEST}.")
     return 0
+
+
+def _first_users(arguments: list[str]) -> list[UserScramCredentialRecord]:
+    from pessoa.security.sasl.first_users import BadFirstUser, parse_first_users
+
+    try:
+        return parse_first_users(arguments, os.urandom)
+    except BadFirstUser as problem:
+        raise Failed(str(problem)) from None
 
 
 def _kind_of_metadata(voters: VoterSet | None, node_id: int) -> str:
@@ -213,7 +221,3 @@ def _controller_address(settings: dict[str, str], listener: str) -> tuple[str, i
             host, _, port = address.rpartition(":")
             return host or "localhost", int(port)
     raise Failed(f"There is no address of the listener {listener} in the configuration.")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

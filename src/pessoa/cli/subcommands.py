@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from pessoa.cli.running import reach, read_properties
+from pessoa.cli.tool_run import reach, read_properties, run, warn
 
 if TYPE_CHECKING:
-    from pessoa.client.cluster import Cluster
+    from pessoa.client.cluster_client import Cluster
 
 
 class Parser(argparse.ArgumentParser):
@@ -39,29 +39,51 @@ class Failed(Exception):
     """What was asked for cannot be done; the sentence goes to standard error, and the exit code is 1."""
 
 
-def run_parsed(
-    parser: argparse.ArgumentParser,
-    act: Callable[[argparse.Namespace], int | None],
-    words: Sequence[str] | None,
-) -> int:
-    from pessoa.cli.options import Options
-    from pessoa.cli.running import run, warn
-    from pessoa.client.errors import KafkaFailure
+class ParsedTool:
+    """A command whose line argparse reads. The exit code of an act that returns None is 0."""
 
-    def tool(given: Sequence[str]) -> int:
-        chosen = parser.parse_args(given)
+    def __init__(
+        self,
+        make_parser: Callable[[], argparse.ArgumentParser],
+        act: Callable[[argparse.Namespace], int | None],
+        *,
+        helps_empty_lines: bool,
+    ) -> None:
+        self.make_parser = make_parser
+        self._act = act
+        self._helps_empty_lines = helps_empty_lines
+
+    def __call__(self, words: Sequence[str] | None = None) -> int:
+        return run(self._code, words)
+
+    def _code(self, words: Sequence[str]) -> int | None:
+        parser = self.make_parser()
+        if self._helps_empty_lines and not words:
+            parser.print_help()
+            return 0
+        chosen = parser.parse_args(words)
         try:
-            return act(chosen) or 0
+            return self._act(chosen)
         except Failed as failure:
             sys.stdout.flush()
             warn(str(failure))
-        except KafkaFailure as failure:
-            sys.stdout.flush()
-            # Apache unwraps these only as far as to the name of the class.
-            warn(failure.java_text)
-        return 1
+            return 1
 
-    return run(tool, Options(parser.prog, ""), words)
+    def completions(self) -> dict[str, tuple[str, bool]]:
+        """The options by name: their help, and whether a value follows."""
+        return {
+            name.removeprefix("--"): (action.help or "", action.nargs != 0)
+            for action in self.make_parser()._actions
+            for name in action.option_strings
+            if name.startswith("--")
+        }
+
+
+def parsed_tool(
+    make_parser: Callable[[], argparse.ArgumentParser], *, helps_empty_lines: bool = False
+) -> Callable[[Callable[[argparse.Namespace], int | None]], ParsedTool]:
+    """As `tool_run.tool`. With `helps_empty_lines` an empty command line prints the help, and is no mistake."""
+    return lambda act: ParsedTool(make_parser, act, helps_empty_lines=helps_empty_lines)
 
 
 def connect(servers: str | None, controllers: str | None = None, config: str | None = None, **settings: str) -> Cluster:

@@ -1,15 +1,24 @@
-"""The table of Kafka's command-line tools: the command, and the module of this package that is it.
+"""The table of Kafka's command-line tools, and how one is started.
 
-The entry points in pyproject.toml follow it, each also under its `.sh` name; the shell and `confluent` start tools
-from it.
+The entry points in pyproject.toml follow the table, each also under its `.sh` name; the shell and `confluent` start
+tools from it, and so does `python -m pessoa.cli.tools kafka-topics --list …`.
 """
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pessoa.cli.subcommands import ParsedTool
+    from pessoa.cli.tool_run import Tool
+
+# The command → its module in this package, and the name in it unless that is `main`.
 TOOLS = {
     "kafka-topics": "topics",
-    "kafka-console-producer": "console_producer",
-    "kafka-console-consumer": "console_consumer",
+    "kafka-console-producer": "console.console_producer",
+    "kafka-console-consumer": "console.console_consumer",
     "kafka-consumer-groups": "consumer_groups",
     "kafka-get-offsets": "get_offsets",
     "kafka-configs": "configs",
@@ -32,11 +41,22 @@ TOOLS = {
     "kafka-e2e-latency": "e2e_latency",
     "kafka-verifiable-producer": "verifiable_producer",
     "kafka-verifiable-consumer": "verifiable_consumer",
-    "kafka-avro-console-producer": "avro_console_producer",
-    "kafka-avro-console-consumer": "avro_console_consumer",
-    "kafka-json-schema-console-producer": "json_schema_console_producer",
-    "kafka-json-schema-console-consumer": "json_schema_console_consumer",
-    "kafka-protobuf-console-producer": "protobuf_console_producer",
-    "kafka-protobuf-console-consumer": "protobuf_console_consumer",
-    "kafka-dump-log": "dump_log",
+    "kafka-avro-console-producer": "console.schema_console:avro_producer",
+    "kafka-avro-console-consumer": "console.schema_console:avro_consumer",
+    "kafka-json-schema-console-producer": "console.schema_console:json_schema_producer",
+    "kafka-json-schema-console-consumer": "console.schema_console:json_schema_consumer",
+    "kafka-protobuf-console-producer": "console.schema_console:protobuf_producer",
+    "kafka-protobuf-console-consumer": "console.schema_console:protobuf_consumer",
+    "kafka-dump-log": "dump_log.dump_log",
 }
+
+
+def load(command: str) -> Tool | ParsedTool:
+    module, _, name = TOOLS[command].partition(":")
+    found: Tool | ParsedTool = getattr(import_module(f"pessoa.cli.{module}"), name or "main")
+    return found
+
+
+if __name__ == "__main__":
+    del sys.argv[0]
+    sys.exit(load(sys.argv[0])())

@@ -11,22 +11,29 @@ default cluster, the others mean nothing.
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pessoa.base.ids import ZERO_UUID, Uuid
-from pessoa.cli import options as line
-from pessoa.cli.options import INTEGER, Given, Options, UsageError
-from pessoa.cli.running import connect, run, warn, zookeeper_era
-from pessoa.cli.topic_settings import TOPIC_SETTINGS
-from pessoa.client.errors import BadSettings, KafkaFailure, RequestFailed
+from pessoa.cli import command_line as line
+from pessoa.cli.command_line import INTEGER, Given, Options, UsageError
+from pessoa.cli.tool_run import connect, tool, warn, zookeeper_era
+from pessoa.client.client_errors import BadSettings, KafkaFailure, RequestFailed
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pessoa.client.cluster import Cluster
-    from pessoa.client.topics import Assignment, PartitionInfo, TopicInfo
+    from pessoa.client.cluster_client import Cluster
+    from pessoa.client.topic_admin import Assignment, PartitionInfo, TopicInfo
 
+# Others are refused before any broker is asked, as Apache's tool does; and the shell completes them.
+TOPIC_SETTINGS = """
+    cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
+    delete.retention.ms file.delete.delay.ms flush.messages flush.ms follower.replication.throttled.replicas
+    index.interval.bytes leader.replication.throttled.replicas local.retention.bytes local.retention.ms
+    max.compaction.lag.ms max.message.bytes message.timestamp.after.max.ms message.timestamp.before.max.ms
+    message.timestamp.type min.cleanable.dirty.ratio min.compaction.lag.ms min.insync.replicas preallocate
+    remote.log.copy.disable remote.log.delete.on.disable remote.storage.enable retention.bytes retention.ms
+    segment.bytes segment.index.bytes segment.jitter.ms segment.ms unclean.leader.election.enable
+""".split()
 _ACTIONS = ("create", "alter", "describe", "list", "delete")
 _FILTERS = (
     "under-replicated-partitions",
@@ -42,7 +49,8 @@ _COLLISION_WARNING = (
 
 
 def make_options() -> Options:
-    options = Options("kafka-topics", "Create, delete, describe, or change a topic.")
+    purpose = "Create, delete, describe, or change a topic."
+    options = Options("kafka-topics", purpose, greeting=purpose)
     options.text("bootstrap-server", "the brokers to begin with", metavar="server to connect to")
     options.text("command-config", "a properties file for the connection", metavar="command config property file")
     options.flag("list", "list the topics")
@@ -80,19 +88,8 @@ def make_options() -> Options:
     return options
 
 
-OPTIONS = make_options()
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    return run(_main, OPTIONS, words)
-
-
-def _main(words: Sequence[str]) -> int:
-    try:
-        given = line.begin(OPTIONS, words)
-    except UsageError as error:
-        # An unknown option gets no help from this tool.
-        raise UsageError(str(error), with_help=not words) from None
+@tool(make_options, line.begin_tersely)
+def main(given: Given) -> int:
     _check(given)
     try:
         cluster = connect(given, servers=zookeeper_era(given) or given.value("bootstrap-server"))
@@ -172,7 +169,7 @@ def _execute(cluster: Cluster, given: Given) -> int:
 
 def _matching(cluster: Cluster, pattern: str | None, exclude_internal: bool = False) -> list[str]:
     """The names of the topics that a pattern means, sorted."""
-    from pessoa.client.topics import list_topics
+    from pessoa.client.topic_admin import list_topics
 
     names = sorted(list_topics(cluster, internal=not exclude_internal))
     if pattern is None:
@@ -192,7 +189,7 @@ def _must_exist(names: list[str], wanted: str | None, required: bool) -> None:
 
 
 def _create(cluster: Cluster, given: Given) -> None:
-    from pessoa.client.topics import NewTopic, create_topic
+    from pessoa.client.topic_admin import NewTopic, create_topic
 
     name = given.value("topic")
     if "." in name or "_" in name:
@@ -251,7 +248,7 @@ def _assignment(text: str) -> Assignment:
 
 
 def _alter(cluster: Cluster, given: Given) -> None:
-    from pessoa.client.topics import create_partitions, describe_topics
+    from pessoa.client.topic_admin import create_partitions, describe_topics
 
     names = _matching(cluster, given.value("topic"))
     _must_exist(names, given.value("topic"), not given.has("if-exists"))
@@ -261,13 +258,13 @@ def _alter(cluster: Cluster, given: Given) -> None:
     assignment = _assignment(given.value("replica-assignment")) if given.has("replica-assignment") else None
     totals: dict[str, tuple[int, Assignment | None]] = {}
     for topic in describe_topics(cluster, names):
-        # What is given starts at partition 0, what the cluster wants starts at the first new one.
+        # What is given starts at partition 0, CreatePartitions starts at the first new one.
         totals[topic.name] = partitions, assignment[len(topic.partitions) :] if assignment else None
     create_partitions(cluster, totals)
 
 
 def _delete(cluster: Cluster, given: Given) -> None:
-    from pessoa.client.topics import delete_topics
+    from pessoa.client.topic_admin import delete_topics
 
     names = _matching(cluster, given.value("topic"))
     _must_exist(names, given.value("topic"), not given.has("if-exists"))
@@ -276,7 +273,7 @@ def _delete(cluster: Cluster, given: Given) -> None:
 
 
 def _describe(cluster: Cluster, given: Given) -> None:
-    from pessoa.client.topics import describe_topics, topics_by_id
+    from pessoa.client.topic_admin import describe_topics, topics_by_id
 
     required = not given.has("if-exists")
     if given.has("topic-id") and (topic_id := _uuid(given.value("topic-id"))) != ZERO_UUID:
@@ -284,14 +281,14 @@ def _describe(cluster: Cluster, given: Given) -> None:
         if not topics and required:
             raise UsageError(f"TopicId '{given.value('topic-id')}' does not exist as expected")
     else:
-        wanted = given.maybe("topic") or _named_in_passing(given)
+        wanted = given.maybe("topic") or _topic_without_option(given)
         names = _matching(cluster, wanted, given.has("exclude-internal"))
         _must_exist(names, wanted, required)
         topics = describe_topics(cluster, names, given.maybe_number("partition-size-limit-per-response") or 2000)
     _print_topics(cluster, given, topics)
 
 
-def _named_in_passing(given: Given) -> str | None:
+def _topic_without_option(given: Given) -> str | None:
     """`--describe orders`: tutorials write so and mean that topic. Kafka passes over the word and shows all topics."""
     return ",".join(given.words) or None
 
@@ -312,8 +309,8 @@ def _uuid(text: str) -> Uuid:
 
 
 def _print_topics(cluster: Cluster, given: Given, topics: list[TopicInfo]) -> None:
-    from pessoa.cli.java_order import hash_order, string_hash
-    from pessoa.client.configs import ResourceType, Source, describe_configs
+    from pessoa.base.java_order import hash_order, string_hash
+    from pessoa.client.config_admin import ResourceType, Source, describe_configs
 
     if not topics:
         return
@@ -368,7 +365,7 @@ def _reassignments(cluster: Cluster) -> Moves:
         ListPartitionReassignmentsResponse,
         name="listPartitionReassignments",
     )
-    # Who may not see the reassignments still gets the rest.
+    # A user who may not see the reassignments still gets the rest.
     return {
         (topic.name, part.partition_index): (part.adding_replicas, part.removing_replicas)
         for topic in answer.topics
@@ -407,7 +404,3 @@ def _ids(ids: list[int]) -> str:
 
 def _ids_or_unknown(ids: list[int] | None) -> str:
     return "N/A" if ids is None else _ids(ids)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pessoa.cli.subcommands import Failed, Parser, connect, print_table, run_parsed
-from pessoa.client.errors import KafkaFailure, RequestFailed, check
+from pessoa.cli.subcommands import Failed, Parser, connect, parsed_tool, print_table
+from pessoa.client.client_errors import KafkaFailure, RequestFailed, check
 
 if TYPE_CHECKING:
-    from pessoa.client.cluster import Cluster
+    from pessoa.client.cluster_client import Cluster
     from pessoa.wire.api.describe_producers import ProducerState
 
 _HANGING = "Topic Partition ProducerId ProducerEpoch CoordinatorEpoch StartOffset LastTimestamp Duration(min)".split()
@@ -51,11 +49,8 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    return run_parsed(make_parser(), _act, words)
-
-
-def _act(chosen: argparse.Namespace) -> None:
+@parsed_tool(make_parser)
+def main(chosen: argparse.Namespace) -> None:
     if (
         chosen.command == "abort"
         and chosen.start_offset is None
@@ -143,7 +138,7 @@ def _describe(cluster: Cluster, chosen: argparse.Namespace) -> None:
 
 
 def _producers(cluster: Cluster, topic: str, partition: int, broker: int | None, where: str) -> list[ProducerState]:
-    from pessoa.client.offsets import leaders
+    from pessoa.client.offset_admin import leaders
     from pessoa.wire.api.describe_producers import (
         DescribeProducersRequest,
         DescribeProducersResponse,
@@ -188,7 +183,7 @@ def _describe_producers(cluster: Cluster, chosen: argparse.Namespace) -> None:
 
 
 def _abort(cluster: Cluster, chosen: argparse.Namespace) -> None:
-    from pessoa.client.offsets import leaders
+    from pessoa.client.offset_admin import leaders
     from pessoa.wire.api.write_txn_markers import (
         WritableTxnMarker,
         WritableTxnMarkerTopic,
@@ -224,7 +219,7 @@ def _abort(cluster: Cluster, chosen: argparse.Namespace) -> None:
 
 
 def _find_hanging(cluster: Cluster, chosen: argparse.Namespace) -> None:
-    from pessoa.client.topics import list_topics
+    from pessoa.client.topic_admin import list_topics
 
     oldest = int(time.time() * 1000) - (chosen.max_transaction_timeout + 5) * 60_000
     rows: list[tuple[object, ...]] = []
@@ -263,7 +258,3 @@ def _terminate(cluster: Cluster, chosen: argparse.Namespace) -> None:
         check(cluster.ask(request, InitProducerIdResponse, node=node, name="fenceProducers").error_code)
 
     cluster.retried(attempt, name="fenceProducers")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,11 +2,21 @@
 
 With `--detach` this command starts itself again in a session of its own, waits until that one is ready or has failed,
 and shows what it said.
+
+With `--secure` the home gets an authority, keys, users and their files (`platform/secured_home.py`), and the first
+users enter the cluster when its brokers are ready (`platform/first_access.py`). A home that was secured stays so.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pessoa.platform.secured_home import Secured
 
 EPILOG = """\b
 Brokers are on 9092 (also 19092), 29092 and 39092, schema-registry on 8081, kafka-rest on 8082,
@@ -18,6 +28,7 @@ Ctrl-C stops everything in reverse order; a second Ctrl-C stops it at once.
 Examples:
   pessoa up --brokers 1 --services none       one broker and nothing else
   pessoa up --services schema-registry        three brokers and a registry
+  pessoa up --secure                          TLS, logins and access control lists, with an admin to begin with
   pessoa up --detach                          in the background; pessoa status, logs, top and down know about it
 """
 
@@ -26,12 +37,15 @@ Examples:
 @click.option("--brokers", type=click.IntRange(1, 5), metavar="N", help="How many brokers, 1 to 5; 3 for a new home.")
 @click.option("--services", metavar="A,B", help="Only these services; all by default, none for brokers alone.")
 @click.option("--detach", "-d", is_flag=True, help="Return when everything is ready, and leave it running.")
+@click.option("--secure", is_flag=True, help="With TLS, logins and access control lists. A home stays secured.")
 @click.option(
     "--port-shift", type=int, default=0, metavar="N", help="Add N to every port, to run beside another Kafka."
 )
 @click.pass_context
-def up(ctx: click.Context, brokers: int | None, services: str | None, detach: bool, port_shift: int) -> None:
-    from pessoa.platform.plan import CannotPlan, choose, left_out
+def up(
+    ctx: click.Context, brokers: int | None, services: str | None, detach: bool, secure: bool, port_shift: int
+) -> None:
+    from pessoa.platform.process_plan import CannotPlan, choose, left_out
 
     wanted = None if services is None else [name.strip() for name in services.split(",") if name.strip()]
     try:
@@ -41,12 +55,13 @@ def up(ctx: click.Context, brokers: int | None, services: str | None, detach: bo
     if wanted is None:
         for sentence in left_out():
             click.echo(sentence)
-    ctx.exit(_detach(brokers, chosen, port_shift) if detach else _supervise(brokers, chosen, port_shift))
+    run = _detach if detach else _supervise
+    ctx.exit(run(brokers, chosen, port_shift, secure))
 
 
-def _supervise(brokers: int | None, services: list[str], port_shift: int) -> int:
+def _supervise(brokers: int | None, services: list[str], port_shift: int, secure: bool) -> int:
     from pessoa.platform.home import HomeProblem, pessoa_home, prepare
-    from pessoa.platform.plan import DEFAULT_BROKERS, CannotPlan, plan
+    from pessoa.platform.process_plan import DEFAULT_BROKERS, CannotPlan, plan
     from pessoa.platform.report import view_for_here
     from pessoa.platform.run_file import AlreadyRunning, RunLock, stop_orphans
     from pessoa.platform.supervisor import Supervisor
@@ -55,18 +70,61 @@ def _supervise(brokers: int | None, services: list[str], port_shift: int) -> int
     view = view_for_here()
     try:
         platform = prepare(home, brokers, DEFAULT_BROKERS)
-        rows = plan(home, platform.cluster_id, platform.brokers, services, port_shift)
         with RunLock(home):
+            secured = _secured(home, platform.brokers, services, port_shift, secure)
+            files = None if secured is None else secured.files
+            rows = plan(home, platform.cluster_id, platform.brokers, services, port_shift, files)
             if left := stop_orphans(home):
                 view.tell(f"The last `pessoa up` was killed and left {', '.join(left)} running; stopped them.")
-            hint = where_the_commands_are()
-            return Supervisor(rows, home, view.tell, on_change=view.changed, hint=hint).run_until_signalled()
+            hint = "\n".join(filter(None, (_how_to_enter(secured, port_shift), where_the_commands_are())))
+            acts = {} if secured is None else {"brokers": lambda: _grant(secured)}
+            supervisor = Supervisor(rows, home, view.tell, on_change=view.changed, hint=hint, after_tier=acts)
+            return supervisor.run_until_signalled()
     except (HomeProblem, AlreadyRunning, CannotPlan) as problem:
         raise click.ClickException(str(problem)) from None
 
 
+def _secured(home: Path, brokers: int, services: list[str], port_shift: int, secure: bool) -> Secured | None:
+    """The files of a cluster that is to be secured, or was; None for an open one."""
+    from datetime import UTC, datetime
+
+    from pessoa.platform.process_plan import bootstrap_servers
+    from pessoa.platform.secured_home import is_secured, secure_home
+
+    if not secure and not is_secured(home):
+        return None
+    return secure_home(home, brokers, services, bootstrap_servers(brokers, port_shift), datetime.now(UTC))
+
+
+def _grant(secured: Secured) -> None:
+    from pessoa.client.client_errors import KafkaFailure
+    from pessoa.platform.first_access import grant_first_access
+    from pessoa.platform.supervisor import StartFailure
+
+    try:
+        grant_first_access(secured)
+    except KafkaFailure as failure:
+        raise StartFailure(f"The first users could not be made: {failure}.") from failure
+
+
+def _how_to_enter(secured: Secured | None, port_shift: int) -> str:
+    """The three lines that a user of a secured cluster needs; nothing for an open one."""
+    if secured is None:
+        return ""
+    from pessoa.platform.process_plan import bootstrap_servers
+    from pessoa.platform.security_plan import ADMIN
+
+    first, files = bootstrap_servers(1, port_shift), secured.files
+    return (
+        "The brokers demand TLS and a login, and allow only what an ACL allows; User:admin may do everything:\n"
+        f"  kafka-topics --bootstrap-server {first} --command-config {files.client(ADMIN)} --list\n"
+        f"  Python and kcat: {files.librdkafka(ADMIN)}\n"
+        "  pessoa users add ana && pessoa acls allow ana --produce --topic orders"
+    )
+
+
 def where_the_commands_are() -> str:
-    """For who has not activated the virtual environment: how to come by kafka-topics and the others."""
+    """How to reach kafka-topics and the others where the virtual environment is not activated."""
     import shutil
     import sys
     from pathlib import Path
@@ -78,13 +136,13 @@ def where_the_commands_are() -> str:
     return f"In another terminal, `{way}` lets you type kafka-topics, confluent, pessoa and the other commands."
 
 
-def _detach(brokers: int | None, services: list[str], port_shift: int) -> int:
+def _detach(brokers: int | None, services: list[str], port_shift: int, secure: bool) -> int:
     import subprocess
     import sys
     import time
 
     from pessoa.platform.home import HomeProblem, log_path, pessoa_home, prepare
-    from pessoa.platform.plan import DEFAULT_BROKERS
+    from pessoa.platform.process_plan import DEFAULT_BROKERS
     from pessoa.platform.run_file import read_run
 
     home = pessoa_home()
@@ -94,6 +152,7 @@ def _detach(brokers: int | None, services: list[str], port_shift: int) -> int:
         raise click.ClickException(str(problem)) from None
     words = ["--services", ",".join(services) or "none", "--port-shift", str(port_shift)]
     words += [] if brokers is None else ["--brokers", str(brokers)]
+    words += ["--secure"] if secure else []
     path = log_path(home, "up")
     with path.open("ab") as log:
         begin = log.tell()
@@ -116,6 +175,6 @@ def _detach(brokers: int | None, services: list[str], port_shift: int) -> int:
     click.echo(told.rstrip("\n"), err=child.returncode is not None)
     code = child.returncode
     if code is None:
-        # It outlives this command on purpose, so nobody is to wait for it.
+        # The platform outlives this command on purpose: it is not waited for.
         child.returncode = 0
     return code or 0

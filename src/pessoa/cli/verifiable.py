@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
 
 
-def event(name: str, **fields: Any) -> None:
+def event(name: str, **fields: object) -> None:
     line = {"timestamp": int(time.time() * 1000), "name": name, **fields}
     print(json.dumps(line, separators=(",", ":"), ensure_ascii=False), flush=True)
 
 
 def own_properties(parser: argparse.ArgumentParser, path: str | None, old: str, old_path: str | None) -> dict[str, str]:
     """What the user's file says, by either name of its option. One that cannot be read is a mistake on the line."""
-    from pessoa.cli.options import UsageError
-    from pessoa.cli.running import read_properties
+    from pessoa.cli.command_line import UsageError
+    from pessoa.cli.tool_run import read_properties
 
     if old_path is not None:
         print(f"Option --{old} has been deprecated and will be removed in a future version. Use --command-config "

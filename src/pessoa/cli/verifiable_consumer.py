@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import signal
-import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from pessoa.cli.running import warn
-from pessoa.cli.subcommands import Failed, Parser, run_parsed
+from pessoa.cli.subcommands import Failed, Parser, parsed_tool
+from pessoa.cli.tool_run import warn
 from pessoa.cli.verifiable import event, own_properties
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, TopicPartition
 
 _BATCH = 500
 _POLL_S = 0.2
@@ -37,16 +39,8 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    words = sys.argv[1:] if words is None else words
-    if not words:
-        make_parser().print_help()
-        return 0
-    return run_parsed(make_parser(), _act, words)
-
-
-def _settings(chosen: argparse.Namespace) -> dict[str, Any]:
-    from pessoa.client.librdkafka import check_addresses, translated
+def _settings(chosen: argparse.Namespace) -> dict[str, str | int | float | bool]:
+    from pessoa.client.librdkafka import check_addresses, to_librdkafka
 
     own = own_properties(make_parser(), chosen.command_config, "consumer.config", chosen.consumer_config)
     check_addresses(chosen.bootstrap_server, "consumer")
@@ -65,10 +59,11 @@ def _settings(chosen: argparse.Namespace) -> dict[str, Any]:
         asked["group.remote.assignor"] = chosen.group_remote_assignor
     if chosen.group_instance_id:
         asked["group.instance.id"] = chosen.group_instance_id
-    return {**translated({**own, **asked}, warn), "log_level": 0}
+    return {**to_librdkafka({**own, **asked}, warn), "log_level": 0}
 
 
-def _act(chosen: argparse.Namespace) -> int:
+@parsed_tool(make_parser, helps_empty_lines=True)
+def main(chosen: argparse.Namespace) -> int:
     from confluent_kafka import Consumer, KafkaException
 
     try:
@@ -78,7 +73,7 @@ def _act(chosen: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     event("startup_complete")
 
-    def told(name: str) -> Any:
+    def told(name: str) -> Callable[[Consumer, list[TopicPartition]], None]:
         return lambda _, partitions: event(name, partitions=[_partition(one) for one in partitions])
 
     consumer.subscribe([chosen.topic], on_assign=told("partitions_assigned"), on_revoke=told("partitions_revoked"))
@@ -97,11 +92,11 @@ def _act(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _partition(one: Any) -> dict[str, Any]:
+def _partition(one: TopicPartition) -> dict[str, object]:
     return {"topic": one.topic, "partition": one.partition}
 
 
-def _consume(consumer: Any, chosen: argparse.Namespace) -> None:
+def _consume(consumer: Consumer, chosen: argparse.Namespace) -> None:
     count = 0
     while chosen.max_messages < 0 or count < chosen.max_messages:
         found = [one for one in consumer.consume(_BATCH, _POLL_S) if one.error() is None]
@@ -133,7 +128,7 @@ def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8", "replace")
 
 
-def _commit(consumer: Any, messages: list[Any]) -> None:
+def _commit(consumer: Consumer, messages: list[Any]) -> None:
     from confluent_kafka import KafkaException, TopicPartition
 
     last = {(one.topic(), one.partition()): one.offset() + 1 for one in messages}
@@ -147,7 +142,3 @@ def _commit(consumer: Any, messages: list[Any]) -> None:
         event("offsets_committed", offsets=offsets, success=False, error=error.args[0].str())
     else:
         event("offsets_committed", offsets=offsets, success=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,23 +1,23 @@
 """`kafka-verifiable-producer`: sends numbers that grow and says of each whether it was acknowledged, in JSON lines.
 
-System tests read what it prints: whatever was acknowledged must be found by a consumer afterwards.
+System tests read what it prints: every acknowledged number must be found by a consumer afterwards.
 """
 
 from __future__ import annotations
 
 import argparse
 import signal
-import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pessoa.cli.running import warn
-from pessoa.cli.subcommands import Failed, Parser, run_parsed
+from pessoa.cli.subcommands import Failed, Parser, parsed_tool
+from pessoa.cli.tool_run import warn
 from pessoa.cli.verifiable import event, own_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from confluent_kafka import KafkaError, Message, Producer
 
 # librdkafka's own is longer.
 _JAVA_DELIVERY_TIMEOUT_MS = "120000"
@@ -39,26 +39,19 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    words = sys.argv[1:] if words is None else words
-    if not words:
-        make_parser().print_help()
-        return 0
-    return run_parsed(make_parser(), _act, words)
-
-
 class _Counts:
     sent = 0
     acked = 0
 
 
-def _act(chosen: argparse.Namespace) -> int:
+@parsed_tool(make_parser, helps_empty_lines=True)
+def main(chosen: argparse.Namespace) -> int:
     from confluent_kafka import KafkaException, Producer
 
-    from pessoa.client.librdkafka import check_addresses, translated
+    from pessoa.client.librdkafka import check_addresses, to_librdkafka
 
     files = chosen.command_config, "producer.config", chosen.producer_config
-    own = translated(own_properties(make_parser(), *files), warn)
+    own = to_librdkafka(own_properties(make_parser(), *files), warn)
     check_addresses(chosen.bootstrap_server, "producer")
     settings = {**own, "bootstrap.servers": chosen.bootstrap_server, "acks": chosen.acks, "log_level": 0}
     # Zero retries in Java's tool, so that an error is seen and not mended.
@@ -86,7 +79,7 @@ def _act(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _send_all(producer: Any, chosen: argparse.Namespace, counts: _Counts, began: float) -> None:
+def _send_all(producer: Producer, chosen: argparse.Namespace, counts: _Counts, began: float) -> None:
     number = 0
     while chosen.max_messages < 0 or number < chosen.max_messages:
         if chosen.throughput > 0:
@@ -110,8 +103,8 @@ def _send_all(producer: Any, chosen: argparse.Namespace, counts: _Counts, began:
         producer.poll(0)
 
 
-def _report(key: str | None, value: str, counts: _Counts) -> Callable[[Any, Any], None]:
-    def done(error: Any, message: Any) -> None:
+def _report(key: str | None, value: str, counts: _Counts) -> Callable[[KafkaError | None, Message], None]:
+    def done(error: KafkaError | None, message: Message) -> None:
         if error is not None:
             event("producer_send_error", topic=message.topic(), key=key, value=value,
                   exception="class org.apache.kafka.common.KafkaException", message=error.str())  # fmt: skip
@@ -121,7 +114,3 @@ def _report(key: str | None, value: str, counts: _Counts) -> Callable[[Any, Any]
               partition=message.partition())  # fmt: skip
 
     return done
-
-
-if __name__ == "__main__":
-    sys.exit(main())

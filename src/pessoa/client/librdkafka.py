@@ -1,8 +1,8 @@
-"""The settings of Kafka's Java clients as librdkafka has them.
+"""The settings of Kafka's Java clients as librdkafka has them, and which of its errors may pass.
 
 Tools and services take the properties that Kafka's documentation names, which are the Java clients'. Most of them
 librdkafka knows by the same name. This is the rest: other names, other values, and those that have no meaning there.
-A setting that nobody knows is left out with a warning, which is what the Java clients do too.
+A setting that librdkafka does not know is left out with a warning, which is what the Java clients do too.
 """
 
 from __future__ import annotations
@@ -10,8 +10,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from pessoa.wire.errors import ErrorCode
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from confluent_kafka import KafkaError
 
 _RENAMED = {
     "max.request.size": "message.max.bytes",
@@ -37,6 +41,22 @@ _MEANINGLESS = frozenset(
     """.split()
 )
 
+# What is taken out of a store, and the settings that it stands for.
+_STORE_OF = {
+    "ssl.ca.pem": "ssl.truststore.",
+    "ssl.certificate.pem": "ssl.keystore.",
+    "ssl.key.pem": "ssl.key.",
+}
+
+# librdkafka's own errors that end when a broker comes back or all brokers have heard of a new topic; and the one of
+# Kafka's that its Java clients do not try again.
+_PASSING = frozenset(
+    """
+    _TRANSPORT _ALL_BROKERS_DOWN _TIMED_OUT _TIMED_OUT_QUEUE _RESOLVE _WAIT_COORD _UNKNOWN_TOPIC _UNKNOWN_PARTITION
+    BROKER_NOT_AVAILABLE
+    """.split()
+)
+
 _ASSIGNORS = {"RangeAssignor": "range", "RoundRobinAssignor": "roundrobin", "CooperativeStickyAssignor":
               "cooperative-sticky", "StickyAssignor": "range"}  # fmt: skip
 _PARTITIONERS = {"RoundRobinPartitioner": "random", "DefaultPartitioner": "murmur2_random"}
@@ -46,11 +66,12 @@ _JAAS_OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([^\
 _KILOBYTE = 1024
 
 
-def translated(settings: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, str]:
+def to_librdkafka(settings: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, str]:
     """The same settings in librdkafka's words. `warn` is told about what it has no word for."""
-    found: dict[str, str] = {}
+    found = _java_stores(settings)
+    read_stores = {_STORE_OF[key] for key in found}
     for key, value in settings.items():
-        if key in _MEANINGLESS:
+        if key in _MEANINGLESS or any(key.startswith(store) for store in read_stores):
             continue
         if key == "sasl.jaas.config":
             found |= _credentials(value)
@@ -77,10 +98,30 @@ def translated(settings: Mapping[str, str], warn: Callable[[str], None]) -> dict
     return _known(found, warn)
 
 
+def _java_stores(settings: Mapping[str, str]) -> dict[str, str]:
+    """What is in key and trust stores of Java's, which librdkafka does not read."""
+    if not any(key.endswith("store.location") for key in settings):
+        return {}
+    from pessoa.client.tls_stores import stores_as_pem
+
+    return stores_as_pem(settings)
+
+
+def is_passing(error: KafkaError) -> bool:
+    """Whether the same request may succeed in a moment.
+
+    librdkafka marks those errors of a transactional producer that may be tried again, and says nothing of those of a
+    consumer or an admin client. For errors that brokers send the table of `pessoa.wire.errors` knows.
+    """
+    if error.fatal():
+        return False
+    return error.retriable() or error.name() in _PASSING or ErrorCode.of(error.code()).retriable
+
+
 def check_addresses(servers: str, client: str) -> None:
     """Refuse what is no address. librdkafka would look for it for minutes."""
-    from pessoa.client.cluster import parse_addresses
-    from pessoa.client.errors import BadSettings, CannotConstruct
+    from pessoa.client.client_errors import BadSettings, CannotConstruct
+    from pessoa.client.cluster_client import parse_addresses
 
     try:
         parse_addresses(servers)

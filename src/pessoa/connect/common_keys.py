@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pessoa import __version__
-from pessoa.base.config_values import at_least, one_of_ignoring_case
+from pessoa.base.config_values import Value, at_least, one_of_ignoring_case
 from pessoa.connect.converters import SIMPLE_HEADER
 from pessoa.connect.definition import (
     BOOLEAN,
@@ -36,16 +36,14 @@ TOPIC_CREATION, EXACTLY_ONCE, OFFSETS = "Topic Creation", "Exactly Once Support"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def _name_complaint(value: Any, _: Settings) -> str | None:
+def _name_complaint(value: Value, _: Settings) -> str | None:
     if not str(value).strip():
         return "String may not be empty"
     return "String may not contain control sequences" if _CONTROL.search(str(value)) else None
 
 
-def _no_duplicates(value: Any, _: Settings) -> str | None:
-    if "" in (value or ()):
-        return "Aliases may not be empty"
-    return None
+def _alias_complaint(value: Value, _: Settings) -> str | None:
+    return "Aliases may not be empty" if isinstance(value, tuple) and "" in value else None
 
 
 def converter_keys(plugins: Plugins, worker: Mapping[str, str]) -> list[Key]:
@@ -72,7 +70,7 @@ def converter_keys(plugins: Plugins, worker: Mapping[str, str]) -> list[Key]:
 
 def common_keys(plugins: Plugins, worker: Mapping[str, str], version: str) -> list[Key]:
     return [
-        key("name", STRING, REQUIRED, _name_complaint, HIGH, "The connector's name, which nobody else has.",
+        key("name", STRING, REQUIRED, _name_complaint, HIGH, "The connector's name, which no other connector has.",
             group=COMMON, order=1, width="MEDIUM", display="Connector name"),
         key("connector.class", STRING, REQUIRED, HIGH, "The connector's class: its full name, the last part of it, or "
             "that without Connector.", group=COMMON, order=2, width="LONG", display="Connector class"),
@@ -83,9 +81,10 @@ def common_keys(plugins: Plugins, worker: Mapping[str, str], version: str) -> li
         key("tasks.max.enforce", BOOLEAN, True, LOW, "Whether more tasks than tasks.max are a failure.",
             group=COMMON, order=5, width="SHORT", display="Enforce tasks max"),
         *converter_keys(plugins, worker),
-        key("transforms", LIST, (), _no_duplicates, LOW, "Names for the transforms that records go through, in order.",
+        key("transforms", LIST, (), _alias_complaint, LOW,
+            "Names for the transforms that records go through, in order.",
             group=TRANSFORMS, order=12, width="LONG", display="Transforms"),
-        key("predicates", LIST, (), _no_duplicates, LOW, "Names for the predicates that transforms use.",
+        key("predicates", LIST, (), _alias_complaint, LOW, "Names for the predicates that transforms use.",
             group=PREDICATES, order=13, width="LONG", display="Predicates"),
         key("config.action.reload", STRING, "restart", one_of_ignoring_case("none", "restart"), LOW,
             "What to do when a value that comes from outside (a config provider) changes.",
@@ -108,7 +107,7 @@ def common_keys(plugins: Plugins, worker: Mapping[str, str], version: str) -> li
 
 def source_keys() -> list[Key]:
     return [
-        key("topic.creation.groups", LIST, (), _no_duplicates, LOW,
+        key("topic.creation.groups", LIST, (), _alias_complaint, LOW,
             "Names of groups of topics with settings of their own.",
             group=TOPIC_CREATION, order=1, width="LONG", display="Topic Creation Groups"),
         key("exactly.once.support", STRING, "requested", one_of_ignoring_case("requested", "required"), MEDIUM,
@@ -123,14 +122,10 @@ def source_keys() -> list[Key]:
     ]  # fmt: skip
 
 
-def _regex_complaint(value: Any, _: Settings) -> str | None:
-    return pattern_complaint(value) if value else None
-
-
 def sink_keys() -> list[Key]:
     return [
         key("topics", LIST, (), HIGH, "The topics to read.", group=COMMON, order=4, width="LONG", display="Topics"),
-        key("topics.regex", STRING, "", _regex_complaint, HIGH,
+        key("topics.regex", STRING, "", pattern_complaint, HIGH,
             "A regular expression for the topics to read, instead of "
             "topics.", group=COMMON, order=4, width="LONG", display="Topics regex"),
         key("errors.deadletterqueue.topic.name", STRING, "", MEDIUM,

@@ -11,10 +11,10 @@
             return [Record(self.topic, value=f"tick {self.count}", source_partition={"clock": "wall"},
                            source_offset={"count": self.count})]
 
-A source is polled: it gives what there is and comes back when asked again. Each record says where it was found: the
-part of the source (`source_partition`) and how far it is there (`source_offset`). After a restart `start` is told how
-far everything had come. A sink is handed records, and when `put` returns they must be where they belong: what was put
-counts as delivered. Both may be asked again for, or handed again, what they had before a crash.
+A source is polled for the records that there are. Each record says where it was found: the partition of the source
+(`source_partition`) and the offset there (`source_offset`). After a restart `start` is given the offsets of what had
+been read. A sink is handed records, and when `put` returns they must be where they belong: what was put counts as
+delivered. After a crash both may be asked for, or handed, the same records again.
 
 Objects are made where the work is done, often in another process than the one that answers requests. So a class keeps
 nothing before `start`; `check` and `tasks` are asked of the class itself, by the process that has the configuration.
@@ -25,26 +25,28 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pessoa import __version__
+from pessoa.base.json_value import JsonValue
 from pessoa.connect.data import Record
-from pessoa.connect.definition import Table
+from pessoa.connect.definition import Config, Table
 
-Partition = Mapping[str, Any]
-Offset = Mapping[str, Any]
+# Both go through JSON, into the offset topic.
+Partition = Mapping[str, JsonValue]
+Offset = Mapping[str, JsonValue]
 
 
 class RetriableFailure(Exception):
-    """Something outside has failed and may work in a moment: a sink is handed the same records again."""
+    """An outside system has failed and may work in a moment: a sink is handed the same records again."""
 
 
 class OffsetRefused(Exception):
-    """An offset that somebody wants to set, and that this source could not go on from."""
+    """An offset that a request asks to set, and that this source could not go on from."""
 
 
 class Offsets:
-    """How far a source had come, by its parts."""
+    """The offsets up to which a source had been read, by partition."""
 
     def __init__(self, known: Mapping[str, Offset] | None = None) -> None:
         self._known = dict(known or {})
@@ -54,18 +56,26 @@ class Offsets:
         return json.dumps(partition, sort_keys=True, separators=(",", ":"))
 
     def of(self, partition: Partition) -> Offset:
-        """The offset of this part; empty if nothing was read of it."""
+        """Return the offset of this partition; empty if nothing was read of it."""
         return self._known.get(self.name(partition), {})
 
     def __repr__(self) -> str:
         return f"<Offsets {self._known}>"
 
 
+def offset_number(offset: Offset, name: str, default: int = 0) -> int:
+    """Return a whole number of an offset, which may have been written by hand."""
+    found = offset.get(name, default)
+    if not isinstance(found, int | float | str):
+        raise TypeError(f"the offset's {name} is no number: {found}")
+    return int(found)
+
+
 class Connector(ABC):
     TYPE: ClassVar[str]
     CONFIG: ClassVar[Table] = Table()
     VERSION: ClassVar[str] = __version__
-    # The class names under which configurations ask for it; the Python one always works.
+    # The class names under which configurations know the connector, besides that of the Python class.
     NAMES: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
@@ -74,16 +84,16 @@ class Connector(ABC):
 
     @classmethod
     def check(cls, settings: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG003
-        """What is wrong beyond single keys: sentences by key. May look at the world (is the table there?)."""
+        """Return what is wrong beyond single keys, sentences by key. May ask outside systems (is the table there?)."""
         return {}
 
     @classmethod
     def adapted(cls, settings: Mapping[str, str]) -> Mapping[str, str]:
-        """The settings under the names of this table, where older or foreign names mean the same."""
+        """Return the settings under the names of this table, where older or foreign names mean the same."""
         return settings
 
     def stop(self) -> None:  # noqa: B027
-        """Give back what `start` took."""
+        """Close what `start` has opened."""
 
 
 class SourceConnector(Connector):
@@ -91,39 +101,39 @@ class SourceConnector(Connector):
 
     @classmethod
     def tasks(cls, settings: Mapping[str, str], max_tasks: int) -> Sequence[Mapping[str, str]]:  # noqa: ARG003
-        """The settings of each task, at most so many; one by default."""
+        """Return the settings of each task, at most so many; one by default."""
         return [settings]
 
     @classmethod
     def check_offset(cls, partition: Partition, offset: Offset) -> None:
-        """OffsetRefused if the source could not go on from here."""
+        """Raise OffsetRefused if the source could not go on from here."""
 
     @classmethod
     def is_beyond(cls, offset: Offset, end: Offset) -> bool | None:  # noqa: ARG003
-        """Whether a record at the first offset comes after all those at the second, in one part; None if unknown.
+        """Whether a record at `offset` comes after all those up to `end`, in one partition; None if unknown.
 
         A source that knows is read exactly when a batch is repeated after a crash, also where rows came or went since.
         """
         return None
 
-    def start(self, config: dict[str, Any], offsets: Offsets) -> None:
-        """Typed settings, and how far it had come."""
+    def start(self, config: Config, offsets: Offsets) -> None:
+        """Open the source with these settings, at these offsets."""
 
     @abstractmethod
     def poll(self) -> Iterable[Record]:
-        """What there is, without waiting for long; nothing if there is nothing."""
+        """Return the records that there are, without waiting for long."""
 
 
 class SinkConnector(Connector):
     TYPE = "sink"
 
-    # Set by whoever runs it: says that one record cannot be delivered, and why. Returns if that is tolerated (the
-    # record is then put aside), and raises if not.
+    # Set by the sink task: reports that one record cannot be delivered, and why. Returns if that is tolerated (the
+    # record goes to the dead-letter topic then), and raises if not.
     report: Callable[[Record, Exception], None]
 
-    def start(self, config: dict[str, Any]) -> None:
-        """Typed settings."""
+    def start(self, config: Config) -> None:
+        """Open the sink with these settings."""
 
     @abstractmethod
     def put(self, records: Sequence[Record]) -> None:
-        """Deliver all of them, in order; they are of one partition of one topic, mostly."""
+        """Deliver all records, in order. They are of one partition of one topic, mostly."""

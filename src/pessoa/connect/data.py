@@ -23,11 +23,25 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from pessoa.base.config_values import render
+from pessoa.base.json_value import JsonValue
+
+if TYPE_CHECKING:
+    from pessoa.pipelines.python_sink import KafkaRow
+
+
+Binary: TypeAlias = bytes | bytearray | memoryview
+Scalar: TypeAlias = bool | int | float | str | Binary | Decimal | date | time
+# A value of Connect, with or without a schema. A struct and a map are dicts. The keys of a map may be other scalars
+# than strings, and no type of keys stands for both: only the schema tells.
+ConnectValue: TypeAlias = "Scalar | list[ConnectValue] | tuple[ConnectValue, ...] | dict[Any, ConnectValue] | None"
+Struct: TypeAlias = dict[str, ConnectValue]
 
 
 class DataFailure(Exception):
-    """A value that does not fit: its schema, its converter or its transform."""
+    """A value does not fit its schema, its converter or its transform."""
 
 
 class Type(StrEnum):
@@ -69,16 +83,16 @@ class Schema:
     name: str | None = None
     version: int | None = None
     doc: str | None = None
-    default: Any = None
+    default: ConnectValue = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     fields: tuple[Field, ...] = ()
-    # Of a map alone.
+    # Of a map.
     keys: Schema | None = None
     # Of a map and of an array.
     values: Schema | None = None
 
     def __hash__(self) -> int:
-        # Defaults and parameters may be anything; equality looks at them, and that is enough.
+        # Defaults and parameters may be unhashable; they count for equality alone.
         return hash((self.type, self.optional, self.name, self.version, self.fields, self.keys, self.values))
 
     def field(self, name: str) -> Schema | None:
@@ -96,8 +110,29 @@ class Schema:
         return f"<Schema {self.name or self.type}{'?' if self.optional else ''}{f'({inside})' if inside else ''}>"
 
 
-def struct(fields: Mapping[str, Schema], name: str | None = None, **facts: Any) -> Schema:
-    return Schema(Type.STRUCT, name=name, fields=tuple(Field(key, each) for key, each in fields.items()), **facts)
+def struct(
+    fields: Mapping[str, Schema],
+    name: str | None = None,
+    *,
+    optional: bool = False,
+    version: int | None = None,
+    doc: str | None = None,
+    default: Struct | None = None,
+    parameters: Mapping[str, str] | None = None,
+) -> Schema:
+    inside = tuple(Field(key, each) for key, each in fields.items())
+    return Schema(Type.STRUCT, optional, name, version, doc, default, parameters or {}, inside)
+
+
+def with_facts(schema: Schema, name: object, version: object, doc: object, parameters: object) -> Schema:
+    """Return the schema with these facts, as a document in JSON has them; those of a wrong type are left out."""
+    return replace(
+        schema,
+        name=name if isinstance(name, str) else None,
+        version=version if isinstance(version, int) else None,
+        doc=doc if isinstance(doc, str) else None,
+        parameters={key: str(text) for key, text in parameters.items()} if isinstance(parameters, dict) else {},
+    )
 
 
 STRING = Schema(Type.STRING)
@@ -120,7 +155,7 @@ def decimal_schema(scale: int, precision: int | None = None) -> Schema:
 
 
 def as_single(number: float) -> float:
-    """A number of 32 bits, as the shortest decimal that means it: 1.1, and not 1.100000023841858."""
+    """Return the shortest decimal that means the same number of 32 bits: 1.1, and not 1.100000023841858."""
     try:
         data = binary.pack(">f", number)
     except OverflowError:
@@ -136,53 +171,52 @@ def as_single(number: float) -> float:
 # Logical values as the plain values beneath them, and back.
 
 
-def to_plain(schema: Schema, value: Any) -> Any:
-    """The value of the schema's type for a logical one; others as they are."""
-    if value is None:
-        return None
-    match schema.name:
-        case _ if schema.name is None:
-            return value
-        case "org.apache.kafka.connect.data.Decimal":
-            return (
-                decimal_to_bytes(value, int(schema.parameters.get(SCALE, "0"))) if isinstance(value, Decimal) else value
-            )
-        case "org.apache.kafka.connect.data.Date":
-            return (value - EPOCH_DAY).days if isinstance(value, date) else value
-        case "org.apache.kafka.connect.data.Time":
-            return time_to_millis(value) if isinstance(value, time) else value
-        case "org.apache.kafka.connect.data.Timestamp":
-            return to_millis(value) if isinstance(value, datetime) else value
-    return value
-
-
-def from_plain(schema: Schema, value: Any) -> Any:
-    """The logical value for a plain one; others as they are."""
-    if value is None or schema.name is None:
+def to_plain(schema: Schema, value: ConnectValue) -> ConnectValue:
+    """Return a logical value as one of its schema's type, and every other value as it is."""
+    if schema.name is None:
         return value
-    match schema.name:
-        case "org.apache.kafka.connect.data.Decimal":
-            return decimal_from_bytes(value, int(schema.parameters.get(SCALE, "0")))
-        case "org.apache.kafka.connect.data.Date":
-            return EPOCH_DAY + timedelta(days=value)
-        case "org.apache.kafka.connect.data.Time":
-            return (EPOCH + timedelta(milliseconds=value)).time()
-        case "org.apache.kafka.connect.data.Timestamp":
-            return from_millis(value)
+    match value:
+        case Decimal() if schema.name == DECIMAL:
+            return decimal_to_bytes(value, scale_of(schema))
+        case date() if schema.name == DATE:
+            return (value - EPOCH_DAY).days
+        case time() if schema.name == TIME:
+            return time_to_millis(value)
+        case datetime() if schema.name == TIMESTAMP:
+            return to_millis(value)
     return value
+
+
+def from_plain(schema: Schema, value: ConnectValue) -> ConnectValue:
+    """Return the logical value for a plain one, and every other value as it is. TypeError if it is of another type."""
+    if value is None or schema.name not in LOGICAL:
+        return value
+    if schema.name == DECIMAL and isinstance(value, Binary):
+        return decimal_from_bytes(value, scale_of(schema))
+    if schema.name != DECIMAL and isinstance(value, int | float):
+        if schema.name == DATE:
+            return EPOCH_DAY + timedelta(days=value)
+        moment = from_millis(value)
+        return moment.time() if schema.name == TIME else moment
+    raise TypeError(f"{schema.name} is never made of {type(value).__name__}")
+
+
+def scale_of(schema: Schema) -> int:
+    """Return the scale of a decimal's schema: the count of digits behind the point."""
+    return int(schema.parameters.get(SCALE, "0"))
 
 
 def decimal_to_bytes(value: Decimal, scale: int) -> bytes:
-    unscaled = int(value.scaleb(scale).to_integral_exact()) if value.is_finite() else _no_decimal(value)
+    unscaled = int(value.scaleb(scale).to_integral_exact()) if value.is_finite() else _refuse_decimal(value)
     # Java's BigInteger: two's complement, big-endian, as few bytes as will do.
     return unscaled.to_bytes((unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 
-def _no_decimal(value: Decimal) -> int:
+def _refuse_decimal(value: Decimal) -> int:
     raise DataFailure(f"{value} is no number that a decimal can hold")
 
 
-def decimal_from_bytes(data: bytes, scale: int) -> Decimal:
+def decimal_from_bytes(data: Binary, scale: int) -> Decimal:
     # Built from text: arithmetic would round to the context's precision.
     return Decimal(f"{int.from_bytes(data, 'big', signed=True)}E{-scale}")
 
@@ -192,7 +226,7 @@ def to_millis(moment: datetime) -> int:
     return (aware - EPOCH) // timedelta(milliseconds=1)
 
 
-def from_millis(millis: int) -> datetime:
+def from_millis(millis: float) -> datetime:
     return EPOCH + timedelta(milliseconds=millis)
 
 
@@ -200,27 +234,27 @@ def time_to_millis(moment: time) -> int:
     return ((moment.hour * 60 + moment.minute) * 60 + moment.second) * 1000 + moment.microsecond // 1000
 
 
-def check(schema: Schema, value: Any, place: str = "value") -> None:
-    """DataFailure if the value is not one of the schema."""
+def check(schema: Schema, value: ConnectValue, place: str = "value") -> None:
+    """Raise DataFailure if the value is not one of the schema."""
     if value is None:
         if not schema.optional and schema.default is None:
             raise DataFailure(f"{place} is null, and its schema ({schema.type}) does not allow that")
         return
     if not _fits(schema, value):
         kind = schema.name or schema.type
-        raise DataFailure(f"{place} is {type(value).__name__} {_shown(value)}, and its schema demands {kind}")
-    if schema.type is Type.STRUCT:
+        raise DataFailure(f"{place} is {type(value).__name__} {_shorten(value)}, and its schema demands {kind}")
+    if schema.type is Type.STRUCT and isinstance(value, dict):
         for each in schema.fields:
             check(each.schema, value.get(each.name), f"{place}.{each.name}")
-    elif schema.type is Type.ARRAY and schema.values is not None:
+    elif isinstance(value, list | tuple) and schema.values is not None:
         for index, element in enumerate(value):
             check(schema.values, element, f"{place}[{index}]")
-    elif schema.type is Type.MAP and schema.values is not None:
+    elif isinstance(value, dict) and schema.values is not None:
         for key, element in value.items():
             check(schema.values, element, f"{place}[{key!r}]")
 
 
-def _fits(schema: Schema, value: Any) -> bool:
+def _fits(schema: Schema, value: ConnectValue) -> bool:
     if schema.name in LOGICAL:
         return isinstance(value, LOGICAL[schema.name])
     match schema.type:
@@ -234,7 +268,7 @@ def _fits(schema: Schema, value: Any) -> bool:
         case Type.STRING:
             return isinstance(value, str)
         case Type.BYTES:
-            return isinstance(value, bytes | bytearray | memoryview)
+            return isinstance(value, Binary)
         case Type.ARRAY:
             return isinstance(value, list | tuple)
         case _:
@@ -244,8 +278,19 @@ def _fits(schema: Schema, value: Any) -> bool:
 LOGICAL: dict[str | None, type] = {DECIMAL: Decimal, DATE: date, TIME: time, TIMESTAMP: datetime}
 
 
-def infer_schema(value: Any) -> Schema | None:
-    """The schema of a value that has none, as Connect's `Values` sees it; None where there is no telling."""
+def connect_value(value: object) -> ConnectValue:
+    """Return what a library has decoded as a value of Connect; what Connect has no type for (a UUID) as text."""
+    if value is None or isinstance(value, Scalar):
+        return value
+    if isinstance(value, dict):
+        return {key: connect_value(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [connect_value(one) for one in value]
+    return str(value)
+
+
+def infer_schema(value: ConnectValue) -> Schema | None:
+    """Return the schema of a value that has none, as Connect's `Values` sees it; None for a struct, map or array."""
     match value:
         case bool():
             return BOOLEAN
@@ -269,8 +314,8 @@ def infer_schema(value: Any) -> Schema | None:
     return None
 
 
-def java_text(schema: Schema | None, value: Any) -> str:
-    """What Java's toString would say: `Struct{a=1,b=x}`, `{a=1, b=x}`, `[1, 2]`, `true`."""
+def java_text(schema: Schema | None, value: ConnectValue) -> str:
+    """Return the text that Java's toString gives: `Struct{a=1,b=x}`, `{a=1, b=x}`, `[1, 2]`, `true`."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -289,18 +334,16 @@ def java_text(schema: Schema | None, value: Any) -> str:
     if isinstance(value, list | tuple):
         values = schema.values if schema is not None else None
         return "[" + ", ".join(java_text(values, one) for one in value) + "]"
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, Binary):
         return base64.b64encode(value).decode()
     if isinstance(value, float):
-        from pessoa.base.config_values import render
-
         return str(render(value))
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     return str(value)
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: ConnectValue) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
@@ -312,28 +355,28 @@ def _shown(value: Any) -> str:
 class Header:
     key: str
     schema: Schema | None
-    value: Any
+    value: ConnectValue
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What transforms see: a record of either direction. `offset` is Kafka's, and so of a sink's records alone."""
+    """A record of a source or of a sink, as transforms see it. Only records of a sink have an `offset`, Kafka's."""
 
     topic: str
     partition: int | None = None
     key_schema: Schema | None = None
-    key: Any = None
+    key: ConnectValue = None
     value_schema: Schema | None = None
-    value: Any = None
+    value: ConnectValue = None
     headers: tuple[Header, ...] = ()
     # Milliseconds since 1970, UTC.
     timestamp: int | None = None
     offset: int | None = None
-    # Where a source found it: which of its parts, and how far it is there.
-    source_partition: Mapping[str, Any] | None = None
-    source_offset: Mapping[str, Any] | None = None
-    # The record as a sink's topic has it, for dead letters.
-    origin: Any = field(default=None, compare=False, repr=False)
+    # Where a source found it: the partition of the source, and the offset there.
+    source_partition: Mapping[str, JsonValue] | None = None
+    source_offset: Mapping[str, JsonValue] | None = None
+    # The record as a sink's topic has it, for the dead-letter topic.
+    origin: KafkaRow | None = field(default=None, compare=False, repr=False)
 
     def but(self, **changes: Any) -> Self:
         return replace(self, **changes)

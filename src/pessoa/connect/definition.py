@@ -1,20 +1,20 @@
-"""Tables of configuration keys, and what can be said about a configuration that somebody wrote.
+"""Tables of configuration keys: what a configuration means, and what is wrong with it.
 
 A connector, a converter, a transform has a table. A row is a key:
 
     key("batch.size", INT, 2000, at_least(1), LOW, "How many lines are read at once.", group="File")
 
-From the table follow the typed settings (`parse`), and the answer of `validate`: for every key its definition, its
-value, the values that are recommended and a sentence for everything that is wrong. Kafka's types and their spelling
-are those of `base.config_values`; the sentences are Kafka's own here, because tools and people look for them in the
-answers of Connect.
+From the table follow the typed settings (`parse`, a `Config`), and the answer of `validate`: for every key its
+definition, its value, the values that are recommended and a sentence for everything that is wrong. Kafka's types and
+their spelling are those of `base.config_values`; the sentences are Kafka's own here, because tools and people look for
+them in the answers of Connect.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypedDict
 
 from pessoa.base.config_values import ConfigProblem, ConfigType, Rule, Value, parse, render
 
@@ -30,7 +30,7 @@ PASSWORD = ConfigType.PASSWORD
 HIGH, MEDIUM, LOW = "HIGH", "MEDIUM", "LOW"
 _RANKS = {HIGH: 0, MEDIUM: 1, LOW: 2}
 
-# What a password looks like to whoever asks.
+# What an answer shows in place of a password.
 HIDDEN = "[hidden]"
 
 
@@ -39,19 +39,76 @@ class _Required:
         return "REQUIRED"
 
 
-# Instead of a default: somebody must say it.
+# Instead of a default: the configuration must have the key.
 REQUIRED = _Required()
 
 Settings = Mapping[str, str]
-# Told all settings; may complain about this key.
+# Given the key's value and all settings, returns what is wrong with the value; None if nothing is.
 Check = Callable[[Value, Settings], str | None]
+
+
+class Definition(TypedDict):
+    """A key as `validate` and `/connector-plugins` answer it."""
+
+    name: str
+    type: str
+    required: bool
+    default_value: str | None
+    importance: str
+    documentation: str
+    group: str | None
+    order_in_group: int
+    width: str
+    display_name: str
+    dependents: list[str]
+
+
+class CheckedValue(TypedDict):
+    name: str
+    value: str | None
+    recommended_values: list[str]
+    errors: list[str]
+    visible: bool
+
+
+class CheckedKey(TypedDict):
+    definition: Definition
+    value: CheckedValue
+
+
+class Config(dict[str, Value]):
+    """The typed value of every key of a table. A getter is for keys of one type, as those of Kafka's AbstractConfig."""
+
+    def boolean(self, name: str) -> bool:
+        value = self[name]
+        assert isinstance(value, bool), name
+        return value
+
+    def integer(self, name: str) -> int:
+        value = self[name]
+        assert isinstance(value, int), name
+        return value
+
+    def string(self, name: str) -> str:
+        value = self[name]
+        assert isinstance(value, str), name
+        return value
+
+    def optional_string(self, name: str) -> str | None:
+        return None if self[name] is None else self.string(name)
+
+    def entries(self, name: str) -> tuple[str, ...]:
+        """Return the value of a LIST."""
+        value = self[name]
+        assert isinstance(value, tuple), name
+        return value
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
     name: str
     type: ConfigType
-    default: Any = REQUIRED
+    default: Value | _Required = REQUIRED
     rule: Rule | None = None
     importance: str = MEDIUM
     doc: str = ""
@@ -71,9 +128,14 @@ class Key:
     def default_text(self) -> str | None:
         if self.is_required:
             return None
-        return HIDDEN if self.type is PASSWORD and self.default is not None else render(self.default)
+        return HIDDEN if self.type is PASSWORD and self.default is not None else render(self.default_value)
 
-    def definition(self) -> dict[str, Any]:
+    @property
+    def default_value(self) -> Value:
+        """The default; None for a key that is required."""
+        return None if isinstance(self.default, _Required) else self.default
+
+    def definition(self) -> Definition:
         return {
             "name": self.name,
             "type": self.type.name,
@@ -92,7 +154,7 @@ class Key:
 def key(
     name: str,
     kind: ConfigType,
-    default: Any,
+    default: Value | _Required,
     *facts: Rule | Check | str,
     group: str | None = None,
     display: str = "",
@@ -101,7 +163,7 @@ def key(
     recommended: Sequence[str] = (),
     order: int = -1,
 ) -> Key:
-    """One row. Rule, check, importance and text may come in any order after the default."""
+    """Return a row. Rule, check, importance and text may come in any order after the default."""
     rule: Rule | None = None
     check: Check | None = None
     importance, doc = MEDIUM, ""
@@ -142,7 +204,7 @@ class KeyReport:
     recommended: tuple[str, ...] = ()
     is_visible: bool = True
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self) -> CheckedKey:
         hide = self.key.type is PASSWORD and self.value is not None
         return {
             "definition": self.key.definition(),
@@ -157,7 +219,7 @@ class KeyReport:
 
 
 class Table:
-    """Keys by name, in the order in which they were written; keys of one group are numbered."""
+    """Keys by name, in the order of the rows; keys of one group are numbered."""
 
     def __init__(self, *rows: Key | Iterable[Key]) -> None:
         self._keys: dict[str, Key] = {}
@@ -190,7 +252,7 @@ class Table:
         return list(dict.fromkeys(each.group for each in self if each.group is not None))
 
     def with_prefix(self, prefix: str, group: str, first_order: int = 1) -> list[Key]:
-        """The same keys below a prefix, as transforms and converters have them within a connector."""
+        """Return the same keys below a prefix, as transforms and converters have them within a connector."""
         ordered = sorted(self, key=lambda each: (not each.is_required, _RANKS[each.importance], each.name))
         return [
             replace(
@@ -204,9 +266,9 @@ class Table:
             for order, each in enumerate(ordered, start=first_order)
         ]
 
-    def parse(self, settings: Mapping[str, str]) -> dict[str, Any]:
-        """Typed values for every key; the first thing that is wrong is raised."""
-        found = {}
+    def parse(self, settings: Mapping[str, str]) -> Config:
+        """Return the typed value of every key; raise ConfigProblem for the first one that is wrong."""
+        found = Config()
         for report in self.validate(settings):
             if report.errors:
                 raise ConfigProblem(report.key.name, None, report.errors[0])
@@ -218,14 +280,8 @@ class Table:
         return [_report(each, texts) for each in self]
 
 
-def _value(row: Key, text: str | None) -> Any:
-    if text is None:
-        return None if row.is_required else row.default
-    return _parsed(row, text)
-
-
-def _parsed(row: Key, text: str) -> Value:
-    return parse(row.name, row.type, text)
+def _value(row: Key, text: str | None) -> Value:
+    return row.default_value if text is None else parse(row.name, row.type, text)
 
 
 def _report(row: Key, settings: Mapping[str, str]) -> KeyReport:
@@ -235,31 +291,32 @@ def _report(row: Key, settings: Mapping[str, str]) -> KeyReport:
         if row.is_required:
             report.errors.append(f'Missing required configuration "{row.name}" which has no default value.')
             return report
-        report.value = row.default_text if row.type is not PASSWORD else row.default
-        value = row.default
+        # A password is hidden in the answer alone.
+        value = row.default_value
+        report.value = render(value)
     else:
-        report.value = text.strip() if row.type is not PASSWORD else text
         try:
-            value = _parsed(row, text)
+            value = parse(row.name, row.type, text)
         except ConfigProblem as problem:
-            report.value = None
             report.errors.append(
-                f"Invalid value {_said(row, text)} for configuration {row.name}: {_expected(row, problem)}"
+                f"Invalid value {_text_for_error(row, text)} for configuration {row.name}: {_expectation(row, problem)}"
             )
             return report
         report.value = render(value)
     if text is not None and row.rule is not None and not row.rule.allows(value):
         report.errors.append(
-            f"Invalid value {_said(row, text)} for configuration {row.name}: it must be {row.rule.allowed}"
+            f"Invalid value {_text_for_error(row, text)} for configuration {row.name}: it must be {row.rule.allowed}"
         )
     elif row.check is not None:
         complaint = row.check(value, settings)
         if complaint:
-            report.errors.append(f"Invalid value {_said(row, text)} for configuration {row.name}: {complaint}")
+            report.errors.append(
+                f"Invalid value {_text_for_error(row, text)} for configuration {row.name}: {complaint}"
+            )
     return report
 
 
-def _said(row: Key, text: str | None) -> str:
+def _text_for_error(row: Key, text: str | None) -> str:
     return HIDDEN if row.type is PASSWORD and text is not None else "null" if text is None else text
 
 
@@ -272,5 +329,10 @@ _EXPECTED = {
 }
 
 
-def _expected(row: Key, problem: ConfigProblem) -> str:
+def _expectation(row: Key, problem: ConfigProblem) -> str:
     return _EXPECTED.get(row.type, problem.why)
+
+
+def settings_below(settings: Settings, prefix: str) -> dict[str, str]:
+    """Return the settings whose names begin with a prefix, without the prefix."""
+    return {name.removeprefix(prefix): text for name, text in settings.items() if name.startswith(prefix)}

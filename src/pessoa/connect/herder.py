@@ -1,14 +1,14 @@
-"""What should run and what does: the connectors of a worker, brought in line with the state over and over.
+"""The herder: starts and stops the tasks of a worker's connectors, until they agree with the cluster's state.
 
-    requests ──► records in the config topic ──► ClusterState ──► `_reconcile` ──► Runner
-                                    status topic ◄── what the runner reports ◄──┘
+    requests ──► records in the config topic ──► ClusterState ──► `reconcile` ──► Runner
+                                  status topic ◄── the runner's reports ◄─────────┘
 
-A request changes what should be: it writes a record, and is answered. A thread compares what should be with what is,
-starts and stops tasks, looks at their reports, and writes down states and offsets. So it makes no difference whether
+A request writes a record to the config topic, and is answered. A thread compares the configurations and target states
+with the tasks that run, starts and stops tasks, and writes their states and offsets. So it makes no difference whether
 a change came by a request, by another worker, or by a restart after a crash.
 
-A connector whose configuration has changed starts with a new run: its tasks begin at the offsets that were written
-down, not at the checkpoint of the old run.
+A connector whose configuration has changed starts with a new run: its tasks begin at the offsets in the offset topic,
+not at the checkpoint of the old run.
 """
 
 from __future__ import annotations
@@ -22,11 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from pessoa.connect.connector import SourceConnector
-from pessoa.connect.plugins import Plugins
-from pessoa.connect.providers import Providers
-from pessoa.connect.runner import FAILED, RUNNING, UNASSIGNED, Runner, TaskReport, TaskSpec
-from pessoa.connect.state import (
+from pessoa.connect.cluster_state import (
     COMMIT,
     CONNECTOR,
     PAUSED,
@@ -41,8 +37,12 @@ from pessoa.connect.state import (
     offset_key,
     target_value,
 )
-from pessoa.connect.store import CONFIG, OFFSET, STATUS, Store
+from pessoa.connect.config_providers import Providers
+from pessoa.connect.connector import SourceConnector
+from pessoa.connect.plugins import Plugins
+from pessoa.connect.runner import FAILED, RUNNING, UNASSIGNED, Runner, TaskReport, TaskSpec
 from pessoa.connect.worker_config import WorkerConfig
+from pessoa.connect.worker_store import CONFIG, OFFSET, STATUS, Store
 
 log = logging.getLogger("pessoa.connect")
 
@@ -51,15 +51,15 @@ STOP_TIMEOUT_S = 60.0
 
 
 @dataclass(slots=True)
-class Run:
-    """A connector at work: its tasks, and what was last said about each."""
+class ConnectorRun:
+    """A connector that was started: its tasks, and the state of each that was last written."""
 
     settings: dict[str, str]
     kind: str
     version: str
     specs: list[TaskSpec] = field(default_factory=list)
     states: dict[int, str] = field(default_factory=dict)
-    # Tasks that were paused or have failed hold no query.
+    # The tasks that have a query: not those that were paused or have failed.
     live: set[int] = field(default_factory=set)
     # Why there are no tasks, if there cannot be any.
     failure: str | None = None
@@ -71,12 +71,12 @@ class Herder:
         self.store = store
         self.plugins = plugins
         self._runner = runner
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, ConnectorRun] = {}
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="connect-herder", daemon=True)
         self._generation = int(time.time())
-        # Held while tasks are started or stopped, and by whoever must not be disturbed by that.
+        # Held while tasks are started or stopped.
         self._work = threading.RLock()
         self.worker_id = ""
         self.leads = False
@@ -85,7 +85,7 @@ class Herder:
     def __repr__(self) -> str:
         return f"<Herder of {', '.join(self._runs) or 'nothing'}{', leads' if self.leads else ''}>"
 
-    # Life.
+    # Start and stop.
 
     def start(self, worker_id: str) -> None:
         self.worker_id = worker_id
@@ -93,17 +93,32 @@ class Herder:
         self._thread.start()
 
     def lead(self, leads: bool) -> None:
+        """Begin to run the connectors, or stop all of them before this returns.
+
+        A task that is just being started cannot be stopped, and may take a while: Spark comes up with the first one. It
+        is waited for as long as Kafka waits for a task, and stopped afterwards.
+        """
         self.leads = leads
+        self.is_ready = False
+        if not leads:
+            patience_s = self.config.shutdown_timeout_ms / 1000
+            if self._work.acquire(timeout=patience_s):
+                try:
+                    self._stop_all()
+                finally:
+                    self._work.release()
+            else:
+                log.warning("a task is still being started; it is stopped as soon as it runs")
         self._wake.set()
 
     def close(self) -> None:
-        """Stop every task and keep where it is; the next worker goes on from there."""
+        """Stop every task and keep its offsets and checkpoint, from which the next worker goes on."""
         self._stopping.set()
         self._wake.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         with self._work:
-            for name in list(self._runs):
-                self._halt(name)
+            self._stop_all()
         self._runner.close()
 
     def _loop(self) -> None:
@@ -115,11 +130,11 @@ class Herder:
             try:
                 self.reconcile()
             except Exception:
-                # The next round begins with what is true by then.
+                # The next round begins with the state of that moment.
                 log.exception("a round of the herder failed")
                 self._stopping.wait(1.0)
 
-    # What should be.
+    # Configurations and target states.
 
     def reconcile(self) -> None:
         with self._work:
@@ -127,60 +142,79 @@ class Herder:
                 state = self.store.state
                 wanted = {name: (dict(config), state.target(name)) for name, config in state.configs.items()}
             if not self.leads:
-                for name in list(self._runs):
-                    self._halt(name)
+                self._stop_all()
                 return
             for name in [name for name in self._runs if name not in wanted]:
-                self._remove(name)
-            self._bury(set(wanted))
+                self._remove_connector(name)
+            self._erase_orphans()
             for name, (settings, target) in wanted.items():
-                self._bring(name, settings, target)
+                if self._has_lost_the_lead():
+                    self._stop_all()
+                    return
+                self._apply_target(name, settings, target)
             for name, run in list(self._runs.items()):
-                self._look_at(name, run)
-            self.is_ready = True
+                self._update_statuses(name, run)
+            self.is_ready = self.leads
 
-    def _bury(self, names: set[str]) -> None:
-        """Statuses of connectors that were deleted while nobody led."""
+    def _has_lost_the_lead(self) -> bool:
+        """Whether `lead(False)` was called meanwhile, by another thread, while a task is being started."""
+        return not self.leads
+
+    def _erase_orphans(self) -> None:
+        """Delete the statuses of connectors that were deleted while no worker led.
+
+        Both are looked at together: a connector may have been created, with its status, since the round began.
+        """
         with self.store.lock:
-            left = [name for name in self.store.state.connector_status if name not in names]
-        for name in left:
+            state = self.store.state
+            orphans = [name for name in state.connector_status if name not in state.configs]
+        for name in orphans:
             self._erase_status(name)
 
-    def _bring(self, name: str, settings: dict[str, str], target: str) -> None:
-        run = self._runs.get(name)
+    def _apply_target(self, name: str, settings: dict[str, str], target: str) -> None:
+        """Let a connector run with these settings, rest or stop."""
         if target == STOPPED:
-            if run is not None:
-                self._halt(name)
-            if run is not None or self._state_of(name) != STOPPED:
-                self._write_tasks(name, [])
-                self._erase_tasks(name, 0)
-                self._say(name, STOPPED)
+            self._apply_stopped(name)
             return
-        if run is None or run.settings != settings:
-            if run is not None:
-                # What the old run knew is written down; its checkpoints must not be found by a later run of the same
-                # settings.
-                self._halt(name)
-                for spec in run.specs:
-                    self._runner.forget(spec)
-            run = self._begin(name, settings)
+        run = self._run_of(name, settings)
         if run.failure is not None:
             if self._state_of(name) != FAILED:
-                self._say(name, FAILED, run.failure)
-            return
-        if target == PAUSED:
+                self._write_status(name, FAILED, run.failure)
+        elif target == PAUSED:
             for spec in run.specs:
-                self._pause(run, spec)
-            self._say(name, PAUSED)
+                self._pause_task(run, spec)
+            self._write_status(name, PAUSED)
         else:
-            self._say(name, RUNNING)
+            self._write_status(name, RUNNING)
             for spec in run.specs:
                 if run.states.get(spec.number) in (None, PAUSED):
-                    self._start(run, spec)
+                    self._start_task(run, spec)
 
-    def _begin(self, name: str, settings: dict[str, str]) -> Run:
-        """Make the tasks of a configuration; a failure is the connector's state."""
-        run = Run(settings, "unknown", "")
+    def _apply_stopped(self, name: str) -> None:
+        was_running = name in self._runs
+        if was_running:
+            self._stop_connector(name)
+        if was_running or self._state_of(name) != STOPPED:
+            self._write_tasks(name, [])
+            self._erase_tasks(name, 0)
+            self._write_status(name, STOPPED)
+
+    def _run_of(self, name: str, settings: dict[str, str]) -> ConnectorRun:
+        """Return the run of a connector with these settings; one with other settings is stopped."""
+        run = self._runs.get(name)
+        if run is not None and run.settings == settings:
+            return run
+        if run is not None:
+            # The offsets of the old run are written; its checkpoints must not be found by a later run of the same
+            # settings.
+            self._stop_connector(name)
+            for spec in run.specs:
+                self._runner.forget(spec)
+        return self._make_tasks(name, settings)
+
+    def _make_tasks(self, name: str, settings: dict[str, str]) -> ConnectorRun:
+        """Make the tasks of a configuration; if that fails, the connector's state is FAILED."""
+        run = ConnectorRun(settings, "unknown", "")
         self._runs[name] = run
         try:
             kind = self.plugins.connector(settings["connector.class"])
@@ -189,7 +223,7 @@ class Herder:
             if issubclass(kind, SourceConnector):
                 resolved = Providers(self.config.settings).resolve(settings)
                 count = int(settings.get("tasks.max", "1"))
-                # Secrets are resolved where the task runs; what is dealt out here keeps its references.
+                # Secrets are resolved where the task runs: the tasks' settings keep the references to them.
                 tasks = [
                     {key: settings.get(key, text) if resolved.get(key) == text else text for key, text in task.items()}
                     for task in kind.tasks(resolved, count)
@@ -199,74 +233,83 @@ class Herder:
         except Exception:
             log.exception("%s could not be started", name)
             run.failure = traceback.format_exc()
-            self._say(name, FAILED, run.failure)
+            self._write_status(name, FAILED, run.failure)
             return run
         self._write_tasks(name, run.specs)
         self._erase_tasks(name, len(run.specs))
         return run
 
-    def _start(self, run: Run, spec: TaskSpec) -> None:
+    def _start_task(self, run: ConnectorRun, spec: TaskSpec) -> None:
         if spec.number not in run.states:
-            self._say_task(run, spec, UNASSIGNED)
+            self._write_task_status(run, spec, UNASSIGNED)
         try:
             self._runner.start(self._with_offsets(spec))
         except Exception:
             log.exception("%s-%d could not be started", spec.connector, spec.number)
-            self._say_task(run, spec, FAILED, traceback.format_exc())
+            self._write_task_status(run, spec, FAILED, traceback.format_exc())
             return
         run.live.add(spec.number)
-        self._say_task(run, spec, RUNNING)
+        self._write_task_status(run, spec, RUNNING)
 
     def _with_offsets(self, spec: TaskSpec) -> TaskSpec:
         with self.store.lock:
             known = {place: dict(one) for place, one in self.store.state.offsets.get(spec.connector, {}).items()}
         return TaskSpec(spec.connector, spec.number, spec.kind, spec.run_id, spec.settings, known)
 
-    def _pause(self, run: Run, spec: TaskSpec) -> None:
+    def _pause_task(self, run: ConnectorRun, spec: TaskSpec) -> None:
         if run.states.get(spec.number) == FAILED:
             return
         if spec.number in run.live:
-            self._finish(run, spec)
+            self._stop_task(run, spec)
         if run.states.get(spec.number) != PAUSED:
-            self._say_task(run, spec, PAUSED)
+            self._write_task_status(run, spec, PAUSED)
 
-    def _finish(self, run: Run, spec: TaskSpec) -> None:
-        """Stop a task, and write down how far it came."""
+    def _stop_task(self, run: ConnectorRun, spec: TaskSpec) -> None:
+        """Stop a task, and write the offsets that it has reached."""
         self._runner.stop(spec)
         run.live.discard(spec.number)
-        self._note_offsets(spec, self._runner.report(spec))
+        self._write_offsets(spec, self._runner.report(spec))
 
-    def _halt(self, name: str) -> None:
-        run = self._runs.pop(name)
+    def _stop_all(self) -> None:
+        for name in list(self._runs):
+            try:
+                self._stop_connector(name)
+            except Exception:
+                # The others are stopped all the same; the next round tries this one again.
+                log.exception("%s could not be stopped", name)
+
+    def _stop_connector(self, name: str) -> None:
+        run = self._runs[name]
         for spec in run.specs:
             if spec.number in run.live:
-                self._finish(run, spec)
+                self._stop_task(run, spec)
+        del self._runs[name]
 
-    def _remove(self, name: str) -> None:
+    def _remove_connector(self, name: str) -> None:
         run = self._runs[name]
-        self._halt(name)
+        self._stop_connector(name)
         for spec in run.specs:
             self._runner.forget(spec)
         self._erase_status(name)
         log.info("%s is gone", name)
 
-    # What is.
+    # Reports of the runner.
 
-    def _look_at(self, name: str, run: Run) -> None:
+    def _update_statuses(self, name: str, run: ConnectorRun) -> None:
         for spec in run.specs:
             if spec.number not in run.live:
                 continue
             report = self._runner.report(spec)
-            self._note_offsets(spec, report)
+            self._write_offsets(spec, report)
             if report.state == FAILED:
                 run.live.discard(spec.number)
                 self._runner.stop(spec)
                 # The reason comes first (pipelines/failures.py), and where it was raised after it.
                 log.error("%s-%d has failed: %s", name, spec.number, (report.trace or "").strip().partition("\n")[0])
             if report.state != run.states.get(spec.number):
-                self._say_task(run, spec, report.state, report.trace)
+                self._write_task_status(run, spec, report.state, report.trace)
 
-    def _note_offsets(self, spec: TaskSpec, report: TaskReport) -> None:
+    def _write_offsets(self, spec: TaskSpec, report: TaskReport) -> None:
         if spec.kind != "source" or report.offsets is None:
             return
         with self.store.lock:
@@ -275,14 +318,14 @@ class Herder:
             if known.get(place) != offset:
                 self.store.write(OFFSET, offset_key(spec.connector, json.loads(place)), dict(offset))
 
-    # Saying so.
+    # Statuses and tasks in the topics.
 
     def _state_of(self, name: str) -> str | None:
         with self.store.lock:
             status = self.store.state.connector_status.get(name)
         return status.state if status is not None and status.worker_id == self.worker_id else None
 
-    def _say(self, name: str, state: str, trace: str | None = None) -> None:
+    def _write_status(self, name: str, state: str, trace: str | None = None) -> None:
         run = self._runs.get(name)
         if self._state_of(name) == state and trace is None:
             return
@@ -297,7 +340,7 @@ class Herder:
         except LookupError:
             return None
 
-    def _say_task(self, run: Run, spec: TaskSpec, state: str, trace: str | None = None) -> None:
+    def _write_task_status(self, run: ConnectorRun, spec: TaskSpec, state: str, trace: str | None = None) -> None:
         run.states[spec.number] = state
         status = Status(state, self.worker_id, trace, self._generation, run.version)
         self.store.write(STATUS, f"{STATUS_TASK}{spec.connector}-{spec.number}", status.to_json())
@@ -328,7 +371,7 @@ class Herder:
             self.store.write(STATUS, f"{STATUS_TOPIC}{topic}:connector-{name}", None)
         self.store.write(STATUS, STATUS_CONNECTOR + name, None)
 
-    # Requests. They change what should be, and leave the rest to the thread.
+    # Requests. They write to the config topic, and leave the rest to the thread.
 
     def put(self, name: str, settings: Mapping[str, str], target: str | None = None) -> None:
         if target is not None:
@@ -337,9 +380,9 @@ class Herder:
         with self.store.lock:
             is_new = name not in self.store.state.connector_status
         if is_new:
-            # Whoever asks for its status right away is told that there is one. If the thread was quicker than this, it
-            # says so again in its next round.
-            self._say(name, UNASSIGNED)
+            # A request for the status may follow right away, and must find one. If the thread was quicker than this, it
+            # writes the status again in its next round.
+            self._write_status(name, UNASSIGNED)
 
     def delete(self, name: str) -> None:
         self.store.write(CONFIG, CONNECTOR + name, None)
@@ -352,7 +395,7 @@ class Herder:
             self.store.write(CONFIG, TARGET + name, target_value(target))
 
     def restart(self, name: str, *, tasks: bool, only_failed: bool) -> None:
-        """Start the connector, and its tasks if they are meant too, again."""
+        """Start the connector again, and its tasks if `tasks` is set."""
         with self._work:
             run = self._runs.get(name)
             if run is None:
@@ -363,7 +406,7 @@ class Herder:
             elif tasks:
                 for spec in run.specs:
                     if not only_failed or run.states.get(spec.number) == FAILED:
-                        self._restart(run, spec)
+                        self._restart_task(run, spec)
         self._wake.set()
 
     def restart_task(self, name: str, number: int) -> None:
@@ -372,19 +415,19 @@ class Herder:
             if run is not None:
                 for spec in run.specs:
                     if spec.number == number:
-                        self._restart(run, spec)
+                        self._restart_task(run, spec)
         self._wake.set()
 
-    def _restart(self, run: Run, spec: TaskSpec) -> None:
+    def _restart_task(self, run: ConnectorRun, spec: TaskSpec) -> None:
         if spec.number in run.live:
-            self._finish(run, spec)
+            self._stop_task(run, spec)
         with self.store.lock:
             target = self.store.state.target(spec.connector)
         if target == STARTED:
-            self._start(run, spec)
+            self._start_task(run, spec)
 
     def wait_until_stopped(self, name: str) -> bool:
-        """Whether nothing of the connector runs; waits for what is about to end."""
+        """Wait for the tasks of a connector to stop; False if they have not in time."""
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while time.monotonic() < deadline:
             with self._work:
@@ -394,8 +437,8 @@ class Herder:
             time.sleep(0.05)
         return False
 
-    def forget_place(self, name: str) -> None:
-        """After somebody has changed offsets: the checkpoints of the connector do not count any more."""
+    def forget_checkpoints(self, name: str) -> None:
+        """Delete the checkpoints of a connector whose offsets were changed by a request."""
         with self.store.lock:
             settings = dict(self.store.state.configs.get(name, {}))
         count = max(1, int(settings.get("tasks.max", "1")))

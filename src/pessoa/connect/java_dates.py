@@ -22,7 +22,7 @@ _LETTERS = "yYMLdDHkKhmsSEuazZXGw"
 class JavaDateFormat:
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
-        self._parts = list(_cut(pattern))
+        self._parts = list(_split_pattern(pattern))
         self._regex: re.Pattern[str] | None = None
 
     def __repr__(self) -> str:
@@ -30,7 +30,9 @@ class JavaDateFormat:
 
     def format(self, moment: datetime) -> str:
         moment = moment.astimezone(UTC)
-        return "".join(text if not letter else _formatted(letter, len(text), moment) for letter, text in self._parts)
+        return "".join(
+            text if not letter else _format_letter(letter, len(text), moment) for letter, text in self._parts
+        )
 
     def parse(self, text: str) -> datetime:
         if self._regex is None:
@@ -41,8 +43,8 @@ class JavaDateFormat:
         return _moment({name: one for name, one in match.groupdict().items() if one is not None})
 
 
-def _cut(pattern: str) -> Iterator[tuple[str, str]]:
-    """(letter, the letters) for what is filled in, ("", text) for what stands for itself."""
+def _split_pattern(pattern: str) -> Iterator[tuple[str, str]]:
+    """Yield (letter, its repetitions) for what is filled in, ("", text) for what stands for itself."""
     position = 0
     while position < len(pattern):
         character = pattern[position]
@@ -68,7 +70,7 @@ def _cut(pattern: str) -> Iterator[tuple[str, str]]:
             position += 1
 
 
-def _formatted(letter: str, count: int, moment: datetime) -> str:
+def _format_letter(letter: str, count: int, moment: datetime) -> str:
     match letter:
         case "y" | "Y":
             return f"{moment.year % 100:02d}" if count == 2 else f"{moment.year:0{count}d}"

@@ -8,7 +8,9 @@ itself.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
+
+from pessoa.base.config_values import Value
 
 _NAMED_GROUP = re.compile(r"\(\?<(?=[A-Za-z])")
 _NAMED_REFERENCE = re.compile(r"\\k<(\w+)>")
@@ -20,13 +22,13 @@ class JavaPattern:
         self.compiled = re.compile(_NAMED_REFERENCE.sub(r"(?P=\1)", _NAMED_GROUP.sub("(?P<", text)))
 
     def replace_whole(self, text: str, replacement: str) -> str | None:
-        """The replacement, if the whole text matches (`Matcher.replaceFirst` after `matches`)."""
+        """Return the replacement if the whole text matches (`Matcher.replaceFirst` after `matches`), None if not."""
         match = self.compiled.fullmatch(text)
         return None if match is None else expand(match, replacement)
 
 
 def expand(match: re.Match[str], replacement: str) -> str:
-    """A replacement in Java's spelling, filled in."""
+    """Return a replacement in Java's spelling with its groups filled in."""
     out: list[str] = []
     position = 0
     while position < len(replacement):
@@ -60,8 +62,8 @@ def _group(match: re.Match[str], replacement: str, position: int) -> tuple[int |
     return int(replacement[position:end]), end
 
 
-def pattern_complaint(value: Any) -> str | None:
-    """What is wrong with a regular expression; None if nothing is."""
+def pattern_complaint(value: Value, _: Mapping[str, str]) -> str | None:
+    """Return what is wrong with the regular expression of a key (a `Check`); None if nothing is."""
     try:
         JavaPattern(str(value))
     except re.error as wrong:

@@ -1,10 +1,10 @@
-"""What can be named in a configuration: connectors, converters, transforms, predicates.
+"""Plugins, which configurations name: connectors, converters, transforms, predicates.
 
 A name is a class name (`org.apache.kafka.connect.file.FileStreamSourceConnector`), its last part, or, for a
 connector, that without "Connector". Three places have connectors: the table below, packages that are installed (entry
 points of the group `pessoa.connectors`) and the folders of `plugin.path`, in which every .py file, and every package,
 is looked through for classes of connectors, transforms, predicates and converters. What cannot be loaded is left out:
-the log says why, and so does whoever is asked for a class that is not there.
+the log says why, and so does the complaint about a class that is not there.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from pessoa import __version__
 from pessoa.base.config_values import split_list
@@ -34,9 +34,11 @@ from pessoa.connect.transforms.transform import Sided, Transform
 log = logging.getLogger("pessoa.connect")
 
 T = TypeVar("T")
+# The classes of plugins: each has a table of keys.
+PluginClass: TypeAlias = type[Connector] | type[Converter] | type[Transform] | type[Predicate]
 
 ENTRY_POINTS = "pessoa.connectors"
-# Class name → where it is. Imported when somebody asks.
+# Class name → where it is. Imported when a configuration names it.
 CONNECTORS = {
     "org.apache.kafka.connect.file.FileStreamSinkConnector": ("sink", "file_stream:FileStreamSinkConnector"),
     "org.apache.kafka.connect.file.FileStreamSourceConnector": ("source", "file_stream:FileStreamSourceConnector"),
@@ -51,7 +53,7 @@ CONNECTORS = {
 
 
 class UnknownPlugin(LookupError):
-    """Nothing has this name; the sentence says what there is."""
+    """No plugin has this name; the sentence lists those that exist."""
 
 
 class Plugin(NamedTuple):
@@ -71,26 +73,26 @@ class Plugins:
         # Sentences about what could not be loaded.
         self._failures: list[str] = []
         for name, (kind, place) in CONNECTORS.items():
-            self._connectors[name] = (kind, partial(_imported, place))
+            self._connectors[name] = (kind, partial(_import_connector, place))
         for name, where in CONVERTERS.items():
             self._converters[name] = partial(load, where)
         for name, where in HEADER_CONVERTERS.items():
             self._header_converters[name] = partial(load, where)
         for point in entry_points(group=ENTRY_POINTS):
-            self._add_loaded(point.value, partial(_loaded, point))
+            self._add_loaded(point.value, partial(_load, point))
         for folder in split_list(plugin_path):
             self._look_through(Path(folder).expanduser())
 
     def __repr__(self) -> str:
         return f"<Plugins: {len(self._connectors)} connectors, {len(self._transforms)} transforms>"
 
-    # By name.
+    # Plugins by name.
 
     def connector(self, name: str) -> type[Connector]:
         return self._connectors[self.connector_name(name)][1]()
 
     def connector_name(self, name: str) -> str:
-        """The full class name for any of its spellings."""
+        """Return the full class name for any of its spellings."""
         if name in self._connectors:
             return name
         found = [full for full in self._connectors if name in _short_names(full)]
@@ -107,20 +109,20 @@ class Plugins:
         )
 
     def transform(self, name: str) -> type[Transform]:
-        return _named(self._transforms, name, "Transformation")
+        return _find(self._transforms, name, "Transformation")
 
     def predicate(self, name: str) -> type[Predicate]:
-        return _named(self._predicates, name, "Predicate")
+        return _find(self._predicates, name, "Predicate")
 
     def converter(self, name: str) -> type[Converter]:
-        return _named(self._converters, name, "Converter")()
+        return _find(self._converters, name, "Converter")()
 
     def header_converter(self, name: str) -> type[Converter]:
-        return _named(self._header_converters, name, "HeaderConverter")()
+        return _find(self._header_converters, name, "HeaderConverter")()
 
-    def table(self, name: str) -> tuple[str, Any]:
-        """The type and the class of whatever has this name, for its configuration keys."""
-        kinds: list[tuple[str, Callable[[str], Any]]] = [
+    def table(self, name: str) -> tuple[str, PluginClass]:
+        """Return the type and the class of the plugin with this name, for its configuration keys."""
+        kinds: list[tuple[str, Callable[[str], PluginClass]]] = [
             ("converter", self.converter),
             ("header_converter", self.header_converter),
             ("transformation", self.transform),
@@ -137,9 +139,9 @@ class Plugins:
             raise UnknownPlugin(f"Unknown plugin {name}.") from None
         return found.TYPE, found
 
-    # All of them.
+    # Lists of plugins.
 
-    def listed(self, *, connectors_only: bool = True) -> list[Plugin]:
+    def list_plugins(self, *, connectors_only: bool = True) -> list[Plugin]:
         found = [Plugin(name, kind, self._version(name)) for name, (kind, _) in self._connectors.items()]
         found.sort(key=lambda plugin: (plugin.type, plugin.name))
         if connectors_only:
@@ -153,7 +155,7 @@ class Plugins:
         return found + [Plugin(name, kind, __version__) for kind, names in tables for name in sorted(names)]
 
     def names(self, kind: str) -> tuple[str, ...]:
-        tables: dict[str, Mapping[str, Any]] = {
+        tables: dict[str, Mapping[str, object]] = {
             "converter": self._converters,
             "header_converter": self._header_converters,
             "transformation": self._transforms,
@@ -164,7 +166,7 @@ class Plugins:
     def _version(self, name: str) -> str:
         return __version__ if name in CONNECTORS else self._connectors[name][1]().VERSION
 
-    # The user's own.
+    # Plugins of users.
 
     def _look_through(self, folder: Path) -> None:
         if not folder.is_dir():
@@ -180,7 +182,7 @@ class Plugins:
         try:
             found = get()
         except Exception as failure:
-            # Code of somebody else's, which may raise anything. Those who use other plugins have nothing to do with it.
+            # A plugin is a user's code, which may raise anything. It must not keep the other plugins from being used.
             self._failures.append(f"{place} cannot be loaded: {type(failure).__name__}: {failure}")
             log.exception("%s cannot be loaded", place)
         else:
@@ -190,7 +192,7 @@ class Plugins:
         for kind in classes:
             if issubclass(kind, Connector):
                 for name in {kind.class_name(), f"{kind.__module__}.{kind.__qualname__}"}:
-                    self._connectors[name] = (kind.TYPE, partial(_itself, kind))
+                    self._connectors[name] = (kind.TYPE, partial(_return, kind))
             elif issubclass(kind, Sided):
                 for side in ("Key", "Value"):
                     made = type(f"{kind.__name__}{side}", (kind,), {"IS_KEY": side == "Key"})
@@ -200,14 +202,14 @@ class Plugins:
             elif issubclass(kind, Predicate):
                 self._predicates[f"{kind.__module__}.{kind.__qualname__}"] = kind
             elif issubclass(kind, Converter):
-                self._converters[f"{kind.__module__}.{kind.__qualname__}"] = partial(_itself, kind)
+                self._converters[f"{kind.__module__}.{kind.__qualname__}"] = partial(_return, kind)
 
 
-def _itself(kind: type[T]) -> type[T]:
+def _return(kind: type[T]) -> type[T]:
     return kind
 
 
-def _imported(place: str) -> type[Connector]:
+def _import_connector(place: str) -> type[Connector]:
     module, _, name = place.partition(":")
     found: type[Connector] = getattr(import_module(f"pessoa.connect.connectors.{module}"), name)
     return found
@@ -218,7 +220,7 @@ def _short_names(full: str) -> tuple[str, str]:
     return simple, simple.removesuffix("Connector")
 
 
-def _named(table: Mapping[str, T], name: str, kind: str) -> T:
+def _find(table: Mapping[str, T], name: str, kind: str) -> T:
     if name in table:
         return table[name]
     found = [full for full in table if full.rpartition(".")[2] == name]
@@ -229,13 +231,13 @@ def _named(table: Mapping[str, T], name: str, kind: str) -> T:
     )
 
 
-def _loaded(point: Any) -> type:
+def _load(point: EntryPoint) -> type:
     found: type = point.load()
     return found
 
 
 def _module(path: Path, package: Path | None = None) -> ModuleType:
-    """The file as a module; under a name that two files of the same name in two folders do not share."""
+    """Import a file as a module, under a name that no file of the same name in another folder has."""
     stem = (package or path.with_suffix("")).name
     known = sys.modules.get(stem)
     if known is not None and getattr(known, "__file__", None) == str(path):
@@ -265,7 +267,7 @@ def _classes(module: ModuleType) -> list[type]:
         if issubclass(one, kinds) and one.__module__.split(".")[0] == module.__name__
     ]
     for one in filter(inspect.isabstract, own):
-        # A base of others, or an oversight; its author will look for it.
+        # A base of others, or an oversight, which its author will look for.
         missing = ", ".join(sorted(one.__abstractmethods__))
         log.info("%s.%s cannot be used by itself: it has no %s", one.__module__, one.__qualname__, missing)
     return [one for one in own if not inspect.isabstract(one)]

@@ -1,4 +1,4 @@
-"""Predicates: questions about a record that decide whether a transform applies to it.
+"""Predicates: conditions on a record that decide whether a transform applies to it.
 
 predicates=p        predicates.p.type=org.apache.kafka.connect.transforms.predicates.TopicNameMatches
 transforms.a.predicate=p        transforms.a.negate=true
@@ -9,16 +9,12 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from pessoa.base.config_values import NOT_EMPTY, Value
+from pessoa.base.config_values import NOT_EMPTY
 from pessoa.connect.data import Record
-from pessoa.connect.definition import HIGH, REQUIRED, STRING, Table, key
+from pessoa.connect.definition import HIGH, REQUIRED, STRING, Config, Table, key
 from pessoa.connect.java_regex import JavaPattern, pattern_complaint
-
-
-def _is_pattern(value: Value, _: Mapping[str, str]) -> str | None:
-    return pattern_complaint(value)
 
 
 class Predicate(ABC):
@@ -27,8 +23,8 @@ class Predicate(ABC):
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.configure(self.CONFIG.parse(settings))
 
-    def configure(self, config: dict[str, Any]) -> None:  # noqa: B027
-        """Take what is needed from typed settings."""
+    def configure(self, config: Config) -> None:  # noqa: B027
+        """Prepare for records with these settings."""
 
     @abstractmethod
     def test(self, record: Record) -> bool: ...
@@ -36,11 +32,13 @@ class Predicate(ABC):
 
 class TopicNameMatches(Predicate):
     CONFIG = Table(
-        key("pattern", STRING, REQUIRED, NOT_EMPTY, _is_pattern, "A Java regular expression for the topic's name.")
+        key(
+            "pattern", STRING, REQUIRED, NOT_EMPTY, pattern_complaint, "A Java regular expression for the topic's name."
+        )
     )
 
-    def configure(self, config: dict[str, Any]) -> None:
-        self._pattern: re.Pattern[str] = JavaPattern(config["pattern"]).compiled
+    def configure(self, config: Config) -> None:
+        self._pattern: re.Pattern[str] = JavaPattern(config.string("pattern")).compiled
 
     def test(self, record: Record) -> bool:
         return self._pattern.fullmatch(record.topic) is not None
@@ -49,8 +47,8 @@ class TopicNameMatches(Predicate):
 class HasHeaderKey(Predicate):
     CONFIG = Table(key("name", STRING, REQUIRED, NOT_EMPTY, HIGH, "The header's name."))
 
-    def configure(self, config: dict[str, Any]) -> None:
-        self._name: str = config["name"]
+    def configure(self, config: Config) -> None:
+        self._name = config.string("name")
 
     def test(self, record: Record) -> bool:
         return any(header.key == self._name for header in record.headers)

@@ -1,13 +1,15 @@
-"""What runs tasks, seen from the herder: start, ask, stop. `running.py` is the one on Spark."""
+"""The runner of tasks, as the herder uses it: start, report, stop. `spark_runner.py` is the one on Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
+
+from pessoa.connect.connector import Offset
 
 RUNNING, FAILED = "RUNNING", "FAILED"
-# Known, and about to run: Spark may have to be started first.
+# The task is about to run: Spark may have to be started first.
 UNASSIGNED = "UNASSIGNED"
 
 
@@ -21,32 +23,28 @@ class TaskSpec:
     kind: str
     run_id: str
     settings: Mapping[str, str]
-    # Of a source: how far it had come, by partition as JSON.
-    offsets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    @property
-    def query_id(self) -> str:
-        return f"connect-{self.connector}-{self.number}-{self.run_id}"
+    # The offsets at which a source goes on, by partition as JSON.
+    offsets: Mapping[str, Offset] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
     state: str
     trace: str | None = None
-    # Of a source: how far it is, as in `TaskSpec.offsets`; None if nothing is known.
-    offsets: Mapping[str, Mapping[str, Any]] | None = None
+    # The offsets that a source has reached, as in `TaskSpec.offsets`; None if nothing is known.
+    offsets: Mapping[str, Offset] | None = None
 
 
 class Runner(Protocol):
     def start(self, spec: TaskSpec) -> None:
-        """Begin; what goes wrong later is in the reports."""
+        """Start a task; what goes wrong later is in its reports."""
 
     def report(self, spec: TaskSpec) -> TaskReport: ...
 
     def stop(self, spec: TaskSpec) -> None:
-        """End it, and keep where it is."""
+        """Stop a task, and keep its checkpoint."""
 
     def forget(self, spec: TaskSpec) -> None:
-        """End it, and forget where it is."""
+        """Stop a task, and delete its checkpoint."""
 
     def close(self) -> None: ...

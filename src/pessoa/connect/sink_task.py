@@ -1,4 +1,4 @@
-"""A sink connector inside its query: rows of a topic converted, transformed, put; what cannot be is put aside.
+"""A sink connector inside its query: rows of a topic converted, transformed, put; what fails goes to the dead letters.
 
     KafkaRow ──converters──► Record ──transforms──► Record ──► put
         └── what fails, and is tolerated ──► the dead-letter topic
@@ -16,18 +16,18 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pessoa.connect.chain import Chain
 from pessoa.connect.clients import Outbox, TopicMaker, client_settings
+from pessoa.connect.config_providers import Providers
 from pessoa.connect.connector import RetriableFailure, SinkConnector
 from pessoa.connect.data import Record
-from pessoa.connect.failures import Mishap, Skipped, TaskFailed, Tolerance, error_headers
+from pessoa.connect.error_tolerance import ErrorTolerance, RecordFailure, RecordSkipped, TaskFailed, error_headers
 from pessoa.connect.plugins import Plugins
-from pessoa.connect.providers import Providers
-from pessoa.connect.record_forms import Forms
+from pessoa.connect.record_converters import RecordConverters
 from pessoa.connect.topic_tracking import TopicTracker
-from pessoa.connect.worker_config import stand_where_the_worker_does
+from pessoa.connect.transform_chain import TransformChain
+from pessoa.connect.worker_config import change_to_worker_folder
 
 if TYPE_CHECKING:
     from pessoa.pipelines.python_sink import KafkaRow
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("pessoa.connect")
 
-# Of rows that are in memory at once: enough for one statement, or one request.
+# The most rows that are in memory at once: enough for one statement, or one request.
 CHUNK = 5000
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 
-# The sinks that are open in this process, by connector and start.
+# The sinks that are open in this process, by connector and start id.
 _OPEN: dict[str, OpenSink] = {}
 
 
 class SinkTask:
-    """A `SinkWriter`. `start_id` tells one start of a connector from the one before."""
+    """A `SinkWriter` for the records of one connector. `start_id` is another for each start of the connector."""
 
     def __init__(self, connector: str, settings: Mapping[str, str], worker: Mapping[str, str], start_id: str) -> None:
         self.connector = connector
@@ -57,7 +57,7 @@ class SinkTask:
         return f"<SinkTask {self.connector}, start {self._start_id}>"
 
     def open(self, task: Task) -> None:
-        stand_where_the_worker_does(self._worker)
+        change_to_worker_folder(self._worker)
         for name, other in list(_OPEN.items()):
             if other.connector == self.connector and name != self._name:
                 del _OPEN[name]
@@ -74,15 +74,15 @@ class SinkTask:
         try:
             sink.put(rows)
         except BaseException:
-            # Whatever state it is in, the next attempt begins with a new one.
+            # The next attempt begins with a new sink.
             self.end()
             raise
 
     def close(self) -> None:
-        """What is open stays open for the next batch."""
+        """Do nothing: the sink stays open for the next batch."""
 
     def end(self) -> None:
-        """Close what is open in this process."""
+        """Close the sink that is open in this process."""
         sink = _OPEN.pop(self._name, None)
         if sink is not None:
             sink.close()
@@ -96,9 +96,9 @@ class OpenSink:
         plugins = Plugins(worker.get("plugin.path", ""))
         kind = plugins.connector(settings["connector.class"])
         assert issubclass(kind, SinkConnector)
-        self._tolerance = Tolerance(settings)
-        self._forms = Forms(settings, worker, plugins, self._tolerance)
-        self._chain = Chain(settings, plugins)
+        self._tolerance = ErrorTolerance(settings)
+        self._converters = RecordConverters(settings, worker, plugins, self._tolerance)
+        self._chain = TransformChain(settings, plugins)
         self._tracker = TopicTracker(worker, connector, 0)
         self._letters = settings.get("errors.deadletterqueue.topic.name", "")
         self._outbox: Outbox | None = None
@@ -117,12 +117,12 @@ class OpenSink:
             self._outbox.flush()
 
     def _records_of(self, row: KafkaRow) -> list[Record]:
-        self._tracker.saw(row.topic)
+        self._tracker.track(row.topic)
         try:
-            record = self._forms.from_row(row)
+            record = self._converters.from_row(row)
             changed = self._tolerance.run("TRANSFORMATION", "transforms", lambda: self._chain.apply(record))
-        except Skipped as skipped:
-            self._put_aside(row, skipped.mishap)
+        except RecordSkipped as skipped:
+            self._send_dead_letter(row, skipped.failure)
             return []
         return [] if changed is None else [changed]
 
@@ -139,13 +139,13 @@ class OpenSink:
                 return
 
     def report(self, record: Record, error: Exception) -> None:
-        """A sink's word that this one record cannot be delivered: put aside, or the end of the task."""
+        """Put a record that the sink cannot deliver into the dead-letter topic, or fail the task."""
         if not self._tolerance.is_tolerant:
             raise TaskFailed(f"{self._class} could not deliver a record: {error}") from error
-        self._put_aside(record.origin, Mishap("TASK_PUT", self._class, error))
+        self._send_dead_letter(record.origin, RecordFailure("TASK_PUT", self._class, error))
 
-    def _put_aside(self, row: Any, mishap: Mishap) -> None:
-        self._tolerance.report(self.connector, mishap, row)
+    def _send_dead_letter(self, row: KafkaRow | None, failure: RecordFailure) -> None:
+        self._tolerance.report(self.connector, failure, row)
         if not self._letters or row is None:
             return
         if self._outbox is None:
@@ -153,7 +153,7 @@ class OpenSink:
         assert self._outbox is not None
         headers: list[tuple[str, bytes | None]] = list(row.headers)
         if self._settings.get("errors.deadletterqueue.context.headers.enable", "false").lower() == "true":
-            headers += error_headers(mishap, connector=self.connector, task=0, row=row)
+            headers += error_headers(failure, connector=self.connector, task=0, row=row)
         self._outbox.send(self._letters, row.key, row.value, headers=headers)
 
     def _open_letters(self) -> None:

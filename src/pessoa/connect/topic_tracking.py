@@ -1,4 +1,4 @@
-"""Which topics a connector has used: a record in the status topic for each, written where the topic is first seen.
+"""The topics that a connector has used, as records of the status topic, and the topics that a source creates.
 
 status-topic-<topic>:connector-<connector>  →  {"topic": {"name", "connector", "task", "discoverTimestamp"}}
 """
@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 
 from pessoa.connect.clients import Outbox, TopicMaker, client_settings
+from pessoa.connect.definition import settings_below
 from pessoa.connect.java_regex import JavaPattern
 
 
@@ -27,8 +28,8 @@ class TopicTracker:
         tracks = worker.get("topic.tracking.enable", "true").lower() == "true"
         self._is_on = tracks and "status.storage.topic" in worker
 
-    def saw(self, topic: str) -> bool:
-        """Whether this is the first time."""
+    def track(self, topic: str) -> bool:
+        """Write a record for a topic that is used for the first time; return whether it is."""
         if topic in self._seen:
             return False
         self._seen.add(topic)
@@ -48,7 +49,7 @@ class TopicTracker:
 
 
 class TopicCreation:
-    """New topics of a source, as `topic.creation.*` wants them (KIP-158).
+    """Creates the topics of a source with the settings of `topic.creation.*` (KIP-158).
 
     `topic.creation.default.partitions` and `.replication.factor` switch it on. A group of
     `topic.creation.groups` has an include list of regular expressions and settings that the default fills up.
@@ -64,8 +65,8 @@ class TopicCreation:
         self._worker = worker
         self._maker: TopicMaker | None = None
 
-    def before(self, topic: str) -> None:
-        """Make the topic if it is to be made, and is not there."""
+    def ensure(self, topic: str) -> None:
+        """Create the topic, if `topic.creation.*` is set and it does not exist."""
         if not self._is_on:
             return
         facts = self._facts(topic)
@@ -86,8 +87,7 @@ class TopicCreation:
         return facts
 
     def _below(self, group: str) -> dict[str, str]:
-        prefix = f"topic.creation.{group}."
-        return {name.removeprefix(prefix): text for name, text in self._settings.items() if name.startswith(prefix)}
+        return settings_below(self._settings, f"topic.creation.{group}.")
 
 
 def _any_matches(patterns: str, topic: str) -> bool:

@@ -1,7 +1,7 @@
 """Text as a value of the smallest type that it could be meant as: Connect's `Values`.
 
 `12` is an int8, `1200` an int16, `1.5` a float32, `true` a boolean, `2024-01-01` a date, `[1,2]` an array, `{"a":1}` a
-map; whatever is nothing else is a string. Headers without a converter of their own are written and read this way.
+map; every other text is a string. Headers without a converter of their own are written and read this way.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import json
 import re
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from typing import Any
 
 from pessoa.connect.data import (
     BOOLEAN,
-    BYTES,
     DATE_SCHEMA,
     FLOAT32,
     FLOAT64,
@@ -26,7 +24,9 @@ from pessoa.connect.data import (
     STRING,
     TIME_SCHEMA,
     TIMESTAMP_SCHEMA,
+    ConnectValue,
     Schema,
+    Struct,
     Type,
     as_single,
     decimal_schema,
@@ -42,8 +42,8 @@ _FLOAT32_MAX = 3.4028234663852886e38
 _DAY_MS = 86_400_000
 
 
-def parse_text(text: str | None) -> tuple[Schema | None, Any]:
-    """Schema and value; (None, None) for nothing and for the word null."""
+def parse_text(text: str | None) -> tuple[Schema | None, ConnectValue]:
+    """Return schema and value; (None, None) for None and for the word null."""
     if text is None:
         return None, None
     if not text:
@@ -54,18 +54,18 @@ def parse_text(text: str | None) -> tuple[Schema | None, Any]:
     if stripped.lower() in ("true", "false"):
         return BOOLEAN, stripped.lower() == "true"
     if _NUMBER.fullmatch(stripped):
-        return _number(stripped)
-    moment = _moment(stripped)
+        return _parse_number(stripped)
+    moment = _parse_moment(stripped)
     if moment is not None:
         return moment
     if len(stripped) > 1 and stripped[0] in '[{"':
-        structured = _structured(stripped)
+        structured = _parse_structure(stripped)
         if structured is not None:
             return structured
     return STRING, text
 
 
-def _number(text: str) -> tuple[Schema, Any]:
+def _parse_number(text: str) -> tuple[Schema, ConnectValue]:
     number = Decimal(text)
     if number == number.to_integral_value():
         whole = int(number)
@@ -78,7 +78,7 @@ def _number(text: str) -> tuple[Schema, Any]:
     return FLOAT64, float(number)
 
 
-def _moment(text: str) -> tuple[Schema, Any] | None:
+def _parse_moment(text: str) -> tuple[Schema, ConnectValue] | None:
     try:
         if _DATE.fullmatch(text):
             return DATE_SCHEMA, date.fromisoformat(text)
@@ -91,9 +91,9 @@ def _moment(text: str) -> tuple[Schema, Any] | None:
     return None
 
 
-def _structured(text: str) -> tuple[Schema, Any] | None:
+def _parse_structure(text: str) -> tuple[Schema, ConnectValue] | None:
     try:
-        value = json.loads(text)
+        value: str | list[ConnectValue] | Struct = json.loads(text)
     except ValueError:
         return None
     if isinstance(value, str):
@@ -103,7 +103,7 @@ def _structured(text: str) -> tuple[Schema, Any] | None:
     return Schema(Type.MAP, keys=STRING, values=_common([_schema_of(one) for one in value.values()])), value
 
 
-def _schema_of(value: Any) -> Schema | None:
+def _schema_of(value: ConnectValue) -> Schema | None:
     if isinstance(value, str):
         return STRING
     return parse_text(json.dumps(value))[0]
@@ -113,7 +113,7 @@ _WIDTHS = [INT8, INT16, INT32, INT64, FLOAT32, FLOAT64]
 
 
 def _common(schemas: list[Schema | None]) -> Schema | None:
-    """One schema for all elements: the same, or the widest of numbers; None if they have nothing in common."""
+    """Return one schema for all elements: the same, or the widest number; None if they have nothing in common."""
     found = set(schemas)
     if len(found) == 1:
         return schemas[0]
@@ -122,16 +122,16 @@ def _common(schemas: list[Schema | None]) -> Schema | None:
     return None
 
 
-def to_text(schema: Schema | None, value: Any) -> str | None:
-    """The text that `parse_text` would understand; strings at the top as they are."""
+def to_text(schema: Schema | None, value: ConnectValue) -> str | None:
+    """Return the text that `parse_text` would understand; strings at the top as they are."""
     if value is None:
         return None
     if isinstance(value, str):
         return value
-    return _embedded(schema, value)
+    return _write_embedded(schema, value)
 
 
-def _embedded(schema: Schema | None, value: Any) -> str:
+def _write_embedded(schema: Schema | None, value: ConnectValue) -> str:
     match value:
         case str():
             return json.dumps(value, ensure_ascii=False)
@@ -144,15 +144,18 @@ def _embedded(schema: Schema | None, value: Any) -> str:
         case bytes() | bytearray() | memoryview():
             return base64.b64encode(value).decode()
         case list() | tuple():
-            return "[" + ",".join(_embedded(schema and schema.values, one) for one in value) + "]"
+            return "[" + ",".join(_write_embedded(schema and schema.values, one) for one in value) + "]"
         case dict():
-            pairs = (f"{_embedded(STRING, str(key))}:{_embedded(_of(schema, key), one)}" for key, one in value.items())
+            pairs = (
+                f"{_write_embedded(STRING, str(key))}:{_write_embedded(_of(schema, key), one)}"
+                for key, one in value.items()
+            )
             return "{" + ",".join(pairs) + "}"
     return java_text(schema, value)
 
 
 def moment_text(moment: datetime) -> str:
-    """As short as Java makes it: a moment of the first day as a time, a midnight as a date."""
+    """Return a moment as short as Java writes it: one of the first day as a time, a midnight as a date."""
     millis = to_millis(moment)
     if millis < _DAY_MS:
         return moment.astimezone(UTC).strftime("%H:%M:%S.") + f"{millis % 1000:03d}Z"
@@ -165,6 +168,3 @@ def _of(schema: Schema | None, name: str) -> Schema | None:
     if schema is None:
         return None
     return schema.field(name) if schema.type is Type.STRUCT else schema.values
-
-
-__all__ = ["BYTES", "parse_text", "to_text"]

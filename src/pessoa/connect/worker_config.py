@@ -11,112 +11,96 @@ home, if there is one. A key that means nothing here is accepted and ignored.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
+from pessoa.base.config_values import at_least
 from pessoa.connect.converters import SIMPLE_HEADER
+from pessoa.web.http_settings import ANY_ADDRESS, LISTENERS, HttpSettings, Listener, parse_listeners
+from pessoa.web.settings import default_texts, log_unknown, read_settings, setting
+
+log = logging.getLogger("pessoa.connect")
 
 DEFAULT_PORT = 8083
 JSON = "org.apache.kafka.connect.json.JsonConverter"
-DEFAULTS = {
-    "bootstrap.servers": "localhost:9092",
-    "group.id": "connect-cluster",
-    "key.converter": JSON,
-    "value.converter": JSON,
-    "header.converter": SIMPLE_HEADER,
-    "config.storage.topic": "connect-configs",
-    "offset.storage.topic": "connect-offsets",
-    "status.storage.topic": "connect-status",
-    "config.storage.replication.factor": "3",
-    "offset.storage.replication.factor": "3",
-    "status.storage.replication.factor": "3",
-    "offset.storage.partitions": "25",
-    "status.storage.partitions": "5",
-    # Between two looks at a source or a topic that has nothing new.
-    "pessoa.pace.ms": "500",
-    "topic.creation.enable": "true",
-    "topic.tracking.enable": "true",
-    "topic.tracking.allow.reset": "true",
-}
 _TOPICS = ("config.storage.topic", "offset.storage.topic", "status.storage.topic")
-
-
-class BadConfig(Exception):
-    """A setting that cannot be used; the sentence names it."""
+# Read elsewhere: by clients, converters, tasks and providers of configuration.
+_ELSEWHERE = (
+    "producer.", "consumer.", "admin.", "key.converter", "value.converter", "header.converter", "config.providers",
+    "security.", "sasl.", "ssl.", "session.timeout.ms", "heartbeat.interval.ms", LISTENERS, "pessoa.folder",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    # Everything, with defaults filled in; tasks get this as it is.
-    settings: Mapping[str, str]
-    listen_host: str
-    listen_port: int
-    advertised_host: str
-    advertised_port: int | None
-    home: Path
+    # Everything as text, with defaults filled in; tasks get this as it is.
+    settings: Mapping[str, str] = field(default_factory=dict)
+    http: HttpSettings = HttpSettings(Listener("http", ANY_ADDRESS, DEFAULT_PORT))  # noqa: RUF009 - frozen
     is_standalone: bool = False
+    bootstrap_servers: str = setting("bootstrap.servers", "localhost:9092", "Where Kafka is: host:port,…")
+    group_id: str = setting("group.id", "connect-cluster", "Workers with the same group share the work.")
+    key_converter: str = setting("key.converter", JSON, "What makes bytes of keys, unless a connector says another.")
+    value_converter: str = setting("value.converter", JSON, "What makes bytes of values.")
+    header_converter: str = setting("header.converter", SIMPLE_HEADER, "What makes bytes of headers.")
+    config_topic: str = setting("config.storage.topic", "connect-configs", "What the connectors are.")
+    offset_topic: str = setting("offset.storage.topic", "connect-offsets", "How far sources have got.")
+    status_topic: str = setting("status.storage.topic", "connect-status", "How connectors and tasks are.")
+    config_replicas: int = setting("config.storage.replication.factor", 3, "The replicas of that topic, if it is new.")
+    offset_replicas: int = setting("offset.storage.replication.factor", 3, "The replicas of that topic, if it is new.")
+    status_replicas: int = setting("status.storage.replication.factor", 3, "The replicas of that topic, if it is new.")
+    offset_partitions: int = setting("offset.storage.partitions", 25, "Of a new topic.", rule=at_least(1))
+    status_partitions: int = setting("status.storage.partitions", 5, "Of a new topic.", rule=at_least(1))
+    offsets_file: str | None = setting("offset.storage.file.filename", None, "Where a standalone worker keeps them.")
+    pace_ms: int = setting("pessoa.pace.ms", 500, "Between two looks at a source or topic that has nothing new.")
+    creates_topics: bool = setting("topic.creation.enable", True, "Whether sources may have topics created.")
+    tracks_topics: bool = setting("topic.tracking.enable", True, "Whether a connector's topics are written down.")
+    forgets_topics: bool = setting("topic.tracking.allow.reset", True, "Whether they may be forgotten on request.")
+    shutdown_timeout_ms: int = setting("task.shutdown.graceful.timeout.ms", 5000, "How long a stop waits for tasks.")
+    plugin_path: str = setting("plugin.path", "", "Where connectors are looked for.")
+    home_path: str | None = setting("pessoa.home", None, "Checkpoints, and Spark's files.")
+    spark_remote: str | None = setting(
+        "pessoa.spark.remote", None, "A Spark cluster, sc://host:15002.", also="spark.remote"
+    )
+    rest_host: str = setting("rest.host.name", "", "Where to listen, if there are no listeners.")
+    rest_port: int = setting("rest.port", DEFAULT_PORT, "Where to listen, if there are no listeners.")
+    advertised_host: str = setting("rest.advertised.host.name", "", "How other workers reach this one.")
+    advertised_port: int = setting("rest.advertised.port", 0, "The port for that, if it is another.")
 
     def __getitem__(self, key: str) -> str:
         return self.settings[key]
 
     @property
-    def bootstrap_servers(self) -> str:
-        return self.settings["bootstrap.servers"]
-
-    @property
-    def spark_remote(self) -> str | None:
-        return self.settings.get("pessoa.spark.remote") or self.settings.get("spark.remote") or None
-
-    @property
-    def tracks_topics(self) -> bool:
-        return self.settings["topic.tracking.enable"].lower() == "true"
+    def home(self) -> Path:
+        return Path(self.settings["pessoa.home"])
 
 
 def make_config(given: Mapping[str, str], *, is_standalone: bool = False) -> WorkerConfig:
-    settings = {**DEFAULTS, **given}
+    config = read_settings(WorkerConfig(), given)
+    log_unknown(log, given, (WorkerConfig,), _ELSEWHERE)
+    first = given.get(LISTENERS, "").split(",")[0].lower() or f"http://{config.rest_host}:{config.rest_port}"
+    (listener,) = parse_listeners(first, schemes=("http",), default_port=DEFAULT_PORT)
+    default_host = socket.gethostname() if listener.host == ANY_ADDRESS else listener.host
+    settings = {**default_texts(config), **given}
     if is_standalone:
         for topic in _TOPICS:
             settings.pop(topic)
-    for name in ("offset.storage.partitions", "status.storage.partitions"):
-        if not settings[name].isdigit() or not int(settings[name]):
-            raise BadConfig(f"{name}={settings[name]}: it must be a number above 0")
-    host, port = _listener(settings)
-    advertised = settings.get("rest.advertised.host.name") or (socket.gethostname() if host == "0.0.0.0" else host)  # noqa: S104
-    advertised_port = settings.get("rest.advertised.port")
     # Where relative names of files are looked for, wherever a task runs.
     settings["pessoa.folder"] = str(Path.cwd())
-    home = settings["pessoa.home"] = str(Path(settings.get("pessoa.home") or _default_home()).expanduser())
+    home = settings["pessoa.home"] = str(Path(config.home_path or _default_home()).expanduser())
     if (Path(home) / "plugins").is_dir():
         settings.setdefault("plugin.path", str(Path(home) / "plugins"))
-    return WorkerConfig(
-        settings,
-        host,
-        port,
-        advertised,
-        int(advertised_port) if advertised_port else None,
-        Path(home),
-        is_standalone,
+    return replace(
+        config,
+        settings=settings,
+        http=HttpSettings(listener),
+        is_standalone=is_standalone,
+        advertised_host=config.advertised_host or default_host,
+        plugin_path=settings.get("plugin.path", ""),
     )
-
-
-def _listener(settings: Mapping[str, str]) -> tuple[str, int]:
-    first = settings.get("listeners", "").split(",")[0].strip()
-    if not first:
-        # The names of old.
-        port = settings.get("rest.port", str(DEFAULT_PORT))
-        first = f"http://{settings.get('rest.host.name', '')}:{port}"
-    parts = urlsplit(first.lower())
-    if parts.scheme != "http":
-        raise BadConfig(f"listeners={first}: it must be http://host:port")
-    try:
-        port_number = parts.port
-    except ValueError:
-        raise BadConfig(f"listeners={first}: the port is no port") from None
-    return parts.hostname or "0.0.0.0", DEFAULT_PORT if port_number is None else port_number  # noqa: S104
 
 
 def _default_home() -> str:
@@ -124,10 +108,10 @@ def _default_home() -> str:
     return str(Path(base) / "connect")
 
 
-def stand_where_the_worker_does(worker: Mapping[str, str]) -> None:
-    """Spark starts its processes elsewhere, and `file=test.txt` means the folder that the worker was started in.
+def change_to_worker_folder(worker: Mapping[str, str]) -> None:
+    """Change to the folder of the worker's start, which `file=test.txt` means: Spark starts processes elsewhere.
 
-    On another machine there may be no such folder; then names of files had better be whole.
+    On another machine there may be no such folder; then names of files must be absolute.
     """
     folder = worker.get("pessoa.folder")
     if folder is not None and Path(folder).is_dir():

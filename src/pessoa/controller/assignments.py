@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pessoa.controller.decision import Refusal
-from pessoa.metadata.topics import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
-from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.metadata_log import PartitionRecord
+from pessoa.metadata.topics_image import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
+from pessoa.wire.errors import ErrorCode, Refusal
+from pessoa.wire.stored.metadata_records import PartitionRecord
 
 if TYPE_CHECKING:
     from pessoa.base.ids import Uuid

@@ -1,16 +1,16 @@
-"""Brokers come, say that they live, shut down, and go: registration, heartbeats, fencing.
+"""The registration, heartbeats, fencing and controlled shutdown of brokers.
 
     register ──▶ fenced ──heartbeat, caught up──▶ unfenced ──wants to stop──▶ controlled shutdown ──▶ may stop, fenced
                    ▲                                 │
                    └──── no heartbeat for a session ─┘
 
-A registration has an epoch, the offset at which it was decided; whatever names another epoch comes from an earlier
-life of the broker. A broker that names the epoch it had when it stopped in order has lost nothing (KIP-966); any other
-may have, so it leaves every ISR and every ELR with its new registration. That holds for one that was unregistered as
-well: nobody remembers what it had.
+A registration has a broker epoch, the offset at which it was decided; a request with another epoch comes from an
+earlier incarnation of the broker. A broker whose registration names the epoch of its last clean shutdown has lost
+nothing (KIP-966); any other may have, so it leaves every ISR and every ELR with its new registration. That holds for
+one that was unregistered as well: the image no longer says what it had.
 
-While a life of a broker has a session, no other process can register under its id. A registration alone begins none:
-only heartbeats do.
+While an incarnation of a broker has a session, no other process can register under its id. A registration alone begins
+no session: only heartbeats do.
 
 In a controlled shutdown others take over first: the broker leads nothing more, then every other broker that serves
 knows that, and only then is it told to stop. One that leads nothing may stop at once.
@@ -22,22 +22,22 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from pessoa.controller.assignments import is_reserved
-from pessoa.controller.decision import Decision, Refusal
+from pessoa.controller.decision import Decision
 from pessoa.controller.elections import (
     after_arrival,
     after_departure,
     after_disk_failure,
     after_unclean_shutdown,
 )
-from pessoa.metadata.cluster import BEGIN_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
-from pessoa.metadata.features import ELIGIBLE_LEADER_REPLICAS
-from pessoa.metadata.settings import KRAFT_VERSION, METADATA_VERSION
+from pessoa.metadata.cluster_image import BEGIN_CONTROLLED_SHUTDOWN, FENCE, UNFENCE
+from pessoa.metadata.supported_features import ELIGIBLE_LEADER_REPLICAS
+from pessoa.metadata.table_images import KRAFT_VERSION, METADATA_VERSION
 from pessoa.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from pessoa.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from pessoa.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 from pessoa.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.metadata_log import (
+from pessoa.wire.errors import ErrorCode, Refusal
+from pessoa.wire.stored.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
@@ -66,16 +66,16 @@ def register_broker(situation: Situation, request: BrokerRegistrationRequest) ->
     except Refusal as refusal:
         return Decision([], BrokerRegistrationResponse(throttle_time_ms=0, error_code=refusal.code))
     known = situation.image.cluster.brokers.get(request.broker_id)
-    # The same process asks again, because an answer was lost or its listeners changed: its life goes on.
-    is_same_life = known is not None and known.incarnation_id == request.incarnation_id
+    # The same incarnation registers again, because a response was lost or its listeners changed: it keeps its epoch.
+    is_same_incarnation = known is not None and known.incarnation_id == request.incarnation_id
     epoch = situation.next_offset
     fenced, in_controlled_shutdown = True, False
-    if known is not None and is_same_life:
+    if known is not None and is_same_incarnation:
         epoch, fenced, in_controlled_shutdown = known.epoch, known.fenced, known.in_controlled_shutdown
     records: list[Message] = []
-    if not is_same_life:
+    if not is_same_incarnation:
         if _stopped_in_order(situation, known, request):
-            # It may be back before anybody missed it. What it led needs a new leader epoch all the same.
+            # It may be back before its session ended. What it led needs a new leader epoch all the same.
             records += after_departure(situation, request.broker_id)
         else:
             records += after_unclean_shutdown(situation, request.broker_id)
@@ -105,7 +105,7 @@ def register_broker(situation: Situation, request: BrokerRegistrationRequest) ->
     )
     response = BrokerRegistrationResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, broker_epoch=epoch)
     sessions, broker_id = situation.sessions, request.broker_id
-    return Decision(records, response, None if is_same_life else lambda: sessions.end(broker_id))
+    return Decision(records, response, None if is_same_incarnation else lambda: sessions.end(broker_id))
 
 
 def _check_registration(situation: Situation, request: BrokerRegistrationRequest) -> None:
@@ -113,7 +113,7 @@ def _check_registration(situation: Situation, request: BrokerRegistrationRequest
         raise Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID)
     known = situation.image.cluster.brokers.get(request.broker_id)
     if known is not None and known.incarnation_id != request.incarnation_id:
-        # What lived in our own process before us is dead, whatever its session says.
+        # The last incarnation of this process's own broker is dead, even if its session has not ended.
         is_own = request.incarnation_id == situation.incarnation_id
         if not is_own and situation.sessions.is_alive(known.id, known.epoch, situation.now_ms):
             raise Refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION)
@@ -211,7 +211,7 @@ def heartbeat(situation: Situation, request: BrokerHeartbeatRequest) -> Decision
             throttle_time_ms=0, error_code=ErrorCode.STALE_BROKER_EPOCH, should_shut_down=False
         )
         return Decision([], response)
-    # First the disks: what was on them is led by nobody whom this heartbeat brings back.
+    # First the failed directories: this heartbeat must not make the broker the leader of what was in them.
     next_offset = situation.next_offset
     records = _after_disk_failures(situation, broker, request.offline_log_dirs)
     situation = situation.after(records)
@@ -242,13 +242,13 @@ def _next_state(situation: Situation, broker: BrokerImage, request: BrokerHeartb
     if broker.fenced:
         if request.want_shut_down:
             return _State.MAY_STOP
-        # One that has begun to stop begins a new life before it serves again; a late heartbeat is not that.
+        # A broker in controlled shutdown serves again only as a new incarnation; a late heartbeat does not unfence it.
         is_ready = _is_caught_up(broker, request) and not broker.in_controlled_shutdown
         return _State.UNFENCED if is_ready and not wants_fence else _State.FENCED
     if wants_fence:
         return _State.MAY_STOP if request.want_shut_down else _State.FENCED
     if broker.in_controlled_shutdown:
-        may_stop = not _leads(situation, broker) and situation.sessions.everybody_saw(situation.image, broker.id)
+        may_stop = not _leads(situation, broker) and situation.sessions.all_know_of_shutdown(situation.image, broker.id)
         return _State.MAY_STOP if may_stop else _State.SHUTTING_DOWN
     if request.want_shut_down:
         return _State.SHUTTING_DOWN if _leads(situation, broker) else _State.MAY_STOP
@@ -265,7 +265,7 @@ def _leads(situation: Situation, broker: BrokerImage) -> bool:
 
 def _transition(situation: Situation, broker: BrokerImage, state: _State) -> list[Message]:
     if state in (_State.FENCED, _State.MAY_STOP):
-        return [] if broker.fenced else fence(situation, broker)
+        return [] if broker.fenced else fence(situation, broker, stops=state is _State.MAY_STOP)
     if state is _State.SHUTTING_DOWN:
         if broker.in_controlled_shutdown:
             return []
@@ -302,10 +302,15 @@ def _remember(situation: Situation, request: BrokerHeartbeatRequest, state: _Sta
         sessions.begin_shutdown(request.broker_id, last_offset)
 
 
-def fence(situation: Situation, broker: BrokerImage, absent: Collection[int] = ()) -> list[Message]:
-    """What it takes to do without a broker, where others may be absent too."""
+def fence(
+    situation: Situation, broker: BrokerImage, absent: Collection[int] = (), *, stops: bool = False
+) -> list[Message]:
+    """What it takes to do without a broker, where others may be absent too. One that stops says so also where it has
+    led nothing, and so had no controlled shutdown: others go on to name a broker that only fell silent."""
     changes = after_departure(situation, broker.id, absent=absent)
-    return [*changes, _registration_change(broker, fenced=FENCE)]
+    begins_shutdown = stops and not broker.in_controlled_shutdown
+    shutdown = BEGIN_CONTROLLED_SHUTDOWN if begins_shutdown else 0
+    return [*changes, _registration_change(broker, fenced=FENCE, in_controlled_shutdown=shutdown)]
 
 
 def _registration_change(

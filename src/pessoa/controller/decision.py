@@ -2,7 +2,7 @@
 
     Situation + request ──decide──▶ Decision: records for the metadata log, and the response
 
-A function that decides looks at the situation and changes nothing. The records alone change the picture of the cluster,
+A function that decides looks at the situation and changes nothing. The records alone change the image of the cluster,
 once they are in the log: for the controller, for every broker, and again after every restart. So a decision that is
 never written never was, and a response leaves only after its records are committed.
 
@@ -12,29 +12,25 @@ A part of a request that cannot be done is a `Refusal`: the error code for that 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from pessoa.base.ids import Uuid
-from pessoa.wire.errors import ErrorCode
+from pessoa.security.acl import CLUSTER, CLUSTER_NAME
+from pessoa.wire.errors import ErrorCode, Refusal
+from pessoa.wire.request_context import THIS_NODE
 
 if TYPE_CHECKING:
     from pessoa.controller.sessions import BrokerSessions
     from pessoa.metadata.image import MetadataImage
+    from pessoa.quota.mutations import MutationCharge
+    from pessoa.security.acl import Operation, ResourceType
+    from pessoa.security.authorizer import Authorizer
     from pessoa.wire.api.create_topics import CreatableTopicConfigs
+    from pessoa.wire.request_context import Answer, Caller
     from pessoa.wire.schema import Message
 
 # No decision writes more records than this: they all go into one batch.
 MAX_RECORDS = 10_000
-
-
-class Caller(Protocol):
-    """Who asks, and in which version of the protocol."""
-
-    @property
-    def version(self) -> int: ...
-
-    @property
-    def principal(self) -> str: ...
 
 
 class ControllerConfig(Protocol):
@@ -55,7 +51,7 @@ class ControllerConfig(Protocol):
         """Whether entries can be added to the value and taken from it."""
 
     def default(self, resource_type: int, name: str) -> str:
-        """The value of a key that nobody has set, as text."""
+        """The default value of a key, as text."""
 
     def topic_configs(self, image: MetadataImage, overrides: Mapping[str, str]) -> Sequence[CreatableTopicConfigs]:
         """The whole configuration of a topic with these settings, as the answer to its creation shows it."""
@@ -74,10 +70,26 @@ class Situation(NamedTuple):
     # The doors for chance: a new id, and a number from 0 up to a bound.
     new_uuid: Callable[[], Uuid]
     random_below: Callable[[int], int]
-    # Of the broker that lives in the controller's own process, if one does.
+    # Of the broker in the controller's own process, if there is one.
     incarnation_id: Uuid | None = None
     # Why the quorum cannot raise kraft.version at this moment; None if it can.
     kraft_version_problem: Callable[[], str | None] = lambda: None
+    # What the caller has left of its quota of mutations; None if it has none.
+    mutations: MutationCharge | None = None
+    # None: everything is allowed.
+    authorizer: Authorizer | None = None
+    # By the clock of people and records.
+    wall_ms: int = 0
+
+    def may(self, operation: Operation, kind: ResourceType, name: str, *, quietly: bool = False) -> bool:
+        """Whether the caller may do this. What the request as a whole needs was checked before it came here."""
+        if self.authorizer is None or self.caller.principal == THIS_NODE:
+            return True
+        return self.authorizer.may(self.caller, operation, kind, name, quietly=quietly)
+
+    def may_in_cluster(self, operation: Operation) -> bool:
+        """Whether the caller may do this with all of the cluster; where not, a right to a single topic will do."""
+        return self.may(operation, CLUSTER, CLUSTER_NAME, quietly=True)
 
     def after(self, records: Sequence[Message]) -> Situation:
         """The same, with these records written: for what is decided in two steps."""
@@ -96,17 +108,25 @@ class Decision(NamedTuple):
     kraft_version: int | None = None
 
 
+# The quorum's own answer to a request: the controller hands it to its quorum, of either kind.
+ServeInQuorum: TypeAlias = "Callable[[Any, Message, int], Answer[Message]]"
+
+
+class DecidedApi(Protocol):
+    """An API that a controller decides about, or the quorum that it leads."""
+
+    @property
+    def serve_in_quorum(self) -> ServeInQuorum | None: ...
+
+    def decide(self, situation: Situation, request: Message) -> Decision:
+        """Raises a `Refusal` of everything that was asked."""
+
+    def refuse(self, request: Message, refusal: Refusal, version: int) -> Message:
+        """The response that says so, in the version in which it will be sent."""
+
+
 class NotController(Exception):
     """This node does not lead the metadata quorum, or no longer does; what was asked for may or may not happen."""
-
-
-class Refusal(Exception):
-    """What was asked for cannot be done, and why."""
-
-    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        self.code = code
-        self.message = message if message is not None else code.text
-        super().__init__(f"{code.name}: {self.message}")
 
 
 def check_named_once(count: int, what: str) -> None:

@@ -1,7 +1,7 @@
-"""Leaders: elected because somebody asked, because a broker came, went, or lost a disk, or because it is time to.
+"""Elections of leaders: on request, because a broker came, went, or lost a disk, or because it is time to.
 
-From time to time the controller gives leadership back to preferred leaders, and leads out of trouble what may be led
-uncleanly and nobody has led so far: a topic whose configuration allows that only since its leader is gone.
+From time to time the controller elects preferred leaders, and elects uncleanly where a partition has no leader and may
+have one: its topic may allow unclean elections only since the leader is gone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pessoa.controller.assignments import is_active
-from pessoa.controller.decision import Decision, Refusal, check_record_count
+from pessoa.controller.decision import Decision, check_record_count
 from pessoa.controller.partition_change import Election, allows_unclean_election, change_of
 from pessoa.wire.api.elect_leaders import (
     ElectLeadersRequest,
@@ -19,7 +19,7 @@ from pessoa.wire.api.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 
 if TYPE_CHECKING:
     from pessoa.base.ids import Uuid
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from pessoa.metadata.image import PartitionImage, TopicImage
     from pessoa.wire.schema import Message
 
-NOBODY = -1
+NO_BROKER = -1
 _PREFERRED, _UNCLEAN = 0, 1
 
 
-# Elections that somebody asked for (KIP-460).
+# Elections on request (KIP-460).
 
 
 def elect_leaders(situation: Situation, request: ElectLeadersRequest) -> Decision:
@@ -51,9 +51,9 @@ def elect_leaders(situation: Situation, request: ElectLeadersRequest) -> Decisio
                 records.append(_elect(situation, topic, index, election))
             except Refusal as refusal:
                 if request.topic_partitions is None and refusal.code is ErrorCode.ELECTION_NOT_NEEDED:
-                    # Who asked for everything wants to hear of what was done, or could not be.
+                    # A request for all partitions is answered with those that were elected, or could not be.
                     continue
-                result.error_code, result.error_message = refusal.code, refusal.message
+                result.error_code, result.error_message = refusal.code, refusal.text
             of_topic.append(result)
         results.append(ReplicaElectionResult(topic=topic, partition_result=of_topic))
     check_record_count(records)
@@ -100,7 +100,7 @@ def after_departure(
 ) -> Iterator[Message]:
     """The broker is fenced or shutting down: it leaves every ISR (or those of `only`), and others lead.
 
-    Who is `absent` is known to be gone as well, though no record says so: nobody hands over to the next who leaves.
+    Brokers in `absent` are about to be fenced as well, though no record says so: none of them is elected.
     """
     return _updates(
         situation, lambda partition: broker_id in partition.isr, leaving=broker_id, only=only, absent=absent
@@ -108,9 +108,9 @@ def after_departure(
 
 
 def after_arrival(
-    situation: Situation, broker_id: int = NOBODY, only: Collection[tuple[Uuid, int]] | None = None
+    situation: Situation, broker_id: int = NO_BROKER, only: Collection[tuple[Uuid, int]] | None = None
 ) -> Iterator[Message]:
-    """The broker is unfenced, or somebody has a disk again: they may lead what has no leader."""
+    """The broker is unfenced, or replicas have a directory again: they may lead what has no leader."""
     return _updates(situation, lambda partition: not partition.has_leader, arriving=broker_id, only=only)
 
 
@@ -137,9 +137,9 @@ def _updates(
     situation: Situation,
     is_affected: Callable[[PartitionImage], bool],
     *,
-    leaving: int = NOBODY,
-    arriving: int = NOBODY,
-    unclean: int = NOBODY,
+    leaving: int = NO_BROKER,
+    arriving: int = NO_BROKER,
+    unclean: int = NO_BROKER,
     only: Collection[tuple[Uuid, int]] | None = None,
     absent: Collection[int] = (),
 ) -> Iterator[Message]:
@@ -156,7 +156,7 @@ def _updates(
         change = change_of(situation, topic.name, topic.id, index, partition, can_lead)
         if allows_unclean_election(situation, topic.name):
             change.election = Election.UNCLEAN
-        if unclean != NOBODY:
+        if unclean != NO_BROKER:
             change.unclean_shutdown = (unclean,)
         change.isr = tuple(replica for replica in partition.isr if replica not in (leaving, unclean))
         record = change.record()
@@ -178,7 +178,7 @@ def toward_preferred(situation: Situation, limit: int) -> list[Message]:
 
 
 def out_of_trouble(situation: Situation, limit: int) -> list[Message]:
-    """Lead what nobody leads and may be led uncleanly, `limit` partitions at most."""
+    """Elect leaders of partitions that have none and allow unclean elections, `limit` partitions at most."""
     changes = (
         _changed(situation, topic, index, partition, Election.UNCLEAN)
         for topic, index, partition in _partitions(situation)

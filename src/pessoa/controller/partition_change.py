@@ -1,11 +1,11 @@
 """The change to one partition that follows from what happened: who leads, who is in sync, where it moves.
 
-A `PartitionChange` starts from a partition as it is. Whoever found out that something happened sets what should be (a
+A `PartitionChange` starts from a partition as it is. The decision about what happened sets what should be (a
 smaller ISR, other replicas, a kind of election), and `record` works out the rest, in this order:
 
     1. a reassignment is complete when all new replicas are in sync: the old ones go. One that takes more replicas away
        than it brings waits for all that stay, or it would leave fewer in sync than there were
-    2. the ELR takes whoever leaves the ISR while fewer than min.insync.replicas are left (KIP-966)
+    2. the ELR takes the replicas that leave the ISR while fewer than min.insync.replicas are left (KIP-966)
     3. a leader is elected, if the one there is cannot go on
     4. the leader epoch moves also without a new leader, if a replica was taken away
 
@@ -29,9 +29,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from pessoa.controller.assignments import default_directory, is_active, is_directory_online
-from pessoa.metadata.features import ELIGIBLE_LEADER_REPLICAS
-from pessoa.metadata.topics import NO_LEADER, NO_LEADER_CHANGE, RECOVERING
-from pessoa.wire.stored.metadata_log import PartitionChangeRecord
+from pessoa.metadata.supported_features import ELIGIBLE_LEADER_REPLICAS
+from pessoa.metadata.topics_image import NO_LEADER, NO_LEADER_CHANGE, RECOVERING
+from pessoa.wire.stored.metadata_records import PartitionChangeRecord
 
 if TYPE_CHECKING:
     from pessoa.base.ids import Uuid
@@ -68,7 +68,7 @@ class PartitionChange:
         self.adding = partition.adding_replicas
         self.leader_recovery_state = partition.leader_recovery_state
         self.directories = dict(zip(partition.replicas, partition.directories, strict=True))
-        # Those that came back without having stopped in order: nobody knows what they have lost.
+        # Those that came back without a clean shutdown: they may have lost anything.
         self.unclean_shutdown: tuple[int, ...] = ()
         self._cluster = cluster
         self._topic_id = topic_id
@@ -109,7 +109,7 @@ class PartitionChange:
         target = tuple(replica for replica in self.replicas if replica not in self.removing)
         isr = tuple(replica for replica in self.isr if replica not in self.removing)
         if not isr:
-            # Nobody of the new ones is in sync, and a partition cannot be handed over to nobody.
+            # None of the new replicas is in sync, and a partition needs one that is.
             return
         awaited = target if len(self.adding) < len(self.removing) else self.adding
         if set(awaited) <= set(isr):
@@ -178,7 +178,7 @@ class PartitionChange:
     # 4. The rest of the record.
 
     def _remember_last_leader(self, record: PartitionChangeRecord) -> None:
-        """While nobody leads, the last known ELR is who led last: it may lead again, uncleanly, if all else is lost."""
+        """Without a leader, the last known ELR is the last leader: it may lead again, uncleanly, if others are lost."""
         if not self._elr_enabled:
             return
         partition = self._partition
@@ -186,10 +186,10 @@ class PartitionChange:
             record.last_known_elr = [partition.leader]
         elif record.leader >= 0 and partition.last_known_elr:
             record.last_known_elr = []
-        self._keep_a_hope(record)
+        self._replace_moved_last_leader(record)
 
-    def _keep_a_hope(self, record: PartitionChangeRecord) -> None:
-        """Who led last may have been moved away meanwhile; then it is whoever was in sync last, or eligible."""
+    def _replace_moved_last_leader(self, record: PartitionChangeRecord) -> None:
+        """If the last leader was moved away meanwhile, the last known ELR is a replica of the last ISR or ELR."""
         partition = self._partition
         last = partition.last_known_elr if record.last_known_elr is None else record.last_known_elr
         if self.isr or self._elr or record.isr or not set(last).isdisjoint(self.replicas):

@@ -2,14 +2,16 @@
 
 Racks and the brokers within each rack are rings. A partition takes its first replica, the preferred leader, from the
 rack whose turn it is, and the others from the racks that follow; the next partition starts one rack further, and within
-a rack one broker further. So replicas of a partition are in as many racks as possible, and leaders go round everybody.
+a rack one broker further. So replicas of a partition are in as many racks as possible, and all brokers take turns to
+lead.
 When every live broker has had its turn the rings are shuffled, or the same neighbours would share the same partitions
 again and again and a broker that fails would burden one neighbour alone.
 
 Fenced brokers come last within their rack, and never first of a partition: they are used only where the replication
-factor cannot be reached without them. Brokers that are shutting down, or whose log directories are all cordoned, get
-nothing. This is how Kafka's StripedReplicaPlacer spreads replicas; the turns themselves
-come from chance.
+factor cannot be reached without them. Brokers whose log directories are all cordoned get nothing, nor do those that
+are shutting down; one that has shut down is fenced and like any other fenced one, or no topic with a replica on every
+broker could be created while one of them is away. This is how Kafka's StripedReplicaPlacer spreads replicas; the turns
+themselves come from chance.
 """
 
 from __future__ import annotations
@@ -18,8 +20,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
-from pessoa.controller.decision import Refusal
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +32,7 @@ Item = TypeVar("Item")
 
 
 class _Ring:
-    """Brokers in a ring. In one round everybody is given out once; a new round starts one further."""
+    """Brokers in a ring. In one round each broker is given out once; a new round starts one further."""
 
     def __init__(self, brokers: list[int], random_below: RandomBelow) -> None:
         self._brokers = sorted(brokers)
@@ -69,7 +70,7 @@ def place(
     brokers: Iterable[BrokerImage], partition_count: int, replication_factor: int, random_below: RandomBelow
 ) -> list[tuple[int, ...]]:
     """The replicas of each new partition, the preferred leader first; or a Refusal."""
-    usable = [broker for broker in brokers if not broker.in_controlled_shutdown and _takes_replicas(broker)]
+    usable = [broker for broker in brokers if not _is_shutting_down(broker) and _takes_replicas(broker)]
     live_count = sum(not broker.fenced for broker in usable)
     if not live_count:
         raise _refused(replication_factor, "no broker is up")
@@ -111,6 +112,11 @@ def _place_one(racks: list[_Rack], turn: int, round_number: int, replication_fac
         if broker is not None:
             replicas.append(broker)
     return tuple(replicas)
+
+
+def _is_shutting_down(broker: BrokerImage) -> bool:
+    """The registration says so until the broker comes back; that it is over is said by the fence."""
+    return broker.in_controlled_shutdown and not broker.fenced
 
 
 def _takes_replicas(broker: BrokerImage) -> bool:

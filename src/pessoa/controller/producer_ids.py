@@ -1,14 +1,14 @@
-"""AllocateProducerIds: blocks of a thousand ids, each given out once in the life of the cluster."""
+"""AllocateProducerIds: blocks of a thousand ids, each given out once in a cluster."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pessoa.controller.decision import Decision, Refusal
+from pessoa.controller.decision import Decision
 from pessoa.controller.replicas import check_broker_epoch
 from pessoa.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.metadata_log import ProducerIdsRecord
+from pessoa.wire.errors import ErrorCode, Refusal
+from pessoa.wire.stored.metadata_records import ProducerIdsRecord
 
 if TYPE_CHECKING:
     from pessoa.controller.decision import Situation

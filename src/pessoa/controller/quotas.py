@@ -15,7 +15,7 @@ from enum import IntEnum
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from pessoa.controller.decision import Decision, Refusal
+from pessoa.controller.decision import Decision
 from pessoa.metadata.delta import quota_entity
 from pessoa.wire.api.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -33,14 +33,14 @@ from pessoa.wire.api.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.metadata_log import ClientQuotaRecord
-from pessoa.wire.stored.metadata_log import EntityData as RecordEntity
+from pessoa.wire.errors import ErrorCode, Refusal
+from pessoa.wire.stored.metadata_records import ClientQuotaRecord
+from pessoa.wire.stored.metadata_records import EntityData as RecordEntity
 
 if TYPE_CHECKING:
     from pessoa.controller.decision import Situation
     from pessoa.metadata.image import MetadataImage
-    from pessoa.metadata.settings import QuotaEntity
+    from pessoa.metadata.table_images import QuotaEntity
     from pessoa.wire.schema import Message
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
@@ -75,7 +75,7 @@ def alter_client_quotas(situation: Situation, request: AlterClientQuotasRequest)
         try:
             records += _alter(situation, entry)
         except Refusal as refusal:
-            result.error_code, result.error_message = refusal.code, refusal.message
+            result.error_code, result.error_message = refusal.code, refusal.text
     response = AlterClientQuotasResponse(throttle_time_ms=0, entries=entries)
     return Decision([] if request.validate_only else records, response)
 
@@ -144,7 +144,7 @@ def describe_client_quotas(image: MetadataImage, request: DescribeClientQuotasRe
         filters = _filters(request.components)
     except Refusal as refusal:
         return DescribeClientQuotasResponse(
-            throttle_time_ms=0, error_code=refusal.code, error_message=refusal.message, entries=None
+            throttle_time_ms=0, error_code=refusal.code, error_message=refusal.text, entries=None
         )
     entries = [
         EntryData(

@@ -1,7 +1,7 @@
 """Moving partitions to other brokers (KIP-455): AlterPartitionReassignments and ListPartitionReassignments.
 
 While a partition moves it has the old and the new replicas together, `adding` says which are new and `removing` which
-are to go. When all new ones are in sync the old ones go, whatever record brings that about (`partition_change`).
+are to go. When all new ones are in sync the old ones go, with the change that brings that about (`partition_change`).
 Cancelling takes the new ones away again. A reassignment that asks for the replicas there are in another order only
 changes who is preferred.
 """
@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pessoa.base.java_order import timeline_order, uuid_hash
 from pessoa.controller.assignments import check_assignment
-from pessoa.controller.decision import Decision, Refusal
+from pessoa.controller.decision import Decision
 from pessoa.controller.partition_change import Election, allows_unclean_election, change_of
-from pessoa.metadata.topics import NO_LEADER
+from pessoa.metadata.topics_image import NO_LEADER
 from pessoa.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -27,14 +28,14 @@ from pessoa.wire.api.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pessoa.controller.decision import Situation
     from pessoa.controller.partition_change import PartitionChange
-    from pessoa.metadata.image import PartitionImage
+    from pessoa.metadata.image import MetadataImage, PartitionImage
     from pessoa.wire.schema import Message
 
 
@@ -53,7 +54,7 @@ def alter_partition_reassignments(situation: Situation, request: AlterPartitionR
                 if record is not None:
                     records.append(record)
             except Refusal as refusal:
-                result.error_code, result.error_message = refusal.code, refusal.message
+                result.error_code, result.error_message = refusal.code, refusal.text
         topics.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
     response = AlterPartitionReassignmentsResponse(
         throttle_time_ms=0,
@@ -112,14 +113,12 @@ def _cancel(situation: Situation, topic: str, partition: PartitionImage, change:
 def list_partition_reassignments(situation: Situation, request: ListPartitionReassignmentsRequest) -> Decision:
     """The moves that are going on: of all partitions, or of those that the request names.
 
-    The controller says it, so that whoever has just asked for a move finds it, whichever broker it asks.
+    The controller says it, so that a client that has just asked for a move finds it, whichever broker it asks.
     """
     image = situation.image
     topics = []
     if request.topics is None:
-        wanted: Iterable[tuple[str, Iterable[int]]] = (
-            (name, topic.partitions) for name, topic in image.topics.by_name.items()
-        )
+        wanted: Iterable[tuple[str, Iterable[int]]] = _moving_topics(image)
     else:
         wanted = ((topic.name, topic.partition_indexes) for topic in request.topics)
     for name, indexes in wanted:
@@ -139,3 +138,14 @@ def list_partition_reassignments(situation: Situation, request: ListPartitionRea
         throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, topics=topics
     )
     return Decision([], response)
+
+
+def _moving_topics(image: MetadataImage) -> list[tuple[str, Iterable[int]]]:
+    """In Apache's order, that of a hash table by topic id."""
+    moving = [
+        topic_id
+        for topic_id, topic in image.topics.by_id.items()
+        if any(partition.is_reassigning for partition in topic.partitions.values())
+    ]
+    topics = map(image.topics.by_id.__getitem__, timeline_order(moving, uuid_hash, are_put_again=True))
+    return [(topic.name, topic.partitions) for topic in topics]

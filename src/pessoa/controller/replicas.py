@@ -2,8 +2,8 @@
 (AssignReplicasToDirs).
 
 AlterPartition is a compare-and-set: the leader names the leader epoch and the partition epoch that it knows, and
-anything else than the present ones is refused, so that two changes cannot cross (KIP-497). Nobody enters the ISR who is
-fenced, shutting down, or in another life than the leader has seen (KIP-841, KIP-903).
+anything else than the present ones is refused, so that two changes cannot cross (KIP-497). No replica enters the
+ISR whose broker is fenced, shutting down, or has another broker epoch than the leader names (KIP-841, KIP-903).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pessoa.controller.assignments import is_directory_online
-from pessoa.controller.decision import Decision, Refusal
+from pessoa.controller.decision import Decision
 from pessoa.controller.elections import after_arrival, after_departure
 from pessoa.controller.partition_change import Election, allows_unclean_election, change_of
-from pessoa.metadata.topics import NO_LEADER_CHANGE, RECOVERED, RECOVERING, changed_partition
+from pessoa.metadata.topics_image import NO_LEADER_CHANGE, RECOVERED, RECOVERING, changed_partition
 from pessoa.wire.api.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -29,8 +29,8 @@ from pessoa.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsResponsePartitionData,
     AssignReplicasToDirsResponseTopicData,
 )
-from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.metadata_log import PartitionChangeRecord
+from pessoa.wire.errors import ErrorCode, Refusal
+from pessoa.wire.stored.metadata_records import PartitionChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ def _alter(
     partition = topic.partitions.get(data.partition_index)
     if partition is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    # Before version 3 a leader does not say in which life it has seen its followers.
+    # Before version 3 a leader does not name the broker epochs of its followers.
     members = [(one.broker_id, one.broker_epoch) for one in data.new_isr_with_epochs]
     if not members:
         members = [(replica, _ANY_EPOCH) for replica in data.new_isr]
@@ -96,7 +96,7 @@ def _alter(
     record = change.record()
     after = partition if record is None else changed_partition(partition, record)
     if record is not None and record.leader not in (NO_LEADER_CHANGE, broker_id):
-        # The change completed a move to other brokers, and one of them leads: the asker has to hear that.
+        # The change completed a move to other brokers, and one of them leads: the response has to say that.
         return record, _refused(data.partition_index, ErrorCode.NEW_LEADER_ELECTED)
     result = AlterPartitionResponsePartitionData(
         partition_index=data.partition_index,

@@ -2,9 +2,9 @@
 
 A heartbeat begins a session anew; a session that is over means that the broker is gone, and the controller fences it.
 A connection that breaks is a hint: the process may have died (its kernel closes what it had open), so such a broker has
-only a moment to be heard of again (`suspect`). Fencing one that lives costs it its leaderships and nothing else.
+only a moment to send a heartbeat again (`suspect`). Fencing one that is alive costs it its leaderships, and no more.
 
-Kept in memory only: a new controller gives everybody a whole session anew.
+Kept in memory only: a new controller gives every broker a whole session anew.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pessoa.metadata.image import BrokerImage, MetadataImage
 
-# Time to connect and send a heartbeat, for a broker that lives and has lost its connection. It is short because clients
+# Time to connect and send a heartbeat, for a broker that is alive and has lost its connection. Short because clients
 # wait at least as long again: they back off while a partition has no leader.
 SUSPICION_MS = 500
 _NEVER_HEARD = -1
@@ -74,7 +74,7 @@ class BrokerSessions:
         known = self._of(broker_id, broker_epoch)
         return known is not None and now_ms <= known.expires_ms
 
-    def everybody_saw(self, image: MetadataImage, broker_id: int) -> bool:
+    def all_know_of_shutdown(self, image: MetadataImage, broker_id: int) -> bool:
         """Whether all other brokers that serve know that this one is shutting down."""
         known = self._sessions.get(broker_id)
         if known is None or known.shutdown_offset is None:
@@ -107,6 +107,6 @@ class BrokerSessions:
         return known.metadata_offset if known is not None else _NEVER_HEARD
 
     def _of(self, broker_id: int, broker_epoch: int) -> _Session | None:
-        """The session of this life of the broker."""
+        """The session under this broker epoch."""
         known = self._sessions.get(broker_id)
         return known if known is not None and known.broker_epoch == broker_epoch else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# A directory name has 255 bytes, and "-<partition>" and "-delete" want some of them.
+# A directory name has 255 bytes, and "-<partition>" and "-delete" take some of them.
 MAX_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 

@@ -5,5 +5,6 @@
                                        └─ load by replaying the log when leadership of a partition arrives
 
 One runtime serves one internal topic; one shard holds what stands in one partition of it. `shard` says what a shard
-is, `runtime` runs them, `log` is the door to the partition's log, and `groups` and `transactions` are the shards.
+is, `runtime` runs them, `coordinator_log` is the door to the partition's log, and `groups` and `transactions` are the
+shards.
 """

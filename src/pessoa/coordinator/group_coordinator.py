@@ -2,31 +2,36 @@
 
 Here requests are checked for what no shard need know and cut into the parts of the shards that have the groups; and
 what the shards refuse becomes the error response that the API has for it. Offsets have a file of their own,
-`group_offsets`.
+`offset_requests`.
 
-`submit` returns the response, or an awaitable of it where something waits.
+A request is answered with its response, or with an awaitable of it where something waits.
+
+Groups are answered for in Apache's order, which is not that of the request: by partition, as its hash tables list them
+(`base.java_order`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import uuid4
 
 from pessoa.base.clock import Clock
 from pessoa.base.ids import Uuid
-from pessoa.coordinator.answers import Maybe, all_of, ask, then
-from pessoa.coordinator.group_offsets import OffsetService
-from pessoa.coordinator.groups.classic import join_response, sync_response
-from pessoa.coordinator.groups.config import GroupCoordinatorConfig
-from pessoa.coordinator.groups.consumer import JOIN_EPOCH
-from pessoa.coordinator.groups.consumer_group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
-from pessoa.coordinator.groups.describe import consumer_group_error
-from pessoa.coordinator.groups.shard import GroupShard
-from pessoa.coordinator.log import CoordinatorLog
-from pessoa.coordinator.runtime import WRITE_TIMEOUT_MS, CoordinatorRuntime
-from pessoa.coordinator.shard import Delta, Image, RequestContext
+from pessoa.base.java_order import computed_hash_order, concurrent_hash_order, hash_order, partition_hash, string_hash
+from pessoa.coordinator.coordinator_log import CoordinatorLog
+from pessoa.coordinator.groups.classic.rebalance import join_response, sync_response
+from pessoa.coordinator.groups.consumer.consumer_group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from pessoa.coordinator.groups.consumer.consumer_heartbeat import JOIN_EPOCH
+from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
+from pessoa.coordinator.groups.group_descriptions import consumer_group_error
+from pessoa.coordinator.groups.group_registry import MayDescribe
+from pessoa.coordinator.groups.group_shard import GroupShard
+from pessoa.coordinator.offset_requests import OffsetService
+from pessoa.coordinator.runtime import WRITE_TIMEOUT_MS, CoordinatorRuntime, LedPartition
+from pessoa.coordinator.shard import Delta, Image
+from pessoa.coordinator.shard_answers import all_of, ask, then
 from pessoa.records.compression import Codec
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from pessoa.wire.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -37,14 +42,10 @@ from pessoa.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pessoa.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from pessoa.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from pessoa.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
-from pessoa.wire.api.offset_commit import OffsetCommitRequest
-from pessoa.wire.api.offset_delete import OffsetDeleteRequest
-from pessoa.wire.api.offset_fetch import OffsetFetchRequest
 from pessoa.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
-from pessoa.wire.api.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.schema import Message
-from pessoa.wire.stored.framing import GROUP_LOG
+from pessoa.wire.request_context import Answer, Caller
+from pessoa.wire.stored.record_framing import GROUP_LOG
 
 # From this version of ConsumerGroupHeartbeat on members choose their ids themselves.
 _OWN_MEMBER_ID_VERSION = 1
@@ -55,6 +56,11 @@ _JOIN_NULL_PROTOCOL_VERSION = 7
 # What can be allowed with a group, bits by the number of the operation: read, delete, describe, describe and alter
 # configs. Without an authorizer everybody may do all of it.
 _OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+
+# The first group.version that has them (KIP-848).
+_VERSION_WITH_CONSUMER_GROUPS = 1
+
+_GROUP_TOPIC = "__consumer_offsets"
 
 # The number that base64 writes as a dash.
 _DASH = 62
@@ -80,34 +86,25 @@ class GroupCoordinator:
         new_uuid: Callable[[], Uuid] = random_uuid,
         write_timeout_ms: int = WRITE_TIMEOUT_MS,
         codec: Codec = Codec.NONE,
+        group_version: Callable[[], int] = lambda: _VERSION_WITH_CONSUMER_GROUPS,
+        may_describe: MayDescribe = lambda _member, _topic: True,
     ) -> None:
-        """`write_timeout_ms` is offsets.commit.timeout.ms, `codec` offsets.topic.compression.codec."""
+        """`write_timeout_ms` is offsets.commit.timeout.ms, `codec` offsets.topic.compression.codec, `group_version` the
+        level of that feature. `may_describe` says whether a member may know of a topic."""
+        self._group_version = group_version
         self._config = config
         self._image = image
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             GROUP_LOG,
             log,
-            lambda _: GroupShard(self._config, self._image, new_uuid),
+            lambda _: GroupShard(self._config, self._image, new_uuid, may_describe),
             clock,
             image,
             write_timeout_ms,
             codec,
         )
-        self._offsets = OffsetService(self.runtime, lambda: self._image)
-        self._services: dict[type[Message], Callable[[Any, RequestContext], Maybe[Any]]] = {
-            ConsumerGroupDescribeRequest: self._describe_consumer_groups,
-            ConsumerGroupHeartbeatRequest: self._consumer_heartbeat,
-            DeleteGroupsRequest: self._delete_groups,
-            DescribeGroupsRequest: self._describe_groups,
-            HeartbeatRequest: self._heartbeat,
-            JoinGroupRequest: self._join,
-            LeaveGroupRequest: self._leave,
-            ListGroupsRequest: self._list_groups,
-            OffsetCommitRequest: self._offsets.commit,
-            OffsetDeleteRequest: self._offsets.delete,
-            OffsetFetchRequest: self._offsets.fetch,
-            SyncGroupRequest: self._sync,
-        }
+        # OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit.
+        self.offsets = OffsetService(self.runtime, lambda: self._image)
 
     def __repr__(self) -> str:
         return f"<GroupCoordinator of {len(self.runtime.active_partitions())} partitions>"
@@ -131,8 +128,8 @@ class GroupCoordinator:
     def configure(self, config: GroupCoordinatorConfig) -> None:
         """Settings have changed, dynamically: they hold for every group from now on."""
         self._config = config
-        for slot in self.runtime.slots():
-            slot.shard.registry.config = config
+        for led in self.runtime.led_partitions():
+            led.shard.registry.config = config
 
     def complete_transaction(
         self, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, committed: bool
@@ -145,17 +142,7 @@ class GroupCoordinator:
 
     # ── requests ──
 
-    def submit(self, request: Message, context: RequestContext) -> Maybe[Message]:
-        """Serve any request about groups and their offsets, but TxnOffsetCommit."""
-        return self._services[type(request)](request, context)
-
-    def commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, context: RequestContext, guard: object = None
-    ) -> Maybe[TxnOffsetCommitResponse]:
-        """Serve TxnOffsetCommit. `guard` is what verifying the transaction has given, for `CoordinatorLog.append`."""
-        return self._offsets.commit_in_transaction(request, context, guard)
-
-    def _join(self, request: JoinGroupRequest, context: RequestContext) -> Maybe[JoinGroupResponse]:
+    def join(self, request: JoinGroupRequest, context: Caller) -> Answer[JoinGroupResponse]:
         config = self._config
         shortest_ms, longest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not request.group_id:
@@ -165,6 +152,7 @@ class GroupCoordinator:
         answer = ask(
             self.runtime,
             self.partition_for(request.group_id),
+            GroupShard.join,
             request,
             context,
             JoinGroupResponse,
@@ -172,7 +160,7 @@ class GroupCoordinator:
         )
         return then(answer, lambda response: _fit_join(response, context))
 
-    def _sync(self, request: SyncGroupRequest, context: RequestContext) -> Maybe[SyncGroupResponse]:
+    def sync(self, request: SyncGroupRequest, context: Caller) -> Answer[SyncGroupResponse]:
         names_protocol = request.protocol_type is not None and request.protocol_name is not None
         if context.version >= _SYNC_PROTOCOL_VERSION and not names_protocol:
             return sync_response(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -181,13 +169,14 @@ class GroupCoordinator:
         return ask(
             self.runtime,
             self.partition_for(request.group_id),
+            GroupShard.sync,
             request,
             context,
             SyncGroupResponse,
             lambda code, _: sync_response(code),
         )
 
-    def _heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> Maybe[HeartbeatResponse]:
+    def heartbeat(self, request: HeartbeatRequest, context: Caller) -> Answer[HeartbeatResponse]:
         def failed(code: ErrorCode, _: str | None) -> HeartbeatResponse:
             # A coordinator that loads gives the member a whole session afterwards; no need to alarm it.
             is_loading = code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -196,9 +185,9 @@ class GroupCoordinator:
         if not request.group_id:
             return failed(ErrorCode.INVALID_GROUP_ID, None)
         partition = self.partition_for(request.group_id)
-        return ask(self.runtime, partition, request, context, HeartbeatResponse, failed)
+        return ask(self.runtime, partition, GroupShard.heartbeat, request, context, HeartbeatResponse, failed)
 
-    def _leave(self, request: LeaveGroupRequest, context: RequestContext) -> Maybe[LeaveGroupResponse]:
+    def leave(self, request: LeaveGroupRequest, context: Caller) -> Answer[LeaveGroupResponse]:
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         is_single = context.version < _LEAVE_SEVERAL_VERSION
@@ -217,6 +206,7 @@ class GroupCoordinator:
         answer = ask(
             self.runtime,
             self.partition_for(request.group_id),
+            GroupShard.leave,
             LeaveGroupRequest(group_id=request.group_id, members=members),
             context,
             LeaveGroupResponse,
@@ -224,14 +214,16 @@ class GroupCoordinator:
         )
         return then(answer, _fit_single_leave) if is_single else answer
 
-    def _consumer_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
-    ) -> Maybe[ConsumerGroupHeartbeatResponse]:
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, context: Caller
+    ) -> Answer[ConsumerGroupHeartbeatResponse]:
         def failed(code: ErrorCode, message: str | None) -> ConsumerGroupHeartbeatResponse:
             return ConsumerGroupHeartbeatResponse(
                 throttle_time_ms=0, error_code=code, error_message=message, member_epoch=0, heartbeat_interval_ms=0
             )
 
+        if not self.serves_consumer_groups:
+            return failed(ErrorCode.UNSUPPORTED_VERSION, None)
         problem = _consumer_heartbeat_problem(request, context.version)
         if problem is not None:
             return failed(ErrorCode.INVALID_REQUEST, problem)
@@ -242,19 +234,27 @@ class GroupCoordinator:
                 ErrorCode.UNSUPPORTED_ASSIGNOR, f"there is no assignor {request.server_assignor}, but there are {known}"
             )
         partition = self.partition_for(request.group_id)
-        return ask(self.runtime, partition, request, context, ConsumerGroupHeartbeatResponse, failed)
+        return ask(
+            self.runtime,
+            partition,
+            GroupShard.consumer_heartbeat,
+            request,
+            context,
+            ConsumerGroupHeartbeatResponse,
+            failed,
+        )
 
     # ── administration ──
 
-    def _list_groups(self, request: ListGroupsRequest, context: RequestContext) -> Maybe[ListGroupsResponse]:
+    def list_groups(self, request: ListGroupsRequest, context: Caller) -> Answer[ListGroupsResponse]:
         def failed(code: ErrorCode, _: str | None) -> ListGroupsResponse:
             # A partition that has gone to another broker is listed there.
             is_gone = code is ErrorCode.NOT_COORDINATOR
             return ListGroupsResponse(error_code=ErrorCode.NONE if is_gone else code, groups=[])
 
         answers = [
-            ask(self.runtime, slot.partition, request, context, ListGroupsResponse, failed)
-            for slot in self.runtime.slots()
+            ask(self.runtime, led.partition, GroupShard.list_groups, request, context, ListGroupsResponse, failed)
+            for led in self._led_in_order()
         ]
 
         def join(responses: list[ListGroupsResponse]) -> ListGroupsResponse:
@@ -266,13 +266,12 @@ class GroupCoordinator:
 
         return all_of(answers, join)
 
-    def _describe_groups(
-        self, request: DescribeGroupsRequest, context: RequestContext
-    ) -> Maybe[DescribeGroupsResponse]:
-        def answer(group_id: str) -> Maybe[DescribeGroupsResponse]:
+    def describe_classic(self, request: DescribeGroupsRequest, context: Caller) -> Answer[DescribeGroupsResponse]:
+        def answer(group_id: str) -> Answer[DescribeGroupsResponse]:
             return ask(
                 self.runtime,
                 self.partition_for(group_id),
+                GroupShard.describe_classic,
                 DescribeGroupsRequest(groups=[group_id]),
                 context,
                 DescribeGroupsResponse,
@@ -280,24 +279,34 @@ class GroupCoordinator:
             )
 
         return all_of(
-            [answer(group_id) for group_id in dict.fromkeys(request.groups)],
+            [answer(group_id) for group_ids in self._by_partition(request.groups).values() for group_id in group_ids],
             lambda responses: DescribeGroupsResponse(
                 groups=_with_operations([each.groups[0] for each in responses], request.include_authorized_operations)
             ),
         )
 
-    def _describe_consumer_groups(
-        self, request: ConsumerGroupDescribeRequest, context: RequestContext
-    ) -> Maybe[ConsumerGroupDescribeResponse]:
+    def describe_consumer(
+        self, request: ConsumerGroupDescribeRequest, context: Caller
+    ) -> Answer[ConsumerGroupDescribeResponse]:
+        if not self.serves_consumer_groups:
+            # In the order of the request: no shard has looked at them.
+            groups = [consumer_group_error(name, ErrorCode.UNSUPPORTED_VERSION) for name in request.group_ids]
+            return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=groups)
+        # The empty one is refused before anything is looked for.
+        wanted = [""] if "" in request.group_ids else []
+        for group_ids in self._by_partition(filter(None, request.group_ids)).values():
+            wanted += group_ids
+
         def failed(group_id: str, code: ErrorCode) -> ConsumerGroupDescribeResponse:
             return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=[consumer_group_error(group_id, code)])
 
-        def answer(group_id: str) -> Maybe[ConsumerGroupDescribeResponse]:
+        def answer(group_id: str) -> Answer[ConsumerGroupDescribeResponse]:
             if not group_id:
                 return failed(group_id, ErrorCode.INVALID_GROUP_ID)
             return ask(
                 self.runtime,
                 self.partition_for(group_id),
+                GroupShard.describe_consumer,
                 ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False),
                 context,
                 ConsumerGroupDescribeResponse,
@@ -305,23 +314,23 @@ class GroupCoordinator:
             )
 
         return all_of(
-            [answer(group_id) for group_id in dict.fromkeys(request.group_ids)],
+            [answer(group_id) for group_id in wanted],
             lambda responses: ConsumerGroupDescribeResponse(
                 throttle_time_ms=0,
                 groups=_with_operations([each.groups[0] for each in responses], request.include_authorized_operations),
             ),
         )
 
-    def _delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> Maybe[DeleteGroupsResponse]:
-        # Named twice, deleted once.
-        names = list(dict.fromkeys(request.groups_names))
-        by_partition: dict[int, list[str]] = {}
-        for name in names:
-            by_partition.setdefault(self.partition_for(name), []).append(name)
+    def delete(self, request: DeleteGroupsRequest, context: Caller) -> Answer[DeleteGroupsResponse]:
+        by_partition = {
+            partition: hash_order(group_ids, string_hash)
+            for partition, group_ids in self._by_partition(request.groups_names).items()
+        }
         answers = [
             ask(
                 self.runtime,
                 partition,
+                GroupShard.delete_groups,
                 DeleteGroupsRequest(groups_names=group_ids),
                 context,
                 DeleteGroupsResponse,
@@ -331,10 +340,32 @@ class GroupCoordinator:
         ]
 
         def join(responses: list[DeleteGroupsResponse]) -> DeleteGroupsResponse:
-            results = {each.group_id: each for response in responses for each in response.results}
-            return DeleteGroupsResponse(throttle_time_ms=0, results=[results[name] for name in names])
+            results = [each for response in responses for each in response.results]
+            return DeleteGroupsResponse(throttle_time_ms=0, results=results)
 
         return all_of(answers, join)
+
+    @property
+    def serves_consumer_groups(self) -> bool:
+        is_switched_on = "consumer" in self._config.group_coordinator_rebalance_protocols
+        return is_switched_on and self._group_version() >= _VERSION_WITH_CONSUMER_GROUPS
+
+    def _led_in_order(self) -> list[LedPartition[GroupShard]]:
+        by_partition = {led.partition: led for led in self.runtime.led_partitions()}
+        return [
+            by_partition[partition] for partition in concurrent_hash_order(sorted(by_partition), _hash_of_partition)
+        ]
+
+    def _by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
+        """The groups, each once, by the partition of `__consumer_offsets` that keeps them."""
+        found: dict[int, list[str]] = {}
+        for group_id in dict.fromkeys(group_ids):
+            found.setdefault(self.partition_for(group_id), []).append(group_id)
+        return {partition: found[partition] for partition in computed_hash_order(found, _hash_of_partition)}
+
+
+def _hash_of_partition(partition: int) -> int:
+    return partition_hash((_GROUP_TOPIC, partition))
 
 
 def _consumer_heartbeat_problem(request: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
@@ -364,7 +395,7 @@ def _consumer_heartbeat_problem(request: ConsumerGroupHeartbeatRequest, version:
     return None
 
 
-def _fit_join(response: JoinGroupResponse, context: RequestContext) -> JoinGroupResponse:
+def _fit_join(response: JoinGroupResponse, context: Caller) -> JoinGroupResponse:
     """No protocol is a null where the version knows nulls, and an empty string before."""
     response.protocol_name = response.protocol_name or (None if context.version >= _JOIN_NULL_PROTOCOL_VERSION else "")
     return response

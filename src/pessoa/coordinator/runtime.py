@@ -1,12 +1,13 @@
 """The shell around the shards of one internal topic.
 
-A slot stands for a partition that this broker leads:
+A `LedPartition` is a partition that this broker leads, with its shard and what waits for it:
 
     elect ──► LOADING ──(log replayed)──► ACTIVE ──► resign: gone
                  └──(the log cannot be read)──► FAILED
 
-While it loads, requests are refused with COORDINATOR_LOAD_IN_PROGRESS; without a slot, or after a failure, with
-NOT_COORDINATOR. Whoever waits for an answer when a slot goes is refused with NOT_COORDINATOR too.
+While it loads, requests are refused with COORDINATOR_LOAD_IN_PROGRESS; for a partition that this broker does not lead,
+or after a failure, with NOT_COORDINATOR. Requests that wait for an answer when the lead goes are refused with
+NOT_COORDINATOR too.
 
 **What waits.** An output is answered when the high watermark has reached the log end that followed its own append. An
 output without records, a read, is answered under the same condition: what it saw may contain records that are not
@@ -20,9 +21,9 @@ committed, so it can do no harm, but what it remembers is old. Most readers do n
 does: its answer waits for a batch without records, written after the request came, and that is committed only if all
 in-sync replicas still followed this leader then.
 
-**Time.** One timer of the loop runs for all slots, at the earliest deadline of all. Deadlines are wall-clock times,
-yet a session must not end because somebody set the clock: the runtime watches how the wall clock stands to the
-monotonic one and shifts the shards' deadlines when that changes by a jump.
+**Time.** One timer of the loop runs for all partitions, at the earliest of all deadlines. They are wall-clock times,
+yet a session must not end because the clock was set: the runtime watches how the wall clock stands to the monotonic one
+and shifts the shards' deadlines when that changes by a jump.
 """
 
 from __future__ import annotations
@@ -32,16 +33,17 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from pessoa.base.clock import Clock
-from pessoa.coordinator.log import CoordinatorLog
+from pessoa.coordinator.coordinator_log import CoordinatorLog
 from pessoa.coordinator.partitioning import partition_for
-from pessoa.coordinator.records import NO_PRODUCER, TransactionEnd, decode_batch, encode_batch
-from pessoa.coordinator.shard import Delta, Image, Output, Refusal, Reply, RequestContext, Shard
+from pessoa.coordinator.record_batches import NO_PRODUCER, TransactionEnd, decode_batch, encode_batch
+from pessoa.coordinator.shard import Delta, Image, Output, Reply, Shard
 from pessoa.records.compression import Codec
-from pessoa.records.control import ControlRecordType, build_transaction_marker
-from pessoa.wire.errors import ErrorCode
+from pessoa.records.control_records import ControlRecordType, build_transaction_marker
+from pessoa.wire.errors import ErrorCode, Refusal
+from pessoa.wire.request_context import Caller
 from pessoa.wire.schema import Message
 
 logger = logging.getLogger(__name__)
@@ -56,15 +58,18 @@ BATCHES_PER_TURN = 100
 RECORDS_PER_PIECE = 500
 
 S = TypeVar("S", bound=Shard)
+R = TypeVar("R", bound=Message)
+# A method of a shard that decides about a request: the request, who asks, the token of the reply, and now_ms.
+Decide: TypeAlias = Callable[[S, R, Caller, int, int], Output]
 
 
-class SlotState(Enum):
+class LoadState(Enum):
     LOADING = "loading"
     ACTIVE = "active"
     FAILED = "failed"
 
 
-class _Pending:
+class _UncommittedOutput:
     """An output whose records, or whose view, are not committed yet. `end` is the offset that must be reached."""
 
     __slots__ = ("deadline_ms", "end", "output")
@@ -75,15 +80,15 @@ class _Pending:
         self.deadline_ms = deadline_ms
 
 
-class Slot(Generic[S]):
+class LedPartition(Generic[S]):
     def __init__(self, partition: int, epoch: int, shard: S) -> None:
         self.partition = partition
         self.epoch = epoch
         self.shard = shard
-        self.state = SlotState.LOADING
+        self.state = LoadState.LOADING
         self.log_end_offset = 0
         # In the order of `end`.
-        self.pending: deque[_Pending] = deque()
+        self.uncommitted: deque[_UncommittedOutput] = deque()
         self.waiter: asyncio.Task[None] | None = None
         self.loader: asyncio.Task[None] | None = None
         # Tokens of requests that are not answered.
@@ -91,8 +96,8 @@ class Slot(Generic[S]):
 
     def __repr__(self) -> str:
         return (
-            f"<Slot {self.partition} epoch {self.epoch}, {self.state.value}, log end {self.log_end_offset}, "
-            f"{len(self.pending)} pending, {len(self.waiting)} waiting>"
+            f"<LedPartition {self.partition} epoch {self.epoch}, {self.state.value}, log end {self.log_end_offset}, "
+            f"{len(self.uncommitted)} uncommitted, {len(self.waiting)} waiting>"
         )
 
 
@@ -116,7 +121,7 @@ class CoordinatorRuntime(Generic[S]):
         self._clock = clock
         self._image = image
         self._codec = codec
-        self._slots: dict[int, Slot[S]] = {}
+        self._led: dict[int, LedPartition[S]] = {}
         self._token = 0
         # Replies to the request that is being handled, so that it needs no future.
         self._ready: dict[int, Reply] = {}
@@ -125,108 +130,112 @@ class CoordinatorRuntime(Generic[S]):
         self._timer_ms: int | None = None
 
     def __repr__(self) -> str:
-        return f"<CoordinatorRuntime: {len(self._slots)} slots>"
+        return f"<CoordinatorRuntime: leads {len(self._led)} partitions>"
 
     def partition_for(self, key: str) -> int:
         return partition_for(key, self._log.partition_count())
 
-    def slot(self, partition: int) -> Slot[S] | None:
-        return self._slots.get(partition)
+    def led_partition(self, partition: int) -> LedPartition[S] | None:
+        return self._led.get(partition)
 
-    def slots(self) -> list[Slot[S]]:
-        return list(self._slots.values())
+    def led_partitions(self) -> list[LedPartition[S]]:
+        return list(self._led.values())
 
     def active_partitions(self) -> list[int]:
-        return [partition for partition, slot in self._slots.items() if slot.state is SlotState.ACTIVE]
+        return [partition for partition, led in self._led.items() if led.state is LoadState.ACTIVE]
 
     # ── leadership ──
 
     def elect(self, partition: int, epoch: int) -> asyncio.Task[None] | None:
         """This broker leads the partition: load it. Returns the task that does; None for an epoch that is no news."""
-        slot = self._slots.get(partition)
-        if slot is not None:
-            if slot.epoch >= epoch:
+        led = self._led.get(partition)
+        if led is not None:
+            if led.epoch >= epoch:
                 return None
-            self._drop(slot)
-        slot = self._slots[partition] = Slot(partition, epoch, self._make_shard(partition))
-        slot.loader = _start(self._load(slot))
-        return slot.loader
+            self._drop(led)
+        led = self._led[partition] = LedPartition(partition, epoch, self._make_shard(partition))
+        led.loader = _start(self._load(led))
+        return led.loader
 
     def resign(self, partition: int, epoch: int | None = None) -> None:
         """This broker leads the partition no more; `epoch` is the one of its successor, None if it was deleted."""
-        slot = self._slots.get(partition)
-        if slot is not None and (epoch is None or slot.epoch < epoch):
-            self._drop(slot)
+        led = self._led.get(partition)
+        if led is not None and (epoch is None or led.epoch < epoch):
+            self._drop(led)
 
     def close(self) -> None:
-        for slot in list(self._slots.values()):
-            self._drop(slot)
+        for led in list(self._led.values()):
+            self._drop(led)
         self._stop_timer()
 
-    def _drop(self, slot: Slot[S]) -> None:
-        del self._slots[slot.partition]
-        slot.state = SlotState.FAILED
-        for task in (slot.loader, slot.waiter):
+    def _drop(self, led: LedPartition[S]) -> None:
+        del self._led[led.partition]
+        led.state = LoadState.FAILED
+        for task in (led.loader, led.waiter):
             if task is not None:
                 task.cancel()
-        slot.pending.clear()
-        for token in list(slot.waiting):
-            self._deliver(slot, token, Refusal(ErrorCode.NOT_COORDINATOR))
+        led.uncommitted.clear()
+        for token in list(led.waiting):
+            self._deliver(led, token, Refusal(ErrorCode.NOT_COORDINATOR))
 
-    async def _load(self, slot: Slot[S]) -> None:
+    async def _load(self, led: LedPartition[S]) -> None:
         started_ms = self._clock.monotonic_ms()
         count = 0
         try:
-            for number, batch in enumerate(self._log.read(slot.partition), 1):
+            for number, batch in enumerate(self._log.read(led.partition), 1):
                 for stored in decode_batch(self._log_name, batch):
                     count += 1
                     if isinstance(stored, TransactionEnd):
-                        slot.shard.replay_end_transaction(*stored)
+                        led.shard.replay_end_transaction(*stored)
                     else:
-                        slot.shard.replay(
+                        led.shard.replay(
                             stored.key, stored.value, stored.offset, batch.producer_id, batch.producer_epoch
                         )
-                slot.log_end_offset = batch.next_offset
+                led.log_end_offset = batch.next_offset
                 if number % BATCHES_PER_TURN == 0:
                     await asyncio.sleep(0)
         except Refusal as refusal:
-            slot.state = SlotState.FAILED
-            logger.info("partition %d of %s is not ours to load: %s", slot.partition, self._log_name, refusal)
+            led.state = LoadState.FAILED
+            logger.info("partition %d of %s is not ours to load: %s", led.partition, self._log_name, refusal)
             return
         except Exception:
-            slot.state = SlotState.FAILED
-            logger.exception("partition %d of %s cannot be loaded", slot.partition, self._log_name)
+            led.state = LoadState.FAILED
+            logger.exception("partition %d of %s cannot be loaded", led.partition, self._log_name)
             raise
-        slot.state = SlotState.ACTIVE
+        led.state = LoadState.ACTIVE
         now_ms = self._now_ms()
         if count:
             logger.info(
                 "loaded partition %d of %s at epoch %d: %d records in %d ms",
-                slot.partition, self._log_name, slot.epoch, count, self._clock.monotonic_ms() - started_ms,
+                led.partition, self._log_name, led.epoch, count, self._clock.monotonic_ms() - started_ms,
             )  # fmt: skip
-        self._perform(slot, slot.shard.on_loaded(self._image, now_ms), now_ms)
-        self._arm_timer(slot)
+        self._perform(led, led.shard.on_loaded(self._image, now_ms), now_ms)
+        self._arm_timer(led)
 
     # ── requests ──
 
     def submit(
-        self, partition: int, request: Message, context: RequestContext, guard: object = None
+        self, partition: int, decide: Decide[S, R], request: R, context: Caller, guard: object = None
     ) -> Message | Awaitable[Message]:
-        """Let the partition's shard handle the request. Raises `Refusal`, and so does the awaitable."""
-        slot = self._active(partition)
+        """Let the partition's shard decide about the request, with that method of it. Raises `Refusal`, and so does the
+        awaitable."""
+        led = self._active(partition)
         self._token += 1
         token = self._token
         now_ms = self._now_ms()
-        output = slot.shard.handle(request, context, token, now_ms)
+        try:
+            output = decide(led.shard, request, context, token, now_ms)
+        except Refusal as refusal:
+            output = Output.reply(token, refusal)
         self._ready[token] = _UNANSWERED
         try:
-            self._perform(slot, output, now_ms, guard)
+            self._perform(led, output, now_ms, guard)
         finally:
             reply = self._ready.pop(token)
-        self._arm_timer(slot)
+        self._arm_timer(led)
         if reply is _UNANSWERED:
             future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-            slot.waiting[token] = future
+            led.waiting[token] = future
             return future
         if isinstance(reply, Refusal):
             raise reply
@@ -236,7 +245,7 @@ class CoordinatorRuntime(Generic[S]):
         self, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, committed: bool
     ) -> Awaitable[None]:
         """Write the marker that ends a transaction, and let the shard know. Resolves when it is committed."""
-        slot = self._active(partition)
+        led = self._active(partition)
         marker = build_transaction_marker(
             ControlRecordType.COMMIT if committed else ControlRecordType.ABORT,
             producer_id=producer_id,
@@ -244,113 +253,113 @@ class CoordinatorRuntime(Generic[S]):
             coordinator_epoch=coordinator_epoch,
             timestamp=self._clock.now_ms(),
         )
-        end = slot.log_end_offset = self._log.append(partition, marker)
-        slot.shard.replay_end_transaction(producer_id, producer_epoch, committed)
+        end = led.log_end_offset = self._log.append(partition, marker)
+        led.shard.replay_end_transaction(producer_id, producer_epoch, committed)
         return self._log.wait_until_committed(partition, end)
 
-    def _active(self, partition: int) -> Slot[S]:
-        slot = self._slots.get(partition)
-        if slot is None or slot.state is SlotState.FAILED:
+    def _active(self, partition: int) -> LedPartition[S]:
+        led = self._led.get(partition)
+        if led is None or led.state is LoadState.FAILED:
             raise Refusal(ErrorCode.NOT_COORDINATOR)
-        if slot.state is SlotState.LOADING:
+        if led.state is LoadState.LOADING:
             raise Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return slot
+        return led
 
     def publish(self, image: Image, delta: Delta) -> None:
         """Tell every shard what the metadata is now."""
         self._image = image
         now_ms = self._now_ms()
-        for slot in self._active_slots():
-            self._perform(slot, slot.shard.on_image(image, delta, now_ms), now_ms)
-            self._arm_timer(slot)
+        for led in self._all_active():
+            self._perform(led, led.shard.on_image(image, delta, now_ms), now_ms)
+            self._arm_timer(led)
 
-    def _active_slots(self) -> Iterator[Slot[S]]:
-        return (slot for slot in list(self._slots.values()) if slot.state is SlotState.ACTIVE)
+    def _all_active(self) -> Iterator[LedPartition[S]]:
+        return (led for led in list(self._led.values()) if led.state is LoadState.ACTIVE)
 
     # ── what an output asks for ──
 
-    def _perform(self, slot: Slot[S], output: Output, now_ms: int, guard: object = None) -> None:
+    def _perform(self, led: LedPartition[S], output: Output, now_ms: int, guard: object = None) -> None:
         for note in output.notes:
             logger.info("%s", note)
         if not output.is_atomic and len(output.records) > RECORDS_PER_PIECE:
             assert output.replays
             assert not output.replies
-            assert output.settled is None
+            assert output.on_outcome is None
             for start in range(0, len(output.records), RECORDS_PER_PIECE):
                 piece = output.records[start : start + RECORDS_PER_PIECE]
-                self._perform(slot, Output(piece, producer=output.producer), now_ms)
+                self._perform(led, Output(piece, producer=output.producer), now_ms)
             return
         if output.records:
             producer = output.producer or NO_PRODUCER
             batch = encode_batch(output.records, now_ms, output.producer, self._codec)
             try:
-                end = self._log.append(slot.partition, batch, guard)
+                end = self._log.append(led.partition, batch, guard)
             except Refusal as refusal:
-                self._settle(slot, output, refusal, now_ms)
+                self._finish(led, output, refusal, now_ms)
                 return
-            slot.log_end_offset = end
+            led.log_end_offset = end
             try:
                 if output.replays:
                     offset = end - len(output.records)
                     for record in output.records:
-                        slot.shard.replay(record.key, record.value, offset, producer.id, producer.epoch)
+                        led.shard.replay(record.key, record.value, offset, producer.id, producer.epoch)
                         offset += 1
                 elif output.applied is not None:
                     output.applied()
             except Exception:
                 # What is written and what is known have parted: only a fresh load can join them.
-                self._drop(slot)
+                self._drop(led)
                 raise
         elif output.is_confirmed:
             try:
-                slot.log_end_offset = self._log.append_barrier(slot.partition)
+                led.log_end_offset = self._log.append_barrier(led.partition)
             except Refusal as refusal:
-                self._settle(slot, output, refusal, now_ms)
+                self._finish(led, output, refusal, now_ms)
                 return
-        if not output.records and not output.replies and output.settled is None:
+        if not output.records and not output.replies and output.on_outcome is None:
             return
-        end = slot.log_end_offset
+        end = led.log_end_offset
         try:
-            is_committed = not slot.pending and end <= self._log.high_watermark(slot.partition)
+            is_committed = not led.uncommitted and end <= self._log.high_watermark(led.partition)
         except Refusal as refusal:
             # Leadership has just gone, and the news is on its way.
-            self._settle(slot, output, refusal, now_ms)
+            self._finish(led, output, refusal, now_ms)
             return
         if is_committed:
-            self._settle(slot, output, None, now_ms)
+            self._finish(led, output, None, now_ms)
             return
-        slot.pending.append(_Pending(end, output, now_ms + self.write_timeout_ms))
-        if slot.waiter is None or slot.waiter.done():
-            slot.waiter = _start(self._wait_for_commits(slot))
+        led.uncommitted.append(_UncommittedOutput(end, output, now_ms + self.write_timeout_ms))
+        if led.waiter is None or led.waiter.done():
+            led.waiter = _start(self._wait_for_commits(led))
 
-    async def _wait_for_commits(self, slot: Slot[S]) -> None:
-        while slot.pending:
+    async def _wait_for_commits(self, led: LedPartition[S]) -> None:
+        while led.uncommitted:
             try:
-                await self._log.wait_until_committed(slot.partition, slot.pending[0].end)
-                committed = self._log.high_watermark(slot.partition)
+                await self._log.wait_until_committed(led.partition, led.uncommitted[0].end)
+                committed = self._log.high_watermark(led.partition)
             except Refusal as refusal:
-                while slot.pending:
-                    self._settle(slot, slot.pending.popleft().output, refusal, self._now_ms())
+                while led.uncommitted:
+                    self._finish(led, led.uncommitted.popleft().output, refusal, self._now_ms())
                 return
-            while slot.pending and slot.pending[0].end <= committed:
-                self._settle(slot, slot.pending.popleft().output, None, self._now_ms())
-            self._arm_timer(slot)
+            while led.uncommitted and led.uncommitted[0].end <= committed:
+                self._finish(led, led.uncommitted.popleft().output, None, self._now_ms())
+            self._arm_timer(led)
 
-    def _settle(self, slot: Slot[S], output: Output, refusal: Refusal | None, now_ms: int) -> None:
+    def _finish(self, led: LedPartition[S], output: Output, refusal: Refusal | None, now_ms: int) -> None:
         """The records are committed, or will not be for the reason that `refusal` gives."""
         for token, reply in output.replies:
-            self._deliver(slot, token, reply if refusal is None else refusal)
-        if output.settled is not None:
+            self._deliver(led, token, reply if refusal is None else refusal)
+        if output.on_outcome is not None:
             code = ErrorCode.NONE if refusal is None else refusal.code
-            self._perform(slot, output.settled(code, now_ms), now_ms)
+            self._perform(led, output.on_outcome(code, now_ms), now_ms)
 
-    def _deliver(self, slot: Slot[S], token: int, reply: Reply) -> None:
+    def _deliver(self, led: LedPartition[S], token: int, reply: Reply) -> None:
         if token in self._ready:
             # The first answer counts: after a failed append the shard may answer a second time.
             if self._ready[token] is _UNANSWERED:
                 self._ready[token] = reply
             return
-        future = slot.waiting.pop(token, None)
+        future = led.waiting.pop(token, None)
         if future is None or future.done():
             return
         if isinstance(reply, Refusal):
@@ -368,21 +377,21 @@ class CoordinatorRuntime(Generic[S]):
         self._skew_ms = skew_ms
         if abs(jump_ms) > CLOCK_JUMP_MS:
             logger.warning("the clock jumped by %d ms; deadlines move with it", jump_ms)
-            for slot in self._slots.values():
-                slot.shard.shift_deadlines(jump_ms)
-                for pending in slot.pending:
-                    pending.deadline_ms += jump_ms
+            for led in self._led.values():
+                led.shard.shift_deadlines(jump_ms)
+                for waiting in led.uncommitted:
+                    waiting.deadline_ms += jump_ms
             if self._timer_ms is not None:
                 self._timer_ms += jump_ms
         return now_ms
 
     def _next_deadline_ms(self) -> int | None:
-        deadlines = (_deadline_ms(slot) for slot in self._active_slots())
+        deadlines = (_deadline_ms(led) for led in self._all_active())
         return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)
 
-    def _arm_timer(self, slot: Slot[S]) -> None:
-        """Something has happened in this slot: see that the timer is early enough for it."""
-        deadline_ms = _deadline_ms(slot)
+    def _arm_timer(self, led: LedPartition[S]) -> None:
+        """Something has happened in this partition: see that the timer is early enough for it."""
+        deadline_ms = _deadline_ms(led)
         if deadline_ms is None:
             return
         if self._timer is not None and not self._timer.done():
@@ -410,18 +419,18 @@ class CoordinatorRuntime(Generic[S]):
     def expire(self) -> None:
         """Do what is due by now."""
         now_ms = self._now_ms()
-        for slot in self._active_slots():
-            while slot.pending and slot.pending[0].deadline_ms <= now_ms:
-                output = slot.pending.popleft().output
-                self._settle(slot, output, Refusal(ErrorCode.REQUEST_TIMED_OUT), now_ms)
-            while (deadline_ms := slot.shard.next_deadline_ms()) is not None and deadline_ms <= now_ms:
-                self._perform(slot, slot.shard.expire(now_ms), now_ms)
+        for led in self._all_active():
+            while led.uncommitted and led.uncommitted[0].deadline_ms <= now_ms:
+                output = led.uncommitted.popleft().output
+                self._finish(led, output, Refusal(ErrorCode.REQUEST_TIMED_OUT), now_ms)
+            while (deadline_ms := led.shard.next_deadline_ms()) is not None and deadline_ms <= now_ms:
+                self._perform(led, led.shard.expire(now_ms), now_ms)
 
 
-def _deadline_ms(slot: Slot[S]) -> int | None:
-    deadline_ms = slot.shard.next_deadline_ms()
-    if slot.pending and (deadline_ms is None or slot.pending[0].deadline_ms < deadline_ms):
-        return slot.pending[0].deadline_ms
+def _deadline_ms(led: LedPartition[S]) -> int | None:
+    deadline_ms = led.shard.next_deadline_ms()
+    if led.uncommitted and (deadline_ms is None or led.uncommitted[0].deadline_ms < deadline_ms):
+        return led.uncommitted[0].deadline_ms
     return deadline_ms
 
 

@@ -1,17 +1,18 @@
 """What a shard is: the state of one partition of an internal topic, and what it decides.
 
-A shard is pure. `handle` looks at its state, changes nothing that is stored, and returns an `Output`: the records
-that shall be written and the replies that may be sent once they are. `replay` alone changes what is stored, when the
-records are written and when they are loaded. So the runtime can do things in the one safe order
+A shard is pure. It has a method for every request, which looks at its state, changes nothing that is stored, and
+returns an `Output`: the records that shall be written and the replies that may be sent once they are. `replay` alone
+changes what is stored, when the records are written and when they are loaded. So the runtime can do things in the one
+safe order
 
-    handle ──► append ──► replay ──► high watermark passes ──► replies, `settled`
+    decide ──► append ──► replay ──► high watermark passes ──► replies, `on_outcome`
                   └─ fails: nothing was replayed, so nothing is taken back; the replies become errors
 
 and a second request never sees what the log refused.
 
 **Soft state.** Some of what a shard knows stands in no record: who waits for a rebalance, timers, the members of a
-classic group between two generations. It changes in `handle`, and `Output.settled` hears how the records fared, to go
-on or to step back. An output whose records only write down what the soft state has become says `replays=False`;
+classic group between two generations. It changes in these methods, and `Output.on_outcome` hears how the records fared,
+to go on or to step back. An output whose records only write down what the soft state has become says `replays=False`;
 `applied` is then called in place of the replay.
 
 **Replies.** A request comes with a token, an int that means something only to the runtime. Its reply may stand in the
@@ -29,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from pessoa.base.ids import Uuid
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.schema import Message
 
 
@@ -41,18 +42,6 @@ class CoordinatorRecord(NamedTuple):
     value_version: int = 0
 
 
-class Refusal(Exception):
-    """An expected no: the error code and, where an API has room for it, a sentence."""
-
-    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        super().__init__(message or code.text)
-        self.code = code
-        self.message = message
-
-    def __repr__(self) -> str:
-        return f"Refusal({self.code.name}, {self.message!r})"
-
-
 def public_error(code: ErrorCode) -> ErrorCode:
     """What a client of the coordinator is told when the coordinator's own log refuses."""
     return _PUBLIC_ERRORS.get(code, code)
@@ -61,6 +50,7 @@ def public_error(code: ErrorCode) -> ErrorCode:
 _PUBLIC_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
@@ -91,7 +81,7 @@ class Output:
     # Instead of a replay, after the append.
     applied: Callable[[], None] | None = None
     # Called once: with NONE when the records are committed, or with the reason why they will not be.
-    settled: Callable[[ErrorCode, int], Output] | None = None
+    on_outcome: Callable[[ErrorCode, int], Output] | None = None
     producer: Producer | None = None
     # False: the records may be written in pieces, and some of them never; those of an expiry can be many.
     is_atomic: bool = True
@@ -103,17 +93,6 @@ class Output:
     @classmethod
     def reply(cls, token: int, message: Reply) -> Output:
         return cls(replies=[(token, message)])
-
-
-class RequestContext(Protocol):
-    """What a shard may know of a request besides its body."""
-
-    @property
-    def version(self) -> int: ...
-    @property
-    def client_id(self) -> str | None: ...
-    @property
-    def client_host(self) -> str: ...
 
 
 class Partition(Protocol):
@@ -178,8 +157,6 @@ class Delta(Protocol):
 
 
 class Shard(Protocol):
-    def handle(self, request: Message, context: RequestContext, token: int, now_ms: int) -> Output: ...
-
     def replay(
         self, key: Message, value: Message | None, offset: int, producer_id: int, producer_epoch: int
     ) -> None: ...

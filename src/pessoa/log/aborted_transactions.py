@@ -16,8 +16,8 @@ says when it may stop: everything below it was decided when the entry was writte
 decided later begins below it.
 
 A damaged index is worse than none, because leaving an entry out hands aborted records to a reader as committed. So
-whatever does not look like this file raises `CorruptTransactionIndex`, a piece of an entry at the end included, and
-whoever opens the segment rebuilds the index from the log. (Apache Kafka passes over such a piece.)
+content that does not look like this file raises `CorruptTransactionIndex`, a piece of an entry at the end included, and
+opening the segment rebuilds the index from the log. (Apache Kafka passes over such a piece.)
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def overlapping_in_segments(
 
 
 def count_below(transactions: Sequence[AbortedTransaction], offset: int) -> int:
-    """How many are left when the log is cut to end at `offset`, and their markers from there on are gone."""
+    """The number of transactions whose markers are below `offset`: those that are left after a truncation to it."""
     count = len(transactions)
     while count and transactions[count - 1].last_offset >= offset:
         count -= 1

@@ -13,14 +13,14 @@ Four files of a log directory have this form, one entry for each of its partitio
     cleaner-offset-checkpoint          up to where compaction has come
 
 `leader-epoch-checkpoint` in a partition's own directory has the same frame around other entries, so `render_lines` and
-`parse_lines` are here for both (see `leader_epochs`).
+`parse_lines` are here for both (see `leader_epoch_cache`).
 
 A file is written whole, beside the old one, and renamed. So a file that makes no sense was damaged by something else
 than a crash, and reading it raises `CorruptCheckpoint` with a sentence that names file and line. An empty file is no
 damage: Kafka creates its checkpoints empty.
 
 Reading is as strict as Apache Kafka's, and then some: a partition that comes twice, a name that no topic can have, and
-numbers out of range are refused here rather than believed.
+numbers out of range are refused here rather than used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One log directory: the partitions on it, their checkpoints, and what happens when its disk fails.
 
     meta.properties                    whose directory this is: cluster, node, directory id
-    .lock                              held while somebody is at work here
+    .lock                              held while a process has the directory open
     .kafka_cleanshutdown               it was closed in order; removed as soon as it is opened again
     recovery-point-offset-checkpoint   per partition: where recovery starts after a crash
     replication-offset-checkpoint      per partition: the high watermark
@@ -11,7 +11,7 @@
     orders-1.3f0c…-delete/             a partition that was deleted and waits to be removed
     orders-2.9a41…-future/             a copy of a partition that moves here from another directory (`future_log`)
     orders-3.77b2…-stray/              a partition of another topic of that name, or one that is in a neighbour as well;
-                                       nobody reads it and nobody removes it
+                                       it is neither read nor removed
 
 Crash order: what a checkpoint says must be true before it says it. A recovery point moves only after its bytes are
 synced, the marker of a clean stop is written last and removed first. A partition that is gone may not stay in a
@@ -22,8 +22,8 @@ lock keeps two writers apart, and a number keeps an older text from taking the p
 
 A disk that fails takes the directory offline: the first `DiskError` that reaches `fail` is kept, everything here
 refuses from then on, and nothing is written any more. Other directories of the broker do not notice. There is no way
-back but a restart, since nobody can say what a disk kept that refused a write or a sync. Which directory that is, the
-path of the error tells: whoever waits for a log may see it move to another directory meanwhile.
+back but a restart, since what a disk kept that refused a write or a sync is not known. Which directory that is, the
+path of the error tells: a log may have moved to another directory while its sync was waited for.
 """
 
 from __future__ import annotations
@@ -45,10 +45,12 @@ from pessoa.log.checkpoints import (
     parse_offsets,
     render_offsets,
 )
+from pessoa.log.durable_log import LogState
 from pessoa.log.files import DiskError, create_file, replace_file
 from pessoa.log.future_log import DELETED_DIRECTORY_SUFFIX, FUTURE_SUFFIX, FutureLog, future_of, marked_name
-from pessoa.log.loading import load_partition
-from pessoa.log.properties import (
+from pessoa.log.lazy_segment import empty_log
+from pessoa.log.log_loader import load_partition
+from pessoa.log.meta_properties import (
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
     CorruptProperties,
@@ -58,14 +60,13 @@ from pessoa.log.properties import (
     render_meta_properties,
     render_partition_metadata,
 )
-from pessoa.log.unborn import unborn_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pessoa.base.ids import Uuid
-    from pessoa.log.config import LogConfig
     from pessoa.log.files import Disk
+    from pessoa.log.log_config import LogConfig
     from pessoa.log.partition_log import PartitionLog
 
 log = logging.getLogger("pessoa.log")
@@ -89,6 +90,22 @@ class RenderedCheckpoints(NamedTuple):
     texts: dict[str, str]
 
 
+class _FoundCheckpoints(NamedTuple):
+    """What the checkpoints of a directory say when it is opened; no recovery points if their file is missing or makes
+    no sense."""
+
+    recovery_points: Mapping[TopicPartition, int] | None
+    high_watermarks: Mapping[TopicPartition, int]
+    log_starts: Mapping[TopicPartition, int]
+
+    def recovery_point(self, partition: TopicPartition) -> int:
+        # A partition that the checkpoint does not know is newer than it.
+        return 0 if self.recovery_points is None else self.recovery_points.get(partition, 0)
+
+    def partitions(self) -> set[TopicPartition]:
+        return {*(self.recovery_points or ()), *self.high_watermarks, *self.log_starts}
+
+
 class LogDirectory:
     """`partitions` is what is on it. Opening loads every partition; `close` in order makes the next opening quick."""
 
@@ -102,27 +119,27 @@ class LogDirectory:
         self.offline: DiskError | None = None
         # All directories of the broker.
         self.neighbours: Sequence[LogDirectory] = (self,)
-        # Told once, with the error, when the directory goes offline.
+        # Called once, with the error, when the directory goes offline.
         self.on_offline: Callable[[DiskError], None] = lambda _: None
-        # Partitions that have got their files, for the upkeep to make durable; it is told of each of them.
-        self.newborn: list[PartitionLog] = []
-        self.on_born: Callable[[PartitionLog], None] = lambda _: None
+        # Logs whose files were created and not synced, for the upkeep to sync; `on_materialised` tells it of each.
+        self.unsynced_creations: list[PartitionLog] = []
+        self.on_materialised: Callable[[PartitionLog], None] = lambda _: None
         # Deleted partitions, for the upkeep to remove when their time has come.
         self.unwanted: list[str] = []
         self.was_clean = False
-        # In which epoch the broker was that closed it in order; -1 if it was not, or did not say.
+        # The broker epoch of the last clean shutdown; -1 if it was none, or did not say.
         self.previous_broker_epoch = -1
         self._disk = disk
         self._unlock: Callable[[], None] | None = None
         self.is_open = False
         self._checkpoint_lock = Lock()
         self._rendered_count = 0
-        # What the cleaner's file says, or will as soon as somebody has come to write it: it hardly ever changes.
+        # What the cleaner's checkpoint says, or will say after a write that was rendered: it hardly ever changes.
         self._cleaned: Mapping[TopicPartition, int] = {}
         # For each file the number of what it says.
         self._written: dict[str, int] = {}
         # One of each for all logs: there may be thousands.
-        self._bear = self._make_files
+        self._on_materialise = self._prepare_first_segment
         self._write_log_starts = partial(self._write_checkpoint, LOG_START_OFFSET_FILE)
         self._write_recovery_points = partial(self._write_checkpoint, RECOVERY_POINT_FILE, CLEANER_OFFSET_FILE)
 
@@ -133,13 +150,14 @@ class LogDirectory:
     # Opening and closing.
 
     def claim(self) -> None:
-        """Keep everybody else out until `release`. Whoever writes here before `open` does this first."""
+        """Lock the directory against other processes until `release`. Needed before anything is written before
+        `open`."""
         if self._unlock is None:
             self._disk.make_directory(self.path)
             self._unlock = self._disk.lock(self.path)
 
     def open(self, config_of: Callable[[str], LogConfig], now_ms: int) -> None:
-        """Load everything. DiskError and CorruptProperties pass: a directory that cannot be opened is not opened."""
+        """Load every partition. DiskError and CorruptProperties pass: a directory that raises them stays closed."""
         self.claim()
         names = self._disk.list(self.path)
         if META_PROPERTIES_FILE in names:
@@ -147,14 +165,19 @@ class LogDirectory:
         self.was_clean = CLEAN_SHUTDOWN_FILE in names
         if self.was_clean:
             self.previous_broker_epoch = _broker_epoch(self._read(CLEAN_SHUTDOWN_FILE))
-            # From the first append on it would be a lie.
+            # From the first append on it would be wrong.
             self._disk.remove(self._in(CLEAN_SHUTDOWN_FILE))
-        # Who died may have renamed a checkpoint without syncing that. Whoever goes by what it says makes it last.
+        # A process that died may have renamed a checkpoint without syncing that; what is read now has to last.
         self._disk.sync_directory(self.path)
-        recovery_points = self._offsets(RECOVERY_POINT_FILE, names)
+        found = _FoundCheckpoints(
+            self._offsets(RECOVERY_POINT_FILE, names),
+            self._offsets(REPLICATION_OFFSET_FILE, names) or {},
+            self._offsets(LOG_START_OFFSET_FILE, names) or {},
+        )
         self._cleaned = self._offsets(CLEANER_OFFSET_FILE, names) or {}
-        log_starts = self._offsets(LOG_START_OFFSET_FILE, names)
-        high_watermarks = self._offsets(REPLICATION_OFFSET_FILE, names)
+        # Recovery of a log has ended below its recovery point. A later recovery that used the old one would take
+        # what a loss of power takes from the batches that follow now for a gap that compaction has left.
+        is_any_lowered = False
         for name in names:
             if name.endswith(DELETED_DIRECTORY_SUFFIX):
                 self.unwanted.append(name)
@@ -163,55 +186,68 @@ class LogDirectory:
             partition = future or partition_of(name)
             if partition is None or partition[0] == _METADATA_TOPIC:
                 continue
-            path, config = self._in(name), config_of(partition[0])
-            # A partition that the checkpoint does not know is newer than it.
-            recovery_point = None if recovery_points is None else recovery_points.get(partition, 0)
-            log_start_offset = (log_starts or {}).get(partition, 0)
-            if future is None and not log_start_offset and not self._disk.list(path):
-                self._keep(partition, unborn_log(self._disk, path, config, now_ms, self._bear))
-                continue
-            loaded = load_partition(
-                self._disk,
-                path,
-                config,
-                now_ms,
-                was_clean=self.was_clean,
-                recovery_point=recovery_point,
-                log_start_offset=log_start_offset,
-                cleaned_to=self._cleaned.get(partition, 0),
-                high_watermark=(high_watermarks or {}).get(partition, 0),
-            )
-            if loaded.has_lost_end and future is None:
-                # The controller must not take it to have what it had.
-                self.previous_broker_epoch = -1
-            is_newborn = not self.was_clean and (recovery_point or 0) <= loaded.segments[0].base_offset
-            if is_newborn:
-                # Nothing of it was ever flushed: who died may not have come to make it durable that there is a log.
-                loaded.sync_birth = partial(self.sync_births, (loaded,))
-            if future is not None:
-                self._keep_future(FutureLog(*future, self._topic_id_in(path), name, loaded, self))
+            config = config_of(partition[0])
+            if future is None and not found.log_starts.get(partition, 0) and not self._disk.list(self._in(name)):
+                self._keep(partition, empty_log(self._disk, self._in(name), config, now_ms, self._on_materialise))
             else:
-                if partition in self._cleaned:
-                    # What a crash has cut off was clean, and what follows is not.
-                    loaded.cleaned_to = min(self._cleaned[partition], loaded.log_end_offset)
-                if is_newborn:
-                    self.newborn.append(loaded)
-                self._keep(partition, loaded)
-        named = {*(recovery_points or ()), *(log_starts or ()), *(high_watermarks or ())}
-        is_any_gone = not named <= {*self.partitions, *(one.key for one in self.futures)}
-        if recovery_points is None or is_any_gone or self._cleaned != self.checkpoints()[CLEANER_OFFSET_FILE]:
+                loaded = self._load(name, partition, future, config, found, now_ms)
+                is_any_lowered |= loaded.recovery_point < found.recovery_point(partition)
+        is_any_gone = not found.partitions() <= {*self.partitions, *(one.key for one in self.futures)}
+        must_write = found.recovery_points is None or is_any_gone or is_any_lowered
+        if must_write or self._cleaned != self.checkpoints()[CLEANER_OFFSET_FILE]:
             self.write_checkpoints()
         self.is_open = True
 
+    def _load(
+        self,
+        name: str,
+        partition: TopicPartition,
+        future: TopicPartition | None,
+        config: LogConfig,
+        found: _FoundCheckpoints,
+        now_ms: int,
+    ) -> PartitionLog:
+        """Load the log of one directory, and keep it as a partition or as a copy (`future`)."""
+        path = self._in(name)
+        recovery_point = found.recovery_point(partition)
+        loaded = load_partition(
+            self._disk,
+            path,
+            config,
+            now_ms,
+            was_clean=self.was_clean,
+            recovery_point=None if found.recovery_points is None else recovery_point,
+            log_start_offset=found.log_starts.get(partition, 0),
+            cleaned_to=self._cleaned.get(partition, 0),
+            high_watermark=found.high_watermarks.get(partition, 0),
+        )
+        if loaded.has_lost_end and future is None:
+            # The controller must not take it to have what it had.
+            self.previous_broker_epoch = -1
+        is_new = not self.was_clean and recovery_point <= loaded.segments[0].base_offset
+        if is_new:
+            # Nothing of it was ever flushed: the process that died may not have synced that there is such a log.
+            loaded.sync_creation = partial(self.sync_creations, (loaded,))
+        if future is not None:
+            self._keep_future(FutureLog(*future, self._topic_id_in(path), name, loaded, self))
+            return loaded
+        if partition in self._cleaned:
+            # What recovery has truncated was clean, and what follows is not.
+            loaded.cleaned_to = min(self._cleaned[partition], loaded.log_end_offset)
+        if is_new:
+            self.unsynced_creations.append(loaded)
+        self._keep(partition, loaded)
+        return loaded
+
     def format(self, meta: MetaProperties, now_ms: int) -> None:
-        """Make an empty directory somebody's."""
+        """Write the `meta.properties` of an empty directory."""
         assert self.meta is None, f"{self.path} belongs to {self.meta}"
         self._disk.make_directory(self.path)
         self._disk.write_file(self._in(META_PROPERTIES_FILE), render_meta_properties(meta, now_ms).encode())
         self.meta = meta
 
     def close(self, broker_epoch: int = -1) -> None:
-        """Stop in order: everything is synced, the checkpoints tell the truth, and a marker says so."""
+        """Shut down cleanly: everything is synced, the checkpoints are exact, and `.kafka_cleanshutdown` says so."""
         self._check_online()
         try:
             for partition_log in (*self.partitions.values(), *(one.log for one in self.futures)):
@@ -234,32 +270,32 @@ class LogDirectory:
     # Partitions.
 
     def create(self, topic: str, partition: int, topic_id: Uuid, config: LogConfig, now_ms: int) -> PartitionLog:
-        """A new partition; its files come with its first batch (`unborn`)."""
+        """Create the log of a partition; its files come with its first batch (`lazy_segment`)."""
         self._check_online()
         key = (topic, partition)
         assert key not in self.partitions, f"{topic}-{partition} is in {self.path}"
         path = self._in(f"{topic}-{partition}")
-        if self._begin(path):
-            created = unborn_log(self._disk, path, config, now_ms, self._bear)
+        if self._make_directory(path):
+            created = empty_log(self._disk, path, config, now_ms, self._on_materialise)
         else:
-            created = self._create_whole(path, topic_id, config, now_ms, is_empty=False)
-            self.newborn.append(created)
+            created = self._create_with_files(path, topic_id, config, now_ms, is_empty=False)
+            self.unsynced_creations.append(created)
         self.topic_ids[key] = topic_id
         self._keep(key, created)
         return created
 
-    def _begin(self, path: str) -> bool:
-        """Make a directory for a log; whether nothing is in it. Nothing of what is in one could be trusted."""
+    def _make_directory(self, path: str) -> bool:
+        """Create the directory of a log; return whether it is empty. Files that are found in it cannot be trusted."""
         try:
             return self._disk.make_directory(path, durable=False) or not self._disk.list(path)
         except DiskError as error:
             self.fail(error)
             raise DirectoryOffline(self.path) from error
 
-    def _create_whole(
+    def _create_with_files(
         self, path: str, topic_id: Uuid, config: LogConfig, now_ms: int, *, is_empty: bool
     ) -> PartitionLog:
-        """With all its files, in a directory that may have others."""
+        """Create a log with all its files, in a directory that may have others."""
         try:
             write = create_file if is_empty else replace_file
             write(self._disk, f"{path}/{PARTITION_METADATA_FILE}", render_partition_metadata(topic_id).encode())
@@ -267,23 +303,24 @@ class LogDirectory:
         except DiskError as error:
             self.fail(error)
             raise DirectoryOffline(self.path) from error
-        created.sync_birth = partial(self.sync_births, (created,))
+        created.sync_creation = partial(self.sync_creations, (created,))
         return created
 
-    def _make_files(self, unborn: PartitionLog) -> None:
-        """What says whose log it is comes before the log."""
-        key = partition_of(unborn.directory.rpartition("/")[2])
+    def _prepare_first_segment(self, empty: PartitionLog) -> None:
+        """Write `partition.metadata` before the first segment of an empty log, and have its creation synced."""
+        key = partition_of(empty.directory.rpartition("/")[2])
         topic_id = None if key is None else self.topic_ids.get(key)
         if topic_id is not None:
             metadata = render_partition_metadata(topic_id).encode()
-            create_file(self._disk, f"{unborn.directory}/{PARTITION_METADATA_FILE}", metadata)
-        unborn.sync_birth = partial(self.sync_births, (unborn,))
-        self.newborn.append(unborn)
-        self.on_born(unborn)
+            create_file(self._disk, f"{empty.directory}/{PARTITION_METADATA_FILE}", metadata)
+        empty.sync_creation = partial(self.sync_creations, (empty,))
+        self.unsynced_creations.append(empty)
+        self.on_materialised(empty)
 
-    def sync_births(self, newborn: Sequence[PartitionLog]) -> None:
-        """Let logs that were born survive a loss of power; for a worker thread, since it waits for the disk."""
-        for one in newborn:
+    def sync_creations(self, created: Sequence[PartitionLog]) -> None:
+        """Sync the names of new logs, so that they survive a loss of power; for a worker thread, since it waits for the
+        disk."""
+        for one in created:
             metadata = f"{one.directory}/{PARTITION_METADATA_FILE}"
             try:
                 if self._disk.exists(metadata):
@@ -291,20 +328,21 @@ class LogDirectory:
                         file.sync()
                 self._disk.sync_directory(one.directory)
             except DiskError as error:
-                # A partition that is deleted meanwhile has another name, and nobody needs it on the disk.
+                # The directory of a partition that was deleted meanwhile has another name, and need not be durable.
                 if not (error.is_missing and one.is_released):
                     raise
         self._disk.sync_directory(self.path)
 
     def adopt(self, topic: str, partition: int, topic_id: Uuid) -> bool:
-        """Whether what is here is, or may be, a partition of that topic. If its files do not say so, they do from now,
-        so that another topic of that name does not get it after the next start. One without files says it later."""
+        """Return whether the log here is, or may be, of that topic. If `partition.metadata` is missing it is written,
+        so that another topic of that name does not get the log after the next start; a log without files gets it
+        later."""
         key = (topic, partition)
         if key in self.topic_ids:
             return self.topic_ids[key] == topic_id
         self.topic_ids[key] = topic_id
         adopted = self.partitions[key]
-        if adopted.bear is None and self.offline is None:
+        if adopted.state is LogState.OPEN and self.offline is None:
             try:
                 metadata = render_partition_metadata(topic_id).encode()
                 self._disk.write_file(f"{adopted.directory}/{PARTITION_METADATA_FILE}", metadata)
@@ -313,20 +351,21 @@ class LogDirectory:
         return True
 
     def remove(self, topic: str, partition: int, unique: Uuid) -> None:
-        """Make a partition unreachable at once; its bytes go with the upkeep. `unique` keeps the names apart."""
+        """Rename a partition for removal; the upkeep removes its files. `unique` makes the name unique."""
         self.remove_all([(topic, partition)], lambda: unique)
 
     def remove_all(self, keys: Iterable[TopicPartition], new_uuid: Callable[[], Uuid]) -> None:
-        """The same for many, with as many syncs as for one."""
+        """Remove many partitions, with as many syncs as for one."""
         self._check_online()
         names = []
         must_sync = False
         try:
             for topic, partition in keys:
+                has_files = self.partitions[topic, partition].state is not LogState.EMPTY
                 removed = self._take_out(topic, partition)
-                if removed.bear is not None:
-                    # Nothing is in it that a loss of power could bring back, and all that a checkpoint says of it is 0.
-                    # But where a neighbour may have the next one of its name, it must not come back itself.
+                if not has_files:
+                    # It has no files that a loss of power could bring back, and every checkpoint says 0 of it. But
+                    # where another directory may get the next partition of that name, its directory must not come back.
                     self._disk.remove_tree(removed.directory, missing_ok=True)
                     must_sync |= len(self.neighbours) > 1
                 else:
@@ -342,8 +381,8 @@ class LogDirectory:
         self.unwanted += names
 
     def set_aside(self, topic: str, partition: int, unique: Uuid) -> None:
-        """Make a partition unreachable and keep its bytes, as Kafka does: it may be that only its topic id is wrong."""
-        if self.partitions[topic, partition].bear is not None:
+        """Rename a partition to a stray and keep its files, as Kafka does: perhaps only its topic id is wrong."""
+        if self.partitions[topic, partition].state is LogState.EMPTY:
             self.remove(topic, partition, unique)
             return
         name = marked_name(topic, partition, unique.hex(), STRAY_SUFFIX)
@@ -351,7 +390,7 @@ class LogDirectory:
         self.retire(topic, partition, name)
 
     def retire(self, topic: str, partition: int, name: str) -> None:
-        """Give a partition another name. If that says so, it is removed when it is among the unwanted ones."""
+        """Rename the directory of a partition, which is no longer one of this directory."""
         self._check_online()
         self._put_away(self._take_out(topic, partition), name)
 
@@ -371,7 +410,7 @@ class LogDirectory:
             raise DirectoryOffline(self.path) from error
 
     def remove_unwanted(self) -> None:
-        """Remove the bytes of deleted partitions. Slow where there are many: for a worker thread."""
+        """Remove the files of deleted partitions. Slow where there are many: for a worker thread."""
         while self.unwanted:
             self._disk.remove_tree(self._in(self.unwanted[0]), missing_ok=True)
             self.unwanted.pop(0)
@@ -399,11 +438,11 @@ class LogDirectory:
     def create_future(
         self, topic: str, partition: int, topic_id: Uuid, unique: Uuid, config: LogConfig, now_ms: int
     ) -> FutureLog:
-        """Begin the copy of a partition in another directory. Its birth is not synced."""
+        """Create the copy of a partition that moves here. Its creation is not synced."""
         self._check_online()
         name = marked_name(topic, partition, unique.hex(), FUTURE_SUFFIX)
         path = self._in(name)
-        copy = self._create_whole(path, topic_id, config, now_ms, is_empty=self._begin(path))
+        copy = self._create_with_files(path, topic_id, config, now_ms, is_empty=self._make_directory(path))
         created = FutureLog(topic, partition, topic_id, name, copy, self)
         self._keep_future(created)
         return created
@@ -413,7 +452,7 @@ class LogDirectory:
         future.log.on_recovery_point_lowered = self._write_recovery_points
 
     def remove_future(self, future: FutureLog) -> None:
-        """Nobody needs the copy any more."""
+        """Remove the copy of a partition that moves no longer."""
         self._check_online()
         self.futures.remove(future)
         future.log.release()
@@ -421,7 +460,7 @@ class LogDirectory:
         self.unwanted.append(future.retired_name)
 
     def promote(self, topic: str, future: FutureLog) -> None:
-        """The copy becomes the partition: its original is retired."""
+        """Make the copy the partition: its original has been renamed for removal."""
         self._check_online()
         key = (topic, future.partition)
         assert key not in self.partitions, f"{key} is in {self.path}"
@@ -445,7 +484,7 @@ class LogDirectory:
         self.write_rendered(self.render_checkpoints())
 
     def render_checkpoints(self, *names: str) -> RenderedCheckpoints:
-        """What the files that are named, or all of them, would say now."""
+        """The present texts of the named checkpoint files, or of all of them."""
         self._rendered_count += 1
         wanted = {name: offsets for name, offsets in self.checkpoints().items() if name in names or not names}
         if CLEANER_OFFSET_FILE in wanted:
@@ -457,7 +496,7 @@ class LogDirectory:
         return RenderedCheckpoints(self._rendered_count, texts)
 
     def write_rendered(self, rendered: RenderedCheckpoints) -> None:
-        """From any thread."""
+        """Write rendered checkpoints, unless newer ones are written; from any thread."""
         with self._checkpoint_lock:
             for name, text in rendered.texts.items():
                 if self._written.get(name, 0) < rendered.number:
@@ -465,30 +504,30 @@ class LogDirectory:
                     self._written[name] = rendered.number
 
     def checkpoints(self) -> dict[str, Mapping[TopicPartition, int]]:
-        """What each file would say now."""
+        """The present offsets of each checkpoint file."""
         # A copy stands here under the name of its original, as in Kafka: one of them is in this directory, never both.
         logs = {**{one.key: one.log for one in self.futures}, **self.partitions}
         return {
             RECOVERY_POINT_FILE: {key: one.recovery_point for key, one in logs.items()},
-            REPLICATION_OFFSET_FILE: {key: one.high_watermark for key, one in logs.items()},
+            REPLICATION_OFFSET_FILE: {key: one.durable_high_watermark for key, one in logs.items()},
             LOG_START_OFFSET_FILE: {
                 key: one.log_start_offset
                 for key, one in logs.items()
                 if one.log_start_offset > one.segments[0].base_offset
             },
-            # Of copies nobody has cleaned anything.
+            # Copies are not cleaned.
             CLEANER_OFFSET_FILE: {
                 key: one.cleaned_to for key, one in self.partitions.items() if one.cleaned_to is not None
             },
         }
 
     def _write_checkpoint(self, *names: str) -> None:
-        """Some of them, at once: for DeleteRecords and truncations, which are rare."""
+        """Write some checkpoints at once: for DeleteRecords and truncations, which are rare."""
         if self.offline is None:
             self.write_rendered(self.render_checkpoints(*names))
 
     def _offsets(self, name: str, names: list[str]) -> dict[TopicPartition, int] | None:
-        """None if there is no such file, or none that makes sense."""
+        """The offsets of a checkpoint file; None if it is missing or damaged."""
         if name not in names:
             return None
         try:
@@ -496,14 +535,15 @@ class LogDirectory:
             if text:
                 return parse_offsets(text, self._in(name))
         except CorruptCheckpoint as problem:
-            # Every one of them may be too low without harm: recovery then scans more, a high watermark is found again.
+            # Each of them may be too low without harm: recovery then scans more, a high watermark is found again.
             log.warning("%s; it is taken for none", problem)
         return None
 
     # Failing.
 
     def fail(self, error: DiskError) -> None:
-        """Go offline, or let the neighbour do so whose disk it was; what was the first error stays the reason."""
+        """Take the directory of the error's path offline, which may be a neighbour; the first error stays the
+        reason."""
         home_of(self.neighbours, error.path, self)._go_offline(error)
 
     def _go_offline(self, error: DiskError) -> None:
@@ -532,7 +572,7 @@ def home_of(directories: Sequence[LogDirectory], path: str, default: LogDirector
 
 
 def _broker_epoch(marker: str) -> int:
-    """What the marker of a clean stop says; Kafka wrote nothing into it before 3.9."""
+    """The broker epoch in `.kafka_cleanshutdown`; Kafka wrote nothing into it before 3.9."""
     try:
         epoch = json.loads(marker)["brokerEpoch"]
     except (ValueError, KeyError, TypeError):

@@ -4,13 +4,13 @@
 contract test runs on both. What the rest of the log may rely on:
 
 - **All or nothing.** An append puts all its bytes at the end of the file, or raises `DiskError` and the file ends
-  where it ended before. If even cutting it back fails, the file is broken: it takes no more bytes.
+  where it ended before. If even truncating it fails, the file is broken: it takes no more bytes.
 - **Written is not durable.** Written bytes survive the death of the process, and nothing else. `sync` makes a file's
   content durable; `sync_directory` does it for names: which files are there, and what they are called. A new file needs
   both.
 - **A failed sync is final.** The kernel may have dropped the pages that it could not write and will report success
-  the next time, so nobody can say what is on the disk. The `File` is broken from then on: it can be read and closed,
-  and refuses everything else. Whoever sees the error takes the log directory offline.
+  the next time, so it is not known what is on the disk. The `File` is broken from then on: it can be read and closed,
+  and refuses everything else. The caller that gets the error takes the log directory offline.
 - **One class of error.** What the operating system refuses comes out as `DiskError`, which knows the path. A program
   that uses a closed file, or a place outside the file, has a bug and gets `ValueError` or an assertion.
 
@@ -19,8 +19,8 @@ one writer. Two threads that need the same file open it twice, and the one that 
 opening.
 
 **Open files are bounded.** A *pooled* file may lose its descriptor behind its back when others need one, and opens
-itself anew on its next use (`descriptors` says which one has to go). So it must be found under its `path`: who renames
-it sets `path`, who removes it closes it first. A file that finds another one under its name raises `DiskError`. All
+itself anew on its next use (`descriptor_pool` says which). So it must be found under its `path`: a rename sets
+`path`, a removal closes the file first. A file that finds another one under its name raises `DiskError`. All
 pooled files of a disk belong to one thread; worker threads open theirs with `pooled=False`.
 
 Paths are `str`, because a broker makes them by the thousand and `Path` is ten times the price. The door has no
@@ -34,7 +34,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 # Within `Disk`, `list` is a method.
@@ -68,15 +68,11 @@ class DiskError(Exception):
     def is_locked(self) -> bool:
         return self.errno == errno.EWOULDBLOCK
 
-    @property
-    def is_full(self) -> bool:
-        return self.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
 
 class File(Protocol):
     """One open file."""
 
-    # Who renames the file sets it: a pooled file finds itself by its path.
+    # The caller that renames the file sets it: a pooled file finds itself by its path.
     path: str
 
     @property
@@ -86,17 +82,8 @@ class File(Protocol):
     def append(self, data: Bytes) -> None:
         """Put the bytes at the end: all of them, or `DiskError` and none."""
 
-    def append_all(self, buffers: Sequence[Bytes]) -> None:
-        """Put the buffers at the end, one behind the other: all of them, or `DiskError` and none."""
-
-    def write_at(self, position: int, data: Bytes) -> None:
-        """Overwrite bytes within the file. A `DiskError` leaves it unknown which of them are new."""
-
     def read(self, position: int, size: int) -> bytes:
         """The bytes from a position on: fewer than `size` at the end of the file, none behind it."""
-
-    def read_into(self, position: int, buffer: memoryview | bytearray) -> int:
-        """Fill the buffer from a position on; how many bytes there were."""
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes, which is at most what it has."""
@@ -158,8 +145,8 @@ class Disk(Protocol):
     def write_file(self, path: str, data: Bytes, *, durable: bool = True) -> None:
         """Replace a whole file: after any crash it has its old content or the new one.
 
-        If not `durable`, that holds for the death of the process only, and nobody waits for the disk: for files that
-        are synced later, or can be made again.
+        If not `durable`, that holds for the death of the process only, and the call does not wait for the disk: for
+        files that are synced later, or can be made again.
         """
 
     def free_bytes(self, path: str) -> int:

@@ -7,13 +7,13 @@
     /b/orders-0                      the copy
 
 Two renames on two disks cannot be one step, so the first of them decides. The original gets the copy's own mark with
-its name: whoever finds a copy whose original is marked so has died between the two, and does the second. A copy whose
-original is where it was goes on; one without any original is half of something, and is removed.
+its name: a start that finds a copy whose original is marked so follows a crash between the two, and does the second. A
+copy whose original is where it was goes on; one without an original is incomplete, and is removed.
 
-Batches are copied as they are, offsets and epochs and all, as a follower does. What cuts the original cuts the copy in
-the same step. After a start, the two are compared before the copy goes on: a loss of power may have taken from each
-what the other kept. Two logs that have the same batch at an offset have the same batches before it, so the last one is
-enough; where it differs, the copy begins anew.
+Batches are copied as they are, offsets and epochs and all, as a follower does. A truncation of the original truncates
+the copy in the same step. After a start, the two are compared before the copy goes on: a loss of power may have taken
+from each what the other kept. Two logs that have the same batch at an offset have the same batches before it, so the
+last one is enough; where it differs, the copy begins anew.
 
 What the copy does not get from batches it takes over at the end: see `PartitionLog.take_over`.
 """
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from pessoa.log.partition_log import OffsetOutOfRange, ReadUpTo
 from pessoa.records.batch import RecordBatch
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -111,12 +111,13 @@ class FutureLog:
     def resume(self, original: PartitionLog, now_ms: int) -> None:
         """Keep what both have; after a start, or for a copy that was just made."""
         if self.log.log_end_offset > original.log_end_offset:
-            self.log.truncate_to(original.log_end_offset, now_ms)
+            self.truncate_to(original.log_end_offset, now_ms)
         if not self._ends_like(original):
             self._begin(original, now_ms)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        self.log.truncate_to(offset, now_ms)
+        # What is damaged can be copied again.
+        self.log.truncate_to(offset, now_ms, drops_damaged=True)
 
     def _begin(self, original: PartitionLog, now_ms: int) -> None:
         """Empty, at the start of the original, or at that of the batch in whose middle that is."""

@@ -1,10 +1,9 @@
 """The disk of the operating system: what the door (`files`) promises, kept with system calls.
 
-Appends are `pwrite` at the known end and not `write` with O_APPEND: it costs the same, `write_at` can use the same
-descriptor (Linux appends whatever position a `pwrite` names on a descriptor with O_APPEND), and bytes that a failed
-append left behind are overwritten by the next one.
+Appends are `pwrite` at the known end and not `write` with O_APPEND: it costs the same, and bytes that a failed append
+left behind are overwritten by the next one.
 
-A file that is pooled comes and goes with its descriptor: `descriptors` says which one has to go, and `OsFile` opens
+A file that is pooled comes and goes with its descriptor: `descriptor_pool` says which one has to go, and `OsFile` opens
 itself anew by its path, and makes sure that it has found itself. A sync that runs in a worker thread has a descriptor
 of its own (`SyncLater`), so that neither eviction nor `close` can hurt it.
 """
@@ -24,17 +23,14 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from pessoa.log.descriptors import DescriptorPool, default_max_open_files
+from pessoa.log.descriptor_pool import DescriptorPool, default_max_open_files
 from pessoa.log.files import LOCK_FILE, DiskError, disk_errors, parent_directory, replace_file
 from pessoa.log.reservation import RESERVED_BYTES, reserve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pessoa.log.files import Bytes, Names
-
-# Linux and macOS take at most this many buffers in one call (IOV_MAX).
-_MAX_BUFFERS = 1024
 
 
 class OsDisk:
@@ -175,8 +171,8 @@ class OsFile:
         "_sync_lock",
         "path",
         "recent",
+        "ring_index",
         "size",
-        "slot",
     )
 
     def __init__(self, path: str, pool: DescriptorPool, *, pooled: bool, create: bool, read_only: bool) -> None:
@@ -191,7 +187,7 @@ class OsFile:
         self._sync_lock: Lock | None = None
         # Opening is no use: a file that is opened and left alone goes before those at work.
         self.recent = False
-        self.slot = -1
+        self.ring_index = -1
         # -1: evicted or closed.
         self._descriptor = -1
         found = self._acquire(self._flags | os.O_CREAT if create else self._flags, pool)
@@ -219,67 +215,35 @@ class OsFile:
         try:
             written = os.pwrite(descriptor, data, end)
         except OSError as error:
-            raise self._cut_back(error) from error
+            raise self._truncate_to_end(error) from error
         # `len` counts elements: for a view of anything but bytes the long way finds out that all is well.
         if written == len(data):
             self.size = end + written
         else:
-            self._append_rest([data], written)
+            self._append_rest(data, written)
 
-    def append_all(self, buffers: Sequence[Bytes]) -> None:
-        if self._broken is not None:
-            raise self._refusal("append to")
-        descriptor = self._descriptor
-        if descriptor < 0:
-            descriptor = self._reopen()
-        self.recent = True
-        end = self.size
-        try:
-            written = os.pwritev(descriptor, buffers if len(buffers) <= _MAX_BUFFERS else buffers[:_MAX_BUFFERS], end)
-        except OSError as error:
-            raise self._cut_back(error) from error
-        if written == sum(map(len, buffers)):
-            self.size = end + written
-        else:
-            self._append_rest(buffers, written)
-
-    def _append_rest(self, buffers: Sequence[Bytes], written: int) -> None:
+    def _append_rest(self, data: Bytes, written: int) -> None:
         """Go on after a short write: the next one finishes the job or says what is wrong."""
         end = self.size
-        views = [memoryview(buffer).cast("B") for buffer in buffers]
-        total = sum(map(len, views))
-        landed = written
-        while landed < total:
-            while written >= len(views[0]):
-                written -= len(views.pop(0))
-            views[0] = views[0][written:]
+        view = memoryview(data).cast("B")
+        while written < len(view):
             try:
-                written = os.pwritev(self._descriptor, views[:_MAX_BUFFERS], end + landed)
+                more = os.pwrite(self._descriptor, view[written:], end + written)
             except OSError as error:
-                raise self._cut_back(error) from error
-            if written == 0:
-                raise self._cut_back("the system wrote nothing and gave no reason")
-            landed += written
-        self.size = end + total
+                raise self._truncate_to_end(error) from error
+            if more == 0:
+                raise self._truncate_to_end("the system wrote nothing and gave no reason")
+            written += more
+        self.size = end + len(view)
 
-    def _cut_back(self, reason: OSError | str) -> DiskError:
-        """Take away what a failed append left behind the end; the error to raise for it."""
+    def _truncate_to_end(self, reason: OSError | str) -> DiskError:
+        """Truncate what a failed append left behind the end; return the error to raise for it."""
         failure = DiskError("append to", self.path, reason)
         try:
             os.ftruncate(self._descriptor, self.size)
         except OSError:
             self._broken = failure
         return failure
-
-    def write_at(self, position: int, data: Bytes) -> None:
-        view = memoryview(data).cast("B")
-        assert 0 <= position <= self.size - len(view), f"{self!r} has no {len(view)} bytes at {position}"
-        descriptor = self._writable("write to")
-        with disk_errors("write to", self.path):
-            while view:
-                written = os.pwrite(descriptor, view, position)
-                position += written
-                view = view[written:]
 
     def read(self, position: int, size: int) -> bytes:
         assert position >= 0, f"{self!r} has no position {position}"
@@ -294,25 +258,15 @@ class OsFile:
                 return b""
         try:
             data = os.pread(descriptor, size, position)
-            # One call moves at most 2 GiB; otherwise a short one means that another thread has cut the file.
+            # One call moves at most 2 GiB; otherwise a short one means that another thread has truncated the file.
             while len(data) < size and (more := os.pread(descriptor, size - len(data), position + len(data))):
                 data += more
         except OSError as error:
             raise DiskError("read", self.path, error) from error
         return data
 
-    def read_into(self, position: int, buffer: memoryview | bytearray) -> int:
-        assert position >= 0, f"{self!r} has no position {position}"
-        descriptor = self.fileno()
-        view = memoryview(buffer).cast("B")[: max(0, self.size - position)]
-        filled = 0
-        with disk_errors("read", self.path):
-            while filled < len(view) and (count := os.preadv(descriptor, [view[filled:]], position + filled)):
-                filled += count
-        return filled
-
     def truncate(self, size: int) -> None:
-        assert 0 <= size <= self.size, f"{self!r} cannot be cut to {size} bytes"
+        assert 0 <= size <= self.size, f"{self!r} cannot be truncated to {size} bytes"
         descriptor = self._writable("truncate")
         with disk_errors("truncate", self.path):
             os.ftruncate(descriptor, size)
@@ -375,7 +329,7 @@ class OsFile:
         """Give the descriptor back. Written bytes are the kernel's, so there is nothing that closing could lose."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
-            # Linux frees the descriptor whatever it says, and trying again could close somebody else's.
+            # Linux frees the descriptor even if close fails, and trying again could close another file's.
             with suppress(OSError):
                 os.close(descriptor)
 

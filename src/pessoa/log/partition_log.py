@@ -1,4 +1,5 @@
-"""The log of one partition: what can be read of it (`readable_log`), and everything that changes it.
+"""The log of one partition: everything that changes it, on top of what can be read of it (`readable_log`) and how much
+of it is on the disk (`durable_log`).
 
 The partition's leader appends what producers send: it checks the batch, gives it the next offsets and its leader
 epoch, and writes it as it is (`append_as_leader`). A follower appends what it fetched, offsets and all
@@ -9,14 +10,10 @@ Nothing here waits. Appends and reads go to the page cache and take microseconds
 plain functions for a worker thread: `begin_flush` says what must be synced, and `finish_flush` moves the recovery
 point: everything below it is on the disk itself, not only in the page cache.
 
-An append either happens whole or not at all: a batch is written with one call, offsets move only after it, and if it
-fails (`DiskError`) the log is as it was. If what follows it fails, an entry in an index, the batch stands and the
-offsets have moved, so that they rise whatever comes. In both cases the caller takes the log directory offline, and
+An append happens whole or not at all: a batch is written with one call, offsets move only after it, and if it fails
+(`DiskError`) the log is as it was. If the index entry that follows fails, the batch stands and the offsets have moved,
+so that no offset is given twice. In both cases the caller takes the log directory offline, and
 recovery decides about what was not acknowledged.
-
-What a flush must sync: after a crash recovery reads everything from the segment on that the recovery point lies in, and
-makes its indexes anew. So of the last segment only the `.log` has to be on the disk, and a group commit costs one sync.
-A segment that is full is synced whole, indexes and all, before the recovery point leaves it behind.
 """
 
 from __future__ import annotations
@@ -24,38 +21,34 @@ from __future__ import annotations
 from bisect import insort
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from pessoa.log.durable_log import DurableLog, LogState
 from pessoa.log.files import DiskError
 from pessoa.log.index import MAX_RELATIVE_OFFSET
-from pessoa.log.leader_epochs import LEADER_EPOCH_FILE
 from pessoa.log.producer_state import AppendOrigin
-from pessoa.log.readable_log import Fetched, OffsetOutOfRange, ReadableLog, ReadUpTo, base_offset_of
+from pessoa.log.readable_log import Fetched, OffsetOutOfRange, ReadUpTo, base_offset_of
 from pessoa.log.replay import note_epoch, note_producer, replay_producers
-from pessoa.log.segment import DELETED_SUFFIX, Segment, segment_name
-from pessoa.log.snapshots import SNAPSHOT_SUFFIX
+from pessoa.log.segment import DELETED_SUFFIX, Segment
 from pessoa.records.batch import CODEC_MASK, NO_TIMESTAMP, RecordBatch, TimestampType, batches
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.batch_validation import check_produced, check_records, check_size
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.records.stamping import stamp, stamp_log_append_time
-from pessoa.records.validation import check_produced, check_records, check_size
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pessoa.log.config import LogConfig
     from pessoa.log.files import Disk
-    from pessoa.log.leader_epochs import LeaderEpochs
+    from pessoa.log.leader_epoch_cache import LeaderEpochCache
+    from pessoa.log.log_config import LogConfig
+    from pessoa.log.producer_snapshot_files import ProducerSnapshots
     from pessoa.log.producer_state import ProducerState, VerificationGuard
-    from pessoa.log.snapshots import ProducerSnapshots
     from pessoa.records.compression import Codec
 
-__all__ = ["PRODUCER_EXPIRATION_MS", "Appended", "Fetched", "Flush", "OffsetOutOfRange", "PartitionLog", "ReadUpTo"]
-
-# producer.id.expiration.ms
-PRODUCER_EXPIRATION_MS = 24 * 60 * 60 * 1000
+__all__ = ["Appended", "Fetched", "OffsetOutOfRange", "PartitionLog", "ReadUpTo"]
 
 
 class Appended(NamedTuple):
-    """What became of a batch. A duplicate was appended before, at these offsets."""
+    """The offsets of an appended batch. A duplicate was appended before, at these offsets."""
 
     base_offset: int
     last_offset: int
@@ -63,52 +56,24 @@ class Appended(NamedTuple):
     is_duplicate: bool
 
 
-class Flush(NamedTuple):
-    """What must be synced, in this order, until everything below `offset` is safe."""
-
-    offset: int
-    # As they were when the flush began.
-    truncations: int
-    changes: int
-    active_base_offset: int
-    steps: Sequence[Callable[[], None]]
-
-    def run(self) -> None:
-        """For a worker thread."""
-        for step in self.steps:
-            step()
-
-
-class PartitionLog(ReadableLog):
-    """See the head of this file. Made by `pessoa.log.loading`."""
+class PartitionLog(DurableLog):
+    """See the head of this file. Made by `pessoa.log.log_loader`."""
 
     __slots__ = (
-        "_changes",
         "_codec",
-        "_disk",
         "_end_offset_at_opening",
-        "_flush_messages",
         "_is_log_append_time",
-        "_is_truncation_unsynced",
         "_rules",
-        "_synced_base_offset",
-        "_synced_changes",
-        "_truncations",
-        "bear",
         "cleaned_to",
         "config",
-        "epochs",
         "has_lost_end",
-        "is_released",
+        "impossible_from",
         "on_log_start_moved",
+        "on_materialise",
         "on_recovery_point_lowered",
         "on_rolled",
         "on_segments_dropped",
-        "producer_expiration_ms",
-        "recovery_point",
-        "snapshots",
         "successor",
-        "sync_birth",
     )
 
     def __init__(
@@ -119,69 +84,64 @@ class PartitionLog(ReadableLog):
         segments: list[Segment],
         producers: ProducerState,
         snapshots: ProducerSnapshots,
-        epochs: LeaderEpochs,
+        epochs: LeaderEpochCache,
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
-        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         *,
         synced_base_offset: int,
         is_durable: bool = False,
+        unsynced_truncation: int | None = None,
     ) -> None:
-        super().__init__(directory, segments, producers, log_start_offset, log_end_offset)
-        self.snapshots = snapshots
-        self.epochs = epochs
-        self.recovery_point = recovery_point
-        self.producer_expiration_ms = producer_expiration_ms
-        # It was closed in order, and has been cut since: its disk has lost what this replica had answered for.
+        """`unsynced_truncation` is for a log that was not closed in order: the offset from which on a loss of power may
+        undo a truncation by the process that died."""
+        super().__init__(
+            disk,
+            directory,
+            segments,
+            producers,
+            snapshots,
+            epochs,
+            log_start_offset,
+            log_end_offset,
+            recovery_point,
+            synced_base_offset=synced_base_offset,
+            is_durable=is_durable,
+            unsynced_truncation=unsynced_truncation,
+        )
+        # It was closed in order, and recovery has truncated it: its disk has lost what this replica had acknowledged.
         self.has_lost_end = False
-        # Called when DeleteRecords or a truncation has moved the log start offset: nothing else remembers it.
+        # The base offset of a synced batch whose leader epoch is contradicted by the batches behind it: the disk has
+        # changed it, and the leader epoch cache does not show it. None if there is none.
+        self.impossible_from: int | None = None
+        # Called when DeleteRecords or a truncation has moved the log start offset, so that its checkpoint is written.
         self.on_log_start_moved: Callable[[], None] = _ignore
-        # Up to where compaction has come; None if it never came by. Its checkpoint is that of a log and not of a name.
+        # The cleaner checkpoint: up to where compaction has come; None before the first pass.
         self.cleaned_to: int | None = None
-        # Called when the recovery point went back, or where it is clean. The checkpoint must follow before anything is
+        # Called when the recovery point or the cleaner checkpoint was lowered. The files must follow before anything is
         # appended: otherwise recovery might begin behind bytes that were never synced, or new ones be taken for clean.
         self.on_recovery_point_lowered: Callable[[], None] = _ignore
-        # Called when a segment is full and a new one has begun: the full one should reach the disk before long.
-        self.on_rolled: Callable[[PartitionLog], None] = _pass_over
-        # Called with segments that nobody can reach any more, so that their files go after `file.delete.delay.ms`.
+        # Called when the log was rolled: the full segment should be synced before long.
+        self.on_rolled: Callable[[PartitionLog], None] = _ignore_log
+        # Called with segments that were taken out of the log: their files are removed after `file.delete.delay.ms`.
         self.on_segments_dropped: Callable[[PartitionLog, Sequence[Segment]], None] = _remove_at_once
-        # Makes what it consists of besides its segments, before the first of them; None once there is any (`unborn`).
-        self.bear: Callable[[PartitionLog], None] | None = None
-        # Makes it durable that there is such a log at all; None once it is.
-        self.sync_birth: Callable[[], None] | None = None
-        # The partition was deleted or moved, and its files are let go.
-        self.is_released = False
-        # The copy in another directory that has taken its place (`future_log`).
+        # Called before an empty log gets its first segment: `partition.metadata` comes first (`lazy_segment`).
+        self.on_materialise: Callable[[PartitionLog], None] = _ignore_log
+        # The copy in another directory that has taken the place of this log (`future_log`).
         self.successor: PartitionLog | None = None
-        self._disk = disk
-        self._truncations = 0
-        # What the last of them took away may come back with a loss of power.
-        self._is_truncation_unsynced = False
-        # Counts what has to become durable besides appended bytes: names that came or went, files that were cut.
-        self._changes = 0 if is_durable else 1
-        self._synced_changes = 0
         self._end_offset_at_opening = log_end_offset
-        # Segments that begin below it are on the disk whole, indexes and all.
-        self._synced_base_offset = synced_base_offset
         self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
-        """Take over a changed topic configuration; it holds from the next append on."""
+        """Take over a changed configuration, from the next append on."""
         self.config = config
+        self.producers.verification_enabled = config.transaction_partition_verification_enable
         self._rules = config.append_rules()
         self._codec = config.codec
         self._flush_messages = config.flush_messages
         self._is_log_append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         for segment in self.segments:
             segment.configure(config)
-
-    # Offsets.
-
-    @property
-    def truncations(self) -> int:
-        """How often it was cut: who has looked at it meanwhile may have to look again."""
-        return self._truncations
 
     # Appending.
 
@@ -211,7 +171,8 @@ class PartitionLog(ReadableLog):
         return self._append_stamped(batch, leader_epoch, now_ms)
 
     def _in_codec_of_topic(self, batch: RecordBatch, codec: Codec, now_ms: int) -> RecordBatch:
-        """The batch as `compression.type` wants it. What is unpacked in any case is also looked at, as Kafka does."""
+        """The batch in the codec of `compression.type`. Its records are checked too, as Kafka does: they are unpacked
+        in any case."""
         from pessoa.records.recompression import recompress
 
         if not self._rules.opens_records:
@@ -237,11 +198,12 @@ class PartitionLog(ReadableLog):
     def append_as_follower(
         self, data: bytes | bytearray | memoryview, now_ms: int, leader_epoch: int | None = None
     ) -> int:
-        """Append what the leader sent, with its offsets and epochs; the number of batches.
+        """Append what the leader sent, with its offsets and epochs; return the number of batches.
 
-        A piece of a batch at the end is dropped: it comes again, whole, with the next fetch. So is what has a higher
-        epoch than `leader_epoch`, the one of the fetch: its sender has lost the leadership meanwhile and may send what
-        it fetches itself (KAFKA-18723). `InvalidBatch` if a batch is damaged or out of order: nothing has changed then.
+        An incomplete batch at the end is dropped: it comes again, whole, with the next fetch. So are batches of a
+        higher epoch than `leader_epoch`, the one of the fetch: their sender has lost the leadership meanwhile and may
+        send what it fetches itself (KAFKA-18723). `InvalidBatch` if a batch is damaged or out of order: nothing has
+        changed then.
         """
         found: list[RecordBatch] = []
         next_offset = self.log_end_offset
@@ -296,31 +258,32 @@ class PartitionLog(ReadableLog):
             note_producer(self.producers, batch, segment)
 
     def _roll_for(self, batch: RecordBatch, now_ms: int) -> Segment:
-        """Begin the segment of a batch, where the log ends: what recovery finds between two segments is then a loss.
+        """Roll a new segment for a batch, at the log end: a gap that recovery finds between two segments is then a
+        loss.
 
-        Only a follower's batch may lie so far beyond the end that a segment from there could not name its offsets.
+        Only a follower's batch may lie so far beyond the log end that an index from there could not hold its offsets.
         """
         if batch.last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET:
             return self.roll(now_ms, batch.base_offset)
         return self.roll(now_ms)
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
-        """Begin a new segment, at the end of the log or, if need be, beyond it."""
+        """Roll a new segment, at the log end or at `base_offset` beyond it, and return it."""
         start = self.log_end_offset if base_offset is None else base_offset
-        if self.bear is not None:
-            self._be_born(self.bear, now_ms)
+        if self.state is not LogState.OPEN:
+            self.materialise(now_ms)
         last = self.segments[-1]
         if last.base_offset == start and not last.size:
             return last
         assert start >= self.log_end_offset, f"{self!r} cannot roll at {start}"
-        if self._is_truncation_unsynced:
-            # Within one file a cut and what follows it are lost together. With the next file, a loss of power could put
-            # what is new there behind what was old here.
+        if self._unsynced_truncation is not None:
+            # Within one file a truncation and what follows it are lost together. With a next file, a loss of power
+            # could leave its new batches behind the truncated ones of this file.
             self._sync_truncation()
-        if self.sync_birth is not None:
+        if self.sync_creation is not None:
             # Or a loss of power could take the first segment and leave the second.
-            self.sync_birth()
-            self.sync_birth = None
+            self.sync_creation()
+            self.sync_creation = None
         last.finish()
         self.snapshots.take(start, self.producers)
         segment = Segment(self._disk, self.directory, start, self.config, now_ms, create=True)
@@ -329,27 +292,30 @@ class PartitionLog(ReadableLog):
         self.on_rolled(self)
         return segment
 
-    def _be_born(self, bear: Callable[[PartitionLog], None], now_ms: int) -> None:
-        if self.is_released:
-            # The directory may be that of another log by now. It is refused as a file that is closed would do it.
+    def materialise(self, now_ms: int) -> None:
+        """Create the files of an empty log. A released one raises ValueError, as its closed files would do."""
+        if self.state is LogState.RELEASED:
             raise ValueError(f"{self.directory} is closed")
-        bear(self)
+        self.on_materialise(self)
         first = self.segments[0]
         self.segments = [Segment(self._disk, self.directory, first.base_offset, self.config, now_ms, create=True)]
-        self.bear = None
+        self.state = LogState.OPEN
 
     def skip_to(self, offset: int, now_ms: int) -> None:
-        """Go on at `offset`: the log that this is a copy of has nothing before it."""
+        """Move the log end to `offset`: the original of this copy has a gap before it."""
         self.roll(now_ms, offset)
         self.log_end_offset = self.producers.end_offset = offset
 
-    # Shrinking.
+    # Truncating and dropping segments.
 
-    def truncate_to(self, offset: int, now_ms: int) -> bool:
-        """Drop every batch that reaches to `offset` or beyond; whether there was one. The log then ends with the last
-        batch that is left, which is below `offset` if that was in the middle of a batch."""
+    def truncate_to(self, offset: int, now_ms: int, *, drops_damaged: bool = False) -> bool:
+        """Drop every batch that reaches to `offset` or beyond; return whether there was one. The log then ends with the
+        last batch that is left, which is below `offset` if that was in the middle of a batch.
+
+        Where a damaged header hides which batches those are, `InvalidBatch` is raised and nothing has changed; or, with
+        `drops_damaged`, everything from the damage on is dropped."""
         if offset >= self.log_end_offset:
-            # An epoch may begin there that has written nothing, and that the leader does not know.
+            # The cache may have an epoch from there on that has written nothing, and that the leader does not have.
             if self.epochs.truncate_from_end(offset):
                 self._write_epochs()
             return False
@@ -357,28 +323,41 @@ class PartitionLog(ReadableLog):
             self.restart_at(offset, now_ms)
             return True
         kept = self._segment_number(offset) + 1
+        # Found before anything changes: where a header on the way there is damaged, the log stays as it is.
+        try:
+            position = self.segments[kept - 1].position_of(offset)
+        except InvalidBatch:
+            if not drops_damaged:
+                raise
+            offset, position = self.segments[kept - 1].damage_before(offset)
         # From the end, so that a crash in between leaves no hole.
         self._drop(self.segments[: kept - 1 : -1])
         del self.segments[kept:]
-        self.active.truncate_to(offset)
+        self.active.truncate_to(offset, position)
         self.log_end_offset = self.active.next_offset()
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
         self._after_truncation()
         self._move_log_start(min(self.log_start_offset, self.log_end_offset))
         self.snapshots.remove(lambda known: known > self.log_end_offset)
         replay_producers(
-            self.producers, self.snapshots, self.segments, self.log_end_offset, now_ms, self.producer_expiration_ms
+            self.producers,
+            self.snapshots,
+            self.segments,
+            self.log_end_offset,
+            now_ms,
+            self.config.producer_id_expiration_ms,
         )
         self.producers.on_high_watermark_updated(self.high_watermark)
         return True
 
     def restart_at(self, offset: int, now_ms: int) -> None:
-        """Drop everything and go on at `offset`: for a follower whose leader no longer has what would come next."""
-        if self.bear is not None:
-            self._be_born(self.bear, now_ms)
+        """Drop everything and go on at `offset`: for a follower whose leader no longer has the next offset."""
+        if self.state is not LogState.OPEN:
+            self.materialise(now_ms)
         self._drop(self.segments[::-1])
         self.segments = [Segment(self._disk, self.directory, offset, self.config, now_ms, create=True)]
         self.log_end_offset = self.high_watermark = offset
+        self.impossible_from = None
         self.epochs.clear()
         self._write_epochs()
         self.producers.clear(offset)
@@ -395,22 +374,20 @@ class PartitionLog(ReadableLog):
         self.forget_ends()
         if self.epochs.truncate_from_end(offset):
             self._write_epochs()
-        self._is_truncation_unsynced = True
+        if self.impossible_from is not None and self.impossible_from >= offset:
+            self.impossible_from = None
+        before = self._unsynced_truncation
+        self._unsynced_truncation = offset if before is None else min(before, offset)
         was_cleaned = self.cleaned_to is not None and self.cleaned_to > offset
         if was_cleaned:
             self.cleaned_to = offset
         if self.recovery_point > offset:
-            # Rare, so it may wait: bytes that were called safe must not come back between those that follow now.
+            # Rare, so it may wait for the disk: truncated bytes below the old recovery point must not come back.
             self.recovery_point = offset
             self._sync_truncation()
             self.on_recovery_point_lowered()
         elif was_cleaned:
             self.on_recovery_point_lowered()
-
-    def _sync_truncation(self) -> None:
-        self.active.file.sync()
-        self._sync_names()
-        self._is_truncation_unsynced = False
 
     def _move_log_start(self, offset: int) -> None:
         if offset != self.log_start_offset:
@@ -418,11 +395,11 @@ class PartitionLog(ReadableLog):
             self.on_log_start_moved()
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the log start offset up to `offset`, at most to the high watermark; the new one (KIP-107)."""
+        """Move the log start offset up to `offset`, at most to the high watermark; return the new one (KIP-107)."""
         if offset > self.high_watermark:
             raise OffsetOutOfRange(f"{offset} is beyond the high watermark {self.high_watermark} of {self.directory}")
         if offset > self.log_start_offset:
-            # Before the epochs: those that begin too low are cut at the next start, those that are gone are gone.
+            # Before the epochs: epochs that begin too low are removed at the next start, lost ones would not come back.
             self._move_log_start(offset)
             if self.epochs.truncate_from_start(offset):
                 self._write_epochs()
@@ -430,7 +407,7 @@ class PartitionLog(ReadableLog):
         return self.log_start_offset
 
     def drop_segments(self, count: int, now_ms: int) -> None:
-        """Drop the oldest segments. The log start offset follows; if none is left, the log goes on in an empty one."""
+        """Drop the `count` oldest segments and move the log start offset; a log without segments rolls an empty one."""
         if count == len(self.segments):
             self.roll(now_ms)
             # Without it, a power loss that keeps the removals would leave a log that begins at 0 again.
@@ -446,7 +423,7 @@ class PartitionLog(ReadableLog):
         self.producers.truncate_head(self.log_start_offset)
 
     def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Put cleaned segments in the place of the ones they were made from; their files have been renamed."""
+        """Replace segments by the cleaned ones that were made from them, and drop the old ones."""
         for segment in old:
             self.segments.remove(segment)
         for segment in new:
@@ -461,125 +438,51 @@ class PartitionLog(ReadableLog):
         self._changes += 1
         self.on_segments_dropped(self, tuple(segments))
 
-    # Taking the place of another (`future_log`).
+    # Moving to another directory (`future_log`).
 
     def take_over(self, original: PartitionLog) -> None:
-        """Know what the log knows that this is a copy of, besides its batches: producers and epochs whose batches have
-        been deleted or compacted away, the offsets that others have agreed on, and how far it is clean."""
+        """Take over from the original of this copy what batches do not tell: producers and epochs whose batches have
+        been deleted or compacted away, the high watermark, the log start offset and the cleaner checkpoint."""
         assert self.log_end_offset == original.log_end_offset, f"{self!r} is no copy of {original!r}"
         self.producers, self.epochs = original.producers, original.epochs
         self.high_watermark, self.log_start_offset = original.high_watermark, original.log_start_offset
-        self.cleaned_to = original.cleaned_to
+        self.cleaned_to, self.impossible_from = original.cleaned_to, original.impossible_from
         self._write_epochs()
 
     def relocate(self, directory: str) -> None:
-        """Its directory has got another name. Nobody may be syncing it meanwhile."""
+        """Take over the new name of its directory. No flush may run meanwhile."""
         self.directory = self.snapshots.directory = directory
         for segment in self.segments:
             segment.relocate(directory)
 
-    # Making durable.
-
-    @property
-    def is_flush_due(self) -> bool:
-        """Whether `flush.messages` asks for a sync before the last append is acknowledged."""
-        return self.log_end_offset - self.recovery_point >= self._flush_messages
-
-    @property
-    def unflushed_count(self) -> int:
-        """How many offsets are in the page cache only: what `flush.messages` is compared with."""
-        return self.log_end_offset - self.recovery_point
-
-    def begin_flush(self) -> Flush | None:
-        """What to sync so that everything done so far survives a power loss; None if it does."""
-        has_changed = self._changes != self._synced_changes
-        if self.is_released or (self.recovery_point >= self.log_end_offset and not has_changed):
-            return None
-        active = self.segments[-1]
-        steps: list[Callable[[], None]] = [] if self.sync_birth is None else [self.sync_birth]
-        known = self._segment_number(self._synced_base_offset)
-        # Retention may take the batches from which a lost snapshot could be made again.
-        steps += [
-            self._sync_step(f"{segment_name(segment.base_offset)}{SNAPSHOT_SUFFIX}")
-            for segment in self.segments[known + 1 :]
-            if segment.base_offset in self.snapshots.offsets
-        ]
-        for segment in self.segments[known:-1]:
-            segment.offset_index.write()
-            segment.time_index.write()
-            steps += [file.sync_later() for file in segment.files()]
-        steps.append(active.file.sync_later())
-        if has_changed:
-            if self._disk.exists(f"{self.directory}/{LEADER_EPOCH_FILE}"):
-                steps.append(self._sync_step(LEADER_EPOCH_FILE))
-            steps.append(self._sync_names)
-        return Flush(self.log_end_offset, self._truncations, self._changes, active.base_offset, steps)
-
-    def finish_flush(self, flush: Flush) -> None:
-        """It was run. If the log was truncated meanwhile, what is there now is not what was synced."""
-        if self.sync_birth in flush.steps:
-            self.sync_birth = None
-        if flush.truncations == self._truncations:
-            self._is_truncation_unsynced = False
-            self.recovery_point = max(self.recovery_point, flush.offset)
-            self._synced_base_offset = max(self._synced_base_offset, flush.active_base_offset)
-            self._synced_changes = max(self._synced_changes, flush.changes)
-
-    def _sync_step(self, name: str) -> Callable[[], None]:
-        file = self._disk.open(f"{self.directory}/{name}", pooled=False)
-        step = file.sync_later()
-        file.close()
-        return step
-
-    def _sync_names(self) -> None:
-        """Also from a worker thread."""
-        try:
-            self._disk.sync_directory(self.directory)
-        except DiskError as error:
-            # A partition that is deleted meanwhile has another name, and nobody needs it on the disk.
-            if not (error.is_missing and self.is_released):
-                raise
-
-    def flush(self) -> None:
-        """Sync here and now: for shutdown, tools and tests."""
-        flush = self.begin_flush()
-        if flush is not None:
-            flush.run()
-            self.finish_flush(flush)
-
-    def _write_epochs(self) -> None:
-        # Synced with the next flush: until then the epochs above the recovery point stand in the batches themselves.
-        self._disk.write_file(f"{self.directory}/{LEADER_EPOCH_FILE}", self.epochs.render().encode(), durable=False)
-        self._changes += 1
-
     def close(self) -> None:
-        """Write what is in memory only, and sync it. After a clean stop the next start can trust every file."""
-        if self.bear is not None:
+        """Write and sync what is in memory only: after a clean shutdown the next start trusts every file."""
+        if self.state is LogState.EMPTY:
             return
         self.active.finish()
         self.snapshots.take(self.log_end_offset, self.producers)
         if self._changes or self.log_end_offset != self._end_offset_at_opening:
             self.flush()
-            # A flush leaves the indexes of the last segment to recovery, which a clean stop leaves out.
+            # A flush leaves the indexes of the active segment to recovery, which does not run after a clean shutdown.
             self.active.sync()
             self._sync_names()
         for segment in self.segments:
             segment.close()
 
     def release(self) -> None:
-        """Let go of the files without writing anything more: the partition is being deleted, or lives elsewhere."""
-        self.is_released = True
+        """Close the files without writing anything more: the partition was deleted, or moved to another directory."""
+        self.state = LogState.RELEASED
         for segment in self.segments:
             for file in segment.files():
                 file.close()
 
 
 def _ignore() -> None:
-    """Nobody listens."""
+    """No listener was set."""
 
 
-def _pass_over(_: PartitionLog) -> None:
-    """Nobody listens."""
+def _ignore_log(_: PartitionLog) -> None:
+    """No listener was set."""
 
 
 def _remove_at_once(_: PartitionLog, segments: Sequence[Segment]) -> None:

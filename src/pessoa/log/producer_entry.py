@@ -3,8 +3,8 @@
 Five, because a producer has at most five requests in flight and gets no answer to the sixth before the first. Sequences
 count records, and 0 follows 2^31 - 1.
 
-What this means for the next batch is decided by `producer_state`; `.snapshot` files (`producer_snapshot`) hold nothing
-else than a list of these.
+What this means for the next batch is decided by `producer_state`; `.snapshot` files (`producer_snapshot_format`) hold a
+list of these and nothing else.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ A batch of an idempotent producer carries (producer id, epoch, first sequence). 
     higher epoch, first sequence 0                       the producer began anew: append it, forget the five
     higher epoch, any other sequence                     OUT_OF_ORDER_SEQUENCE_NUMBER
     lower epoch                                          INVALID_PRODUCER_EPOCH: a zombie
-    no entry                                             append it, whatever its sequence: the entry may have expired or
+    no entry                                             append it, with any sequence: the entry may have expired or
                                                          gone with the head of the log
 
 Transactions. The first transactional batch of a producer opens its transaction in this partition, a marker (a control
@@ -30,7 +30,7 @@ transaction version 2 (KIP-890) the coordinator raises the producer's epoch with
 higher epoch than the entry. There are two exceptions, both retries: no transaction is open (the marker was written, its
 answer lost), and epoch 32767, which cannot be raised.
 
-Verification (KIP-890). A delayed batch could open a transaction that its coordinator has long ended, and nobody would
+Verification (KIP-890). A delayed batch could open a transaction that its coordinator has long ended, and nothing would
 end it again. So a transactional batch may open a transaction only with the guard of a verification: the broker calls
 `start_verification`, asks the coordinator, and appends with the guard that it got. A marker that comes in between takes
 the guard away.
@@ -63,17 +63,14 @@ from pessoa.records.batch import (
     NO_SEQUENCE,
     TRANSACTIONAL_FLAG,
 )
-from pessoa.records.control import ControlRecordType, control_records
+from pessoa.records.control_records import ControlRecordType, control_records
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.control import EndTxnMarker
+from pessoa.wire.stored.control_record_bodies import EndTxnMarker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pessoa.records.batch import RecordBatch
-
-# A transaction is late when its producer has been silent for the longest allowed time and this much more (KIP-664).
-LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 
 # Transaction version 2 is the one in which every marker raises the producer's epoch.
 EPOCH_BUMP_TRANSACTION_VERSION = 2
@@ -135,7 +132,7 @@ class VerificationGuard:
 
 
 class Verification:
-    """A verification under way: a producer wants to open a transaction, and its coordinator is being asked.
+    """A verification under way: a batch would open a transaction, and its coordinator is being asked.
 
     Several batches may wait for one answer. The lowest of their sequences must be appended first, or it would be out
     of order for ever after.
@@ -280,7 +277,7 @@ class ProducerState:
             )
 
     def _check_data(self, batch: RecordBatch, entry: ProducerStateEntry | None, origin: AppendOrigin) -> None:
-        if entry is not None and batch.producer_epoch < entry.epoch:
+        if batch.producer_epoch < (NO_PRODUCER_EPOCH if entry is None else entry.epoch):
             raise _fenced(batch.producer_id, batch.producer_epoch, entry)
         if origin is _CLIENT:
             self._check_sequence(batch, entry)
@@ -371,36 +368,27 @@ class ProducerState:
                 first = transaction.first_offset
         self.first_unstable_offset = first
 
-    @property
-    def first_undecided_offset(self) -> int | None:
-        """The first offset of the oldest open transaction, whatever is replicated. Compaction stays below it."""
-        return next(iter(self._ongoing), None)
-
     def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
         entry = self._producers.get(producer_id)
         return entry is not None and entry.current_txn_first_offset is not None and entry.epoch == epoch
-
-    def has_late_transaction(self, now_ms: int, max_transaction_timeout_ms: int) -> bool:
-        """Whether the oldest transaction is open for longer than any coordinator would let it be."""
-        producer_id = next(iter(self._ongoing.values()), None)
-        if producer_id is None:
-            return False
-        last_timestamp = self._producers[producer_id].last_timestamp
-        return last_timestamp > 0 and now_ms - last_timestamp > max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
     # ---- verification ----
 
     def start_verification(
         self, producer_id: int, sequence: int, epoch: int, now_ms: int, *, supports_epoch_bump: bool
     ) -> VerificationGuard | None:
-        """The guard to append with once the coordinator has said yes, or None where the transaction is open already.
+        """The guard to append with once the coordinator has said yes, or None where the coordinator need not be asked:
+        the transaction is open already, or verification is switched off.
 
         `supports_epoch_bump` is true for producers of transaction version 2, which raise their epoch per transaction.
+        They leave it to this question to add the partition to the transaction, so it is asked in any case.
         """
         entry = self._producers.get(producer_id)
         if entry is not None and epoch < entry.epoch:
             raise _fenced(producer_id, epoch, entry)
         if self.has_ongoing_transaction(producer_id, epoch):
+            return None
+        if not self.verification_enabled and not supports_epoch_bump:
             return None
         verification = self._verifications.get(producer_id)
         if verification is None:
@@ -423,15 +411,12 @@ class ProducerState:
         return iter(self._producers.values())
 
     @property
-    def producer_count(self) -> int:
-        return len(self._producers)
-
-    @property
     def is_empty(self) -> bool:
         return not self._producers and not self._unreplicated
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget who was idle for `producer.id.expiration.ms` and has no transaction open; how many those were."""
+        """Remove producers that were idle for `producer.id.expiration.ms` without an open transaction; return how
+        many."""
         expired = [entry.producer_id for entry in self.entries() if entry.is_expired(now_ms, expiration_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
@@ -447,11 +432,12 @@ class ProducerState:
             self.end_offset = log_start_offset
 
     def reload(self, entries: Iterable[ProducerStateEntry], end_offset: int, now_ms: int, expiration_ms: int) -> None:
-        """Become what a snapshot at `end_offset` says, for a log that was opened, or cut to that offset or beyond.
+        """Become what a snapshot at `end_offset` says, for a log that was opened, or truncated to that offset or
+        beyond.
 
         Batches from there on have to be told again with `update`. Completed transactions that were not replicated are
-        forgotten, because a log is never cut below its high watermark. Verifications stay: their guards are of this
-        broker's memory and not of the log.
+        forgotten, because a log is never truncated below its high watermark. Verifications stay: their guards are of
+        this broker's memory and not of the log.
         """
         self.clear(end_offset)
         self._producers = {entry.producer_id: entry for entry in entries if not entry.is_expired(now_ms, expiration_ms)}
@@ -507,10 +493,13 @@ def _check_marker(batch: RecordBatch, entry: ProducerStateEntry | None, transact
         )
 
 
-def _fenced(producer_id: int, epoch: int, entry: ProducerStateEntry, comparison: str = "below") -> ProducerRefused:
+def _fenced(
+    producer_id: int, epoch: int, entry: ProducerStateEntry | None, comparison: str = "below"
+) -> ProducerRefused:
+    last_seen = "none" if entry is None else entry.epoch
     return ProducerRefused(
         ErrorCode.INVALID_PRODUCER_EPOCH,
-        f"epoch {epoch} of producer {producer_id} is {comparison} the last one seen, {entry.epoch}",
+        f"epoch {epoch} of producer {producer_id} is {comparison} the last one seen, {last_seen}",
     )
 
 

@@ -1,4 +1,4 @@
-"""What can be read of a log: segments in a row, and how far each kind of reader may see.
+"""Reading a log: its segments, and up to which offset each kind of reader may read.
 
     log start offset ≤ high watermark ≤ log end offset
     last stable offset = the high watermark, or the first offset of the oldest open transaction if that is lower
@@ -7,8 +7,8 @@ A read finds the segment by its base offset and the place within it through the 
 a file. It ends with what the reader may see: a follower the log end, a consumer the high watermark, a `read_committed`
 one the last stable offset, with the aborted transactions that it has to leave out.
 
-Who has read everything comes back for what follows. So the places where reads end are remembered: the next one begins
-there, without index or headers. Whatever cuts or replaces segments forgets them (`forget_ends`).
+A reader that has read everything comes back for what follows. So the positions where reads end are remembered: the next
+read begins there, without index or headers. Truncating or replacing segments forgets them (`forget_ends`).
 
 `PartitionLog` is this and everything that changes it.
 """
@@ -21,16 +21,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.log.aborted_transactions import overlapping_in_segments
 from pessoa.log.segment import FileSlice
+from pessoa.log.timestamp_search import find_by_timestamp, find_max_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pessoa.log.aborted_transactions import AbortedTransaction
     from pessoa.log.producer_state import ProducerState
-    from pessoa.log.segment import Segment, TimestampOffset
+    from pessoa.log.segment import Segment
+    from pessoa.log.timestamp_search import TimestampOffset
 
 
-# Of one log. Consumers that keep up are at one or two places, whatever their number.
+# Of one log. Consumers that keep up are at one or two places, however many they are.
 _REMEMBERED_ENDS = 16
 
 
@@ -39,7 +41,7 @@ class OffsetOutOfRange(Exception):
 
 
 class ReadUpTo(Enum):
-    """How far a reader may see."""
+    """Up to which offset a reader may read."""
 
     LOG_END = "log end"  # followers
     HIGH_WATERMARK = "high watermark"  # consumers
@@ -47,14 +49,14 @@ class ReadUpTo(Enum):
 
 
 class Fetched(NamedTuple):
-    """What a read found: a place in a file, or None; for read_committed also what to leave out of it."""
+    """The batches that a read found, as a slice of a file or None; for read_committed also the aborted transactions."""
 
     data: FileSlice | None
     aborted: Sequence[AbortedTransaction]
 
 
 class ReadableLog:
-    """Made by whoever can also change it."""
+    """`DurableLog` and `PartitionLog` add how a log becomes durable and how it changes."""
 
     __slots__ = (
         "_ends",
@@ -81,7 +83,7 @@ class ReadableLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
-        # Where the batches begin that hold these offsets: offset → (segment, position). None for a log without readers.
+        # Where reads have ended: offset → (segment, position of its batch). None for a log without readers.
         self._ends: dict[int, tuple[Segment, int]] | None = None
 
     def __repr__(self) -> str:
@@ -109,7 +111,7 @@ class ReadableLog:
         return max(self.log_start_offset, min(first_unstable, self.high_watermark))
 
     def update_high_watermark(self, offset: int) -> bool:
-        """Whether it moved. It never goes back, and never past the end."""
+        """Move the high watermark, at most to the log end; return whether it moved. It never goes back."""
         offset = min(offset, self.log_end_offset)
         if offset <= self.high_watermark:
             return False
@@ -163,7 +165,7 @@ class ReadableLog:
         return max(0, bisect_right(segments, offset, key=base_offset_of) - 1)
 
     def _end_position(self, segment: Segment, number: int, bound: int) -> int:
-        """How far a read within the segment may go, if it may not reach the offset `bound`."""
+        """The position in the segment at which a read must end so that it does not reach the offset `bound`."""
         if bound >= self.log_end_offset:
             position = segment.size
             if segment is self.segments[-1]:
@@ -204,7 +206,7 @@ class ReadableLog:
         """The first record whose timestamp is at least `timestamp` (KIP-79)."""
         for segment in self.segments:
             if segment.max_timestamp >= timestamp:
-                found = segment.find_by_timestamp(timestamp, self.log_start_offset)
+                found = find_by_timestamp(segment, timestamp, self.log_start_offset)
                 if found is not None:
                     return found
         return None
@@ -212,14 +214,13 @@ class ReadableLog:
     def find_max_timestamp(self) -> TimestampOffset | None:
         """The record with the largest timestamp, the first of them if there are several (KIP-734).
 
-        As in Kafka it may be one below the log start offset, if its segment is still there.
+        As in Kafka it may be one below the log start offset, if its segment is still there, and is the first of all
+        if none has a timestamp.
         """
         newest = max(segment.max_timestamp for segment in self.segments)
-        if newest < 0:
-            return None
         for segment in self.segments:
-            if segment.max_timestamp == newest:
-                found = segment.find_by_timestamp(newest, segment.base_offset)
+            if segment.size and segment.max_timestamp == newest:
+                found = find_max_timestamp(segment)
                 if found is not None:
                     return found
         return None

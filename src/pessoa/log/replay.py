@@ -10,21 +10,21 @@ import logging
 from typing import TYPE_CHECKING
 
 from pessoa.log.aborted_transactions import AbortedTransaction
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pessoa.log.leader_epochs import LeaderEpochs
+    from pessoa.log.leader_epoch_cache import LeaderEpochCache
+    from pessoa.log.producer_snapshot_files import ProducerSnapshots
     from pessoa.log.producer_state import ProducerState
     from pessoa.log.segment import Segment
-    from pessoa.log.snapshots import ProducerSnapshots
     from pessoa.records.batch import RecordBatch
 
 log = logging.getLogger("pessoa.log")
 
 
-def note_epoch(epochs: LeaderEpochs, batch: RecordBatch) -> bool:
+def note_epoch(epochs: LeaderEpochCache, batch: RecordBatch) -> bool:
     """Learn from a batch that its leader's epoch has begun; whether that is news."""
     epoch = batch.partition_leader_epoch
     return epoch >= 0 and epochs.assign(epoch, batch.base_offset)

@@ -2,7 +2,7 @@
 
 A file that grows write by write asks the file system for a few blocks each time. Asked for a megabyte at once, ext4
 takes a fifth less time for an append of 16 KiB (5.9 instead of 7.8 µs; an fsync takes what it took before). The file's
-size does not change, so nobody who reads it notices, and a crash leaves at most the rest of that megabyte taken.
+size does not change, so readers do not notice, and a crash leaves at most the rest of that megabyte taken.
 
 It is a favour: a file system that cannot do it, or a disk that is nearly full, is left alone.
 """

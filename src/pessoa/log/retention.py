@@ -1,7 +1,7 @@
 """Which segments may go: too old, too many bytes, or below the log start offset.
 
 The oldest segments go first, and whole ones only. A segment stays while it holds a record at or above the high
-watermark, whatever its age: what is not replicated may not be deleted. By time and size the active segment can go too
+watermark, however old it is: what is not replicated may not be deleted. By time and size the active segment can go too
 (the log rolls an empty one in its place), unless it is empty.
 
     retention.ms        the newest record is older than that; records without timestamp are as old as their file
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pessoa.log.config import UNLIMITED
+from pessoa.log.log_config import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ A segment only grows at its end, and only while it is the last of its log. What 
 - every index entry is true of the log (entries may be missing, never wrong);
 - `max_timestamp` is the largest of all batches; it decides what look-ups by time and retention by time do here.
 
-Reading hands out a `FileSlice`: a place in the file, no bytes. Whoever sends it reads it then, or lets the kernel do
-so.
+Reading hands out a `FileSlice`: a place in the file, no bytes. They are read when the response is sent, or sent by the
+kernel.
 
 Suffixes mark segments on their way in or out, so that a crash leaves no doubt: `.cleaned` is being written by the
 cleaner, `.swap` is complete and takes the place of others, `.deleted` is unreachable and waits to be removed.
@@ -43,15 +43,14 @@ from pessoa.records.batch import (
     BatchWalk,
     RecordBatch,
 )
-from pessoa.records.errors import InvalidBatch
-from pessoa.records.record import records
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from pessoa.log.config import LogConfig
     from pessoa.log.files import Disk, File
+    from pessoa.log.log_config import LogConfig
 
 log = logging.getLogger("pessoa.log")
 
@@ -89,7 +88,7 @@ class FileSlice(NamedTuple):
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch lies, and what its header says."""
+    """The position of a batch, and the fields of its header that look-ups need."""
 
     position: int
     size: int
@@ -97,12 +96,6 @@ class BatchPlace(NamedTuple):
     last_offset: int
     max_timestamp: int
     partition_leader_epoch: int
-
-
-class TimestampOffset(NamedTuple):
-    timestamp: int
-    offset: int
-    leader_epoch: int
 
 
 class Segment:
@@ -154,7 +147,7 @@ class Segment:
         self._bytes_since_index_entry = 0
         # The time index ends with this timestamp or a later one.
         self._indexed_timestamp = NO_TIMESTAMP
-        # Known at once for a new segment; for an old one found out when somebody asks.
+        # Known at once for a new segment; for an old one read from the file at the first use.
         self._first_timestamp: int | None = None
         self._max_timestamp: int | None = NO_TIMESTAMP if self.file.size == 0 else None
         self._offset_of_max_timestamp = base_offset
@@ -166,7 +159,7 @@ class Segment:
     def _path(self, kind: str) -> str:
         return f"{self.prefix}{kind}{self.suffix}"
 
-    # What it is.
+    # Sizes and timestamps.
 
     @property
     def size(self) -> int:
@@ -214,7 +207,7 @@ class Segment:
                 timestamp, offset = place.max_timestamp, place.last_offset
         self._max_timestamp, self._offset_of_max_timestamp = timestamp, offset
 
-    # Growing.
+    # Appending.
 
     def configure(self, config: LogConfig) -> None:
         """Take over the topic's configuration, worked out for the path of every append."""
@@ -306,13 +299,13 @@ class Segment:
                 return False
             path = self._path(TRANSACTION_INDEX_SUFFIX)
             if not self._disk.exists(path):
-                # Nobody but this object makes one. Every fetch of committed records asks, so the disk is asked once.
+                # Only this object creates one. Every read_committed fetch asks, so the disk is asked once.
                 self._lacks_transaction_index = True
                 return False
             self._transaction_index = self._disk.open(path)
         return True
 
-    # Finding.
+    # Reading.
 
     def places(self, position: int = 0, end: int | None = None) -> Iterator[BatchPlace]:
         """The whole batches from a position on, by their headers. Stops at bytes that are no header."""
@@ -359,6 +352,15 @@ class Segment:
         place = self.find(offset)
         return place.position if place is not None else self.file.size
 
+    def damage_before(self, offset: int) -> tuple[int, int]:
+        """The offset and the position behind the whole batches that lead to `offset`, where `find` met damage."""
+        next_offset, end = self.base_offset, 0
+        for place in self.places():
+            next_offset, end = place.last_offset + 1, place.position + place.size
+            if next_offset > offset:
+                break
+        return next_offset, end
+
     def read(self, offset: int, max_bytes: int, end_position: int, at_least_one_batch: bool) -> FileSlice | None:
         """Batches from the one that holds `offset`, within `end_position`. None if there is none at or after `offset`.
 
@@ -378,17 +380,6 @@ class Segment:
     def offset_behind(self, slice_end: int) -> int | None:
         """An offset behind every record before that position, if the index can tell."""
         return self.offset_index.offset_after(slice_end)
-
-    def find_by_timestamp(self, timestamp: int, from_offset: int) -> TimestampOffset | None:
-        """The first record at or after `from_offset` whose timestamp is at least `timestamp`."""
-        start = max(self.time_index.offset_before(timestamp), from_offset)
-        for place in self.places(self.offset_index.position_before(start)):
-            if place.max_timestamp < timestamp or place.last_offset < from_offset:
-                continue
-            for record in records(self.batch_at(place)):
-                if record.timestamp >= timestamp and record.offset >= from_offset:
-                    return TimestampOffset(record.timestamp, record.offset, place.partition_leader_epoch)
-        return None
 
     def batch_at(self, place: BatchPlace) -> RecordBatch:
         return RecordBatch(self.file.read(place.position, place.size))
@@ -427,11 +418,10 @@ class Segment:
             next_offset, end = place.last_offset + 1, place.position + place.size
         return next_offset, end
 
-    # Shrinking, and being put right.
+    # Truncation and recovery.
 
-    def truncate_to(self, offset: int) -> None:
-        """Keep the batches that end before `offset`."""
-        position = self.position_of(offset)
+    def truncate_to(self, offset: int, position: int) -> None:
+        """Keep the batches that end before `offset`: those before `position`, which is `position_of(offset)`."""
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.truncate_transactions(offset)
@@ -484,8 +474,12 @@ class Segment:
         self.offset_index.file.sync()
         self.time_index.file.sync()
 
-    def recover(self, least_epoch: int = -1, synced_to: int = 0) -> Iterator[RecordBatch]:
-        """Check every batch, rebuild the indexes, and cut the file behind the last whole, valid batch.
+    def recover(
+        self, least_epoch: int = -1, synced_to: int = 0, before_truncation: Callable[[Segment, int], None] | None = None
+    ) -> Iterator[RecordBatch]:
+        """Check every batch, rebuild the indexes, and truncate the file behind the last whole, valid batch.
+
+        `before_truncation` is called with the segment and the offset behind that batch before anything is truncated.
 
         Yields the valid batches as it goes, so that the caller can rebuild what it knows about them. From `least_epoch`
         on, leader epochs never fall: where they do, a power loss has brought back what a truncation had taken away. In
@@ -511,8 +505,10 @@ class Segment:
                 yield batch
                 valid_end = position + batch.size
         except InvalidBatch:
-            pass  # what follows is no batch: the cut below deals with it
+            pass  # what follows is no batch: the truncation below removes it
         if valid_end < self.file.size:
+            if before_truncation is not None:
+                before_truncation(self, next_offset)
             self.file.truncate(valid_end)
         self.finish()
 
@@ -524,10 +520,10 @@ class Segment:
         self._first_timestamp, self._indexed_timestamp = None, NO_TIMESTAMP
         self._find_index_room()
 
-    # Ending.
+    # Closing, renaming and removing.
 
     def finish(self) -> None:
-        """It will not grow any more: the time index gets its last word."""
+        """End the segment: add the entry for its largest timestamp to the time index, and write both indexes."""
         if self.file.size:
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
         self.offset_index.write()
@@ -566,7 +562,7 @@ class Segment:
             file.path = next(self._path(kind) for kind in kinds if old[kind] == file.path)
 
     def relocate(self, directory: str) -> None:
-        """The directory that it is in has got another name."""
+        """Take over the new name of its directory."""
         self.prefix = f"{directory}/{segment_name(self.base_offset)}"
         for file in self.files():
             file.path = f"{directory}/{file.path.rpartition('/')[2]}"
@@ -576,7 +572,7 @@ class Segment:
             self._disk.remove(path, missing_ok=True)
 
     def release(self) -> list[str]:
-        """Close the files; what they are called, or would be if they were there."""
+        """Close the files; return the paths of all files that a segment may have."""
         for file in self.files():
             file.close()
         return [self._path(kind) for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)]

@@ -1,6 +1,6 @@
 """A disk in memory that crashes, loses power, fills up, lies and decays, all from one seed.
 
-It answers to the same contract as the real disk (`files`), and adds what a test wants to do to it:
+It answers to the same contract as the real disk (`files`), and adds what a test can do to it:
 
     crash_process()   kill -9: open files are dead, everything written is still there
     lose_power()      what was synced is there, and some of the rest (see `simulated_platter`)
@@ -9,7 +9,7 @@ It answers to the same contract as the real disk (`files`), and adds what a test
     tear(…)           a write puts down a part of its bytes and then fails, or dies
     fill(room)        only so many more bytes fit
     lie_about_sync(…) sync says yes and does nothing
-    slow_down(…)      calls are marked as slow; nobody waits, `delayed_ms` adds up
+    slow_down(…)      calls are marked as slow without a wait; `delayed_ms` adds up
     flip_bit(…), cut(…)   a file at rest decays
     heal()            no more faults: what was done stays done
     record()          from now on `journal` has every call, so that a test can speak about order
@@ -18,8 +18,8 @@ A call passes three stations: the dead are turned away, a fault may claim it, an
 
 **Speed.** A simulation makes millions of calls, nearly all on files without any fault in sight. So a file remembers
 the `turn` of the disk at which it found nothing to attend to (it is open, alive, found under its name, no faults, no
-journal); whatever could change that makes a new turn. While the turns agree, an append is `bytearray +=` and nothing
-else.
+journal); each call that could change that makes a new turn. While the turns agree, an append is `bytearray +=` and
+nothing else.
 
 **Stricter than the real one.** A pooled file that is not found under its `path` fails on its next use; on a real disk
 it does so only after an eviction. A sync that fails makes the pages clean that it did not write, as Linux does: a
@@ -44,7 +44,7 @@ from pessoa.log.files import LOCK_FILE, Bytes, DiskError, Names, disk_errors, pa
 from pessoa.log.simulated_platter import Directory, Inode, Platter, Snapshot, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 Kind: TypeAlias = Literal[
     "open", "create", "read", "write", "truncate", "sync", "sync_directory", "rename", "remove", "make_directory",
@@ -124,7 +124,7 @@ class SimulatedDisk:
         self.journal: list[Call] = []
         # The sum of what slow calls would have taken.
         self.delayed_ms = 0
-        # How many processes have died on it: a file belongs to one life.
+        # How many processes have died on it: an open file belongs to one process.
         self.life = 0
         # See above, under Speed. Files start at -1, which no turn is.
         self.turn = 0
@@ -439,7 +439,7 @@ class SimulatedFile:
 
     def append(self, data: Bytes) -> None:
         if self._turn != self._disk.turn:
-            self._append_attended("append to", (data,))
+            self._append_attended("append to", data)
             return
         inode = self._inode
         content = inode.data
@@ -448,21 +448,9 @@ class SimulatedFile:
         self.size = len(content)
         inode.modified_ms = self._disk.now_ms()
 
-    def append_all(self, buffers: Sequence[Bytes]) -> None:
-        if self._turn != self._disk.turn:
-            self._append_attended("append to", buffers)
-            return
-        inode = self._inode
-        content = inode.data
-        assert len(content) == self.size, f"{self!r} has two writers"
-        for buffer in buffers:
-            content += buffer
-        self.size = len(content)
-        inode.modified_ms = self._disk.now_ms()
-
-    def _append_attended(self, action: str, buffers: Sequence[Bytes]) -> None:
+    def _append_attended(self, action: str, data: Bytes) -> None:
         self._attend(action, writes=True)
-        data = b"".join(buffers)
+        data = bytes(data)
         try:
             self._disk.write(self._inode, self.path, self.size, data)
         except OSError as error:
@@ -475,6 +463,7 @@ class SimulatedFile:
         self.size += len(data)
 
     def write_at(self, position: int, data: Bytes) -> None:
+        """Overwrite bytes within the file: a damage, or a model of pages that are written twice."""
         data = bytes(data)
         assert 0 <= position <= self.size - len(data), f"{self!r} has no {len(data)} bytes at {position}"
         self._attend("write to", writes=True)
@@ -490,21 +479,15 @@ class SimulatedFile:
         end = position + size
         return bytes(self._inode.data[position : end if end < self.size else self.size])
 
-    def read_into(self, position: int, buffer: memoryview | bytearray) -> int:
-        view = memoryview(buffer).cast("B")
-        data = self.read(position, len(view))
-        view[: len(data)] = data
-        return len(data)
-
     def truncate(self, size: int) -> None:
-        assert 0 <= size <= self.size, f"{self!r} cannot be cut to {size} bytes"
+        assert 0 <= size <= self.size, f"{self!r} cannot be truncated to {size} bytes"
         self._attend("truncate", writes=True)
         with disk_errors("truncate", self.path):
             self._disk.truncate(self._inode, self.path, size)
         self.size = size
 
     def trim(self) -> None:
-        """Nothing is kept for anybody here."""
+        """No space is reserved here."""
 
     def sync(self) -> None:
         self._attend("sync", writes=True)

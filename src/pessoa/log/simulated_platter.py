@@ -18,7 +18,7 @@ of states, one before each cut and the present one, and any of them may be the o
 **Names.** Creations, removals and renames are operations that wait for a sync of their directory (either of the two, if
 a rename crosses directories). In a power loss, each of those that wait happens or not; a rename happens as a whole, so
 a file never has two names and never loses its name to a rename. Data and names are independent: a name may arrive whose
-content did not, and a file whose content is safe vanishes if nobody synced its directory.
+content did not, and a file whose content is safe vanishes if its directory was not synced.
 
 This is what ext4 with `data=ordered` allows and somewhat more: ext4 keeps the order of names, and a sync of a new file
 also brings its name to the disk. A log that survives here does not depend on such favours. What was synced is never
@@ -64,7 +64,7 @@ class Snapshot(NamedTuple):
 
 
 class Inode:
-    """One file, whatever it is called. Appending is `data += …` and nothing else, so that it costs nothing."""
+    """One file, under any number of names. Appending is `data += …` and nothing else, so that it costs nothing."""
 
     __slots__ = (
         "_cuts",
@@ -133,14 +133,14 @@ class Inode:
         """A sync failed: the kernel takes the changed pages for clean, and the platter never gets them."""
         size = len(self.data)
         self.durable = self.durable[:size].ljust(size, b"\0")
-        self._settle()
+        self._take_as_synced()
 
     def lose_power(self, rng: Random) -> None:
         self.data = self._landed(rng)
         self.durable = bytearray(self.data)
-        self._settle()
+        self._take_as_synced()
 
-    def _settle(self) -> None:
+    def _take_as_synced(self) -> None:
         self._moment += 1
         self._synced = self._moment
         self.clean_end = len(self.data)
@@ -204,14 +204,14 @@ class Name(NamedTuple):
 class Operation:
     """A node gets a name, loses it, or changes it."""
 
-    __slots__ = ("is_settled", "new", "node", "old")
+    __slots__ = ("is_over", "new", "node", "old")
 
     def __init__(self, node: Node, old: Name | None, new: Name | None) -> None:
         self.node = node
         self.old = old
         self.new = new
         # Durable, or overtaken by one that is.
-        self.is_settled = False
+        self.is_over = False
 
 
 class Platter:
@@ -221,7 +221,7 @@ class Platter:
 
     def __init__(self) -> None:
         self.root = Directory()
-        # In the order in which they were made; settled ones are swept out now and then.
+        # In the order in which they were made; those that are over are swept out now and then.
         self._operations: list[Operation] = []
         self._sweep_at = 64
 
@@ -298,27 +298,27 @@ class Platter:
     def sync_directory(self, directory: Directory) -> None:
         for operation in list(directory.waiting):
             # A directory also keeps the operations on itself, which wait for the one above it.
-            if operation.node is not directory and not operation.is_settled:
-                self._settle(operation)
+            if operation.node is not directory and not operation.is_over:
+                self._make_durable(operation)
         if len(self._operations) >= self._sweep_at:
             self._operations = self._waiting()
             self._sweep_at = 2 * len(self._operations) + 64
 
-    def _settle(self, operation: Operation) -> None:
+    def _make_durable(self, operation: Operation) -> None:
         """Make an operation durable. What came before it on the same node or the same name can no longer happen."""
         for holder in holders_of(operation):
             for other in holder.waiting:
                 if other is operation:
                     break
                 if other.node is operation.node or (operation.new is not None and other.new == operation.new):
-                    other.is_settled = True
+                    other.is_over = True
         apply(operation)
-        operation.is_settled = True
+        operation.is_over = True
         for holder in holders_of(operation):
-            holder.waiting = [other for other in holder.waiting if not other.is_settled]
+            holder.waiting = [other for other in holder.waiting if not other.is_over]
 
     def _waiting(self) -> list[Operation]:
-        return [operation for operation in self._operations if not operation.is_settled]
+        return [operation for operation in self._operations if not operation.is_over]
 
     def lose_power(self, rng: Random) -> None:
         # Whole journals land or get lost on real file systems, so all and none must not be rare.
@@ -346,7 +346,7 @@ def refused(code: int) -> OSError:
 
 
 def holders_of(operation: Operation) -> list[Node]:
-    """Those that keep the operation until it is settled: its node and the directories that it changes."""
+    """Those that keep the operation until it is over: its node and the directories that it changes."""
     holders: list[Node] = [operation.node]
     for name in (operation.old, operation.new):
         if name is not None and name.directory not in holders:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
+from typing import cast
 
-from pessoa.base.config_keys.broker import BROKER_DEFAULTS
+from pessoa.base.config_keys.broker_keys import BROKER_DEFAULTS
 from pessoa.base.config_table import (
     BOOLEAN,
     DOUBLE,
@@ -28,7 +29,7 @@ from pessoa.base.config_table import (
     key,
 )
 from pessoa.base.config_values import GZIP_LEVEL, ConfigProblem, Rule, Value, any_of, at_least, between, one_of
-from pessoa.log.config import LogConfig
+from pessoa.log.log_config import LogConfig
 from pessoa.records.batch import TimestampType
 
 log = logging.getLogger("pessoa.log")
@@ -60,7 +61,7 @@ KEYS: tuple[ConfigKey, ...] = (
         "The share of uncompacted bytes from which a log is compacted."),
     key("min.compaction.lag.ms", LONG, 0, at_least(0), "How long a record is safe from compaction."),
     key("max.compaction.lag.ms", LONG, MAX_LONG, at_least(1),
-        "After what time a record is compacted, whatever the share."),
+        "After what time a record is compacted, however small the share."),
     key("segment.bytes", INT, 1_073_741_824, at_least(1_048_576), "The size at which the log begins a new segment."),
     key("segment.ms", LONG, 604_800_000, at_least(1), "The age at which the log begins a new segment."),
     key("segment.jitter.ms", LONG, 0, at_least(0),
@@ -157,7 +158,7 @@ def default_value(name: str, broker: Settings = BROKER_DEFAULTS) -> Value:
         value = None if coarse is None else coarse * unit
     if name == "retention.ms":
         assert isinstance(value, int)
-        # Any negative number means without an end, in whatever unit.
+        # Any negative number means without an end, in every unit.
         value = max(value, -1)
     return value
 
@@ -222,6 +223,8 @@ def log_config(overrides: Mapping[str, str], broker: Settings = BROKER_DEFAULTS)
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         compression_type=compression,
         compression_level=level,
+        producer_id_expiration_ms=cast("int", broker.value("producer.id.expiration.ms")),
+        transaction_partition_verification_enable=bool(broker.value("transaction.partition.verification.enable")),
     )
 
 

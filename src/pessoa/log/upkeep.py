@@ -1,14 +1,16 @@
-"""What a broker does for its logs while nobody asks: retention, flushing, checkpoints, removing files.
+"""The background jobs of a broker's logs: retention, flushing, checkpoints, removing files.
 
     job                       every                                            does
-    retention                 log.retention.check.interval.ms          5 min   drops expired segments
+    retention                 log.retention.check.interval.ms          5 min   drops expired segments; at first after
+                              log.initial.task.delay.ms                30 s
     producers                 producer.id.expiration.check.interval.ms 10 min  forgets producers that are long silent
     flush                     log.flush.scheduler.interval.ms                  syncs logs whose flush.ms has passed
+    truncations               log.flush.scheduler.interval.ms                  syncs logs that were truncated
     checkpoints               log.flush.offset.checkpoint.interval.ms  1 min   writes what recovery will need
     removal                   1 s                                              removes files after file.delete.delay.ms
-    newborn                   creation                                         syncs what a new log consists of
+    creations                 creation                                         syncs the files of a new log
 
-Whatever waits for the disk runs in a worker thread; only the decisions, and the few renames that make them true, run
+Calls that wait for the disk run in a worker thread; only the decisions, and the few renames that make them true, run
 on the event loop. A `DiskError` takes its directory offline, and the jobs go on with the others.
 """
 
@@ -20,9 +22,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pessoa.log.config import NEVER
 from pessoa.log.directory import home_of
 from pessoa.log.files import DiskError
+from pessoa.log.log_config import NEVER
 from pessoa.log.retention import expired_segments
 
 if TYPE_CHECKING:
@@ -31,13 +33,16 @@ if TYPE_CHECKING:
     from pessoa.base.clock import Clock
     from pessoa.log.directory import LogDirectory
     from pessoa.log.files import Disk
-    from pessoa.log.flushing import Flusher
+    from pessoa.log.flusher import Flusher
     from pessoa.log.partition_log import PartitionLog
     from pessoa.log.segment import Segment
 
 log = logging.getLogger("pessoa.log")
 
 _REMOVAL_INTERVAL_MS = 1000
+# Kafka's default for log.flush.scheduler.interval.ms is never; a topic's flush.ms would then be idle, so we look once a
+# second.
+LONGEST_FLUSH_CHECK_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +51,14 @@ class UpkeepSettings:
 
     log_retention_check_interval_ms: int = 5 * 60 * 1000
     producer_id_expiration_check_interval_ms: int = 10 * 60 * 1000
-    # Kafka's default is never; a topic's flush.ms would then be idle, so we look once a second.
-    log_flush_scheduler_interval_ms: int = 1000
+    log_flush_scheduler_interval_ms: int = LONGEST_FLUSH_CHECK_MS
     log_flush_offset_checkpoint_interval_ms: int = 60 * 1000
+    # When retention is looked at first: a broker that is restarted more often than every five minutes has it too.
+    log_initial_task_delay_ms: int = 30 * 1000
 
 
 class Upkeep:
-    """`run` goes on until it is cancelled. Every job can also be called by hand, which is how tests do it."""
+    """`run` repeats the jobs until it is cancelled. Tests call single jobs."""
 
     def __init__(
         self,
@@ -72,8 +78,8 @@ class Upkeep:
         # Since when a job has seen that a log with `flush.ms` waits for a sync.
         self._unflushed_since_ms: dict[PartitionLog, int] = {}
         self._background: set[asyncio.Task[None]] = set()
-        # Whether somebody is about to look for logs that were created.
-        self._is_settling = False
+        # Whether a task is about to sync the logs that were created.
+        self._will_sync_creations = False
         # One of each for all logs: there may be thousands.
         self._on_rolled = self._flush_soon
         self._on_dropped = self._remember_dropped
@@ -82,29 +88,35 @@ class Upkeep:
         return f"<Upkeep of {len(self._directories)} directories, {len(self._dropped)} segments to remove>"
 
     def look_after(self, directory: LogDirectory, partition_log: PartitionLog) -> None:
-        """Take over what a log leaves behind: full segments to sync, dropped ones to remove."""
+        """Sync the full segments of a log and remove its dropped ones, from now on."""
         partition_log.on_segments_dropped = self._on_dropped
         partition_log.on_rolled = self._on_rolled
-        if directory.newborn and not self._is_settling:
-            self._is_settling = True
-            self._start(self._settle_newborn())
+        if directory.unsynced_creations and not self._will_sync_creations:
+            self._will_sync_creations = True
+            self._start(self._sync_creations())
 
     async def run(self) -> None:
         settings = self._settings
+        retention_ms = settings.log_retention_check_interval_ms
+        first_ms = min(settings.log_initial_task_delay_ms, retention_ms)
         async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(self._repeat(retention_ms, self.apply_retention, first_ms))
             for interval_ms, job in (
-                (settings.log_retention_check_interval_ms, self.apply_retention),
                 (settings.producer_id_expiration_check_interval_ms, self.expire_producers),
                 (settings.log_flush_scheduler_interval_ms, self.flush_due),
+                (settings.log_flush_scheduler_interval_ms, self.flush_truncated),
                 (settings.log_flush_offset_checkpoint_interval_ms, self.write_checkpoints),
                 (_REMOVAL_INTERVAL_MS, self.remove_dropped),
             ):
                 jobs.create_task(self._repeat(interval_ms, job))
 
-    async def _repeat(self, interval_ms: int, job: Callable[[], Coroutine[None, None, None]]) -> None:
+    async def _repeat(
+        self, interval_ms: int, job: Callable[[], Coroutine[None, None, None]], first_ms: int | None = None
+    ) -> None:
+        await self._clock.wait_ms(interval_ms if first_ms is None else first_ms)
         while True:
-            await self._clock.wait_ms(interval_ms)
             await job()
+            await self._clock.wait_ms(interval_ms)
 
     # The jobs.
 
@@ -122,7 +134,7 @@ class Upkeep:
 
     async def expire_producers(self) -> None:
         for _, partition_log in self._online():
-            partition_log.producers.remove_expired(self._clock.now_ms(), partition_log.producer_expiration_ms)
+            partition_log.producers.remove_expired(self._clock.now_ms(), partition_log.config.producer_id_expiration_ms)
 
     async def flush_due(self) -> None:
         """Sync the logs that have waited for it for their `flush.ms`."""
@@ -137,6 +149,16 @@ class Upkeep:
             else:
                 self._unflushed_since_ms[partition_log] = since_ms.get(partition_log, now_ms)
 
+    async def flush_truncated(self) -> None:
+        """Sync the logs whose truncation a loss of power could undo: until then the checkpoint of the high watermark
+        stays behind, and the next roll would have to wait for the disk."""
+        for directory, partition_log in self._online():
+            if partition_log.has_unsynced_truncation:
+                try:
+                    await self._flusher.flush(partition_log)
+                except DiskError as error:
+                    directory.fail(error)
+
     async def write_checkpoints(self) -> None:
         loop = asyncio.get_running_loop()
         for directory in self._directories:
@@ -149,11 +171,11 @@ class Upkeep:
                 directory.fail(error)
 
     async def remove_dropped(self) -> None:
-        """Remove what was dropped long enough ago for every reader to be done with it."""
+        """Remove the files of segments that were dropped `file.delete.delay.ms` ago, and of deleted partitions."""
         loop = asyncio.get_running_loop()
         while self._dropped and self._dropped[0][0] <= self._clock.monotonic_ms():
             _, partition_log, segment = self._dropped.popleft()
-            # A log that has taken the place of another has another name by now, and so has what it dropped before.
+            # The directory of a log may have another name by now, and so have the segments that it dropped before.
             segment.relocate(partition_log.directory)
             paths = segment.release()
             directory = home_of(self._directories, partition_log.directory)
@@ -169,7 +191,7 @@ class Upkeep:
                 except DiskError as error:
                     directory.fail(error)
 
-    # How they reach the disk.
+    # Reaching the disk.
 
     def _online(self) -> Iterator[tuple[LogDirectory, PartitionLog]]:
         for directory in self._directories:
@@ -194,19 +216,19 @@ class Upkeep:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    async def _settle_newborn(self) -> None:
-        self._is_settling = False
+    async def _sync_creations(self) -> None:
+        self._will_sync_creations = False
         for directory in self._directories:
-            newborn, directory.newborn = directory.newborn, []
-            if not newborn or directory.offline is not None:
+            created, directory.unsynced_creations = directory.unsynced_creations, []
+            if not created or directory.offline is not None:
                 continue
             try:
-                await asyncio.get_running_loop().run_in_executor(None, directory.sync_births, newborn)
+                await asyncio.get_running_loop().run_in_executor(None, directory.sync_creations, created)
             except DiskError as error:
                 directory.fail(error)
                 continue
-            for one in newborn:
-                one.sync_birth = None
+            for one in created:
+                one.sync_creation = None
 
     async def _flush(self, directory: LogDirectory, partition_log: PartitionLog) -> None:
         try:

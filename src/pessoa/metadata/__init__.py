@@ -1,1 +1,1 @@
-"""From the records of `__cluster_metadata` to one immutable picture of the cluster, and from picture to picture."""
+"""From the records of `__cluster_metadata` to one immutable image of the cluster, and from image to image."""

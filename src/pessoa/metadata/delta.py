@@ -1,7 +1,7 @@
 """What changed from one image to the next, and what every metadata record means.
 
 A delta starts from an image, takes records one by one (`replay`), and ends in a new image (`finish`). It keeps what it
-touched, so that whoever follows the image does work in proportion to the change:
+touched, so that a subscriber of the image does work in proportion to the change:
 
     delta.changed_topics    created, or with partitions that are new or changed
     delta.deleted_topics    with the names they had
@@ -9,7 +9,7 @@ touched, so that whoever follows the image does work in proportion to the change
     delta.changed_brokers   registered, fenced, unfenced, gone
 
 The records here are committed, and the controller checked them before it wrote them. One that does not fit (a change
-to a topic that is not there) is a mistake of the writer that nobody can repair by guessing: it raises KeyError or
+to a topic that is not there) is a mistake of the writer that cannot be repaired by guessing: it raises KeyError or
 AssertionError, and the broker stops, as Kafka does. A record of a kind that only matters elsewhere changes nothing.
 
 The records of a metadata transaction (BeginTransaction … EndTransaction, KIP-868) count together or not at all; that
@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pessoa.metadata.cluster import ClusterDelta
+from pessoa.metadata.cluster_image import ClusterDelta
 from pessoa.metadata.image import MetadataImage
-from pessoa.metadata.settings import (
+from pessoa.metadata.table_images import (
     Acl,
     AclsImage,
     ConfigResource,
@@ -37,8 +37,8 @@ from pessoa.metadata.settings import (
     ScramCredential,
     ScramImage,
 )
-from pessoa.metadata.topics import TopicsDelta
-from pessoa.wire.stored import metadata_log as log
+from pessoa.metadata.topics_image import TopicsDelta
+from pessoa.wire.stored import metadata_records as log
 
 if TYPE_CHECKING:
     from pessoa.base.ids import Uuid
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
+Setting = TypeVar("Setting")
 
 
 class TableDelta(Generic[Key, Value]):
@@ -153,7 +154,7 @@ class MetadataDelta:
             values.pop(record.name, None)
         else:
             values[record.name] = record.value
-        self._set_or_remove(self.configs, resource, values)
+        _set_or_remove(self.configs, resource, values)
 
     def _client_quota(self, record: log.ClientQuotaRecord) -> None:
         entity = quota_entity({one.entity_type: one.entity_name for one in record.entity})
@@ -162,14 +163,7 @@ class MetadataDelta:
             values.pop(record.key, None)
         else:
             values[record.key] = record.value
-        self._set_or_remove(self.quotas, entity, values)
-
-    @staticmethod
-    def _set_or_remove(table: TableDelta[Any, Mapping[str, Any]], key: Hashable, values: Mapping[str, Any]) -> None:
-        if values:
-            table.set(key, values)
-        else:
-            table.remove(key)
+        _set_or_remove(self.quotas, entity, values)
 
     def _feature_level(self, record: log.FeatureLevelRecord) -> None:
         if record.feature_level:
@@ -216,6 +210,13 @@ class MetadataDelta:
 
     def _nothing(self, record: Message) -> None:
         """A record that no image shows."""
+
+
+def _set_or_remove(table: TableDelta[Key, Mapping[str, Setting]], key: Key, values: Mapping[str, Setting]) -> None:
+    if values:
+        table.set(key, values)
+    else:
+        table.remove(key)
 
 
 def full_delta(image: MetadataImage) -> MetadataDelta:

@@ -3,7 +3,7 @@
     committed records ──▶ MetadataDelta ──▶ the next MetadataImage ──▶ publishers: replicas, coordinators, handlers
 
 A broker holds one image and replaces it whole with one assignment; a request takes it once at its start, so what it
-sees never changes under it. Nobody changes a mapping that an image holds, at any depth: the next image shares
+sees never changes under it. No code changes a mapping that an image holds, at any depth: the next image shares
 everything that stayed the same with the one before. `offset` is that of the last record it contains, and `epoch` the
 epoch of the quorum leader that wrote it; an image without records has -1.
 
@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from pessoa.metadata.cluster import NO_CLUSTER, BrokerImage, ClusterImage, ControllerImage, Endpoint
-from pessoa.metadata.settings import (
+from pessoa.metadata.cluster_image import NO_CLUSTER, BrokerImage, ClusterImage, ControllerImage, Endpoint
+from pessoa.metadata.table_images import (
     AclsImage,
     ConfigResource,
     ConfigsImage,
@@ -26,7 +26,7 @@ from pessoa.metadata.settings import (
     QuotasImage,
     ScramImage,
 )
-from pessoa.metadata.topics import NO_LEADER, NO_TOPICS, PartitionImage, TopicImage, TopicsImage
+from pessoa.metadata.topics_image import NO_LEADER, NO_TOPICS, PartitionImage, TopicImage, TopicsImage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

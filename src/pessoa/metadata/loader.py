@@ -2,7 +2,7 @@
 
 Outside a transaction every batch makes a new image. Between BeginTransaction and EndTransaction (KIP-868) the changes
 gather, over as many batches as there are, and show up together; AbortTransaction drops them. A controller writes a
-transaction where the records of one decision do not fit into one batch, or where nobody may ever see a part of it: the
+transaction where the records of one decision do not fit into one batch, or where no reader may see a part of it: the
 bootstrap records of a new cluster.
 
     outside ──Begin──▶ within ──End──▶ outside      changes of the transaction are published
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pessoa.metadata.delta import MetadataDelta, difference
 from pessoa.metadata.image import MetadataImage
-from pessoa.wire.stored.metadata_log import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
+from pessoa.wire.stored.metadata_records import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 
 if TYPE_CHECKING:
     from pessoa.wire.schema import Message

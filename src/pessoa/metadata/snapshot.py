@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pessoa.metadata.features import METADATA_4_3_IV0, record_version
-from pessoa.metadata.settings import METADATA_VERSION
-from pessoa.wire.stored import metadata_log as log
+from pessoa.metadata.supported_features import METADATA_4_3_IV0, record_version
+from pessoa.metadata.table_images import METADATA_VERSION
+from pessoa.wire.stored import metadata_records as log
 
 if TYPE_CHECKING:
     from pessoa.base.ids import Uuid
-    from pessoa.metadata.cluster import BrokerImage, ControllerImage
+    from pessoa.metadata.cluster_image import BrokerImage, ControllerImage
     from pessoa.metadata.image import MetadataImage
-    from pessoa.metadata.topics import PartitionImage
+    from pessoa.metadata.topics_image import PartitionImage
     from pessoa.wire.schema import Message
 
 _FIRST_BROKER_VERSION_WITH_DIRECTORIES = 3
@@ -65,7 +65,7 @@ def _tables(image: MetadataImage) -> Iterator[Message]:
                 remove=False,
             )
     if image.producer_ids.next_producer_id > 0:
-        # Who got the last block is not remembered, and nobody asks.
+        # The broker that got the last block is not stored, and nothing reads it.
         yield log.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.producer_ids.next_producer_id)
     for acl_id, acl in image.acls.by_id.items():
         yield log.AccessControlEntryRecord(id=acl_id, **acl._asdict())

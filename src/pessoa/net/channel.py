@@ -4,13 +4,16 @@
 
 Requests are pipelined: many may be on their way, and as a Kafka broker answers one after another, the first answer
 belongs to the first request. An answer that comes out of turn, does not decode, or does not come in time ends the
-connection, and everybody who waits on it gets `ChannelFailed`: whether a request was carried out is then unknown. The
-next `send` connects anew; a channel never gives up by itself, and never tries a request twice.
+connection, and every request that waits on it fails with `ChannelFailed`: whether it was carried out is then unknown.
+The next `send` connects anew; a channel never gives up by itself, and never tries a request twice.
+
+Where the peer demands it, `login` runs on a new connection before any request, and again, on the same connection, when
+most of the session has passed that it said (KIP-368); requests wait for it.
 
 A request is sent in the version that its sender wants, or in the newest of the peer if that is older.
 
-Record data in an answer is a view of the receive buffer. The buffer is then left to whoever holds the view, so the view
-stays good, and may even be stamped in place.
+Record data in an answer is a view of the receive buffer. The channel then leaves the buffer to the holder of the view,
+so the view stays good, and may even be stamped in place.
 """
 
 from __future__ import annotations
@@ -18,17 +21,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from pessoa.net.receive_buffer import ReceiveBuffer
 from pessoa.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.frames import DEFAULT_MAX_FRAME_BYTES, request_frame
-from pessoa.wire.headers import ResponseHeader, response_header_version
+from pessoa.wire.message_headers import ResponseHeader, response_header_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from pessoa.net.network import Network
     from pessoa.wire.schema import Decoder, Message
@@ -37,8 +40,10 @@ log = logging.getLogger("pessoa.net")
 
 # Asking for the versions is the first thing on a connection; version 0 is the one that every peer can answer.
 _FIRST_QUESTION_VERSION = 0
+# The share of a session after which it is renewed.
+_RENEWED_AFTER = 0.85
 # Answers whose record data stays a view of the buffer.
-_WITH_RECORDS = frozenset((ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT, ApiKey.SHARE_FETCH))
+_WITH_RECORDS = frozenset((ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT))
 
 
 class ChannelFailed(Exception):
@@ -47,6 +52,11 @@ class ChannelFailed(Exception):
 
 class ChannelTimedOut(ChannelFailed):
     """Nothing has come within the time; the peer may be well, and slow."""
+
+
+class Login(Protocol):
+    def __call__(self, peer: str, ask: Callable[[Message, int], Awaitable[Message]], /) -> Awaitable[int]:
+        """Return how many milliseconds the session lasts; 0: it has no end. Raises `ChannelFailed`."""
 
 
 class _Question(NamedTuple):
@@ -68,11 +78,17 @@ class _Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._questions: deque[_Question] = deque()
         self._next_id = 0
-        # The buffer that somebody may hold views of: nothing in it may be overwritten.
+        # The buffer of an answer with record data, of which views may be held: nothing in it may be overwritten.
         self._lent: bytearray | None = None
         # API key → (oldest, newest) that the peer speaks
         self.versions: dict[int, tuple[int, int]] = {}
         self.why_lost: str | None = None
+        # When its session is to be renewed, by the time of the loop; None: never.
+        self.renew_at_s: float | None = None
+
+    @property
+    def is_due(self) -> bool:
+        return self.renew_at_s is not None and asyncio.get_running_loop().time() >= self.renew_at_s
 
     @property
     def is_open(self) -> bool:
@@ -103,7 +119,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _answered(self, data: bytearray, start: int, end: int) -> None:
         if not self._questions:
-            raise ProtocolViolation("an answer came that nobody asked for")
+            raise ProtocolViolation("an answer came to no request")
         question = self._questions[0]
         header, pos = question.decode_header(data, start, end)
         if header.correlation_id != question.correlation_id:
@@ -148,7 +164,7 @@ class _Connection(asyncio.BufferedProtocol):
         return question.answer
 
     def lose(self, why: str) -> None:
-        """Nothing more will come; everybody who waits hears why."""
+        """Nothing more will come; every request that waits fails with the reason."""
         if self.why_lost is not None:
             return
         self.why_lost = why
@@ -159,7 +175,7 @@ class _Connection(asyncio.BufferedProtocol):
 
 
 def _look_at(connecting: asyncio.Task[_Connection]) -> None:
-    """A connection that failed when nobody waited for it any more is no news."""
+    """Ignore that a connection failed for which no request waits any more."""
     if not connecting.cancelled():
         connecting.exception()
 
@@ -173,13 +189,20 @@ class Channel:
     """`await send(request, version, timeout_ms)`; one connection at a time, made when it is needed."""
 
     def __init__(
-        self, network: Network, host: str, port: int, client_id: str, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
+        self,
+        network: Network,
+        host: str,
+        port: int,
+        client_id: str,
+        max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+        login: Login | None = None,
     ) -> None:
         self.host = host
         self.port = port
         self._network = network
         self._client_id = client_id
         self._max_frame_bytes = max_frame_bytes
+        self._login = login
         self._connection: _Connection | None = None
         self._connecting: asyncio.Task[_Connection] | None = None
         self._is_closed = False
@@ -199,7 +222,7 @@ class Channel:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 connection = self._connection
-                if connection is None or not connection.is_open:
+                if connection is None or not connection.is_open or connection.is_due:
                     connection = await self._connected()
                 return await connection.ask(request, version)
         except TimeoutError:
@@ -216,7 +239,7 @@ class Channel:
         if self._is_closed:
             raise ChannelFailed(f"the channel to {self.host}:{self.port} is closed")
         if self._connecting is None:
-            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+            self._connecting = asyncio.get_running_loop().create_task(self._connect_or_renew())
             self._connecting.add_done_callback(_look_at)
         connecting = self._connecting
         # Several may wait for one connection, and one that gives up must not take it from the others.
@@ -230,6 +253,25 @@ class Channel:
         except OSError as error:
             raise ChannelFailed(f"{self.host}:{self.port}: {error.strerror or error}") from error
 
+    def _connect_or_renew(self) -> Coroutine[None, None, _Connection]:
+        connection = self._connection
+        return self._connect() if connection is None or not connection.is_open else self._renew(connection)
+
+    async def _renew(self, connection: _Connection) -> _Connection:
+        # Its requests in progress are answered first. No other comes between: `send` waits for this.
+        try:
+            await self._log_in(connection)
+        except BaseException:
+            connection.lose("its session could not be renewed")
+            raise
+        return connection
+
+    async def _log_in(self, connection: _Connection) -> None:
+        if self._login is not None:
+            lifetime_ms = await self._login(f"{self.host}:{self.port}", connection.ask)
+            now_s = asyncio.get_running_loop().time()
+            connection.renew_at_s = now_s + lifetime_ms / 1000 * _RENEWED_AFTER if lifetime_ms > 0 else None
+
     async def _connect(self) -> _Connection:
         peer = f"{self.host}:{self.port}"
         connection = await self._network.connect(
@@ -237,11 +279,12 @@ class Channel:
         )
         try:
             answer = await connection.ask(ApiVersionsRequest(), _FIRST_QUESTION_VERSION)
+            assert isinstance(answer, ApiVersionsResponse)
+            connection.versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+            await self._log_in(connection)
         except BaseException:
             connection.lose("connecting was given up")
             raise
-        assert isinstance(answer, ApiVersionsResponse)
-        connection.versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
         self._connection = connection
         return connection
 
@@ -256,11 +299,12 @@ class Channel:
 
 
 class Channels:
-    """The channels of one purpose, one for every peer: a long fetch must not hold up what somebody else asks."""
+    """The channels of one purpose, one for every peer: a long fetch must not hold up requests of another purpose."""
 
-    def __init__(self, network: Network, client_id: str) -> None:
+    def __init__(self, network: Network, client_id: str, login: Login | None = None) -> None:
         self._network = network
         self._client_id = client_id
+        self._login = login
         self._channels: dict[tuple[str, int], Channel] = {}
         # As that of each channel.
         self.on_lost: Callable[[], None] = lambda: None
@@ -271,12 +315,12 @@ class Channels:
     def of(self, host: str, port: int) -> Channel:
         found = self._channels.get((host, port))
         if found is None:
-            found = self._channels[host, port] = Channel(self._network, host, port, self._client_id)
+            found = self._channels[host, port] = Channel(self._network, host, port, self._client_id, login=self._login)
             found.on_lost = self.on_lost
         return found
 
     def leave_all_but(self, peer: tuple[str, int], why: str) -> None:
-        """Fail what waits for anybody else."""
+        """Fail requests to all other peers."""
         for endpoint, channel in self._channels.items():
             if endpoint != peer:
                 channel.disconnect(why)

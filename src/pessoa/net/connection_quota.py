@@ -5,14 +5,15 @@ KIP-402, KIP-612). A connection enters all that its listener has, and leaves the
 
     max.connections, max.connections.per.ip (.overrides)   one too many is refused
     max.connection.creation.rate                           one too early waits for its turn, unread
+    connection_creation_rate of the address (`hold_ms`)    one too early is held, unread, and then closed
 
-The rate is an average over Kafka's windows (`quota.window.num`, `quota.window.size.seconds`): whoever was quiet for
-that long may come all at once. Those who would wait for longer than a client does are refused.
+The rate is an average over Kafka's windows (`quota.window.num`, `quota.window.size.seconds`): after so long without
+a new connection, as many may come at once. A connection that would wait for longer than a client does is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 UNLIMITED = (1 << 31) - 1
@@ -24,6 +25,14 @@ LONGEST_TURN_S = 30.0
 
 class ConnectionRefused(Exception):
     """The key that says so, and its value."""
+
+
+class ConnectionHeld(Exception):
+    """The connection is to be closed, and not before so many milliseconds have passed."""
+
+    def __init__(self, hold_ms: int) -> None:
+        super().__init__(f"connection_creation_rate: closed in {hold_ms} ms")
+        self.hold_ms = hold_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,9 @@ class ConnectionQuota:
         self.limits = limits or ConnectionLimits()
         self.count = 0
         self._per_host: dict[str, int] = {}
+        # For how long a new connection from an address is held before it is closed, at a time; 0: it is not. None: no
+        # address has a limit.
+        self.hold_ms: Callable[[str, int], int] | None = None
         # When the connections that have come would all have come at the allowed rate.
         self._paid_until_s = float("-inf")
 
@@ -48,7 +60,8 @@ class ConnectionQuota:
         return f"<ConnectionQuota: {self.count} connections from {len(self._per_host)} addresses>"
 
     def enter(self, host: str, now_s: float) -> float:
-        """Count one more, and say how many seconds it is too early. Whoever is refused is counted too, and leaves."""
+        """Count one more connection, and return how many seconds it is too early. Raises `ConnectionRefused` or
+        `ConnectionHeld`; such a connection is counted too, until `leave`."""
         limits = self.limits
         self.count += 1
         of_host = self._per_host[host] = self._per_host.get(host, 0) + 1
@@ -58,6 +71,8 @@ class ConnectionQuota:
         if of_host > allowed:
             key = "max.connections.per.ip" + (".overrides" if host in limits.overrides else "")
             raise ConnectionRefused(f"{key} is {allowed}")
+        if self.hold_ms is not None and (hold_ms := self.hold_ms(host, round(now_s * 1000))):
+            raise ConnectionHeld(hold_ms)
         return self._turn_of(now_s) if limits.max_creation_rate < UNLIMITED else 0.0
 
     def _turn_of(self, now_s: float) -> float:

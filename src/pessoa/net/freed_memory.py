@@ -6,7 +6,7 @@ of them cleared by the kernel and then overwritten. That took two thirds of the 
 1.2 s per GB, and 0.4 s without it.
 
 So a process whose business is serving tells the library to keep some. It is for the owner of the process to decide,
-once, at its start: somebody's tests in which a broker runs along are none of our business.
+once, at its start: a test process in which a broker runs along is not ours to tune.
 
 What many large requests took is another matter: that is seldom wanted again, and goes back (`return_freed_memory`).
 """
@@ -35,7 +35,7 @@ def keep_freed_memory(kept_bytes: int = KEPT_BYTES) -> bool:
 
 
 def return_freed_memory() -> bool:
-    """Give everything to the kernel that nobody uses, wherever it lies. It takes some milliseconds."""
+    """Give all freed memory to the kernel, wherever it lies. It takes some milliseconds."""
     from ctypes import CDLL
 
     try:

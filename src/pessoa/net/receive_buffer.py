@@ -46,7 +46,7 @@ _KEPT_BYTES = 2 * 1024 * 1024
 
 
 class Owner(Protocol):
-    """Who answers for the memory of a buffer."""
+    """Accounts for the memory of a buffer: a connection."""
 
     def may_grow(self, more_bytes: int, frame_bytes: int, *, must: bool) -> bool:
         """For a frame that has so much in all. `must`: there is no byte left, and nothing can be read without more."""
@@ -79,7 +79,7 @@ class ReceiveBuffer:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing waits in it, and nobody uses what stands in it."""
+        """Nothing waits in it, and no taken frame is in use."""
         return self._start == self._end and not self._is_lent
 
     def space(self) -> memoryview:
@@ -141,11 +141,11 @@ class ReceiveBuffer:
                 self._move(capacity)
 
     def disown(self) -> None:
-        """Nobody answers for it any more: without this, an owner and its buffer would keep each other alive."""
+        """Account for its memory no more: without this, an owner and its buffer would keep each other alive."""
         self._owner = None
 
     def shrink(self) -> None:
-        """Give memory back that what waits in it does not need, unless somebody uses what stands in it."""
+        """Give memory back that the waiting bytes do not need, unless a taken frame is in use."""
         waiting = self._end - self._start
         if len(self._data) > INITIAL_BYTES and waiting <= INITIAL_BYTES - _MIN_SPACE and not self._is_lent:
             self._move(INITIAL_BYTES)

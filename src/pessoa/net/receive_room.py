@@ -1,20 +1,21 @@
 """What the receive buffers of all connections may take together (`queued.max.request.bytes`).
 
-A request may have 100 MB, and a peer may stop in the middle of it: thirty who do so would be gigabytes. So a buffer
-that grows beyond what every connection has asks for room first. Whoever gets none is not read from until there is some:
-its sender waits, as for any receiver that is slow.
+A request may have 100 MB, and a peer may stop in the middle of it: thirty such peers would take gigabytes. So a buffer
+that grows beyond what every connection has asks for room first. A connection that gets none is not read from until
+there is some: its sender waits, as for any receiver that is slow.
 
     a buffer is full ──▶ is there room? ──yes──▶ it grows, and is counted
                              │no
                              ├──▶ what others keep and do not need is taken back, and it is asked again
-                             ├──▶ nobody goes beyond the limit: then this one may, so that one always goes on
+                             ├──▶ no other is beyond the limit: then this one may go, so that one always goes on
                              └──▶ it waits in line, the large ones in one, the others in another
 
 - Taken in all: `limit_bytes`, one largest frame, and the little that every connection has without asking.
 - A quarter is for requests of usual size: whatever the large ones do, others go on.
-- While somebody waits (`is_short`), whoever has served a request keeps nothing for its next one.
-- Where somebody waits for long, those who have not finished a request meanwhile are closed (`close_the_slow`): a few
-  bytes now and then do not hold what others need. Whoever has sent all of a request waits for us, and stays.
+- While a connection waits (`is_short`), one that has served a request keeps nothing for its next one.
+- Where a connection waits for long, others that have room and have not finished a request meanwhile are closed
+  (`close_the_slow`): a few bytes now and then do not hold what others need. A connection that has sent all of a request
+  waits for its answer, and one that waits in line for room: neither is slow. Its time begins when it gets the room.
 
 Kafka's memory pool goes by the size that a peer announces, and has no limit unless one is set; here memory is counted
 as it is taken, and -1 is `DEFAULT_LIMIT_BYTES`.
@@ -32,15 +33,19 @@ DEFAULT_LIMIT_BYTES = 256 * 1024 * 1024
 # Twice what a producer sends at most by default (`max.request.size`).
 USUAL_BYTES = 2 * 1024 * 1024
 # A client gives up on a request that takes longer (its `request.timeout.ms`).
-PATIENCE_S = 30.0
+PATIENCE_MS = 30_000
 
 
 class Holder(Protocol):
     """A connection, as far as its memory is concerned."""
 
-    peer: str
-    # When it last was at the end of a request or of its answer, or began to take room.
-    finished_at_s: float
+    @property
+    def peer(self) -> str: ...
+
+    @property
+    def finished_at_ms(self) -> int:
+        """When it last was at the end of a request or of its answer, began to take room, or got room that it had waited
+        for."""
 
     @property
     def is_in_progress(self) -> bool:
@@ -59,16 +64,16 @@ class ReceiveRoom:
     def __init__(self, limit_bytes: int = -1) -> None:
         self.limit_bytes = limit_bytes if limit_bytes > 0 else DEFAULT_LIMIT_BYTES
         self.taken_bytes = 0
-        # The most that was taken since somebody asked.
+        # The most that was taken since `take_freed_bytes`.
         self._most_bytes = 0
         self._taken: dict[Holder, int] = {}
-        # Those who wait: with large requests, and with others.
+        # Connections that wait: with large requests, and with requests of usual size.
         self._large: dict[Holder, None] = {}
         self._usual: dict[Holder, None] = {}
         # Whether there are any. Every connection looks at this whenever it has served something.
         self.is_short = False
         self._is_letting_in = False
-        self._short_since_s = 0.0
+        self._short_since_ms = 0
         # The one that may go beyond the limit. It takes nothing from the others.
         self._exception: Holder | None = None
 
@@ -118,26 +123,26 @@ class ReceiveRoom:
         """Whether it has any of this."""
         return holder in self._taken
 
-    def wait(self, holder: Holder, frame_bytes: int, now_s: float) -> None:
+    def wait(self, holder: Holder, frame_bytes: int, now_ms: int) -> None:
         """Its `room_came` is called when there may be room for a frame of that size."""
         if not self.is_short:
-            self._short_since_s = now_s
+            self._short_since_ms = now_ms
             self.is_short = True
         line = self._usual if frame_bytes <= USUAL_BYTES else self._large
         line[holder] = None
 
     def leave(self, holder: Holder) -> None:
-        """It waits no longer."""
-        self._large.pop(holder, None)
-        self._usual.pop(holder, None)
-        self.is_short = bool(self._large or self._usual)
+        """It waits no longer. Connections behind it were not asked while it was the first, so they are asked now."""
+        for line in (self._large, self._usual):
+            if holder in line:
+                del line[holder]
+                self.is_short = bool(self._large or self._usual)
+                self._let_in()
 
     def forget(self, holder: Holder) -> None:
         """It has gone."""
-        self.leave(holder)
         self.count(holder, 0)
-        # Even if it had nothing: those behind it were not asked while it was the first.
-        self._let_in()
+        self.leave(holder)
 
     def _let_in(self) -> None:
         if self._is_letting_in:
@@ -145,7 +150,7 @@ class ReceiveRoom:
             return
         self._is_letting_in = True
         try:
-            # Those of usual size have their quarter whatever comes before them.
+            # Requests of usual size have their quarter whatever comes before them.
             for line in (self._large, self._usual):
                 while line:
                     first = next(iter(line))
@@ -160,13 +165,14 @@ class ReceiveRoom:
         freed, self._most_bytes = self._most_bytes - self.taken_bytes, self.taken_bytes
         return freed
 
-    def close_the_slow(self, now_s: float) -> None:
-        """Those who have kept others waiting for too long."""
-        # Whoever still waits after this has made the others give back what they do not need.
+    def close_the_slow(self, now_ms: int) -> None:
+        """Close connections that have kept others waiting for too long."""
+        # A connection that still waits after this has made the others give back what they do not need.
         self._let_in()
-        if not self.is_short or now_s - self._short_since_s < PATIENCE_S:
+        if not self.is_short or now_ms - self._short_since_ms < PATIENCE_MS:
             return
         for one in list(self._taken):
-            if now_s - one.finished_at_s >= PATIENCE_S and not one.is_in_progress:
+            waits = one.is_in_progress or one in self._large or one in self._usual
+            if now_ms - one.finished_at_ms >= PATIENCE_MS and not waits:
                 log.warning("%s is too slow with a large request, and is closed: others wait for the memory", one.peer)
                 one.abort()

@@ -6,14 +6,15 @@
     PUT    /queries/{id}/{action}    pause, resume, stop or restart it
     DELETE /queries/{id}             stop it and forget it, with its checkpoint
 
-Who can reach this can run code, as with any Spark; so it listens on the loopback unless it is told otherwise, and takes
-JSON only, which no page in a browser can send here by itself. /metrics has a gauge for each number of a status.
+A caller that reaches this API can run code, as with any Spark; so it listens on the loopback unless it is told
+otherwise, and takes JSON only, which no page in a browser can send here by itself. /metrics has a gauge for each number
+of a status.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,14 +24,14 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pessoa.client.topic_creation import TopicUnavailable
 from pessoa.pipelines.engine import Engine, EngineRefused
 from pessoa.pipelines.jars import JarsUnavailable
 from pessoa.pipelines.java import NoJava
 from pessoa.pipelines.plan import PlanRefused
 from pessoa.pipelines.queries import QueryStatus, SpecRefused, State, from_value
 from pessoa.pipelines.spark_server import SparkUnavailable
-from pessoa.pipelines.state_topic import StateUnavailable
-from pessoa.web.app import App, json_response, make_app
+from pessoa.web.asgi_app import App, json_response, make_app
 from pessoa.web.bodies import read_json
 from pessoa.web.problems import HttpProblem
 from pessoa.web.routing import Endpoint
@@ -95,18 +96,18 @@ class Api:
     async def start(self, request: Request) -> Response:
         wanted = await read_json(request, NewQuery)
         value = msgspec.to_builtins(wanted)
-        await asked(lambda: self._engine.start(from_value(wanted.id, value)))
+        await ask_engine(lambda: self._engine.start(from_value(wanted.id, value)))
         return json_response(request, await self._status(wanted.id), 201)
 
     async def delete(self, request: Request) -> Response:
-        await asked(lambda: self._engine.delete(request.path_params["id"]))
+        await ask_engine(lambda: self._engine.delete(request.path_params["id"]))
         return Response(status_code=204)
 
-    def act(self, action: str) -> Callable[[Request], Any]:
+    def act(self, action: str) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
             query_id = request.path_params["id"]
             await self._status(query_id)
-            await asked(lambda: getattr(self._engine, action)(query_id))
+            await ask_engine(lambda: getattr(self._engine, action)(query_id))
             return json_response(request, await self._status(query_id))
 
         return handle
@@ -118,7 +119,7 @@ class Api:
             raise HttpProblem(404, str(unknown)) from None
 
 
-async def asked(act: Callable[[], object]) -> None:
+async def ask_engine(act: Callable[[], object]) -> None:
     """Do in a thread what waits for Spark, and say in HTTP what became of it."""
     from pyspark.errors import PySparkException
 
@@ -130,7 +131,7 @@ async def asked(act: Callable[[], object]) -> None:
         raise HttpProblem(422, str(refused)) from None
     except EngineRefused as refused:
         raise HttpProblem(404 if "there is no query" in str(refused) else 409, str(refused)) from None
-    except (NoJava, JarsUnavailable, SparkUnavailable, StateUnavailable) as missing:
+    except (NoJava, JarsUnavailable, SparkUnavailable, TopicUnavailable) as missing:
         raise HttpProblem(503, str(missing)) from None
     except PySparkException as refused:
         raise HttpProblem(422, plain(str(refused))) from None

@@ -18,9 +18,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from pessoa.base.json_value import JsonObject, JsonValue
 from pessoa.pipelines.columns import write_columns
 from pessoa.pipelines.plan import PlanRefused
-from pessoa.serde.avro.schema import Array, AvroType, EnumType, Fixed, Map, Primitive, Record, Union
+from pessoa.serde.avro.avro_schema import Array, AvroType, EnumType, Fixed, Map, Primitive, Record, Union
 
 _PRIMITIVES = {
     "null": "VOID",
@@ -40,7 +41,7 @@ _LOGICAL = {
     "local-timestamp-micros": "TIMESTAMP_NTZ",
     "uuid": "STRING",
 }
-_FROM_SPARK: dict[str, Any] = {
+_FROM_SPARK: dict[str, JsonValue] = {
     "boolean": "boolean",
     "byte": "int",
     "short": "int",
@@ -99,17 +100,18 @@ def _type(schema: AvroType, within: tuple[str, ...]) -> str:
             return _PRIMITIVES[schema.kind]
 
 
-def avro_schema(struct: dict[str, Any], name: str) -> dict[str, Any]:
+def avro_schema(struct: dict[str, Any], name: str) -> JsonObject:
     """A record for a Spark struct, given as Spark's own JSON for schemas."""
-    fields = []
+    fields: list[JsonValue] = []
     for field in struct["fields"]:
         if not _NAME.match(field["name"]):
             raise PlanRefused(f"{field['name']!r} is no name in Avro: letters, digits and underscores are")
-        fields.append({"name": field["name"], "type": ["null", _avro_type(field["type"], f"{name}_{field['name']}")]})
-    return {"type": "record", "name": name, "fields": [{**field, "default": None} for field in fields]}
+        kind: list[JsonValue] = ["null", _avro_type(field["type"], f"{name}_{field['name']}")]
+        fields.append({"name": field["name"], "type": kind, "default": None})
+    return {"type": "record", "name": name, "fields": fields}
 
 
-def _avro_type(kind: Any, name: str) -> Any:
+def _avro_type(kind: Any, name: str) -> JsonValue:
     if isinstance(kind, dict):
         match kind["type"]:
             case "struct":

@@ -17,7 +17,7 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pessoa.pipelines.plan import PlanRefused
 
@@ -35,7 +35,7 @@ _SHALLOW_TYPES = {
     decimal.Decimal: "DECIMAL(38,18)",
 }
 # What a user may say for a schema.
-Schema = str | Mapping[str, Any] | type
+Schema = str | Mapping[str, object] | type
 
 
 class Named(NamedTuple):
@@ -43,7 +43,7 @@ class Named(NamedTuple):
     type: str
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name as it may stand in an expression."""
     return name if _PLAIN.match(name) else "`" + name.replace("`", "``") + "`"
 
@@ -58,12 +58,12 @@ def read_columns(text: str) -> list[Named]:
 
 
 def write_columns(columns: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns)
+    return ", ".join(f"{quote_name(name)} {type_}" for name, type_ in columns)
 
 
 def struct_of(columns: str) -> str:
     """The type of a value that has these columns."""
-    return "STRUCT<" + ", ".join(f"{quoted(name)}: {type_}" for name, type_ in read_columns(columns)) + ">"
+    return "STRUCT<" + ", ".join(f"{quote_name(name)}: {type_}" for name, type_ in read_columns(columns)) + ">"
 
 
 def struct_fields(type_: str) -> str | None:
@@ -94,7 +94,7 @@ def columns_of(schema: Schema) -> str:
     )
 
 
-def type_of(hint: Any, where: str = "") -> str:
+def type_of(hint: object, where: str = "") -> str:
     """Spark's type for a Python one. Everything may be null, so `X | None` is X."""
     if hint in _SHALLOW_TYPES:
         return _SHALLOW_TYPES[hint]
@@ -117,12 +117,12 @@ def type_of(hint: Any, where: str = "") -> str:
     raise PlanRefused(f'{place}{hint!r} has no type in Spark; Annotated[…, "DECIMAL(10,2)"] names one')
 
 
-def _fields(schema: type) -> list[tuple[str, Any]]:
+def _fields(schema: type) -> list[tuple[str, object]]:
     hints = typing.get_type_hints(schema, include_extras=True)
     return [(field.name, hints[field.name]) for field in dataclasses.fields(schema)]
 
 
-def _type_or_text(each: Any, name: str) -> str:
+def _type_or_text(each: object, name: str) -> str:
     return each if isinstance(each, str) else type_of(each, name)
 
 

@@ -20,7 +20,7 @@ A refusal of Spark comes back as PlanRefused in the plan's words (`refusals.py`)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.pipelines.formats import decoder, encoder, is_native, sql_name, sql_text
 from pessoa.pipelines.plan import (
@@ -45,7 +45,16 @@ from pessoa.pipelines.plan import (
     Union,
     every,
 )
-from pessoa.pipelines.python_functions import ERROR, RESULT, Wrapped, arrow_function, arrow_type, find_function, ship
+from pessoa.pipelines.python_functions import (
+    ERROR,
+    RESULT,
+    NamedFunctions,
+    Wrapped,
+    arrow_function,
+    arrow_type,
+    find_function,
+    ship,
+)
 from pessoa.pipelines.shapes import (
     KEY,
     ORIGIN,
@@ -86,7 +95,7 @@ class Flow(NamedTuple):
 
     @property
     def carried(self) -> list[str]:
-        """The columns that go along whatever happens to key and value."""
+        """The columns that every step keeps beside key and value."""
         origin = ORIGIN if self.shape.has_origin else ()
         return [ROWTIME, ROWDELETED, *origin, *((RAW, BAD) if self.carries_bad else ())]
 
@@ -96,7 +105,7 @@ def compile(  # noqa: A001
     spark: SparkSession,
     *,
     kafka: KafkaSettings,
-    functions: Mapping[str, Any] | None = None,
+    functions: NamedFunctions | None = None,
     rows: Mapping[str, DataFrame] | None = None,
 ) -> DataFrame:
     """What a plan that ends in a Sink writes: topic, key, value, headers, timestamp. Any other plan gives its rows."""
@@ -112,7 +121,7 @@ def compile(  # noqa: A001
 
 class Compiler:
     def __init__(
-        self, plan: Node, spark: SparkSession, kafka: KafkaSettings, functions: Mapping[str, Any],
+        self, plan: Node, spark: SparkSession, kafka: KafkaSettings, functions: NamedFunctions,
         rows: Mapping[str, DataFrame] | None,
     ) -> None:  # fmt: skip
         self.spark = spark
@@ -142,11 +151,15 @@ class Compiler:
             case Aggregate():
                 from pessoa.pipelines.stateful import aggregate
 
-                return aggregate(node, self._only_good(self.flow(node.input)))
+                return aggregate(node, self._split_off_bad_rows(self.flow(node.input)))
             case Join():
                 from pessoa.pipelines.stateful import join
 
-                return join(node, self._only_good(self.flow(node.left)), self._only_good(self.flow(node.right)))
+                return join(
+                    node,
+                    self._split_off_bad_rows(self.flow(node.left)),
+                    self._split_off_bad_rows(self.flow(node.right)),
+                )
             case Union():
                 return self._union(node)
             case Sink():
@@ -164,7 +177,7 @@ class Compiler:
         fields: list[Column] = []
         mistakes: list[str] = []
         for alias, format_, plain_name in (("__key", node.key, KEY), ("__value", node.value, VALUE)):
-            columns, error, struct = self._decoded(format_, alias, plain_name)
+            columns, error, struct = self._decode_columns(format_, alias, plain_name)
             if struct is not None:
                 records = records.withColumn(alias, struct)
             fields += (F.expr(sql).alias(name) for name, sql in columns.items())
@@ -189,9 +202,9 @@ class Compiler:
                 ROWTIME, F.expr(f"IF({ROWDELETED}, {ROWTIME}, CAST(({node.timestamp}) AS TIMESTAMP))")
             )
         flow = Flow(frame, made)
-        return self._sorted_out(flow, "__error" if error or node.timestamp else None, node.errors)
+        return self._route_bad_rows(flow, "__error" if error or node.timestamp else None, node.errors)
 
-    def _decoded(
+    def _decode_columns(
         self, format_: Format, alias: str, plain_name: str
     ) -> tuple[Mapping[str, str], str | None, Column | None]:
         """SQL for the columns of a key or value, SQL for what is wrong with it, and the struct that both may ask."""
@@ -233,12 +246,12 @@ class Compiler:
         flow = self.flow(node.input)
         made = flow.shape
         keys = tuple(name for name in made.keys if node.whole_key or name not in WINDOW_COLUMNS)
-        key = self._encoded(node.key, keys, flow, f"{node.topic}-key", "the key")
+        key = self._encode_columns(node.key, keys, flow, f"{node.topic}-key", "the key")
         if made.window is not None and node.windowed_key and not node.whole_key and node.key.kind != NOTHING:
             times = ("window_end", "window_start") if made.window.kind == "session" else ("window_start",)
             parts = ", ".join(f"unhex(lpad(hex(unix_millis({name})), 16, '0'))" for name in times)
             key = F.concat(key, F.expr(f"concat({parts})"))
-        value = self._encoded(node.value, made.values + node.also, flow, f"{node.topic}-value", "the value")
+        value = self._encode_columns(node.value, made.values + node.also, flow, f"{node.topic}-value", "the value")
         value = F.when(F.expr(f"NOT {ROWDELETED}"), value)
         columns: dict[str, Column] = {
             "topic": F.lit(node.topic),
@@ -251,7 +264,7 @@ class Compiler:
         if flow.carries_bad:
             frame = flow.frame.select(
                 *(
-                    F.when(F.expr(f"{BAD} IS NULL"), column).otherwise(_letter(name)).alias(name)
+                    F.when(F.expr(f"{BAD} IS NULL"), column).otherwise(_dead_letter_column(name)).alias(name)
                     for name, column in columns.items()
                 )
             )
@@ -259,7 +272,7 @@ class Compiler:
             frame = frame.unionByName(letters)
         return Flow(frame, made)
 
-    def _encoded(self, format_: Format, columns: tuple[str, ...], flow: Flow, subject: str, what: str) -> Column:
+    def _encode_columns(self, format_: Format, columns: tuple[str, ...], flow: Flow, subject: str, what: str) -> Column:
         from pyspark.sql import functions as F
 
         if is_native(format_):
@@ -288,7 +301,7 @@ class Compiler:
 
         below = self.flow(node.input)
         made = shape(node)
-        frame = below.frame.withColumn("__made", self._called(node.function, below))
+        frame = below.frame.withColumn("__made", self._call_function(node.function, below))
         is_struct = node.function.returns.strip().upper().startswith("STRUCT")
         frame = frame.select(
             *(F.col(sql_name(name)) for name in made.keys),
@@ -299,7 +312,7 @@ class Compiler:
             *below.carried,
             F.expr(f"__made.{ERROR}").alias("__error"),
         )
-        return self._sorted_out(below._replace(frame=frame, shape=made), "__error", node.errors)
+        return self._route_bad_rows(below._replace(frame=frame, shape=made), "__error", node.errors)
 
     def _filter(self, node: Filter) -> Flow:
         from pyspark.sql import functions as F
@@ -307,9 +320,9 @@ class Compiler:
         below = self.flow(node.input)
         condition = f"({node.condition})"
         if isinstance(node.condition, Function):
-            frame = below.frame.withColumn("__made", self._called(node.condition, below))
+            frame = below.frame.withColumn("__made", self._call_function(node.condition, below))
             frame = frame.withColumn("__error", F.expr(f"__made.{ERROR}"))
-            below = self._sorted_out(below._replace(frame=frame), "__error", node.errors)
+            below = self._route_bad_rows(below._replace(frame=frame), "__error", node.errors)
             condition = f"__made.{RESULT}"
         if below.shape.is_table:
             deleted = F.expr(f"{ROWDELETED} OR NOT coalesce({condition}, false)")
@@ -324,11 +337,11 @@ class Compiler:
         below = self.flow(node.input)
         made = shape(node)
         if isinstance(node.each, Function):
-            frame = below.frame.withColumn("__made", self._called(node.each, below))
+            frame = below.frame.withColumn("__made", self._call_function(node.each, below))
             frame = frame.withColumn("__error", F.expr(f"__made.{ERROR}")).withColumn(
                 "__array", F.expr(f"__made.{RESULT}")
             )
-            below = self._sorted_out(below._replace(frame=frame), "__error", node.errors)
+            below = self._route_bad_rows(below._replace(frame=frame), "__error", node.errors)
         else:
             below = below._replace(frame=below.frame.withColumn("__array", F.expr(node.each)))
         if below.carries_bad:
@@ -352,9 +365,9 @@ class Compiler:
         below = self.flow(node.input)
         made = shape(node)
         if node.function is not None:
-            frame = below.frame.withColumn("__made", self._called(node.function, below))
+            frame = below.frame.withColumn("__made", self._call_function(node.function, below))
             frame = frame.withColumn("__error", F.expr(f"__made.{ERROR}"))
-            below = self._sorted_out(below._replace(frame=frame), "__error", node.errors)
+            below = self._route_bad_rows(below._replace(frame=frame), "__error", node.errors)
             keys = {KEY: f"__made.{RESULT}"}
         else:
             keys = {column.name: column.expression for column in node.columns}
@@ -378,7 +391,7 @@ class Compiler:
 
     # Functions and bad records
 
-    def _called(self, function: Function, below: Flow) -> Column:
+    def _call_function(self, function: Function, below: Flow) -> Column:
         """The column of (result, error) of a Python function; null in, null out."""
         from pyspark.sql import functions as F
 
@@ -394,7 +407,7 @@ class Compiler:
         there = f"NOT {ROWDELETED}" + (f" AND {BAD} IS NULL" if below.carries_bad else "")
         return udf(F.when(F.expr(there), F.struct(*(F.col(sql_name(name)) for name in [*keys, *below.shape.values]))))
 
-    def _sorted_out(self, flow: Flow, error: str | None, errors: Errors) -> Flow:
+    def _route_bad_rows(self, flow: Flow, error: str | None, errors: Errors) -> Flow:
         """A flow whose bad rows, those with something in the column `error`, went the way that was asked for."""
         from pyspark.sql import functions as F
 
@@ -417,22 +430,24 @@ class Compiler:
             frame = frame.filter(f"{error} IS NULL")
         else:
             if not has_raw:
-                frame = frame.withColumn(RAW, _made_up_record(flow))
+                frame = frame.withColumn(RAW, _record_of_row(flow))
             bad = f"IF({error} IS NULL, NULL, named_struct('message', {error}, 'topic', {sql_text(errors.topic)}))"
             frame = frame.withColumn(BAD, F.expr(f"coalesce({BAD}, {bad})" if flow.carries_bad else bad))
             return flow._replace(frame=frame.drop(error), carries_bad=True)
         frame = frame.drop(error)
         if has_raw and not flow.carries_bad:
-            # Somebody further up sends dead letters, and will want the record.
+            # A node further up sends dead letters, and will want the record.
             return flow._replace(frame=frame.withColumn(BAD, F.expr(NO_ERROR)), carries_bad=True)
         return flow._replace(frame=frame)
 
-    def _only_good(self, flow: Flow) -> Flow:
+    def _split_off_bad_rows(self, flow: Flow) -> Flow:
         """The flow without its bad rows, which become dead letters of their own."""
         if not flow.carries_bad:
             return flow
         bad = flow.frame.filter(f"{BAD} IS NOT NULL")
-        letters = bad.select(*(_letter(name).alias(name) for name in ("topic", "key", "value", "headers", "timestamp")))
+        letters = bad.select(
+            *(_dead_letter_column(name).alias(name) for name in ("topic", "key", "value", "headers", "timestamp"))
+        )
         good = flow.frame.filter(f"{BAD} IS NULL").drop(RAW, BAD)
         return Flow(good, flow.shape, False, (*flow.letters, letters))
 
@@ -444,7 +459,7 @@ def _is_struct_array(each: str | Function, with_key: bool) -> bool:
     return ",VALUE:STRUCT<" in returns if with_key else returns.startswith("ARRAY<STRUCT<")
 
 
-def _letter(column: str) -> Column:
+def _dead_letter_column(column: str) -> Column:
     """A column of the record that a bad row becomes."""
     from pyspark.sql import functions as F
 
@@ -459,7 +474,7 @@ def _letter(column: str) -> Column:
     return F.expr(f"{RAW}.{column}")
 
 
-def _made_up_record(flow: Flow) -> Column:
+def _record_of_row(flow: Flow) -> Column:
     """For a row that is no record any more, behind an aggregate or join: its columns as JSON."""
     from pyspark.sql import functions as F
 

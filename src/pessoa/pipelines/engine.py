@@ -15,9 +15,9 @@ What should run stands in a compacted topic (state_topic.py), where each query i
 `<home>/queries/<id>`. So the engine, Spark or a broker may be killed at any moment: an engine that starts with the same
 home goes on. Two engines in one home would run every query twice; the second one is refused.
 
-Locks: `_mutex` is held by whoever changes a query or speaks to Spark, and never while a cluster is asked something: one
-that is away would keep everybody from stopping a query. Looking at a status takes no lock. Who asks the cluster on
-behalf of a query that begins or is deleted takes its name for that time (names.py): a query that begins under a
+Locks: `_mutex` is held while a query is changed or Spark is asked, and never while a cluster is asked something: one
+that is away would keep queries from being stopped. Looking at a status takes no lock. A thread that asks the cluster
+on behalf of a query that begins or is deleted takes its name for that time (names.py): a query that begins under a
 name finds either all that one before it has left there, or nothing.
 """
 
@@ -29,8 +29,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Self
 
+from pessoa.client.topic_creation import TIMEOUT_S, TopicUnavailable
 from pessoa.pipelines.failures import is_final, plain
 from pessoa.pipelines.group_offsets import GroupOffsets
 from pessoa.pipelines.jars import JarsUnavailable
@@ -38,7 +39,6 @@ from pessoa.pipelines.java import NoJava
 from pessoa.pipelines.launching import client_settings, launch, speed_of
 from pessoa.pipelines.names import Names
 from pessoa.pipelines.plan import KafkaSettings, PlanRefused
-from pessoa.pipelines.progress import Progress, read_progress
 from pessoa.pipelines.queries import (
     QuerySpec,
     QueryStatus,
@@ -49,22 +49,24 @@ from pessoa.pipelines.queries import (
     from_value,
     to_value,
 )
+from pessoa.pipelines.query_progress import Progress, read_progress
 from pessoa.pipelines.spark_link import SparkLink
 from pessoa.pipelines.spark_server import SparkOptions, SparkServer, SparkUnavailable, in_use
-from pessoa.pipelines.state_topic import ANSWER_TIMEOUT_S, STATE_TOPIC, StateTopic, StateUnavailable
+from pessoa.pipelines.state_topic import STATE_TOPIC, StateTopic
 from pessoa.pipelines.traces import Traces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 LOOK_INTERVAL_S = 0.5
 # Every question costs Spark some milliseconds of the cores that the queries run on.
 REPORT_INTERVAL_S = 1.0
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
-# Who closes an engine wants to go home.
+# An engine that is closed should end soon.
 LEAVE_TIMEOUT_S = 15.0
-# Whoever looks after all queries does not wait longer for a cluster on behalf of one.
+# The thread that looks after all queries does not wait longer than this for a cluster on behalf of one.
 MARKERS_TIMEOUT_S = 5.0
 # Only the engine's owner can mend these, so nothing is tried again.
 REFUSALS = (PlanRefused, SpecRefused, NoJava, JarsUnavailable)
@@ -91,10 +93,10 @@ class Query:
         self.next_start_s = 0.0
         # Whether the topic that an exactly-once query needs was seen since it last failed.
         self.has_markers = False
-        # Whether it is being deleted: nobody else has a say in it any more.
+        # Whether it is being deleted: no other request may change it any more.
         self.is_leaving = False
         # Spark's query, while there is one.
-        self.running: Any = None
+        self.running: StreamingQuery | None = None
         self.first_batch_id = -1
         self.next_report_s = 0.0
 
@@ -179,10 +181,10 @@ class Engine:
         with self._mutex:
             self._refuse_if_closed()
             self._refuse_twin(query.spec)
-        # It goes on from whatever is there, also if that could not be deleted.
+        # It goes on from the state that is there, also if that could not be deleted.
         self._traces.pardon(query.spec.id)
         if not query.is_prepared:
-            self._make_markers(query, ANSWER_TIMEOUT_S)
+            self._make_markers(query, TIMEOUT_S)
         with self._mutex:
             self._refuse_if_closed()
             self._launch(query, raises=True)
@@ -190,7 +192,7 @@ class Engine:
             wait_until_written = self._remember(query)
         try:
             wait_until_written()
-        except StateUnavailable:
+        except TopicUnavailable:
             self._take_back(query)
             raise
         return query
@@ -209,7 +211,7 @@ class Engine:
             raise EngineRefused(f"there is a query {spec.id} already: delete it, or choose another name")
 
     def _refuse_if_closed(self) -> None:
-        """Under the lock: whoever closes the engine ends what was started before, and nothing is started after it."""
+        """Raise if the engine is closed. Called under the lock, so that nothing starts after `close` has begun."""
         if self._closing.is_set():
             raise EngineRefused("the engine is closed")
 
@@ -217,7 +219,7 @@ class Engine:
         self._rest(query_id, "PAUSED")
 
     def stop(self, query_id: str) -> None:
-        """At rest, and its group's offsets are anybody's to set."""
+        """Stop the query; then the offsets of its group may be set."""
         self._rest(query_id, "STOPPED")
 
     def resume(self, query_id: str) -> None:
@@ -238,7 +240,7 @@ class Engine:
             wait_until_written = self._set_going(query)
         wait_until_written()
 
-    def _set_going(self, query: Query) -> Callable[[], None]:
+    def _set_going(self, query: Query) -> Callable[[], object]:
         query.target, query.state, query.error = "RUNNING", "STARTING", ""
         query.attempts, query.next_start_s = 0, 0.0
         wait_until_written = self._remember(query)
@@ -312,7 +314,7 @@ class Engine:
         """The session that the queries run in; starts Spark if need be."""
         with self._mutex:
             self._refuse_if_closed()
-            return self._spark.connected()
+            return self._spark.connect()
 
     @property
     def spark_server(self) -> SparkServer | None:
@@ -321,7 +323,7 @@ class Engine:
     def close(self) -> None:
         """Stop everything; what was running will go on when an engine starts in this home again.
 
-        Whoever is in the middle of a deletion or a start is waited for, and keeps the home if that takes too long.
+        A deletion or a start that is under way is waited for, and keeps the home if that takes too long.
         """
         self._closing.set()
         with self._mutex:
@@ -332,7 +334,7 @@ class Engine:
         self._groups.close()
         self._names.when_all_are_free(self._home_lock.close)
         if not self._names.wait_until_all_are_free(LEAVE_TIMEOUT_S):
-            log.warning("%s: somebody waits for the cluster, and keeps %s until then", self._names, self.home)
+            log.warning("%s: a query still waits for the cluster, and keeps %s until then", self._names, self.home)
 
     # Looking after it.
 
@@ -352,7 +354,7 @@ class Engine:
                     continue
             try:
                 self._make_markers(query, MARKERS_TIMEOUT_S)
-            except StateUnavailable as missing:
+            except TopicUnavailable as missing:
                 self._failed_to_prepare(query, str(missing), counts=not missing.may_pass)
             except Exception as failure:
                 # A disk or a client may fail in many ways. Without this thread nothing would be looked after any more.
@@ -368,7 +370,7 @@ class Engine:
     def _failed_to_prepare(self, query: Query, reason: str, *, counts: bool = True) -> None:
         with self._mutex:
             if query.is_due() and not self._closing.is_set():
-                self._failed(query, reason, counts=counts)
+                self._note_failure(query, reason, counts=counts)
 
     def _make_markers(self, query: Query, timeout_s: float) -> None:
         self._traces.make_markers(query.spec.id, query.spec.slots, timeout_s)
@@ -394,26 +396,27 @@ class Engine:
         if not queries or session is None:
             return
         now_s = time.monotonic()
-        found: list[tuple[Query, bool, Any, Any]] = []
+        found = []
         try:
             active = {running.runId for running in session.streams.active}
             for query in queries:
+                assert query.running is not None
                 is_active = query.running.runId in active
                 is_due = now_s >= query.next_report_s or not is_active
                 report = query.running.lastProgress if is_due else None
                 found.append((query, is_active, report, None if is_active else query.running.exception()))
         except Exception as lost:  # noqa: BLE001
-            # Whatever Spark's client raises, it means that nobody answers for the queries.
+            # Any exception of Spark's client means that Spark does not answer.
             self._lose_spark(f"Spark does not answer ({type(lost).__name__})")
             return
         for query, is_active, report, failure in found:
             if report is not None:
                 query.next_report_s = now_s + REPORT_INTERVAL_S
-                self._progressed(query, read_progress(report))
+                self._note_progress(query, read_progress(report))
             if not is_active:
-                self._failed(query, plain(str(failure)) if failure is not None else "Spark ended the query")
+                self._note_failure(query, plain(str(failure)) if failure is not None else "Spark ended the query")
 
-    def _progressed(self, query: Query, progress: Progress) -> None:
+    def _note_progress(self, query: Query, progress: Progress) -> None:
         query.progress = progress
         query.state = "RUNNING"
         if query.first_batch_id < 0:
@@ -426,7 +429,7 @@ class Engine:
     def _launch(self, query: Query, *, raises: bool = False) -> None:
         query.state = "STARTING" if not query.error else "RESTARTING"
         try:
-            spark = self._spark.connected()
+            spark = self._spark.connect()
             slots = self._traces.slots(query.spec.id, query.spec.slots)
             with in_use(spark):
                 query.running = launch(query.spec, spark, self.kafka, self._traces.checkpoint(query.spec.id), slots)
@@ -439,14 +442,14 @@ class Engine:
         except SparkUnavailable as missing:
             if raises:
                 raise
-            self._failed(query, str(missing))
+            self._note_failure(query, str(missing))
         except Exception as failure:
             # Spark refuses in many ways; the user's own function may raise anything.
             if raises:
                 raise
-            self._failed(query, plain(str(failure)))
+            self._note_failure(query, plain(str(failure)))
 
-    def _failed(self, query: Query, reason: str, *, counts: bool = True) -> None:
+    def _note_failure(self, query: Query, reason: str, *, counts: bool = True) -> None:
         self._end(query)
         query.error = reason
         query.has_markers = False
@@ -493,17 +496,17 @@ class Engine:
             self._end(query)
             query.target = query.state = target
             wait_until_written = self._remember(query)
-        if not self._groups.settle(query.spec.group):
+        if not self._groups.stop_committing(query.spec.group):
             log.warning("a commit for the group %s is still on its way to a cluster that is away", query.spec.group)
         wait_until_written()
 
-    def _remember(self, query: Query) -> Callable[[], None]:
+    def _remember(self, query: Query) -> Callable[[], object]:
         """Under the lock, so that the last word on a query is the one that is kept; to be waited for without it."""
         if self._state is None:
             return _at_once
         return self._state.put(query.spec.id, {"spec": to_value(query.spec), "target": query.target})
 
-    def _forget(self, query_id: str) -> Callable[[], None]:
+    def _forget(self, query_id: str) -> Callable[[], object]:
         return self._state.put(query_id, None) if self._state is not None else _at_once
 
     def _recall(self) -> None:

@@ -8,7 +8,7 @@ of Connect that has none begins with what its group says, as Kafka's own would.
 So no query waits for them either: a thread commits what is newest. A cluster that is down for a moment would otherwise
 hold up the engine just when it has queries to start again.
 
-Only who stops a query waits a moment (`settle`). The group is then free for whoever wants to set its offsets, and a
+Only the stop of a query waits a moment (`stop_committing`). Tools may then set the group's offsets, and a
 commit that was still on its way would undo that.
 """
 
@@ -17,21 +17,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import TimeoutError as NoAnswer
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 ANSWER_TIMEOUT_S = 15.0
 PAUSE_AFTER_FAILURE_S = 1.0
-SETTLE_TIMEOUT_S = 5.0
+STOP_TIMEOUT_S = 5.0
 
-Places = tuple[tuple[str, int, int], ...]
+# Topic, partition, offset.
+PartitionOffsets = tuple[tuple[str, int, int], ...]
 
 
 class GroupOffsets:
     def __init__(self, settings: Mapping[str, str]) -> None:
-        self._settings: dict[str, Any] = {**settings, "log_level": "3"}
-        self._committed: dict[str, Places] = {}
+        self._settings: dict[str, str | int | float | bool] = {**settings, "log_level": "3"}
+        self._committed: dict[str, PartitionOffsets] = {}
         # The newest of each group that waits to be committed, None for one to be deleted. The condition guards both.
-        self._waiting: dict[str, Places | None] = {}
+        self._waiting: dict[str, PartitionOffsets | None] = {}
         # The group that the thread is at work on.
         self._at_work: str | None = None
         # The groups whose last commit came to nothing. Each for itself: one that is refused for good is no sign that
@@ -50,7 +54,7 @@ class GroupOffsets:
                 self._waiting[group_id] = wanted
                 self._changed.notify_all()
 
-    def settle(self, group_id: str, timeout_s: float = SETTLE_TIMEOUT_S) -> bool:
+    def stop_committing(self, group_id: str, timeout_s: float = STOP_TIMEOUT_S) -> bool:
         """Nothing is committed for a group any more, until `commit` is asked again; False if that cannot be promised.
 
         What waits is still committed, if that is soon; a group whose last commit has failed is not waited for.
@@ -86,7 +90,7 @@ class GroupOffsets:
         self._thread.join(ANSWER_TIMEOUT_S)
 
     def _work(self) -> None:
-        admin: Any = None
+        admin: AdminClient | None = None
         while (next_one := self._next()) is not None:
             group_id, wanted = next_one
             admin = admin or self._admin()
@@ -110,7 +114,7 @@ class GroupOffsets:
                 if self._closing.wait(PAUSE_AFTER_FAILURE_S):
                     return
 
-    def _next(self) -> tuple[str, Places | None] | None:
+    def _next(self) -> tuple[str, PartitionOffsets | None] | None:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing.is_set())
             if not self._waiting:
@@ -122,13 +126,13 @@ class GroupOffsets:
                 self._committed[group_id] = wanted
             return group_id, wanted
 
-    def _admin(self) -> Any:
+    def _admin(self) -> AdminClient:
         from confluent_kafka.admin import AdminClient
 
         return AdminClient(self._settings)
 
 
-def _alter(admin: Any, group_id: str, wanted: Places) -> bool:
+def _alter(admin: AdminClient, group_id: str, wanted: PartitionOffsets) -> bool:
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
     places = [TopicPartition(topic, partition, offset) for topic, partition, offset in wanted]
@@ -141,7 +145,7 @@ def _alter(admin: Any, group_id: str, wanted: Places) -> bool:
     return all(place.error is None for place in altered.topic_partitions)
 
 
-def _delete(admin: Any, group_id: str) -> None:
+def _delete(admin: AdminClient, group_id: str) -> None:
     from confluent_kafka import KafkaException
 
     try:

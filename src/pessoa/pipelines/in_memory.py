@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.pipelines import compiler
 from pessoa.pipelines.plan import KafkaSettings, Node
+from pessoa.pipelines.python_functions import NamedFunctions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,10 +31,13 @@ class KafkaRecord(NamedTuple):
 
 
 def run(
-    plan: Node, spark: SparkSession, records: Mapping[str, Iterable[KafkaRecord]], functions: Mapping[str, Any]
+    plan: Node,
+    spark: SparkSession,
+    records: Mapping[str, Iterable[KafkaRecord]],
+    functions: NamedFunctions,
 ) -> list[KafkaRecord]:
     """What a plan that ends in a sink writes, in the order of time."""
-    # State is kept by a part of Spark that comes into being when somebody first asks about streams; before that, a
+    # State is kept by a part of Spark that comes into being with the first question about streams; before that, a
     # batch with state fails.
     _ = spark.streams.active
     frames = {topic: frame_of(spark, given) for topic, given in records.items()}
@@ -63,7 +67,7 @@ def frame_of(spark: SparkSession, records: Iterable[KafkaRecord]) -> DataFrame:
     )
 
 
-def _bytes(data: Any) -> bytes | None:
+def _bytes(data: bytes | bytearray | None) -> bytes | None:
     return None if data is None else bytes(data)
 
 

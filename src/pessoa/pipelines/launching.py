@@ -1,4 +1,4 @@
-"""From a specification to a running Spark query: the records, who writes them, at which speed.
+"""From a specification to a running Spark query: the records, their writer, the speed.
 
     speed         delivery         writer
     real-time     at-least-once    Spark's Kafka sink
@@ -25,6 +25,7 @@ from pessoa.pipelines.topic_writer import into_topics, into_topics_at_least_once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 # Offsets are written down between two batches, and there records wait; so a batch in real-time mode is long.
 REAL_TIME_BATCH_MS = 30_000
@@ -36,9 +37,9 @@ WRITTEN_ASIDE = {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingC
 
 def client_settings(kafka: KafkaSettings) -> dict[str, str]:
     """Kafka's settings in librdkafka's words."""
-    from pessoa.client.librdkafka import translated
+    from pessoa.client.librdkafka import to_librdkafka
 
-    return translated({"bootstrap.servers": kafka.bootstrap_servers, **kafka.options}, lambda _: None)
+    return to_librdkafka({"bootstrap.servers": kafka.bootstrap_servers, **kafka.options}, lambda _: None)
 
 
 def spark_settings(kafka: KafkaSettings) -> dict[str, str]:
@@ -80,10 +81,11 @@ def records_of(spec: QuerySpec, spark: SparkSession, kafka: KafkaSettings) -> Da
     return function(spark, kafka)
 
 
-def launch(spec: QuerySpec, spark: SparkSession, kafka: KafkaSettings, checkpoint: str, slots: int) -> Any:
+def launch(spec: QuerySpec, spark: SparkSession, kafka: KafkaSettings, checkpoint: str, slots: int) -> StreamingQuery:
     """Start the query; what Spark refuses is raised as it comes."""
     records = records_of(spec, spark, kafka)
     writer, options = _writer(spec, records, kafka, slots)
+    # PySpark has no type for the real-time trigger.
     stream: Any = writer.writeStream.queryName(spec.id).outputMode(mode_of(spec))
     stream = stream.option("checkpointLocation", checkpoint).options(**options)
     stream = stream.format("kafka" if options else "noop")
@@ -93,7 +95,8 @@ def launch(spec: QuerySpec, spark: SparkSession, kafka: KafkaSettings, checkpoin
         stream = stream.trigger(processingTime=f"{spec.trigger_ms} milliseconds")
     if may_write_progress_aside(spec):
         stream = stream.options(**WRITTEN_ASIDE)
-    return stream.start()
+    started: StreamingQuery = stream.start()
+    return started
 
 
 def may_write_progress_aside(spec: QuerySpec) -> bool:

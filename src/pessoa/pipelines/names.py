@@ -1,7 +1,7 @@
-"""Names of queries that somebody is alone with, while the cluster is asked about them without the engine's lock.
+"""Names of queries that one thread has to itself while it asks the cluster about them without the engine's lock.
 
-Whoever begins or deletes a query makes or removes topics and files under its name, and may wait long for an answer.
-Nobody else does so for the same name meanwhile; other names go their own way.
+The thread that begins or deletes a query makes or removes topics and files under its name, and may wait long for an
+answer. No other thread does so for the same name meanwhile; other names are not held up.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Names:
             self.give_back(name)
 
     def maybe_take(self, name: str) -> bool:
-        """For who does not wait: whether it is free, and then taken until it is given back."""
+        """Take the name if it is free, without waiting; False if it is not. It is taken until it is given back."""
         with self._changed:
             if name in self._taken:
                 return False
@@ -53,7 +53,7 @@ class Names:
             self._changed.notify_all()
 
     def when_all_are_free(self, act: Callable[[], object]) -> None:
-        """Done at once, or by whoever gives the last name back."""
+        """Call it now, or when the last name is given back."""
         with self._changed:
             self._afterwards.append(act)
             self._maybe_go_on()

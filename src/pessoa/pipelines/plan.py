@@ -17,8 +17,8 @@ A flow is a stream (every row is a fact) or a table (a row replaces the one with
 which columns a node has and whether it is a table; `stages.py` where a plan must be cut in two; `explain.py` prints it;
 `compiler.py` makes a Spark DataFrame of it. Expressions are Spark SQL over the columns, and are kept as text.
 
-A plan goes through JSON and back (`to_json`, `from_json`). A Python function within it is only named: the one who
-compiles brings the functions along, or the name is `module:function` and is imported.
+A plan goes through JSON and back (`to_json`, `from_json`). A Python function within it is only named: the caller of
+the compiler brings the functions along, or the name is `module:function` and is imported.
 
 Pure: nothing here imports Spark or touches the world.
 """
@@ -52,7 +52,7 @@ class Format(msgspec.Struct, frozen=True, omit_defaults=True):
 
     kind: str
     # The columns and their types, as Spark writes them: "id BIGINT, nome STRING". Empty for a registry's schema that
-    # has still to be looked up, and for a sink, which takes whatever columns arrive.
+    # has still to be looked up, and for a sink, which takes all columns that arrive.
     columns: str = ""
     # The schema as the registry has it, and where: the subject goes without saying (`<topic>-value`).
     schema: str = ""

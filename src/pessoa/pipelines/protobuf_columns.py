@@ -16,7 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from pessoa.pipelines.columns import write_columns
 from pessoa.pipelines.plan import PlanRefused
-from pessoa.serde.protobuf.messages import TIMESTAMP, is_map, is_message
+from pessoa.serde.protobuf.plain_values import TIMESTAMP, Field, MessageType, map_entry
 
 _CPP = {
     FieldDescriptor.CPPTYPE_INT32: "INT",
@@ -42,22 +42,23 @@ _FROM_SPARK = {
 }
 
 
-def message_columns(descriptor: Any, within: tuple[str, ...] = ()) -> str:
+def message_columns(descriptor: MessageType, within: tuple[str, ...] = ()) -> str:
     if descriptor.full_name in within:
         raise PlanRefused(f"the message {descriptor.full_name} contains itself, and no type of Spark does")
     inside = (*within, descriptor.full_name)
     return write_columns((field.name, _type(field, inside)) for field in descriptor.fields)
 
 
-def _type(field: Any, within: tuple[str, ...]) -> str:
-    if is_map(field):
-        entry = field.message_type.fields_by_name
-        return f"MAP<{_single(entry['key'], within)}, {_single(entry['value'], within)}>"
+def _type(field: Field, within: tuple[str, ...]) -> str:
+    entry = map_entry(field)
+    if entry is not None:
+        of_key, of_value = entry.fields_by_name["key"], entry.fields_by_name["value"]
+        return f"MAP<{_single(of_key, within)}, {_single(of_value, within)}>"
     return f"ARRAY<{_single(field, within)}>" if field.is_repeated else _single(field, within)
 
 
-def _single(field: Any, within: tuple[str, ...]) -> str:
-    if is_message(field):
+def _single(field: Field, within: tuple[str, ...]) -> str:
+    if field.message_type is not None:
         if field.message_type.full_name == TIMESTAMP:
             return "TIMESTAMP"
         return f"STRUCT<{message_columns(field.message_type, within)}>"

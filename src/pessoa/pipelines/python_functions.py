@@ -1,6 +1,6 @@
 """A user's Python function as a Spark function, in three styles, with its failures caught.
 
-Spark hands columns to Python workers as Arrow arrays. Whatever the style, the function that Spark sees takes one struct
+Spark hands columns to Python workers as Arrow arrays. In every style the function that Spark sees takes one struct
 array (the value's columns, after the key's where the function wants them) and gives a struct array of two fields:
 
     result    what the function returned, in its declared type
@@ -23,7 +23,7 @@ import sys
 import sysconfig
 import typing
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pessoa.pipelines.plan import Function, PlanRefused
 
@@ -31,11 +31,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, SparkSession
 
+# Functions, and classes, by the name that a plan has for them.
+NamedFunctions: TypeAlias = Mapping[str, Callable[..., object]]
+
 RESULT = "result"
 ERROR = "error"
 
 
-def find_function(name: str, functions: Mapping[str, Any]) -> Any:
+def find_function(name: str, functions: NamedFunctions) -> Callable[..., object]:
     """The function (or class) of that name: among those that came along, or imported as `module:name`."""
     if name in functions:
         return functions[name]
@@ -43,15 +46,17 @@ def find_function(name: str, functions: Mapping[str, Any]) -> Any:
     if not colon:
         raise PlanRefused(f"the function {name} did not come with the plan, and is no module:function to import")
     try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
+        holder: object = importlib.import_module(module)
+        *parents, last = path.split(".")
+        for part in parents:
+            holder = getattr(holder, part)
+        found: Callable[..., object] = getattr(holder, last)
     except (ImportError, AttributeError) as wrong:
         raise PlanRefused(f"the function {name} cannot be imported: {wrong}") from None
     return found
 
 
-def ship(function: Any) -> None:
+def ship(function: Callable[..., object] | None) -> None:
     """Have a function's module pickled by value if Spark's workers cannot be expected to have it."""
     from pyspark import cloudpickle
 
@@ -88,8 +93,8 @@ class Wrapped:
     """What Spark calls with an Arrow array: structs of the key's columns, if they are wanted, and the value's."""
 
     def __init__(
-        self, function: Callable[..., Any], spec: Function, result: pa.DataType, keys: list[str], is_plain: bool,
-        takes: type | None,
+        self, function: Callable[..., object], spec: Function, result: pa.DataType, keys: list[str], is_plain: bool,
+        takes: Callable[..., object] | None,
     ) -> None:  # fmt: skip
         self._function = function
         self._spec = spec
@@ -107,15 +112,15 @@ class Wrapped:
     def _rows(self, rows: pa.Array) -> tuple[pa.Array, pa.Array]:
         import pyarrow as pa
 
-        results: list[Any] = []
+        results: list[object] = []
         errors: list[str | None] = []
         for row in rows.to_pylist():
             result, error = None, None
             if row is not None:
                 try:
-                    result = fitted(self._function(*self._arguments(row)), self._result)
+                    result = fit_to_arrow(self._function(*self._arguments(row)), self._result)
                 except Exception as failure:  # noqa: BLE001  what a user's function raises is unknown
-                    error = said(failure)
+                    error = describe_failure(failure)
             results.append(result)
             errors.append(error)
         try:
@@ -124,7 +129,7 @@ class Wrapped:
             made = self._without_misfits(results, errors)
         return made, pa.array(errors, pa.string())
 
-    def _without_misfits(self, results: list[Any], errors: list[str | None]) -> pa.Array:
+    def _without_misfits(self, results: list[object], errors: list[str | None]) -> pa.Array:
         """A result that is not of the declared type is the mistake of its record alone."""
         import pyarrow as pa
 
@@ -132,18 +137,17 @@ class Wrapped:
             try:
                 pa.scalar(result, self._result)
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as failure:
-                results[position], errors[position] = None, said(failure)
+                results[position], errors[position] = None, describe_failure(failure)
         return pa.array(results, self._result)
 
-    def _arguments(self, row: dict[str, Any]) -> tuple[Any, ...]:
-        key: list[Any] = []
+    def _arguments(self, row: dict[str, object]) -> tuple[object, ...]:
+        key: list[object] = []
         if self._spec.with_key:
             parts = [row.pop(name) for name in self._keys]
             key = [parts[0] if len(parts) == 1 else tuple(parts)]
         if self._is_plain:
-            (value,) = row.values()
-        else:
-            value = row if self._takes is None else build(self._takes, row)
+            return (*key, *row.values())
+        value = row if self._takes is None else build(self._takes, row)
         return (*key, value)
 
     def _whole(self, rows: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -170,7 +174,7 @@ class Wrapped:
                 try:
                     result = self._chunk(row)
                 except Exception as failure:  # noqa: BLE001
-                    error = said(failure)
+                    error = describe_failure(failure)
             results.append(result)
             errors.append(error)
         return pa.concat_arrays(results) if results else pa.nulls(0, self._result), pa.array(errors, pa.string())
@@ -180,7 +184,7 @@ class Wrapped:
 
         table = pa.table(dict(zip([field.name for field in rows.type], rows.flatten(), strict=True)))
         count = table.num_rows
-        arguments: list[Any] = []
+        arguments: list[object] = []
         if self._spec.with_key:
             key_table = table.select(self._keys)
             table = table.drop_columns(self._keys)
@@ -191,7 +195,7 @@ class Wrapped:
             raise ValueError(f"{len(made)} results for {count} rows")
         return made
 
-    def _column_or_table(self, table: pa.Table, *, is_plain: bool) -> Any:
+    def _column_or_table(self, table: pa.Table, *, is_plain: bool) -> object:
         if self._spec.style == "arrow":
             return table.column(0).combine_chunks() if is_plain else table
         return table.column(0).to_pandas() if is_plain else table.to_pandas()
@@ -217,26 +221,31 @@ class Wrapped:
         return made.cast(self._result)
 
 
-def said(failure: BaseException) -> str:
+def describe_failure(failure: BaseException) -> str:
     return f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__
 
 
-def fitted(value: Any, kind: pa.DataType) -> Any:
+def fit_to_arrow(value: Any, kind: pa.DataType) -> object:
     """What Arrow understands as a value of this type: structs as dicts, arrays as lists, maps as pairs."""
     import pyarrow.types as kinds
 
     if value is None:
         return None
     if kinds.is_struct(kind):
-        return {field.name: fitted(each, field.type) for field, each in zip(kind, _parts(value, kind), strict=True)}
+        return {
+            field.name: fit_to_arrow(each, field.type) for field, each in zip(kind, _parts(value, kind), strict=True)
+        }
     if kinds.is_list(kind):
-        return [fitted(each, kind.value_type) for each in value]
+        return [fit_to_arrow(each, kind.value_type) for each in value]
     if kinds.is_map(kind):
-        return [(fitted(name, kind.key_type), fitted(each, kind.item_type)) for name, each in dict(value).items()]
+        return [
+            (fit_to_arrow(name, kind.key_type), fit_to_arrow(each, kind.item_type))
+            for name, each in dict(value).items()
+        ]
     return value
 
 
-def _parts(value: Any, kind: pa.StructType) -> list[Any]:
+def _parts(value: Any, kind: pa.StructType) -> list[object]:
     if dataclasses.is_dataclass(value):
         return [getattr(value, field.name) for field in kind]
     if isinstance(value, Mapping):
@@ -246,22 +255,22 @@ def _parts(value: Any, kind: pa.StructType) -> list[Any]:
     return list(value)
 
 
-def build(kind: type, row: dict[str, Any]) -> Any:
+def build(kind: Callable[..., object], row: Mapping[str, object]) -> object:
     """A dataclass from a row, nested ones too."""
     hints = _hints(kind)
-    return kind(**{name: _built(hints.get(name, Any), value) for name, value in row.items()})
+    return kind(**{name: _build_member(hints.get(name), value) for name, value in row.items()})
 
 
-_known_hints: dict[type, dict[str, Any]] = {}
+_known_hints: dict[Callable[..., object], dict[str, object]] = {}
 
 
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: Callable[..., object]) -> dict[str, object]:
     if kind not in _known_hints:
         _known_hints[kind] = typing.get_type_hints(kind)
     return _known_hints[kind]
 
 
-def _built(hint: Any, value: Any) -> Any:
+def _build_member(hint: object, value: Any) -> object:
     if value is None:
         return None
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
@@ -270,8 +279,8 @@ def _built(hint: Any, value: Any) -> Any:
     if isinstance(value, list) and arguments:
         # Arrow gives a map as a list of pairs.
         if typing.get_origin(hint) is dict:
-            return {key: _built(arguments[1], each) for key, each in value}
-        return [_built(arguments[0], each) for each in value]
+            return {key: _build_member(arguments[1], each) for key, each in value}
+        return [_build_member(arguments[0], each) for each in value]
     for each in arguments:
         if isinstance(each, type) and dataclasses.is_dataclass(each):
             return build(each, value)

@@ -4,7 +4,7 @@
 
 `put` gets the rows of one partition of a topic in their order. When it has returned for every partition, the batch is
 done and will not come again. After a crash a batch that was not done is repeated whole: same number, same rows. So a
-writer that wants a row exactly once remembers the number of the batch together with its rows, or writes rows so that
+writer that takes a row exactly once remembers the number of the batch together with its rows, or writes rows so that
 a second time changes nothing (an upsert).
 
 The writer is pickled into the query, so its class must be importable where Spark runs Python. An exception in it ends
@@ -14,11 +14,12 @@ the query, with its traceback as the reason.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pessoa.pipelines.tasks import Task, this_task
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 # Spark's Kafka source numbers the types of timestamps as Kafka does.
@@ -52,14 +53,14 @@ class SinkWriter(Protocol):
 def into_python(records: DataFrame, writer: SinkWriter) -> DataFrame:
     """The DataFrame of Spark's Kafka source (with `includeHeaders`) with the writer at its end; no row leaves it."""
 
-    def write(batches: Iterator[Any]) -> Iterator[Any]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         put_all(writer, batches)
         return iter(())
 
     return records.mapInArrow(write, "nothing INT")
 
 
-def put_all(writer: SinkWriter, batches: Iterator[Any]) -> None:
+def put_all(writer: SinkWriter, batches: Iterator[pa.RecordBatch]) -> None:
     first = next(batches, None)
     if first is None:
         return
@@ -71,13 +72,13 @@ def put_all(writer: SinkWriter, batches: Iterator[Any]) -> None:
         writer.close()
 
 
-def rows_of(first: Any, others: Iterator[Any]) -> Iterator[KafkaRow]:
+def rows_of(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[KafkaRow]:
     yield from _rows(first)
     for batch in others:
         yield from _rows(batch)
 
 
-def _rows(batch: Any) -> Iterator[KafkaRow]:
+def _rows(batch: pa.RecordBatch) -> Iterator[KafkaRow]:
     columns = {name: batch.column(name) for name in batch.schema.names}
     plain = [columns[name].to_pylist() for name in _COLUMNS if name != "timestamp"]
     # As numbers: a timestamp as a Python object would cost more than all the rest.

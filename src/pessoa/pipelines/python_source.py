@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+from pessoa.base.json_value import JsonObject
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import DataSource
 
 # An offset goes through JSON.
-Offset = dict[str, Any]
+Offset: TypeAlias = JsonObject
 Headers = list[tuple[str, bytes | None]]
 
 FORMAT = "pessoa-python-source"
@@ -67,7 +70,7 @@ def python_source(spark: SparkSession, reader: SourceReader) -> DataFrame:
     return spark.readStream.format(FORMAT).option(_READER_OPTION, pickled).load()
 
 
-def _source_class() -> Any:
+def _source_class() -> type[DataSource]:
     """Spark's idea of a data source. It is made here because its base classes are pyspark's, which is imported late."""
     from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
@@ -78,11 +81,11 @@ def _source_class() -> Any:
         def initialOffset(self) -> Offset:  # noqa: N802
             return self.reader.initial_offset()
 
-        def read(self, start: Offset) -> tuple[Iterator[tuple[Any, ...]], Offset]:
+        def read(self, start: Offset) -> tuple[Iterator[tuple[object, ...]], Offset]:
             rows, end = self.reader.read(start)
             return map(as_tuple, rows), end
 
-        def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[tuple[Any, ...]]:  # noqa: N802
+        def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[tuple[object, ...]]:  # noqa: N802
             return map(as_tuple, self.reader.read_between(start, end))
 
         def commit(self, end: Offset) -> None:
@@ -104,7 +107,7 @@ def _source_class() -> Any:
     return PythonSource
 
 
-def as_tuple(row: SourceRow) -> tuple[Any, ...]:
+def as_tuple(row: SourceRow) -> tuple[object, ...]:
     """The row with Spark's types: a time of the day in UTC, headers as structs."""
     import datetime
 

@@ -6,8 +6,8 @@
                        resume │   pause │    │ stop                           ▼
                               └── PAUSED ◄   └──► STOPPED                  FAILED ──restart──► STARTING
 
-A paused and a stopped query are both at rest with their checkpoint in place, and go on where they were; that they have
-two names is for those who look. `delete` forgets the query and its checkpoint.
+A paused and a stopped query are both at rest with their checkpoint in place, and go on where they were; they have
+two names so that a status tells them apart. `delete` forgets the query and its checkpoint.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
+from pessoa.base.json_value import JsonObject
 from pessoa.pipelines.plan import KafkaSettings, Node, from_json, to_json
-from pessoa.pipelines.progress import Progress
+from pessoa.pipelines.python_functions import NamedFunctions
 from pessoa.pipelines.python_sink import SinkWriter
+from pessoa.pipelines.query_progress import Progress
 from pessoa.pipelines.topic_writer import DEFAULT_SLOTS, MOST_SLOTS
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 Delivery = Literal["at-least-once", "exactly-once"]
 Speed = Literal["real-time", "micro-batch"]
 State = Literal["STARTING", "RUNNING", "RESTARTING", "PAUSED", "STOPPED", "FAILED"]
-# What somebody wants of a query.
+# The state that was asked for.
 Target = Literal["RUNNING", "PAUSED", "STOPPED"]
 StartFunction = Callable[["SparkSession", KafkaSettings], "DataFrame"]
 
@@ -56,7 +59,7 @@ class QuerySpec:
     # Where records without a column `topic` go.
     topic: str | None = None
     # Functions that the plan names.
-    functions: Mapping[str, Any] = field(default_factory=dict)
+    functions: NamedFunctions = field(default_factory=dict)
     # The records are Kafka's, with their offsets, and this takes them.
     writer: SinkWriter | None = None
     delivery: Delivery = "at-least-once"
@@ -113,14 +116,14 @@ _KEPT = (
 )
 
 
-def to_value(spec: QuerySpec) -> dict[str, Any]:
+def to_value(spec: QuerySpec) -> JsonObject:
     """The specification for the state topic. Raises SpecRefused for what only this process has."""
     if spec.writer is not None or spec.functions or callable(spec.start_function):
         raise SpecRefused(
             f"the query {spec.id} is made of Python objects of this process, and could not be started without it:"
             ' name its function as "module:function", or give the engine no state topic'
         )
-    value: dict[str, Any] = {name: getattr(spec, name) for name in _KEPT}
+    value: JsonObject = {name: getattr(spec, name) for name in _KEPT}
     if spec.plan is not None:
         value["plan"] = msgspec.json.decode(to_json(spec.plan))
     else:
@@ -154,13 +157,13 @@ def find_function(where: str) -> StartFunction:
     return found  # type: ignore[no-any-return]
 
 
-def _load_module(name: str) -> Any:
+def _load_module(name: str) -> ModuleType:
     from importlib import import_module
 
     return import_module(name)
 
 
-def _load_file(path: str) -> Any:
+def _load_file(path: str) -> ModuleType:
     import importlib.util
     import sys
 

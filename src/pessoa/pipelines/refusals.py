@@ -1,11 +1,11 @@
 """Spark's refusals in the plan's words.
 
 Spark says no in terms of its own operators, with the whole plan attached and the names of our helper columns within.
-Whoever wrote `filter("valr > 10")` wants to read: the filter `valr > 10`: there is no column valr; there are produto,
+The author of `filter("valr > 10")` wants to read: the filter `valr > 10`: there is no column valr; there are produto,
 valor. So when Spark refuses a whole plan, its nodes are compiled one by one from the sources up, and the first that
 fails alone is the culprit.
 
-`explained(error)` is also for errors that come later, from a query that runs.
+`explain_refusal(error)` is also for errors that come later, from a query that runs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def in_the_plans_words(plan: Node, compiler: Compiler) -> Iterator[None]:
         yield
     except _refusals() as refused:
         culprit = _culprit(plan, compiler)
-        raise PlanRefused(f"{describe(culprit)}: {explained(refused, culprit)}") from refused
+        raise PlanRefused(f"{describe(culprit)}: {explain_refusal(refused, culprit)}") from refused
 
 
 def _culprit(plan: Node, compiler: Compiler) -> Node:
@@ -67,7 +67,7 @@ def _culprit(plan: Node, compiler: Compiler) -> Node:
     return plan
 
 
-def explained(error: Exception, node: Node | None = None) -> str:
+def explain_refusal(error: Exception, node: Node | None = None) -> str:
     """One sentence for what Spark said at length."""
     text = str(error)
     match = _CONDITION.search(text)

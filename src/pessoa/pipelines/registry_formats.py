@@ -1,12 +1,12 @@
 """Avro and Protobuf with the schema registry: read and written in Python, by Spark's workers.
 
 A record says by its id which schema wrote it, and the next record may say another, so each id is looked up once and its
-codec kept. Avro data is seen through one reader's schema, that of the format, whatever version wrote it: old records
-get defaults, new fields are left out. Protobuf needs no such thing: it is read by the message that wrote it, and the
-format's columns are picked by name.
+codec kept. Avro data of every version is seen through the reader schema of the format: old records get defaults,
+new fields are left out. Protobuf needs no such thing: it is read by the message that wrote it, and the format's columns
+are picked by name.
 
-`resolved(plan)` looks up the schemas that a plan only mentions. After that the plan stands by itself: a schema that
-gets a new version does not change a pipeline that runs.
+`resolve_schemas(plan)` looks up the schemas that a plan only mentions. After that the plan stands by itself: a schema
+that gets a new version does not change a pipeline that runs.
 
 Writing registers the schema first (that of the format, or one made of the columns) and puts its id before every value.
 """
@@ -14,50 +14,67 @@ Writing registers the schema first (that of the format, or one made of the colum
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from pessoa.client.registry_client import (
+    RegisteredSchema,
+    RegistryClient,
+    RegistryFailed,
+    RegistryRefused,
+    ResolvedSchema,
+    by_id,
+    by_version,
+    register,
+    resolved,
+)
 from pessoa.pipelines.avro_columns import avro_columns, avro_schema
 from pessoa.pipelines.formats import sql_name
 from pessoa.pipelines.plan import Format, KafkaSettings, Node, PlanRefused, Source
-from pessoa.pipelines.python_functions import ERROR, RESULT, arrow_function, arrow_type, fitted, said
-from pessoa.pipelines.registry_client import RegistryClient, RegistryFailed, Schema
+from pessoa.pipelines.python_functions import ERROR, RESULT, arrow_function, arrow_type, describe_failure, fit_to_arrow
 from pessoa.pipelines.shapes import KEY, VALUE
 from pessoa.pipelines.stages import REGISTRY_FORMATS
-from pessoa.serde.avro.schema import AvroType, NamedType, Record
+from pessoa.serde.avro.avro_schema import AvroType, NamedType, Record
 from pessoa.serde.framing import encode_message_indexes, frame, unframe
-from pessoa.serde.problems import DataProblem, SchemaProblem
+from pessoa.serde.schema_problems import DataProblem, SchemaProblem
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from google.protobuf.descriptor import Descriptor
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from pessoa.serde.protobuf.linking import ProtoFile
 
-def resolved(plan: Node, kafka: KafkaSettings) -> Node:
+# The columns of a record, by name.
+Row: TypeAlias = dict[str, object]
+
+
+def resolve_schemas(plan: Node, kafka: KafkaSettings) -> Node:
     """The plan with the columns of every source's schema in it."""
     if isinstance(plan, Source):
         return msgspec.structs.replace(
             plan,
-            key=_looked_up(plan.key, f"{plan.topic}-key", KEY, kafka),
-            value=_looked_up(plan.value, f"{plan.topic}-value", VALUE, kafka),
+            key=_look_up_columns(plan.key, f"{plan.topic}-key", KEY, kafka),
+            value=_look_up_columns(plan.value, f"{plan.topic}-value", VALUE, kafka),
         )
-    changes: dict[str, Any] = {}
+    changes: dict[str, Node | tuple[Node, ...]] = {}
     for name in ("input", "left", "right"):
         if hasattr(plan, name):
-            changes[name] = resolved(getattr(plan, name), kafka)
+            changes[name] = resolve_schemas(getattr(plan, name), kafka)
     if hasattr(plan, "inputs"):
-        changes["inputs"] = tuple(resolved(each, kafka) for each in plan.inputs)
+        changes["inputs"] = tuple(resolve_schemas(each, kafka) for each in plan.inputs)
     return msgspec.structs.replace(plan, **changes) if changes else plan
 
 
-def _looked_up(format_: Format, subject: str, plain_name: str, kafka: KafkaSettings) -> Format:
+def _look_up_columns(format_: Format, subject: str, plain_name: str, kafka: KafkaSettings) -> Format:
     if format_.kind not in REGISTRY_FORMATS or format_.columns:
         return format_
     text, references = format_.schema, {}
     if not text:
         try:
-            found = _client(kafka, format_).latest(format_.subject or subject)
+            found = _client(kafka, format_).ask(resolved(by_version(format_.subject or subject)))
         except RegistryFailed as failed:
             raise PlanRefused(f"the schema of {format_.subject or subject} is not to be had: {failed}") from None
         text, references = found.text, found.references
@@ -70,7 +87,7 @@ def _looked_up(format_: Format, subject: str, plain_name: str, kafka: KafkaSetti
             return msgspec.structs.replace(format_, columns=avro_columns(whole, plain_name), schema=written_out)
         from pessoa.pipelines.protobuf_columns import message_columns
 
-        file = _linked(text, references)
+        file = _link_files(text, references)
         return msgspec.structs.replace(
             format_, columns=message_columns(_message(file, format_.message)[1]), schema=text
         )
@@ -88,13 +105,13 @@ def avro_whole(text: str, references: dict[str, str]) -> AvroType:
     return parse_avro(text, known)[0]
 
 
-def _linked(text: str, references: dict[str, str]) -> Any:
+def _link_files(text: str, references: dict[str, str]) -> ProtoFile:
     from pessoa.serde.protobuf.linking import link, read_proto
 
     return link(read_proto(text), {name: read_proto(each, name) for name, each in references.items()})
 
 
-def _message(file: Any, name: str) -> tuple[tuple[int, ...], Any]:
+def _message(file: ProtoFile, name: str) -> tuple[tuple[int, ...], Descriptor]:
     """Where in its file a message stands, and the message: the first one, or that of the full name."""
     messages = list(file.descriptor.message_types_by_name.values())
     if not name:
@@ -108,7 +125,7 @@ def _message(file: Any, name: str) -> tuple[tuple[int, ...], Any]:
 def _client(kafka: KafkaSettings, format_: Format) -> RegistryClient:
     if not kafka.schema_registry_url:
         raise PlanRefused(f"the format {format_.kind} needs the address of a schema registry")
-    return RegistryClient(kafka.schema_registry_url)
+    return RegistryClient({"url": kafka.schema_registry_url})
 
 
 def decode_column(format_: Format, data: str, kafka: KafkaSettings, spark: SparkSession) -> Column:
@@ -127,22 +144,22 @@ class Decoder:
         self._format = format_
         self._columns = columns
         self._client = client
-        self._readers: dict[int, Any] = {}
+        self._readers: dict[int, Callable[[bytes], object]] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # Codecs hold what cannot be pickled; a worker makes its own.
         return {**self.__dict__, "_readers": {}}
 
     def __call__(self, values: pa.Array) -> pa.Array:
         import pyarrow as pa
 
-        results: list[Any] = []
+        results: list[object] = []
         errors: list[str | None] = []
         for data in values.to_pylist():
             result, error = None, None
             if data is not None:
                 try:
-                    result = fitted(self._decoded(data), self._columns)
+                    result = fit_to_arrow(self._decode(data), self._columns)
                 except DataProblem as wrong:
                     error = f"is not {self._format.kind}: {wrong}"
             results.append(result)
@@ -150,27 +167,26 @@ class Decoder:
         arrays = [pa.array(results, self._columns), pa.array(errors, pa.string())]
         return pa.StructArray.from_arrays(arrays, names=[RESULT, ERROR])
 
-    def _decoded(self, data: bytes) -> dict[str, Any]:
+    def _decode(self, data: bytes) -> object:
         schema, payload = unframe(data)
         if not isinstance(schema, int):
             raise DataProblem("its schema is named by a guid")
         if schema not in self._readers:
             self._readers[schema] = self._reader(schema)
-        row: dict[str, Any] = self._readers[schema](payload)
-        return row
+        return self._readers[schema](payload)
 
-    def _reader(self, schema_id: int) -> Any:
+    def _reader(self, schema_id: int) -> Callable[[bytes], object]:
         try:
-            written = self._client.by_id(schema_id)
-        except RegistryFailed as failed:
-            if "40403" in str(failed):
+            written = self._client.ask(resolved(by_id(schema_id)))
+        except RegistryRefused as refused:
+            if refused.code == 40403:
                 raise DataProblem(f"the registry has no schema with the id {schema_id}") from None
             raise
-        if written.kind != self._format.kind.upper():
-            raise DataProblem(f"it was written with a schema of type {written.kind}")
+        if written.type != self._format.kind.upper():
+            raise DataProblem(f"it was written with a schema of type {written.type}")
         return self._avro_reader(written) if self._format.kind == "avro" else self._protobuf_reader(written)
 
-    def _avro_reader(self, written: Schema) -> Any:
+    def _avro_reader(self, written: ResolvedSchema) -> Callable[[bytes], object]:
         from pessoa.serde.avro.codec import AvroCodec
 
         writer = AvroCodec(avro_whole(written.text, written.references))
@@ -181,14 +197,14 @@ class Decoder:
         name = self._columns.field(0).name
         return lambda payload: {name: writer.decode(payload, ours)}
 
-    def _protobuf_reader(self, written: Schema) -> Any:
+    def _protobuf_reader(self, written: ResolvedSchema) -> Callable[[bytes], object]:
         from pessoa.serde.protobuf.codec import ProtobufCodec
-        from pessoa.serde.protobuf.messages import as_dict
+        from pessoa.serde.protobuf.plain_values import as_dict
 
-        codec = ProtobufCodec(_linked(written.text, written.references))
+        codec = ProtobufCodec(_link_files(written.text, written.references))
         names = {field.name for field in self._columns}
 
-        def read(payload: bytes) -> dict[str, Any]:
+        def read(payload: bytes) -> Row:
             row = as_dict(codec.read(payload))
             return {name: value for name, value in row.items() if name in names}
 
@@ -212,7 +228,8 @@ def encode_column(
 
         text = format_.schema or proto_text(spark_schema, name)
     try:
-        schema_id = _client(kafka, format_).register(format_.subject or subject, format_.kind.upper(), text)
+        schema = RegisteredSchema(text, schema_type=format_.kind.upper())
+        schema_id = _client(kafka, format_).ask(register(format_.subject or subject, schema))
     except RegistryFailed as failed:
         raise PlanRefused(f"the schema for {subject} cannot be registered: {failed}") from None
     encoder = Encoder(format_, text, schema_id)
@@ -230,22 +247,23 @@ class Encoder:
         self._format = format_
         self._text = text
         self._schema_id = schema_id
-        self._write: Any = None
+        self._write: Callable[[Row], bytes] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_write": None}
 
     def __call__(self, rows: pa.Array) -> pa.Array:
         import pyarrow as pa
 
-        if self._write is None:
-            self._write = self._avro_writer() if self._format.kind == "avro" else self._protobuf_writer()
+        write = self._write
+        if write is None:
+            write = self._write = self._avro_writer() if self._format.kind == "avro" else self._protobuf_writer()
         return pa.array(
-            [None if row is None else frame(self._schema_id, self._write(row)) for row in rows.to_pylist()],
+            [None if row is None else frame(self._schema_id, write(row)) for row in rows.to_pylist()],
             pa.binary(),
         )
 
-    def _avro_writer(self) -> Any:
+    def _avro_writer(self) -> Callable[[Row], bytes]:
         from pessoa.serde.avro.codec import AvroCodec
 
         schema = avro_whole(self._text, {})
@@ -254,19 +272,19 @@ class Encoder:
             return codec.encode
         return lambda row: codec.encode(next(iter(row.values())))
 
-    def _protobuf_writer(self) -> Any:
+    def _protobuf_writer(self) -> Callable[[Row], bytes]:
         from google.protobuf.message_factory import GetMessageClass
 
-        from pessoa.serde.protobuf.messages import fill
+        from pessoa.serde.protobuf.plain_values import fill
 
-        indexes, descriptor = _message(_linked(self._text, {}), self._format.message)
+        indexes, descriptor = _message(_link_files(self._text, {}), self._format.message)
         make, prefix = GetMessageClass(descriptor), encode_message_indexes(indexes)
 
-        def write(row: dict[str, Any]) -> bytes:
+        def write(row: Row) -> bytes:
             try:
-                data: bytes = fill(make(), row).SerializeToString()
+                data = fill(make(), row).SerializeToString()
             except (TypeError, ValueError) as wrong:
-                raise DataProblem(f"the row does not fit its message: {said(wrong)}") from None
+                raise DataProblem(f"the row does not fit its message: {describe_failure(wrong)}") from None
             return prefix + data
 
         return write

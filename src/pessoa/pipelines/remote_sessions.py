@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pessoa.pipelines.spark_server import session_at
 
@@ -39,7 +39,7 @@ def with_session(address: str, session_id: str) -> str:
 
 def stop_leftovers(address: str, session_id: str) -> None:
     try:
-        session: Any = session_at(with_session(address, session_id))
+        session = session_at(with_session(address, session_id))
         for query in session.streams.active:
             query.stop()
         session.stop()

@@ -124,7 +124,7 @@ def _source(node: Source) -> Shape:
         raise PlanRefused(f"the table {node.topic} needs a key: give its format")
     if node.errors.then == "dead-letter" and not node.errors.topic:
         raise PlanRefused(f"the source {node.topic} sends bad records to a dead-letter topic, and none is named")
-    return _checked(Shape(keys, values, node.is_table, node.window), f"the source {node.topic}")
+    return _check(Shape(keys, values, node.is_table, node.window), f"the source {node.topic}")
 
 
 def _project(node: Project) -> Shape:
@@ -146,7 +146,7 @@ def _flat_map(node: FlatMap) -> Shape:
             if tuple(pair) != (KEY, VALUE):
                 raise PlanRefused("a function that gives keys and values returns them as pairs")
             values = returned_columns(pair[VALUE], node.name)
-            return _checked(Shape((KEY,), values, has_origin=below.has_origin), "a flat map")
+            return _check(Shape((KEY,), values, has_origin=below.has_origin), "a flat map")
         return _value_of(below, returned_columns(element, node.name), "a flat map")
     if node.columns:
         return _value_of(below, tuple(column.name for column in read_columns(node.columns)), "a flat map")
@@ -161,7 +161,7 @@ def _rekey(node: Rekey) -> Shape:
     # A row has a name once: a value's column that becomes the key under its own name leaves the value.
     values = tuple(name for name in below.values if name not in keys)
     window = below.window if set(WINDOW_COLUMNS) <= set(keys) else None
-    return _checked(Shape(keys, values, window=window, has_origin=below.has_origin), "a new key")
+    return _check(Shape(keys, values, window=window, has_origin=below.has_origin), "a new key")
 
 
 def _aggregate(node: Aggregate) -> Shape:
@@ -178,7 +178,7 @@ def _aggregate(node: Aggregate) -> Shape:
             raise PlanRefused("a window has a size greater than nothing")
         if node.window.kind == "hopping" and not 0 < node.window.advance_ms <= node.window.size_ms:
             raise PlanRefused("a hopping window advances by more than nothing and by its size at most")
-    return _checked(Shape(keys, names, is_table=True, window=node.window, has_origin=False), "an aggregate")
+    return _check(Shape(keys, names, is_table=True, window=node.window, has_origin=False), "an aggregate")
 
 
 def _join(node: Join) -> Shape:
@@ -204,7 +204,7 @@ def _join(node: Join) -> Shape:
             f"the right side of the join has a column called like the key, {both[0]}: give it a prefix, as in"
             ' prefix="other_"'
         )
-    return _checked(
+    return _check(
         Shape(left.keys, lefts + rights, is_table=left.is_table, window=left.window, has_origin=False), "a join"
     )
 
@@ -222,10 +222,10 @@ def _union(node: Union) -> Shape:
 
 
 def _value_of(below: Shape, names: tuple[str, ...], what: str) -> Shape:
-    return _checked(msgspec.structs.replace(below, values=names), what)
+    return _check(msgspec.structs.replace(below, values=names), what)
 
 
-def _checked(made: Shape, what: str) -> Shape:
+def _check(made: Shape, what: str) -> Shape:
     seen: set[str] = set()
     for name in made.columns:
         if name.lower() in seen:

@@ -1,7 +1,7 @@
 """The number of slots that a query began with, in its folder.
 
 A batch that is repeated must be dealt to the slots as it was the first time, also if the specification was changed
-since. So the file is whole or not there, whatever happens to the machine; one that says nothing is never guessed at.
+since. So the file is whole or not there, also after a loss of power; one that says nothing is never guessed at.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def kept_slots(folder: Path, wanted: int) -> int:
 
 
 def sync_names(folder: Path) -> None:
-    """What was made or renamed in a folder is there whatever happens to the machine."""
+    """Sync a folder, so that what was made or renamed in it is there after a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,6 @@
-"""An engine's link to Spark: a server of its own, started when somebody needs it, or one that somebody else runs.
+"""An engine's link to Spark: a server of its own, started when it is first needed, or one that is run elsewhere.
 
-A Spark that does not start is tried again after a pause that doubles, whoever asks for it meanwhile.
+A Spark that does not start is tried again after a pause that doubles, however often it is asked for meanwhile.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SparkLink:
     def has_ended(self) -> bool:
         return self.server is not None and not self.server.is_running
 
-    def connected(self) -> SparkSession:
+    def connect(self) -> SparkSession:
         """The session; starts Spark if need be. Raises SparkUnavailable, NoJava or JarsUnavailable."""
         if self.session is not None:
             return self.session

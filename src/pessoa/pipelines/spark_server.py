@@ -1,14 +1,14 @@
-"""Spark as a child process: a Spark Connect server that lives exactly as long as the one who started it.
+"""Spark as a child process: a Spark Connect server that lives exactly as long as the process that started it.
 
     SparkServer.start(home)  ──►  guardian ──► java … SparkConnectServer        log: <home>/spark.log
     server.session()         ──►  a session over gRPC on the loopback, behind a token
 
 The server is started with `java` itself, not with spark-submit: that wants a module which small runtimes lack. The port
-is the system's to choose, and is read from the server's log. Whoever can reach the port could run code as our user,
-so the server demands a token that only this process and its children know.
+is the system's to choose, and is read from the server's log. A process that reaches the port could run code as our
+user, so the server demands a token that only this process and its children know.
 
 `local[*]` uses all cores of this machine. For a Spark cluster, `spark.master` names it, or the pipelines are pointed at
-a server that somebody else runs (`spark.remote`), and then there is nothing to start here.
+a server that is run elsewhere (`spark.remote`), and then there is nothing to start here.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.driver.bindAddress": HOST,
     "spark.connect.grpc.binding.address": HOST,
     "spark.connect.grpc.binding.port": "0",
-    # An engine that nobody asks for a while is not gone.
+    # An engine without requests for a while is not gone.
     "spark.connect.session.manager.defaultSessionTimeout": "24h",
     # State of any size, on disk, and with changelogs: a batch writes what it has changed and not a snapshot.
     "spark.sql.streaming.stateStore.providerClass": (
@@ -194,14 +194,14 @@ def forget(session: Any) -> None:
     """Let go of a session whose server is not to be asked any more.
 
     PySpark keeps the first session as the default of the process and of a thread, for functions that are not told
-    which one to use, until it is stopped. One that is left there though it is dead is found by whoever comes next.
+    which one to use, until it is stopped. One that is left there though it is dead is found by the next caller.
     """
     session.release_session_on_close = False
     session.stop()
 
 
 @contextmanager
-def in_use(session: Any) -> Iterator[None]:
+def in_use(session: SparkSession) -> Iterator[None]:
     """Functions of PySpark that look for a session find this one, in this thread."""
     from pyspark.sql.connect.session import SparkSession
 
@@ -215,7 +215,7 @@ def in_use(session: Any) -> Iterator[None]:
 
 
 def _be_impatient(session: Any) -> None:
-    """A client of Spark asks for ten minutes before it believes that a server is gone; its owner knows sooner."""
+    """A client of Spark asks for ten minutes before it takes a server for gone; its owner knows sooner."""
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=LONGEST_BACKOFF_MS)])

@@ -16,15 +16,18 @@ The rules (`Joined`) are pure; Spark's stateful processor around them only loads
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.pipelines.formats import sql_name, sql_text
 from pessoa.pipelines.plan import How, Join
 from pessoa.pipelines.shapes import ROWDELETED, ROWTIME
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
     from pyspark.sql.types import StructType
 
     from pessoa.pipelines.compiler import Flow
@@ -35,14 +38,14 @@ _OPTIONS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "ignoreNullFie
 
 class Row(NamedTuple):
     side: int
-    time: Any
+    time: datetime.datetime
     position: int
     # None deletes.
     payload: str | None
 
 
 class Result(NamedTuple):
-    time: Any
+    time: datetime.datetime
     deleted: bool
     left: str | None
     right: str | None
@@ -137,13 +140,13 @@ def _output(key: StructType) -> StructType:
     return StructType([*key, *(StructField(name, kind) for name, kind in kinds.items())])
 
 
-def _from_json(column: str, schema: StructType) -> Any:
+def _from_json(column: str, schema: StructType) -> SparkColumn:
     from pyspark.sql import functions as F
 
     return F.from_json(column, schema, _OPTIONS)
 
 
-def _processor(how: How, left_is_table: bool, columns: list[str]) -> Any:
+def _processor(how: How, left_is_table: bool, columns: list[str]) -> StatefulProcessor:
     from pessoa.pipelines.table_join_state import TableJoinProcessor
 
     return TableJoinProcessor(how, left_is_table, columns)

@@ -5,11 +5,10 @@ A file of its own because it must derive from a class of pyspark, which is not i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from pyspark.sql import Row as SparkRow
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues, ValueState
 
 from pessoa.pipelines.plan import How
 from pessoa.pipelines.table_join import Joined, Result, Row
@@ -28,7 +27,12 @@ class TableJoinProcessor(StatefulProcessor):
         self._left = handle.getValueState("left", _STATE)
         self._right = handle.getValueState("right", _STATE)
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+    def handleInputRows(  # noqa: N802
+        self,
+        key: Iterable[object],
+        rows: Iterator[SparkRow],
+        timerValues: TimerValues,  # noqa: N803
+    ) -> Iterator[SparkRow]:
         left = _payload(self._left) if self._left_is_table else None
         right = _payload(self._right)
         joined = Joined(self._how, self._left_is_table, left, right)
@@ -44,12 +48,12 @@ class TableJoinProcessor(StatefulProcessor):
         pass
 
 
-def _payload(state: Any) -> str | None:
+def _payload(state: ValueState) -> str | None:
     kept = state.get()
     return None if kept is None else kept[0]
 
 
-def _keep(state: Any, payload: str | None) -> None:
+def _keep(state: ValueState, payload: str | None) -> None:
     if payload is None:
         state.clear()
     else:

@@ -1,7 +1,7 @@
 """Which batch of which query a Python function works for, asked from inside a Spark task.
 
 Spark runs a micro-batch as jobs, and hangs two facts on every task of them: the number of the batch, and the id that
-the query's checkpoint was born with. So a function that runs on the executors can write a batch by itself and
+the query's checkpoint was created with. So a function that runs on the executors can write a batch by itself and
 recognise one that it has written before; nothing needs to go through the driver (docs/decisions/0009).
 """
 

@@ -5,7 +5,7 @@ batch may be in the topic already, whole or in part. The rows of a batch are dea
 hash of their key. Each slot is written by one task in one Kafka transaction, and within the same transaction the task
 writes down how far the slot is, as a record of the query's own marker topic:
 
-    init_transactions("pessoa-<query>-<slot>")    whoever wrote this slot before us is fenced
+    init_transactions("pessoa-<query>-<slot>")    the writer of this slot before us is fenced
     marker = last committed record of the slot    batches below it are in the topic
     batch < marker                                nothing to do
     otherwise                                     begin, marker := batch + 1, rows, commit
@@ -27,17 +27,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pessoa.pipelines.failures import is_passing
+from pessoa.client.librdkafka import is_passing
+from pessoa.client.topic_creation import IfExists, TopicSpec
 from pessoa.pipelines.tasks import this_task
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    import pyarrow as pa
+    from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+    from pyspark.sql import Column, DataFrame
 
-# A query has a topic of its own with a partition for each slot, so nobody else's transaction is ever open in it: what
-# stands there after the fence can be read to its end at once.
-MARKER_TOPIC_CONFIG = {"cleanup.policy": "compact", "segment.bytes": "1048576"}
+Done = TypeVar("Done")
+
+# A query has a topic of its own with a partition for each slot, so no other query's transaction is ever open in it:
+# what stands there after the fence can be read to its end at once.
+REPLICATION_FACTOR = 3
 MOST_SLOTS = 64
 DEFAULT_SLOTS = 4
 SLOT = "slot"
@@ -58,7 +63,7 @@ COLUMNS = ("topic", "partition", "key", "value", "headers", "timestamp")
 # So many connections may a worker process hold open for slots that moved elsewhere.
 MOST_KEPT_WRITERS = 16
 _PRODUCER = {
-    # As Kafka's Java client does it: a key is in the same partition whoever wrote it.
+    # As Kafka's Java client does it: a key is in the same partition whichever client wrote it.
     "partitioner": "murmur2_random",
     "acks": "all",
     "enable.idempotence": "true",
@@ -76,6 +81,11 @@ def marker_topic(query_id: str) -> str:
     return "_pessoa_batches-" + query_id.replace("_", "__").replace(".", "_-")
 
 
+def marker_spec(query_id: str, slots: int) -> TopicSpec:
+    config = {"cleanup.policy": "compact", "segment.bytes": "1048576"}
+    return TopicSpec(marker_topic(query_id), slots, REPLICATION_FACTOR, config, IfExists.GROW)
+
+
 def into_topics(
     records: DataFrame, settings: Settings, query_id: str, slots: int, topic: str | None = None
 ) -> DataFrame:
@@ -86,7 +96,7 @@ def into_topics(
     # Spark deals by the same hash, so a task has one slot, and rows of one key keep their order.
     dealt = dealt.repartition(slots, _expression(by))
 
-    def write(batches: Iterator[Any]) -> Iterator[Any]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         write_slots(batches, settings, query_id)
         return iter(())
 
@@ -96,11 +106,11 @@ def into_topics(
 def into_topics_at_least_once(records: DataFrame, settings: Settings, topic: str | None = None) -> DataFrame:
     """The records with a plain writer at their end, which unlike Spark's keeps their timestamps."""
 
-    def write(batches: Iterator[Any]) -> Iterator[Any]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from confluent_kafka import Producer
 
         producer = Producer({**_PRODUCER, **settings})
-        failures: list[Any] = []
+        failures: list[KafkaError] = []
         for batch in batches:
             send(producer, batch, lambda error, _: failures.append(error) if error else None)
         if producer.flush(PATIENCE_S) or failures:
@@ -119,7 +129,7 @@ def _columns(records: DataFrame, topic: str | None) -> DataFrame:
     return found.selectExpr(*casts)
 
 
-def _expression(text: str) -> Any:
+def _expression(text: str) -> Column:
     from pyspark.sql import functions
 
     return functions.expr(text)
@@ -128,7 +138,7 @@ def _expression(text: str) -> Any:
 # What runs in the tasks.
 
 
-def write_slots(batches: Iterator[Any], settings: Settings, query_id: str) -> None:
+def write_slots(batches: Iterator[pa.RecordBatch], settings: Settings, query_id: str) -> None:
     task = this_task()
     # Slots that were written before have None: their rows are passed over.
     open_slots: dict[int, SlotWriter | None] = {}
@@ -151,7 +161,7 @@ def write_slots(batches: Iterator[Any], settings: Settings, query_id: str) -> No
         raise
 
 
-def by_slot(batch: Any) -> list[tuple[int, Any]]:
+def by_slot(batch: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
     column = batch.column(SLOT)
     slots = sorted(column.unique().to_pylist())
     if len(slots) == 1:
@@ -171,12 +181,12 @@ def begin(
     kept = _kept.get(name)
     if kept is not None:
         if batch_id < kept.marker:
-            # Nobody can have moved the marker back.
+            # No writer can have moved the marker back.
             return None
         try:
             kept.begin(batch_id)
         except KafkaException:
-            # Somebody else wrote the slot since, or the broker forgot us: begin anew.
+            # Another writer had the slot since, or the broker forgot this one: begin anew.
             kept.give_up()
             del _kept[name]
         else:
@@ -190,7 +200,7 @@ def begin(
         try:
             writer.begin(batch_id)
         except BaseException as failure:
-            # Whatever it has sent is aborted when the next writer is made, here or in another process.
+            # What it has sent is aborted when the next writer is made, here or in another process.
             writer.give_up()
             may_pass = isinstance(failure, KafkaException) and is_passing(failure.args[0])
             if time.monotonic() > deadline_s or not (may_pass or isinstance(failure, MarkersReadShort)):
@@ -224,7 +234,7 @@ class SlotWriter:
         }
         self.producer = Producer({**_PRODUCER, **settings, **transactional})
         retrying(lambda: self.producer.init_transactions(PATIENCE_S))
-        # Read after the fence: nobody can change it any more.
+        # Read after the fence: no other writer can change it any more.
         self.marker, end = last_marker(settings, self._markers, slot, self._key)
         # Where our first marker has to come to stand.
         self._read_to: int | None = end
@@ -237,7 +247,7 @@ class SlotWriter:
 
         assert batch_id >= self.marker, f"batch {batch_id} is written: the marker is {self.marker}"
         self.producer.begin_transaction()
-        outcome: list[tuple[Any, int | None]] = []
+        outcome: list[tuple[KafkaError | None, int | None]] = []
         self.producer.produce(
             self._markers,
             b"%d" % (batch_id + 1),
@@ -266,11 +276,11 @@ class SlotWriter:
         self.marker = batch_id + 1
 
     def give_up(self) -> None:
-        """Drop what is open. The next writer of the slot aborts it if nobody else does, so nobody waits for it here."""
+        """Drop the open transaction; the next writer of the slot aborts it at the latest. Does not wait."""
         threading.Thread(target=_abandon, args=(self.producer,), name="pessoa-abandoned-slot", daemon=True).start()
 
 
-def _abandon(producer: Any) -> None:
+def _abandon(producer: Producer) -> None:
     from confluent_kafka import KafkaException
 
     try:
@@ -312,7 +322,7 @@ def last_marker(settings: Settings, topic: str, slot: int, key: bytes) -> tuple[
         consumer.close()
 
 
-def _last_value(consumer: Any, start: Any, key: bytes) -> tuple[bytes | None, int]:
+def _last_value(consumer: Consumer, start: TopicPartition, key: bytes) -> tuple[bytes | None, int]:
     """The value of the last record with this key from an offset on to the end, and where that is."""
     from confluent_kafka import KafkaError, KafkaException
 
@@ -327,17 +337,21 @@ def _last_value(consumer: Any, start: Any, key: bytes) -> tuple[bytes | None, in
             if message.key() == key:
                 found = message.value()
         elif error.code() == KafkaError._PARTITION_EOF:
-            return found, message.offset()
+            end = message.offset()
+            assert end is not None, "the end of a partition has an offset"
+            return found, end
         elif not is_passing(error):
             raise KafkaException(error)
     raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{start.topic} could not be read to its end"))
 
 
-def _says_so(error: Any) -> bool:
+def _is_retriable(error: KafkaError) -> bool:
     return bool(error.retriable())
 
 
-def retrying(act: Callable[[], Any], may_pass: Callable[[Any], bool] = _says_so, patience_s: float = PATIENCE_S) -> Any:
+def retrying(
+    act: Callable[[], Done], may_pass: Callable[[KafkaError], bool] = _is_retriable, patience_s: float = PATIENCE_S
+) -> Done:
     """Try until it works, or fails for good, or patience is at its end."""
     from confluent_kafka import KafkaException
 
@@ -351,7 +365,11 @@ def retrying(act: Callable[[], Any], may_pass: Callable[[Any], bool] = _says_so,
         time.sleep(PAUSE_S)
 
 
-def send(producer: Any, batch: Any, on_delivery: Callable[[Any, Any], object] | None = None) -> None:
+def send(
+    producer: Producer,
+    batch: pa.RecordBatch,
+    on_delivery: Callable[[KafkaError | None, Message], None] | None = None,
+) -> None:
     names = batch.schema.names
 
     def column(name: str) -> list[Any]:

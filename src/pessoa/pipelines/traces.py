@@ -23,12 +23,16 @@ import logging
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 from uuid import uuid4
 
+from pessoa.client.topic_creation import delete_topic, ensure_topic
 from pessoa.pipelines.slots import kept_slots, sync_names
-from pessoa.pipelines.state_topic import ensure_topic, remove_topic
-from pessoa.pipelines.topic_writer import MARKER_TOPIC_CONFIG, marker_topic
+from pessoa.pipelines.topic_writer import marker_spec, marker_topic
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +64,12 @@ class Traces:
 
     def make_markers(self, query_id: str, wanted_slots: int, timeout_s: float) -> None:
         slots = self.slots(query_id, wanted_slots)
-        ensure_topic(self._settings, marker_topic(query_id), slots, MARKER_TOPIC_CONFIG, timeout_s)
+        ensure_topic(self._admin(), marker_spec(query_id, slots), timeout_s)
+
+    def _admin(self) -> AdminClient:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({**self._settings, "log_level": "3"})
 
     # Going.
 
@@ -80,7 +89,7 @@ class Traces:
         self._remove_checkpoint_elsewhere(query_id)
         _remove(self.folder(query_id))
         if has_markers:
-            remove_topic(self._settings, marker_topic(query_id))
+            delete_topic(self._admin(), marker_topic(query_id))
         (self._deleting / query_id).unlink(missing_ok=True)
 
     def remove_condemned(self, known: Collection[str]) -> None:
@@ -92,7 +101,7 @@ class Traces:
             try:
                 self.remove(begun.name, has_markers=True)
             except OSError as failure:
-                # Whoever starts after this one tries again.
+                # The next engine in this home tries again.
                 log.warning("the deletion of query %s had begun, and cannot be ended: %s", begun.name, failure)
             else:
                 log.info("the deletion of query %s had begun, and is ended", begun.name)
@@ -116,7 +125,7 @@ def path_of(place: str) -> Path | None:
 
 
 def _remove(folder: Path) -> None:
-    """At one stroke. What cannot be removed afterwards is nobody's, and tried again with the next of its name."""
+    """Rename, then remove. What cannot be removed belongs to no query, and is tried again with the next of its name."""
     if folder.exists():
         folder.rename(folder.with_name(f"{folder.name}{_RUBBISH}{uuid4().hex}"))
     for rubbish in folder.parent.glob(f"{folder.name}{_RUBBISH}*"):

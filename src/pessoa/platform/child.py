@@ -19,7 +19,7 @@ import signal
 from pathlib import Path
 
 from pessoa.platform.home import log_path
-from pessoa.platform.services import Service
+from pessoa.platform.service_rows import Service
 
 # Between two probes. Start-up is promised in tenths of a second, so asking must be finer than that.
 PROBE_INTERVAL_S = 0.02
@@ -82,7 +82,7 @@ class Child:
         deadline_s = asyncio.get_running_loop().time() + timeout_s
         while self.is_running and asyncio.get_running_loop().time() < deadline_s:
             if await self.service.is_ready(self.service.host, self.service.port):
-                # Somebody else may have taken the port while our process was failing to.
+                # Another process may have taken the port while ours was failing to.
                 return self.is_running
             await asyncio.sleep(PROBE_INTERVAL_S)
         return False

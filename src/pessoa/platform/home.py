@@ -3,6 +3,7 @@
     platform.properties      the cluster's id and its number of brokers, written at the first `pessoa up`
     broker-<n>/              the data of a broker
     logs/<service>.log       what a service prints
+    logs/broker-<n>/         the logs that a broker writes itself: access.log, error.log, …
     run.json, run.lock       the platform that is running (run_file.py)
 
 The number of brokers stays what it was at first. The brokers vote about the cluster's metadata by majority: three where

@@ -8,7 +8,7 @@ Hence a reservation: the supervisor binds every port, does not listen, and keeps
 the kernel gives a bound port to no connection, whereas a child that sets SO_REUSEADDR, as servers do, may bind the same
 port and listen on it. Elsewhere two sockets cannot have one port in this way, and the ports are only looked at.
 
-A port that is held at the start without anybody listening there is held by such a connection, and connections end; so
+A port that is held at the start without a listener is held by such a connection, and connections end; so
 it is asked for again for a while. One with a listener belongs to another program, and that is said at once.
 """
 
@@ -23,7 +23,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from pessoa.platform.services import Service
+from pessoa.platform.service_rows import Service
 
 CAN_BE_SHARED = sys.platform == "linux"
 WAIT_FOR_CONNECTIONS_S = 5.0
@@ -81,7 +81,7 @@ class Reservation:
                 bound.close()
                 if failure.errno != errno.EADDRINUSE:
                     raise PortTaken(_sentence(service, f"port {port} cannot be used ({failure.strerror})")) from None
-                if somebody_listens(service.host, port):
+                if is_listened_on(service.host, port):
                     why = f"port {port} is already taken by another program; stop it, or use --port-shift"
                     raise PortTaken(_sentence(service, why)) from None
                 if time.monotonic() >= deadline_s:
@@ -97,7 +97,7 @@ class Reservation:
             return
 
 
-def somebody_listens(host: str, port: int) -> bool:
+def is_listened_on(host: str, port: int) -> bool:
     try:
         socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S).close()
     except OSError:

@@ -1,6 +1,6 @@
 """What is running in a home: `run.json`, written by the supervisor at every change and read by the other commands.
 
-A pid in a file proves nothing: the process may be gone and its number may belong to somebody else. So the supervisor
+A pid in a file proves nothing: the process may be gone and its number may belong to another process. So the supervisor
 holds a lock on `run.lock` for as long as it lives, and the system drops it however the supervisor ends:
 
     the lock is held      the platform runs, and run.json is the truth
@@ -26,7 +26,7 @@ from typing import Self
 
 _POLL_S = 0.02
 _ORPHAN_PATIENCE_S = 5.0
-# Who only looks whether the lock is held holds it for a moment too.
+# A process that only looks whether the lock is held holds it for a moment too.
 _GLANCE_S = 0.2
 
 

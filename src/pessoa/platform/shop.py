@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 # Topic → settings. All have three partitions.
 TOPICS: dict[str, dict[str, str]] = {
@@ -40,7 +40,7 @@ _VIEWS_BEFORE_AN_ORDER = 4
 class Event(NamedTuple):
     topic: str
     key: str
-    value: dict[str, Any]
+    value: dict[str, int | str]
 
     @property
     def payload(self) -> bytes:
@@ -48,7 +48,7 @@ class Event(NamedTuple):
 
 
 def stock(seed: int) -> list[Event]:
-    """The customers and products that there are before anybody buys."""
+    """The customers and products that exist before the first purchase."""
     chance = Random(seed)
     customers = [
         Event("customers", str(number), {

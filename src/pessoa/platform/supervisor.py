@@ -22,7 +22,7 @@ which hangs cannot take the brokers' time to close their logs.
 
 A second Ctrl-C while stopping moves the deadline to now.
 
-A service that the user has stopped by itself (`held.py`) stays down until it is released.
+A service that the user has stopped by itself (`held_services.py`) stays down until it is released.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from pessoa.platform import held
+from pessoa.platform import held_services
 from pessoa.platform.child import Child
 from pessoa.platform.ports import PortTaken, Reservation
 from pessoa.platform.report import rows_of, seconds, table_for_here
 from pessoa.platform.run_file import Run, RunningService, write_run
-from pessoa.platform.services import Service
+from pessoa.platform.service_rows import Service
 
 # What a user wants to see of a log when a start fails: a traceback's end, not its whole.
 LOG_LINES_SHOWN = 8
@@ -60,7 +60,7 @@ class Patience:
     first_restart_s: float = 0.5
     longest_restart_s: float = 30.0
     # A service that ran this long before it ended starts again with the shortest pause.
-    settled_s: float = 60.0
+    stable_s: float = 60.0
 
     def restart_pause_s(self, failure_count: int) -> float:
         assert failure_count >= 1, failure_count
@@ -86,12 +86,16 @@ class Supervisor:
         patience: Patience | None = None,
         on_change: Callable[[Sequence[Child], Child], object] = lambda *_: None,
         hint: str = "",
+        after_tier: Mapping[str, Callable[[], object]] | None = None,
     ) -> None:
+        """`after_tier` has what is to be done, in a thread, when a tier is ready and before the next one is started; it
+        raises a `StartFailure` if that cannot be done."""
         self.home = home
         self.children = [Child(service, home) for service in services]
         self._tell = tell
         self._on_change = on_change
         self._hint = hint
+        self._after_tier = after_tier or {}
         self._phase = "starting"
         self._began_s = time.time()
         self._patience = patience or Patience()
@@ -111,7 +115,7 @@ class Supervisor:
         async def life() -> int:
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, self.request_stop)
-            asyncio.get_running_loop().add_signal_handler(held.CHANGED, self.look_who_is_held)
+            asyncio.get_running_loop().add_signal_handler(held_services.CHANGED, self.look_who_is_held)
             return await self.run()
 
         return asyncio.run(life())
@@ -122,14 +126,14 @@ class Supervisor:
         self._stop.set()
 
     def look_who_is_held(self) -> None:
-        self._held = held.held(self.home)
+        self._held = held_services.held(self.home)
         for child in self.children:
             if child.service.name in self._held and child.state == "ready":
                 deadline_s = asyncio.get_running_loop().time() + self._patience.stop_s
                 task = asyncio.ensure_future(self._stop_one(child, deadline_s))
                 self._being_held.add(task)
                 task.add_done_callback(self._being_held.discard)
-        # Whoever waits for a change gets a new event to wait for the next one with.
+        # Waiters for the next change get a new event.
         self._held_changed.set()
         self._held_changed = asyncio.Event()
 
@@ -139,7 +143,7 @@ class Supervisor:
         except PortTaken as taken:
             self._tell(str(taken))
             return 1
-        held.forget(self.home)
+        held_services.forget(self.home)
         with ports:
             return await self._live()
 
@@ -166,6 +170,8 @@ class Supervisor:
             await self._unless_stopped(asyncio.gather(*(self._require_ready(child) for child in tier)))
             if self._stop.is_set():
                 return
+            if (act := self._after_tier.get(tier[0].service.tier)) is not None:
+                await asyncio.to_thread(act)
 
     async def _start(self, child: Child) -> None:
         try:
@@ -201,7 +207,7 @@ class Supervisor:
                 await self._until_released(child)
                 failure_count = 0
                 continue
-            failure_count = 1 if child.uptime_s >= self._patience.settled_s else failure_count + 1
+            failure_count = 1 if child.uptime_s >= self._patience.stable_s else failure_count + 1
             pause_s = self._patience.restart_pause_s(failure_count)
             self._tell(
                 f"{name} stopped by itself ({child.how_it_ended()}); starting it again in {pause_s:g} s. "

@@ -1,7 +1,7 @@
 """Metadata records to batches and back, and what a committed batch is to those who follow the log.
 
-Every record is framed with its type and version (`pessoa.wire.stored.framing`), has no key, and one batch holds what
-one decision of the controller wrote: it is in the log whole or not at all.
+Every record is framed with its type and version (`pessoa.wire.stored.record_framing`), has no key, and one batch holds
+what one decision of the controller wrote: it is in the log whole or not at all.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.records.builder import build_batch
-from pessoa.records.control import control_records
+from pessoa.records.control_records import control_records
 from pessoa.records.record import Record, records
-from pessoa.wire.stored.control import KRaftVersionRecord
-from pessoa.wire.stored.framing import decode_metadata_record, encode_metadata_record
+from pessoa.wire.stored.control_record_bodies import KRaftVersionRecord
+from pessoa.wire.stored.record_framing import decode_metadata_record, encode_metadata_record
 
 if TYPE_CHECKING:
     from pessoa.records.batch import RecordBatch
@@ -27,8 +27,8 @@ class UnknownMetadataRecord(Exception):
     """The log holds a record of a newer Kafka. Leaving it out would make a wrong picture of the cluster."""
 
 
-class CommittedBatch(NamedTuple):
-    """A batch that nothing can take back. What the quorum wrote about itself has no records, only offsets."""
+class MetadataBatch(NamedTuple):
+    """A batch of the metadata log, decoded. One that the quorum wrote about itself has no records, only offsets."""
 
     last_offset: int
     epoch: int
@@ -50,7 +50,7 @@ def encode_batch(versioned: Sequence[VersionedRecord], now_ms: int, base_offset:
     )
 
 
-def decode_batch(batch: RecordBatch) -> CommittedBatch:
+def decode_batch(batch: RecordBatch) -> MetadataBatch:
     last_offset = batch.base_offset + batch.last_offset_delta
     decoded: list[Message] = []
     kraft_version = None
@@ -61,7 +61,7 @@ def decode_batch(batch: RecordBatch) -> CommittedBatch:
     else:
         decoded.extend(_decode_records(batch))
     epoch, time_ms = batch.partition_leader_epoch, batch.max_timestamp
-    return CommittedBatch(last_offset, epoch, time_ms, decoded, kraft_version, batch.size)
+    return MetadataBatch(last_offset, epoch, time_ms, decoded, kraft_version, batch.size)
 
 
 def _decode_records(batch: RecordBatch) -> Iterator[Message]:

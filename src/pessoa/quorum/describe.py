@@ -3,12 +3,16 @@
 Only the leader of the quorum can answer, and only about partition 0 of `__cluster_metadata`: a request that names
 anything else gets UNKNOWN_TOPIC_OR_PARTITION for all it names. A leader counts as having fetched from itself this very
 moment.
+
+    v1   when each replica fetched last, and when it had caught up
+    v2   the directory of each replica, and the listeners of the voters (KIP-853); older versions leave both out
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pessoa.base.ids import ZERO_UUID
 from pessoa.quorum.metadata_log import METADATA_TOPIC
 from pessoa.raft.messages import ReplicaKey
 from pessoa.raft.roles import Leader
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from pessoa.quorum.raft_quorum import RaftQuorum
     from pessoa.raft.progress import ReplicaProgress
 
+_FIRST_VERSION_WITH_DIRECTORIES = 2
+
 
 def describe_quorum(quorum: RaftQuorum, request: DescribeQuorumRequest, version: int) -> DescribeQuorumResponse:
     """As the leader knows it, with what voters and observers have fetched."""
@@ -46,6 +52,15 @@ def describe_quorum(quorum: RaftQuorum, request: DescribeQuorumRequest, version:
         return DescribeQuorumResponse(error_code=ErrorCode.NONE, error_message="", topics=topics)
     voters, now_ms = quorum.raft.voters, quorum.monotonic_ms()
     states = {one.key.id: _state(quorum, one) for one in role.progress.replicas.values()}
+    own = quorum.raft.own
+    current_voters = [
+        _own_state(quorum, voter.key) if voter.key.matches(own) else _voter_state(voter.key, states) for voter in voters
+    ]
+    observers = [states[one.key.id] for one in role.progress.observers(voters, now_ms)]
+    has_directories = version >= _FIRST_VERSION_WITH_DIRECTORIES
+    if not has_directories:
+        for state in (*current_voters, *observers):
+            state.replica_directory_id = ZERO_UUID
     partition = DescribeQuorumResponsePartitionData(
         partition_index=0,
         error_code=ErrorCode.NONE,
@@ -53,11 +68,8 @@ def describe_quorum(quorum: RaftQuorum, request: DescribeQuorumRequest, version:
         leader_id=quorum.leader_id,
         leader_epoch=quorum.epoch,
         high_watermark=quorum.high_watermark,
-        current_voters=[
-            _own_state(quorum, voter.key) if voter.key.matches(quorum.raft.own) else _voter_state(voter.key, states)
-            for voter in voters
-        ],
-        observers=[states[one.key.id] for one in role.progress.observers(voters, now_ms)],
+        current_voters=current_voters,
+        observers=observers,
     )
     nodes = [
         Node(
@@ -69,12 +81,11 @@ def describe_quorum(quorum: RaftQuorum, request: DescribeQuorumRequest, version:
         for voter in voters
     ]
     topics = [DescribeQuorumResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])]
-    first_version_with_nodes = 2
     return DescribeQuorumResponse(
         error_code=ErrorCode.NONE,
         error_message="",
         topics=topics,
-        nodes=nodes if version >= first_version_with_nodes else [],
+        nodes=nodes if has_directories else [],
     )
 
 

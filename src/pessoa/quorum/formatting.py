@@ -6,12 +6,12 @@
                             only where the voters are to stand in the log (KIP-853): the first of them
 
 The bootstrap file is a snapshot in Kafka's format (a header, the records, a footer). The first controller that finds
-an empty metadata log copies its records there; every node of a new cluster has the same ones. After that nobody needs
-it, so one that is damaged stops nobody whose cluster has begun.
+an empty metadata log copies its records there; every node of a new cluster has the same ones. After that no node needs
+it, so a damaged one stops no node whose cluster has begun.
 
 A directory counts as formatted when it has its `meta.properties`, so that is written last. A crash before that leaves
-a directory that is formatted again, from the beginning and with other ids, and nobody has seen the first ones. One that
-has logs in it has lost the file: with new ids its partitions would be nobody's, so it is refused.
+a directory that is formatted again, from the beginning and with other ids; no other node has seen the first ones. One
+that has logs in it has lost the file: with new ids its partitions would belong to no node, so it is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pessoa.log.files import DiskError
-from pessoa.log.properties import (
+from pessoa.log.meta_properties import (
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
     CorruptProperties,
@@ -28,19 +28,19 @@ from pessoa.log.properties import (
     parse_meta_properties,
     render_meta_properties,
 )
-from pessoa.metadata.features import METADATA_4_3_IV0, bootstrap_records, record_version
-from pessoa.metadata.settings import METADATA_VERSION
+from pessoa.metadata.supported_features import METADATA_4_3_IV0, bootstrap_records, record_version
+from pessoa.metadata.table_images import METADATA_VERSION
 from pessoa.quorum.batches import UnknownMetadataRecord, decode_batch, encode_batch
 from pessoa.quorum.metadata_log import METADATA_DIRECTORY
 from pessoa.quorum.snapshot_file import render_snapshot, write_snapshot
 from pessoa.raft.messages import OffsetAndEpoch
 from pessoa.raft.voters import KRAFT_VERSION_DYNAMIC, VoterSet
 from pessoa.records.batch import whole_batches
-from pessoa.records.control import build_quorum_batch
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.control_records import build_quorum_batch
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.errors import ProtocolViolation
-from pessoa.wire.stored.control import SnapshotFooterRecord, SnapshotHeaderRecord
-from pessoa.wire.stored.metadata_log import FeatureLevelRecord
+from pessoa.wire.stored.control_record_bodies import SnapshotFooterRecord, SnapshotHeaderRecord
+from pessoa.wire.stored.metadata_records import FeatureLevelRecord
 
 if TYPE_CHECKING:
     from pessoa.base.ids import Uuid
@@ -94,12 +94,14 @@ def format_metadata(
     now_ms: int,
     cluster_id: str | None = None,
     initial_voters: VoterSet | None = None,
+    first_records: Sequence[Message] = (),
 ) -> dict[str, MetaProperties]:
     """Format what is not formatted, and say whose every directory is.
 
     All directories must be of one cluster, the given one if one is given, and of this node. Without a cluster id the
     directories' own is taken, or a new one made. `initial_voters` are the first of a quorum whose voters stand in the
-    log; if this node is one of them, its metadata log directory is the one that they name.
+    log; if this node is one of them, its metadata log directory is the one that they name. `first_records` are what a
+    new cluster begins with besides what every one does.
     """
     paths = list(dict.fromkeys([*directories, metadata_directory]))
     known = {path: meta for path in paths if (meta := _read_meta(disk, path)) is not None}
@@ -115,7 +117,9 @@ def format_metadata(
         _check_empty(disk, path)
         directory_id = new_uuid()
         if path == metadata_directory:
-            disk.write_file(f"{path}/{BOOTSTRAP_FILE}", render_bootstrap(bootstrap_records(), now_ms))
+            disk.write_file(
+                f"{path}/{BOOTSTRAP_FILE}", render_bootstrap([*bootstrap_records(), *first_records], now_ms)
+            )
             if initial_voters is not None:
                 _write_voters(disk, path, initial_voters, now_ms)
                 if node_id in initial_voters.by_id:

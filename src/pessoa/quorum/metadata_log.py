@@ -11,7 +11,7 @@ It is the `LogState` that `pessoa.raft` looks at. Epochs begin with 1, so 0 is t
 A disk may change what no CRC covers. This log was never compacted, so a batch is damaged that does not begin where the
 one before it ends. So is an epoch above that of `quorum-state`, which is on the disk before anything of its epoch is
 written, or another one than the checkpoint of the epochs has for what was synced: believed, it could win an election
-against those who have more. `pessoa.quorum.remembering` decides what becomes of that.
+against those who have more. `pessoa.quorum.voter_memory` decides what becomes of that.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pessoa.base.ids import Uuid
-from pessoa.log.config import UNLIMITED, LogConfig
-from pessoa.log.leader_epochs import UNDEFINED_EPOCH
-from pessoa.log.loading import load_partition, read_epochs
+from pessoa.log.leader_epoch_cache import UNDEFINED_EPOCH
+from pessoa.log.log_config import UNLIMITED, LogConfig
+from pessoa.log.log_loader import DAMAGED_SUFFIX, load_partition, read_epochs
+from pessoa.log.meta_properties import PARTITION_METADATA_FILE, render_partition_metadata
 from pessoa.log.partition_log import ReadUpTo
-from pessoa.log.properties import PARTITION_METADATA_FILE, render_partition_metadata
 from pessoa.log.segment import LOG_SUFFIX
 from pessoa.quorum.batches import VersionedRecord, encode_batch
-from pessoa.quorum.durable_mark import DurableMark
+from pessoa.quorum.durable_offset_file import DurableOffsetFile
 from pessoa.quorum.snapshot_file import (
     PART_SUFFIX,
     SnapshotReader,
@@ -39,15 +39,15 @@ from pessoa.quorum.snapshot_file import (
 from pessoa.raft.messages import OffsetAndEpoch
 from pessoa.raft.voters import VoterHistory, VoterSet, voters_of
 from pessoa.records.batch import RecordBatch, batches
-from pessoa.records.control import QuorumMessage, build_quorum_batch, control_records
-from pessoa.records.errors import InvalidBatch
-from pessoa.wire.stored.control import KRaftVersionRecord, VotersRecord
+from pessoa.records.control_records import QuorumMessage, build_quorum_batch, control_records
+from pessoa.records.invalid_batch import InvalidBatch
+from pessoa.wire.stored.control_record_bodies import KRaftVersionRecord, VotersRecord
 
 if TYPE_CHECKING:
     from pessoa.log.files import Disk
-    from pessoa.log.leader_epochs import LeaderEpochs
+    from pessoa.log.leader_epoch_cache import LeaderEpochCache
     from pessoa.log.partition_log import PartitionLog
-    from pessoa.quorum.settings import QuorumSettings
+    from pessoa.quorum.quorum_settings import QuorumSettings
     from pessoa.raft.messages import ReplicaKey
 
 log = logging.getLogger("pessoa.quorum")
@@ -60,7 +60,7 @@ _READ_BYTES = 1 << 20
 
 
 class CorruptMetadataLog(Exception):
-    """Something that was written down for good is gone or changed, and nobody else can be asked for it."""
+    """Something that was written down for good is gone or changed, and no other voter can be asked for it."""
 
 
 class MetadataLog:
@@ -91,10 +91,10 @@ class MetadataLog:
             segment_bytes=settings.metadata_log_segment_bytes,
             segment_ms=settings.metadata_log_segment_ms,
         )
-        self.mark = DurableMark(disk, directory)
+        self.durable_offset_file = DurableOffsetFile(disk, directory)
         said = read_epochs(disk, directory, names)
         # The log is read whole in any case, so checking it on the way costs little more.
-        start = self._start_offset(names)
+        start = self._start_offset(names, said)
         self.partition: PartitionLog = load_partition(
             disk,
             directory,
@@ -102,17 +102,18 @@ class MetadataLog:
             now_ms,
             was_clean=False,
             log_start_offset=start,
-            synced_to=self.mark.offset,
+            synced_to=self.durable_offset_file.offset,
         )
         latest = self.latest_snapshot
         if latest is not None and latest.offset > self.log_end_offset:
             log.warning("%s ends at %s; it goes on after the snapshot %s", directory, self.log_end_offset, latest)
             self.partition.restart_at(latest.offset, now_ms)
-        # Less is there than was once synced: see `durable_mark`. From here on the damage cannot be seen any more.
-        self.has_forgotten = self.log_end_offset < self.mark.offset
+        # Less is there than was once synced: see `durable_offset_file`. From here on the damage cannot be seen.
+        self.has_forgotten = self.log_end_offset < self.durable_offset_file.offset
         if self.has_forgotten:
-            log.warning("%s ends at %s, and had been synced up to %s", directory, self.log_end_offset, self.mark.offset)
-            self.mark.secure()
+            synced_to = self.durable_offset_file.offset
+            log.warning("%s ends at %s, and had been synced up to %s", directory, self.log_end_offset, synced_to)
+            self.durable_offset_file.sync()
         # From here on offsets or epochs are not what they were.
         self.damaged_from, self.is_displaced = self._first_damage(said, latest_epoch)
         self.partition.flush()
@@ -121,14 +122,18 @@ class MetadataLog:
     def __repr__(self) -> str:
         return f"<MetadataLog {self.partition!r}, {len(self.snapshots)} snapshots>"
 
-    def _start_offset(self, names: Sequence[str]) -> int:
-        """Nothing but the files remembers where the log starts: at 0, or at the first snapshot that is left."""
+    def _start_offset(self, names: Sequence[str], said: LeaderEpochCache | None) -> int:
+        """At 0, or at a snapshot. That may be in the middle of a segment: then the checkpoint of the epochs, which goes
+        with the head of the log, begins there. Otherwise it is the first snapshot that is left."""
+        earliest = said.earliest_entry if said is not None else None
+        if earliest is not None and any(snapshot.offset == earliest.start_offset for snapshot in self.snapshots):
+            return earliest.start_offset
         first = min((int(name.removesuffix(LOG_SUFFIX)) for name in names if name.endswith(LOG_SUFFIX)), default=None)
         if first == 0 or not self.snapshots:
             return 0
         return self.snapshots[-1].offset if first is None else self.snapshots[0].offset
 
-    def _first_damage(self, said: LeaderEpochs | None, latest_epoch: int | None) -> tuple[int | None, bool]:
+    def _first_damage(self, said: LeaderEpochCache | None, latest_epoch: int | None) -> tuple[int | None, bool]:
         """The offset of the first batch that is somewhere else, or in an epoch that cannot be; and whether it is the
         former."""
         for segment in self.partition.segments:
@@ -139,7 +144,8 @@ class MetadataLog:
                 epoch = place.partition_leader_epoch
                 if latest_epoch is not None and epoch > latest_epoch:
                     return next_offset, False
-                known = said.epoch_for_offset(next_offset) if said and next_offset < self.mark.offset else None
+                is_synced = next_offset < self.durable_offset_file.offset
+                known = said.epoch_for_offset(next_offset) if said and is_synced else None
                 if known is not None and epoch != known:
                     return next_offset, False
                 next_offset = place.last_offset + 1
@@ -151,7 +157,7 @@ class MetadataLog:
         assert offset is not None
         log.warning("%s is damaged at %s: it is cut there", self.directory, offset)
         # Where a batch is displaced, so is the end.
-        self.mark.secure(offset + 1 if self.is_displaced else self.log_end_offset)
+        self.durable_offset_file.sync(offset + 1 if self.is_displaced else self.log_end_offset)
         latest = self.latest_snapshot
         if latest is not None and latest.offset > offset:
             offset = latest.offset
@@ -161,6 +167,14 @@ class MetadataLog:
         self.partition.flush()
         self.history.truncate_to(offset)
         self.damaged_from, self.has_forgotten = None, True
+
+    def damaged_copies(self) -> list[str]:
+        """The names of segments as they were before recovery truncated what had been synced of them."""
+        return [name for name in self._disk.list(self.directory) if name.endswith(DAMAGED_SUFFIX)]
+
+    def remove_damaged_copies(self) -> None:
+        for name in self.damaged_copies():
+            self._disk.remove(f"{self.directory}/{name}")
 
     def _learn_voters(self) -> None:
         latest, start = self.latest_snapshot, self.log_start_offset
@@ -237,7 +251,7 @@ class MetadataLog:
 
     def _end_before_start(self, epoch: int) -> OffsetAndEpoch:
         """Where an epoch ended of which the log has nothing: only the snapshot at its start can tell. An epoch before
-        that of the snapshot ended somewhere before, and whoever has it at the start has something else."""
+        that of the snapshot ended somewhere before, and a log that has it at the start is another log."""
         start = self.log_start_offset
         known = next((snapshot for snapshot in self.snapshots if snapshot.offset == start), None)
         if known is not None and epoch >= known.epoch:
@@ -264,7 +278,7 @@ class MetadataLog:
                 self._learn(batch)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        self.mark.lower_to(offset)
+        self.durable_offset_file.lower_to(offset)
         self.partition.truncate_to(offset, now_ms)
         self.history.truncate_to(offset)
 
@@ -300,7 +314,7 @@ class MetadataLog:
         """A snapshot that came from the leader takes the place of everything."""
         reader = self.read_snapshot(snapshot)
         self.snapshot_taken(snapshot)
-        self.mark.lower_to(snapshot.offset)
+        self.durable_offset_file.lower_to(snapshot.offset)
         self.partition.restart_at(snapshot.offset, now_ms)
         self.partition.flush()
         self._remove_snapshots([one for one in self.snapshots if one < snapshot])

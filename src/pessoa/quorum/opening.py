@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from pessoa.base.ids import ZERO_UUID
 from pessoa.raft.voters import KRAFT_VERSION_STATIC
-from pessoa.wire.stored.control import KRaftVersionRecord, LeaderChangeMessage, Voter
+from pessoa.wire.stored.control_record_bodies import KRaftVersionRecord, LeaderChangeMessage, Voter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pessoa.raft.voters import VoterHistory
-    from pessoa.records.control import QuorumMessage
+    from pessoa.records.control_records import QuorumMessage
 
 
 def opening_messages(leader_id: int, history: VoterHistory, granting: Sequence[int]) -> list[QuorumMessage]:

@@ -2,7 +2,7 @@
 
     quorum ──committed batch──▶ ImagePublisher ──delta──▶ replicas, coordinators, configuration, …
 
-While a node starts it reads the whole log, and nobody wants to hear of topics that were deleted long ago. So the
+While a node starts it reads the whole log, and no subscriber wants to hear of topics that were deleted long ago. So the
 publisher is silent at first; `go_live` makes one delta out of everything, and from then on each batch is told.
 """
 
@@ -16,7 +16,7 @@ from pessoa.metadata.image import MetadataImage
 from pessoa.metadata.loader import MetadataLoader
 
 if TYPE_CHECKING:
-    from pessoa.quorum.batches import CommittedBatch
+    from pessoa.quorum.batches import MetadataBatch
     from pessoa.quorum.snapshot_file import SnapshotReader
 
 
@@ -35,7 +35,7 @@ class ImagePublisher:
     def image(self) -> MetadataImage:
         return self.loader.image
 
-    def listen(self, batch: CommittedBatch) -> None:
+    def listen(self, batch: MetadataBatch) -> None:
         if batch.kraft_version is not None:
             self.loader.set_kraft_version(batch.kraft_version)
         for delta in self.loader.load(batch.records, batch.last_offset, batch.epoch, defer=not self._is_live):

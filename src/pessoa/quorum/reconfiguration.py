@@ -64,7 +64,7 @@ async def _add(quorum: RaftQuorum, request: AddRaftVoterRequest) -> Problem:
     while isinstance(role := quorum.raft.role, Leader) and role.progress.end_offset_of(key) < target:
         if quorum.monotonic_ms() >= deadline_ms:
             return Problem(ErrorCode.REQUEST_TIMED_OUT, f"node {key.id} has not caught up")
-        # Fetches are many, and tell nobody; this is rare.
+        # Fetches are many, and call no subscriber; this is rare.
         await quorum.wait_ms(quorum.settings.retry_backoff_ms)
     problem = _why_not(quorum)
     if problem is None and key.id in quorum.raft.voters.by_id:

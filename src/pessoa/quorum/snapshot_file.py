@@ -16,14 +16,19 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pessoa.quorum.batches import CommittedBatch, VersionedRecord, decode_batch, encode_batch
+from pessoa.quorum.batches import MetadataBatch, VersionedRecord, decode_batch, encode_batch
 from pessoa.raft.messages import OffsetAndEpoch
 from pessoa.raft.voters import KRAFT_VERSION_STATIC, VoterSet, voters_of
 from pessoa.records.batch import whole_batches
-from pessoa.records.control import QuorumMessage, build_quorum_batch, control_records
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.control_records import QuorumMessage, build_quorum_batch, control_records
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.control import KRaftVersionRecord, SnapshotFooterRecord, SnapshotHeaderRecord, VotersRecord
+from pessoa.wire.stored.control_record_bodies import (
+    KRaftVersionRecord,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
 
 if TYPE_CHECKING:
     from pessoa.log.files import Disk
@@ -108,7 +113,7 @@ class SnapshotReader:
         self._data = data
         for batch in whole_batches(data):
             if not batch.is_valid():
-                # A topic of which one bit is another is another topic, and whoever believes it deletes the first.
+                # A topic of which one bit is another is another topic, and a broker that loads it deletes the first.
                 raise InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"the checksum of {batch!r} is wrong")
             if batch.is_control:
                 for control in control_records(batch):
@@ -128,7 +133,7 @@ class SnapshotReader:
     def __repr__(self) -> str:
         return f"<SnapshotReader of {self.snapshot}, {len(self._data)} bytes>"
 
-    def batches(self) -> Iterator[CommittedBatch]:
+    def batches(self) -> Iterator[MetadataBatch]:
         """The batches of records. Their offsets are those within the file."""
         return (decode_batch(batch) for batch in whole_batches(self._data) if not batch.is_control)
 

@@ -22,7 +22,7 @@ from pessoa.raft.messages import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from pessoa.metadata.image import MetadataImage
-    from pessoa.quorum.batches import CommittedBatch
+    from pessoa.quorum.batches import MetadataBatch
     from pessoa.quorum.publishing import ImagePublisher
     from pessoa.quorum.raft_quorum import RaftQuorum
 
@@ -42,7 +42,7 @@ class SnapshotTaker:
     def __repr__(self) -> str:
         return f"<SnapshotTaker: {self._bytes} bytes since the last>"
 
-    def listen(self, batch: CommittedBatch) -> None:
+    def listen(self, batch: MetadataBatch) -> None:
         self._bytes += batch.size
         now_ms = self._quorum.monotonic_ms()
         if self._last_ms is None:

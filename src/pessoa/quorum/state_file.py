@@ -12,7 +12,7 @@ It is on the disk before anything is said or done in the epoch it names.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pessoa.base.ids import ZERO_UUID, Uuid
 from pessoa.raft.messages import NO_NODE, ElectionState, ReplicaKey
@@ -59,7 +59,7 @@ def state_of(election: ElectionState, node_id: int, history: VoterHistory) -> tu
 
 
 def render_quorum_state(state: QuorumStateData, version: int) -> bytes:
-    fields: dict[str, Any] = {}
+    fields: dict[str, object] = {}
     if version == STATIC_VOTERS:
         fields["clusterId"] = state.cluster_id
     fields |= {"leaderId": state.leader_id, "leaderEpoch": state.leader_epoch, "votedId": state.voted_id}

@@ -309,7 +309,7 @@ def addresses_in(response: Message) -> Iterable[tuple[int, Address]]:
 
 
 def name_leader(response: Message, leader_id: int, address: Address | None) -> None:
-    """Say where the leader is, to whoever asked somebody else."""
+    """Name the leader and its endpoint in the response of a node that does not lead."""
     if address is None or leader_id == NO_NODE:
         return
     kinds = {

@@ -2,8 +2,8 @@
 
 One control batch holds the new level and the voters as they are. It names the directory of each, which no configuration
 does; the leader has heard it from the voters themselves, in their fetches. So a voter that has not fetched from this
-leader stands in the way, and so does a change of the voters that is under way. There is no way back: whoever had been
-added since would be no voter any more, and nobody could tell what a majority of the others had agreed on without it.
+leader stands in the way, and so does a change of the voters that is under way. There is no way back: a voter that had
+been added since would be none any more, and no node could tell what a majority of the others had agreed on without it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from pessoa.base.ids import ZERO_UUID
 from pessoa.raft.roles import Leader
 from pessoa.raft.voters import Voter, VoterSet
-from pessoa.wire.stored.control import KRaftVersionRecord
+from pessoa.wire.stored.control_record_bodies import KRaftVersionRecord
 
 if TYPE_CHECKING:
     from pessoa.quorum.raft_quorum import RaftQuorum
-    from pessoa.records.control import QuorumMessage
+    from pessoa.records.control_records import QuorumMessage
 
 
 def upgrade_problem(quorum: RaftQuorum) -> str | None:
@@ -43,7 +43,7 @@ def _named(quorum: RaftQuorum, role: Leader) -> VoterSet:
 
     def named(voter: Voter) -> Voter:
         if voter.key.matches(own):
-            return voter._replace(key=own, listeners=quorum.own_listeners or voter.listeners)
+            return voter._replace(key=own, listeners=quorum.node.listeners or voter.listeners)
         known = replicas.get(voter.key.id)
         return voter if known is None else voter._replace(key=known.key)
 

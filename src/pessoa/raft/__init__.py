@@ -4,17 +4,17 @@
     outputs     the answer to a request; and `Ready`: what to persist, cut, write, send and tell, in this order
 
 Read `messages` (what members say to each other), `voters` (who decides), `roles` (what a member can be), `progress`
-(what a leader knows of the others), `comparing` (where logs part), then `machine`. The shell that owns the loop, the
-files and the connections is `pessoa.quorum`.
+(what a leader knows of the others), `comparing` (where logs part), `member` (the state, and the way from role to role),
+then `machine` (the inputs). The shell that owns the loop, the files and the connections is `pessoa.quorum`.
 
 The rules that everything rests on:
 
-- Epoch and vote are on the disk before anything is said or done in that epoch; so nobody votes twice in one.
+- Epoch and vote are on the disk before anything is said or done in that epoch; so no voter votes twice in one.
 - A member says that it has a record when the record is on its disk; so what a majority has, a majority keeps.
 - A vote goes only to a candidate whose log reaches as far as the voter's own; so a leader has all that was committed.
 - A leader counts a record of an earlier epoch as committed only together with one of its own.
 - A member asks whether it would be elected before it begins an epoch (pre-vote); so one that was away, and heard
-  nothing of a leader that is well, disturbs nobody when it comes back.
+  nothing of a leader that is well, disturbs no other node when it comes back.
 - Voters change one at a time, each change committed before the next. A voter that is removed stands, without a vote of
   its own, until that is committed; so the one log that has the change can still lead.
 - A member that may have forgotten something does not vote until it has it again (`memory`).

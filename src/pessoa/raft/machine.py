@@ -1,11 +1,19 @@
-"""One member of the quorum: what it is, what it answers, and what it does next.
+"""What comes to a member of the quorum, and what it answers and does then.
+
+    time        start, tick, resign
+    the log     appended, flushed, voters_changed, snapshot_loaded, snapshot_progressed, fetch_again
+    requests    vote, begin_epoch, end_epoch, fetch, fetched_snapshot
+    responses   replied, failed
+
+Each of these inputs looks at the role that the member has, and may move it to another: state and transitions are in
+`pessoa.raft.member`.
 
 The machine reads its log through `LogState` and changes nothing in the world. Every method that may change something
 leaves the consequences in `Ready`, which the shell takes and carries out, in its order, before it comes back with
 anything else:
 
     persist        epoch and vote, on the disk before anything that follows
-    truncate_to    cut the log
+    truncate_to    truncate the log
     records        append what was fetched
     snapshot       fetch this snapshot, and replace the log by it
     opens_epoch    append the LeaderChange record: this member leads now
@@ -25,9 +33,8 @@ is merely late is no reason to doubt: that is what the fetch timeout is for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pessoa.raft.comparing import parting, reaches, truncation
+from pessoa.raft.member import Member
 from pessoa.raft.memory import Memory
 from pessoa.raft.messages import (
     NO_NODE,
@@ -44,22 +51,8 @@ from pessoa.raft.messages import (
     Vote,
     VoteReply,
 )
-from pessoa.raft.patience import Patience
-from pessoa.raft.progress import Progress
-from pessoa.raft.ready import LogState, Ready, Timeouts
-from pessoa.raft.roles import (
-    AT_ONCE,
-    NEVER,
-    Candidate,
-    Fetching,
-    Follower,
-    Leader,
-    Prospective,
-    Repeated,
-    Resigned,
-    Role,
-    Unattached,
-)
+from pessoa.raft.ready import Ready
+from pessoa.raft.roles import AT_ONCE, NEVER, Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from pessoa.raft.voters import VoterSet
 from pessoa.wire.errors import ErrorCode
 
@@ -67,75 +60,14 @@ from pessoa.wire.errors import ErrorCode
 MAX_EPOCH_LEAP = 1 << 20
 
 
-class Raft:
-    def __init__(
-        self,
-        own: ReplicaKey,
-        voters: VoterSet,
-        log: LogState,
-        timeouts: Timeouts,
-        random_below: Callable[[int], int],
-        bootstrap: tuple[int, ...] = (),
-        *,
-        can_vote: bool = True,
-        memory: Memory = Memory.WHOLE,
-    ) -> None:
-        """`bootstrap` are whom to ask for the leader where no voters are known. A member that only ever observes, the
-        broker on a node without a controller, says so with `can_vote`."""
-        self.own = own
-        self.voters = voters
-        self.election = ElectionState()
-        self.high_watermark = 0
-        self.role: Role = Unattached(NEVER)
-        self._log = log
-        self._timeouts = timeouts
-        self._random_below = random_below
-        self._patience = Patience(timeouts, random_below)
-        self._bootstrap = bootstrap
-        self._can_vote = can_vote
-        self.memory = memory
-        # For whom a member without any memory has voted: they began together, so what that one has since is its own.
-        self._first_choice: ReplicaKey | None = None
-        self._ready = Ready()
-        # A snapshot is being fetched: the log is on hold.
-        self._awaits_snapshot = False
-        # Elections in a row that this member began and lost.
-        self._lost_elections = 0
+class Raft(Member):
+    """A member that is given its inputs, one at a time. After each, `take_ready`."""
 
-    def __repr__(self) -> str:
-        return f"<Raft {self.own.id}: {type(self.role).__name__} in {self.election}, committed {self.high_watermark}>"
+    def take_ready(self) -> Ready:
+        ready, self._ready = self._ready, Ready()
+        return ready
 
-    # What it is.
-
-    @property
-    def epoch(self) -> int:
-        return self.election.epoch
-
-    @property
-    def leader_id(self) -> int:
-        """Who leads, as far as this member knows."""
-        return NO_NODE if isinstance(self.role, Resigned) else self.election.leader_id
-
-    @property
-    def is_leader(self) -> bool:
-        return isinstance(self.role, Leader)
-
-    @property
-    def is_voter(self) -> bool:
-        return self.voters.has(self.own)
-
-    @property
-    def _counts(self) -> bool:
-        """Whether the quorum may need this member: it votes, or has been removed by voters that may yet be cut off.
-
-        What was written and not committed may be in its log alone, and then nobody else can be elected. So it stands
-        without a vote of its own until its removal is committed (Ongaro's thesis, 4.2.2; Kafka's members do not).
-        """
-        return self.is_voter or self._log.is_leaving(self.own, self.high_watermark)
-
-    @property
-    def _may_stand(self) -> bool:
-        return self.memory is not Memory.DAMAGED and self._counts
+    # Inputs: time.
 
     @property
     def deadline_ms(self) -> int:
@@ -154,12 +86,6 @@ class Raft:
                 return min(silence_ms, requests.deadline_ms)
             case Resigned(over_ms, requests):
                 return min(over_ms, requests.deadline_ms)
-
-    def take_ready(self) -> Ready:
-        ready, self._ready = self._ready, Ready()
-        return ready
-
-    # Inputs: time.
 
     def start(self, now_ms: int, stored: ElectionState | None) -> None:
         """Go on where the disk says that this member was. Its high watermark is for a leader to tell."""
@@ -288,6 +214,19 @@ class Raft:
                 self.role.election_ms = now_ms + self._patience.election_ms()
         return VoteReply(ErrorCode.NONE, self.epoch, self.leader_id, granted)
 
+    def _may_vote_for(self, request: Vote) -> bool:
+        """Whether nothing but its log could speak against the candidate."""
+        role = self.role
+        if self.memory is Memory.DAMAGED:
+            return False
+        if self.memory is Memory.NEW and request.log_end_offset > 0 and self._first_choice != request.candidate:
+            return False
+        if request.pre_vote:
+            return not isinstance(role, Leader) and not (isinstance(role, Follower) and role.trusts_leader)
+        if self.election.voted is not None:
+            return self.election.voted.matches(request.candidate)
+        return self.leader_id == NO_NODE and not isinstance(role, Leader | Resigned)
+
     def begin_epoch(self, now_ms: int, request: BeginEpoch) -> EpochReply:
         error = self._check_leader(request)
         if error is not ErrorCode.NONE:
@@ -356,7 +295,7 @@ class Raft:
             error = ErrorCode.UNKNOWN_LEADER_EPOCH
         return FetchReply(error, self.epoch, self.leader_id)
 
-    # Inputs: answers.
+    # Inputs: responses.
 
     def replied(self, now_ms: int, peer: int, request: Request, reply: Reply) -> None:
         role = self.role
@@ -390,7 +329,7 @@ class Raft:
             case Prospective() | Candidate() | Leader() if request.epoch == self.epoch:
                 role.requests.again(peer, again_ms)
             case Resigned():
-                # A farewell is a courtesy: whoever misses it notices the silence.
+                # EndQuorumEpoch is a courtesy: a voter that misses it notices the silence.
                 role.requests.done(peer)
             case _:
                 pass
@@ -402,8 +341,8 @@ class Raft:
         return reply.epoch > self.epoch and self._is_plausible(reply.epoch)
 
     def _is_plausible(self, epoch: int) -> bool:
-        """Epochs are never taken back, and there are 2³¹ of them. Whoever speaks of one that no row of elections can
-        have led to has a damaged disk or bad intentions, and would take the rest of them from everybody."""
+        """Epochs are never taken back, and there are 2³¹ of them. A node that names one that no elections can have led
+        to has a damaged disk or bad intentions, and would take the rest of them from everybody."""
         return epoch <= self.epoch + MAX_EPOCH_LEAP or self._knows_nothing
 
     @property
@@ -460,206 +399,3 @@ class Raft:
             # The rest of it when the records are in the log, see `appended`.
             self._advance(min(reply.high_watermark, self._log.log_end_offset))
             self._maybe_recollect()
-
-    # Becoming something else.
-
-    def _move(self, election: ElectionState) -> None:
-        assert election.epoch >= self.epoch, f"{self!r} cannot go back to {election}"
-        if election != self.election:
-            self.election = self._ready.persist = election
-
-    def _learn(self, now_ms: int, epoch: int, leader_id: int) -> None:
-        """Somebody knows of this epoch, and perhaps of its leader."""
-        if epoch < self.epoch or leader_id == self.own.id:
-            if epoch > self.epoch:
-                # Led by this very member, in a life that it has forgotten.
-                self._detach(now_ms, epoch + 1)
-            return
-        if leader_id == NO_NODE:
-            if epoch > self.epoch:
-                self._detach(now_ms, epoch)
-        elif epoch > self.epoch or self.leader_id == NO_NODE:
-            self._follow(now_ms, epoch, leader_id)
-        else:
-            assert leader_id == self.leader_id, f"{self!r} hears that {leader_id} leads epoch {epoch}"
-            if isinstance(self.role, Prospective):
-                # The leader itself has come back, or somebody who hears it.
-                self._follow(now_ms, epoch, leader_id)
-
-    def _detach(self, now_ms: int, epoch: int, wait_ms: int | None = None) -> None:
-        if epoch > self.epoch:
-            self._move(ElectionState(epoch))
-        else:
-            self._move(self.election._replace(leader_id=NO_NODE))
-        self._awaits_snapshot = False
-        if self._may_stand:
-            wait_ms = self._patience.election_ms() if wait_ms is None else wait_ms
-            # Its voters may be of yesterday, and a leader that is none of them does not look for it (KAFKA-17030).
-            self.role = Unattached(now_ms + wait_ms, Fetching(now_ms) if self._bootstrap else None)
-        else:
-            self.role = Unattached(NEVER, Fetching(now_ms))
-
-    def _follow(self, now_ms: int, epoch: int, leader_id: int, *, is_patient: bool = False) -> None:
-        assert leader_id != self.own.id, f"{self!r} cannot follow itself"
-        voted = self.election.voted if epoch == self.epoch else None
-        self._move(ElectionState(epoch, leader_id, voted))
-        self._awaits_snapshot = False
-        fetching = Fetching(NEVER)
-        self.role = Follower(now_ms + self._timeouts.fetch_timeout_ms, fetching, is_patient=is_patient)
-        self._fetch_when_durable(now_ms, fetching)
-        self._send_due(now_ms)
-
-    def _prospect(self, now_ms: int) -> None:
-        """Would a majority elect this member?"""
-        assert self._may_stand, f"{self!r} is no voter, or must not be one"
-        self._awaits_snapshot = False
-        role = self.role = Prospective(now_ms + self._patience.election_ms(), Repeated(now_ms, *self._others()))
-        if self.is_voter:
-            role.granted.add(self.own.id)
-        self._maybe_win(now_ms, role)
-        self._send_due(now_ms)
-
-    def _stand(self, now_ms: int) -> None:
-        """Begin an epoch, with this member's own vote."""
-        self._move(ElectionState(self.epoch + 1, NO_NODE, self.own))
-        role = self.role = Candidate(now_ms + self._patience.election_ms(), Repeated(now_ms, *self._others()))
-        if self.is_voter:
-            role.granted.add(self.own.id)
-        self._maybe_win(now_ms, role)
-        self._send_due(now_ms)
-
-    def _maybe_win(self, now_ms: int, role: Prospective | Candidate) -> None:
-        if len(role.granted) < self.voters.majority:
-            return
-        if isinstance(role, Prospective):
-            self._stand(now_ms)
-        else:
-            self._lead(now_ms, tuple(sorted(role.granted)))
-
-    def _rejected(self, now_ms: int, role: Prospective | Candidate) -> None:
-        """A majority cannot be had any more."""
-        if isinstance(role, Prospective):
-            self._lose(now_ms)
-        else:
-            role.election_ms = min(role.election_ms, now_ms + self._patience.backoff_ms(self._lost_elections))
-            self._lost_elections += 1
-
-    def _lose(self, now_ms: int) -> None:
-        if self.leader_id != NO_NODE:
-            # The others hear it. Asking them again and again would not make it easier to reach.
-            self._follow(now_ms, self.epoch, self.leader_id, is_patient=True)
-        else:
-            self._detach(now_ms, self.epoch)
-
-    def _lead(self, now_ms: int, granting: tuple[int, ...]) -> None:
-        progress = Progress(self.own, self._log.log_end_offset, now_ms)
-        self._move(self.election._replace(leader_id=self.own.id))
-        self.role = Leader(progress, Repeated(now_ms, *self._others()))
-        self._ready.opens_epoch = granting
-        self._lost_elections = 0
-        self._send_due(now_ms)
-
-    def _resign(self, now_ms: int) -> None:
-        assert isinstance(self.role, Leader)
-        # The state on the disk stays: whoever led an epoch must not be taken for somebody who could still vote in it.
-        successors = self.role.progress.successors(self.voters)
-        self.role = Resigned(now_ms + self._patience.election_ms(), Repeated(now_ms, *self._others()), successors)
-
-    def _miss_leader(self, now_ms: int) -> None:
-        if self._may_stand:
-            self._prospect(now_ms)
-        else:
-            self._detach(now_ms, self.epoch)
-
-    def _doubt_leader(self, now_ms: int, role: Follower) -> None:
-        if not role.is_patient and self._may_stand:
-            role.silence_ms = min(role.silence_ms, now_ms + self._patience.moment_ms())
-        role.trusts_leader = False
-
-    # Sending.
-
-    def _send_due(self, now_ms: int) -> None:
-        match self.role:
-            case Follower(_, fetching):
-                self._send_fetch(now_ms, fetching, self.leader_id)
-            case Unattached(_, fetching) if fetching is not None:
-                whom = self._bootstrap or tuple(one for one in self.voters.ids if one != self.own.id)
-                if whom:
-                    self._send_fetch(now_ms, fetching, whom[self._random_below(len(whom))])
-                else:
-                    fetching.due_ms = NEVER
-            case Prospective() | Candidate() | Leader() | Resigned() as role:
-                for peer in role.requests.take_due(now_ms):
-                    self._ready.sends.append((peer, self._request_to(role, peer)))
-            case _:
-                pass
-
-    def _send_fetch(self, now_ms: int, fetching: Fetching, peer: int) -> None:
-        if fetching.in_flight is not None or fetching.due_ms > now_ms:
-            return
-        if self._ready.records is not None or self._ready.truncate_to is not None:
-            # What the log will be then, it is not yet.
-            return
-        if self._can_vote and self._log.durable_end_offset < self._log.log_end_offset:
-            fetching.due_ms = NEVER
-            return
-        log = self._log
-        request = Fetch(self.epoch, self.own, log.log_end_offset, log.last_epoch, self.high_watermark)
-        fetching.in_flight = request
-        fetching.due_ms = NEVER
-        self._ready.sends.append((peer, request))
-
-    def _fetch_when_durable(self, now_ms: int, fetching: Fetching) -> None:
-        """A voter's fetch says what it has on its disk; so it waits for the disk. So does an observer that may become
-        one: what it has said counts from then on."""
-        if self._awaits_snapshot or (self._can_vote and self._log.durable_end_offset < self._log.log_end_offset):
-            fetching.due_ms = NEVER
-        else:
-            fetching.due_ms = now_ms
-
-    def _request_to(self, role: Prospective | Candidate | Leader | Resigned, peer: int) -> Request:
-        voter = self.voters.by_id[peer].key if peer in self.voters.by_id else ReplicaKey(peer)
-        match role:
-            case Leader():
-                return BeginEpoch(self.epoch, self.own.id, voter)
-            case Resigned(_, _, successors):
-                return EndEpoch(self.epoch, self.own.id, successors)
-            case _:
-                is_pre_vote = isinstance(role, Prospective)
-                log = self._log
-                return Vote(self.epoch, self.own, log.last_epoch, log.log_end_offset, is_pre_vote, voter)
-
-    # Deciding.
-
-    def _may_vote_for(self, request: Vote) -> bool:
-        """Whether nothing but its log could speak against the candidate."""
-        role = self.role
-        if self.memory is Memory.DAMAGED:
-            return False
-        if self.memory is Memory.NEW and request.log_end_offset > 0 and self._first_choice != request.candidate:
-            return False
-        if request.pre_vote:
-            return not isinstance(role, Leader) and not (isinstance(role, Follower) and role.trusts_leader)
-        if self.election.voted is not None:
-            return self.election.voted.matches(request.candidate)
-        return self.leader_id == NO_NODE and not isinstance(role, Leader | Resigned)
-
-    def _maybe_recollect(self) -> None:
-        """A leader that has committed something of its own epoch knows of all that was ever committed. Whoever has that
-        on its disk has all that it can have promised to keep."""
-        if self.memory is Memory.WHOLE or not isinstance(self.role, Follower):
-            return
-        committed = self.role.leader_high_watermark
-        if self._log.end_of_epoch(self.epoch - 1).offset < committed <= self._log.durable_end_offset:
-            self.memory = Memory.WHOLE
-
-    def _advance(self, offset: int) -> None:
-        if offset > self.high_watermark:
-            assert offset <= self._log.log_end_offset, f"{self!r} cannot commit up to {offset}"
-            self.high_watermark = offset
-            if isinstance(self.role, Leader):
-                # Of all that was ever committed, a leader has everything.
-                self.memory = Memory.WHOLE
-
-    def _others(self) -> list[int]:
-        return [node_id for node_id in self.voters.ids if node_id != self.own.id]

@@ -1,7 +1,7 @@
 """What the members of a quorum say to each other, without the frames of the wire.
 
 Each request has one answer, and every answer names the leader and the epoch that its sender knows of. That is how news
-travels: whoever hears of a higher epoch moves to it, whatever the question was.
+travels: a node that hears of a higher epoch moves to it, whatever the question was.
 
 `pessoa.quorum.translation` turns these into Kafka's requests and responses and back.
 """
@@ -20,7 +20,7 @@ NO_NODE = -1
 class ReplicaKey(NamedTuple):
     """A member: its id, and the id of the directory that its log is in. A lost disk makes another member (KIP-853).
 
-    The directory is zero where nobody has said which: in a quorum whose voters the configuration names.
+    The directory is zero where none is known: in a quorum whose voters the configuration names.
     """
 
     id: int
@@ -129,7 +129,7 @@ class FetchReply(NamedTuple):
 class Unanswered(Enum):
     """Why no answer has come."""
 
-    # Refused, or the connection has broken: whoever was there is likely to be there no more.
+    # Refused, or the connection has broken: the node is likely to be gone.
     GONE = "gone"
     # The time is up, which says as much of the way as of the peer.
     LATE = "late"

@@ -2,7 +2,7 @@
 
                      silence                 a majority would           a majority has voted
      ┌─ Unattached ───────────▶ Prospective ──────────────▶ Candidate ───────────────────▶ Leader ─┐
-     │      ▲   ▲  ▲               │   ▲                       │ nobody won: ask again             │ resigns
+     │      ▲   ▲  ▲               │   ▲                       │ no one won: ask again             │ resigns
      │      │   │  └── no leader ──┘   └───────────────────────┘                                   ▼
      │      │   └─────────────────────── its epoch is over, the next one begins ──────────────  Resigned
      │      │ a higher epoch, from any role
@@ -12,7 +12,7 @@
 A Prospective asks for pre-votes in the epoch that it is in; only a Candidate begins a new one. An observer is
 Unattached or a Follower, and never more.
 
-Requests that must reach somebody are repeated: `Repeated` knows when each is due. `NEVER` is while one is on its way.
+Requests that must reach a node are repeated: `Repeated` knows when each is due. `NEVER` is while one is on its way.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Fetching:
 
 
 class Unattached:
-    """Knows an epoch, and nobody who leads it."""
+    """Knows an epoch, and no leader of it."""
 
     __slots__ = __match_args__ = ("election_ms", "fetching")
 

@@ -3,7 +3,7 @@
 The voters come from the configuration (`controller.quorum.voters`, kraft.version 0) or stand in the log itself, in a
 KRaftVersion and a Voters record (kraft.version 1, KIP-853). In the log, the latest Voters record counts from the moment
 it is written, committed or not, and stops counting when it is cut off. Voters change one at a time, so that every
-majority of the old ones and every majority of the new ones have somebody in common.
+majority of the old ones and every majority of the new ones have a voter in common.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from pessoa.base.ids import ZERO_UUID, Uuid
+from pessoa.base.ids import Uuid
 from pessoa.raft.messages import ReplicaKey
-from pessoa.wire.stored.control import Endpoint, KRaftVersionFeature, VotersRecord, VotersRecordVoter
+from pessoa.wire.stored.control_record_bodies import Endpoint, KRaftVersionFeature, VotersRecord, VotersRecordVoter
 
 KRAFT_VERSION_STATIC = 0
 KRAFT_VERSION_DYNAMIC = 1
@@ -63,7 +63,7 @@ class VoterSet:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VoterSet) and self.by_id == other.by_id
 
-    __hash__ = None  # type: ignore[assignment]  # nobody needs it
+    __hash__ = None  # type: ignore[assignment]  # nothing needs it
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -120,16 +120,6 @@ def voters_of(record: VotersRecord) -> VoterSet:
         )
         for voter in record.voters
     )
-
-
-def parse_voters(entries: Iterable[str], listener: str) -> VoterSet:
-    """From `controller.quorum.voters`: id@host:port. ValueError if it is something else."""
-    voters = []
-    for entry in entries:
-        node_id, _, address = entry.partition("@")
-        host, _, port = address.rpartition(":")
-        voters.append(Voter(ReplicaKey(int(node_id), ZERO_UUID), {listener: Address(host.strip("[]"), int(port))}))
-    return VoterSet(voters)
 
 
 def parse_dynamic_voter(text: str, listener: str) -> Voter:
@@ -196,8 +186,8 @@ class VoterHistory:
         return next(known, KRAFT_VERSION_STATIC)
 
     def is_leaving(self, key: ReplicaKey, high_watermark: int) -> bool:
-        """Whether a change that may not be committed is about to remove this voter. There is at most one: nobody
-        writes the next before the last is committed."""
+        """Whether a change that may not be committed is about to remove this voter. There is at most one: a
+        leader writes the next when the last is committed."""
         if self.voters_offset < high_watermark or self.voters.has(key):
             return False
         return (self.voters_before(self.voters_offset) or self.static).has(key)

@@ -28,11 +28,11 @@ again.
 
 Compaction keeps base offset, last offset and sequence of a batch even if it takes records out, because producer state
 is rebuilt from them. Hence `records_count` may be less than `last_offset_delta + 1`, and even 0. A batch that comes
-from a producer may not have such gaps; that is for `validation` to say, not for this file.
+from a producer may not have such gaps; that is for `batch_validation` to say, not for this file.
 
 `RecordBatch` refuses only what cannot be looked at as a batch: too few bytes, a size that contradicts them, another
 magic. It does not check the CRC; `is_valid` does. Its fields are read once, when it is made, in one `struct` call: that
-costs less than reading even three of them apart. Whoever changes the bytes changes the fields too (see `stamping`).
+costs less than reading even three of them apart. A change of the bytes must change the fields too (see `stamping`).
 
 KIP-98 brought this format, KIP-534 the delete horizon.
 """
@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING
 
 from pessoa.records import checksum
 from pessoa.records.compression import Codec
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ class BatchWalk:
         data = self.data
         data_end = len(data)
         self.end = position = 0
-        # As in Kafka's readers, damage is told from a cut as soon as the magic byte is there.
+        # As in Kafka's readers, damage is told from an incomplete batch as soon as the magic byte is there.
         while data_end - position > MAGIC_POSITION:
             size = _unpack_length(data, position + LENGTH_POSITION)[0] + LOG_OVERHEAD
             if position + size > data_end and data[position + MAGIC_POSITION] == MAGIC:
@@ -304,12 +304,12 @@ class BatchWalk:
 
 
 def batches(data: bytes | bytearray | memoryview) -> BatchWalk:
-    """Walk the batches in `data`; a cut batch at the end stops the walk, see `BatchWalk.end`."""
+    """Walk the batches in `data`; an incomplete batch at the end stops the walk, see `BatchWalk.end`."""
     return BatchWalk(data)
 
 
 def whole_batches(data: bytes | bytearray | memoryview) -> Iterator[RecordBatch]:
-    """Walk the batches in `data`, where a cut batch at the end is an error."""
+    """Walk the batches in `data`, where an incomplete batch at the end is an error."""
     walk = BatchWalk(data)
     yield from walk
     if walk.has_partial_tail:

@@ -1,6 +1,6 @@
 """Making a batch out of records.
 
-Who writes records without a producer uses this: coordinators and the quorum for their own topics, compaction and
+All that write records without a producer use this: coordinators and the quorum for their own topics, compaction and
 recompression for batches that change, tools and tests. Uncompressed batches are byte for byte those of Apache's
 `MemoryRecordsBuilder`.
 
@@ -101,8 +101,6 @@ def build_batch(
     elif records:
         max_timestamp = max(record.timestamp for record in records)
 
-    batch = bytearray(HEADER_SIZE + len(payload))
-    batch[HEADER_SIZE:] = payload
     fields = (
         attributes,
         last_offset - base_offset,
@@ -113,6 +111,13 @@ def build_batch(
         base_sequence,
         len(records),
     )
+    return _sealed(payload, base_offset, partition_leader_epoch, fields)
+
+
+def _sealed(payload: bytes, base_offset: int, partition_leader_epoch: int, fields: tuple[int, ...]) -> bytearray:
+    """The records behind their header. `fields` are those that the CRC covers, in the order of the header."""
+    batch = bytearray(HEADER_SIZE + len(payload))
+    batch[HEADER_SIZE:] = payload
     length = len(batch) - LOG_OVERHEAD
     try:
         HEADER.pack_into(batch, 0, base_offset, length, partition_leader_epoch, MAGIC, 0, *fields)

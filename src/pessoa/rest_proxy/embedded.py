@@ -6,7 +6,7 @@ record must be valid JSON to be put into an answer, so it is parsed once and the
 
 null is a record's null in every format: a tombstone.
 
-Formats with a schema are in schemas.py; they end in the same two functions' shapes.
+Formats with a schema are in record_schemas.py; they end in the same two functions' shapes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import binascii
 import msgspec
 
 from pessoa.rest_proxy.media import Format
-from pessoa.rest_proxy.problems import bad_request, undecodable
+from pessoa.rest_proxy.proxy_problems import bad_request, undecodable
 
 NULL = msgspec.Raw(b"null")
 _TEXT = msgspec.json.Decoder(str)
@@ -39,7 +39,7 @@ def to_bytes(kind: Format, value: msgspec.Raw) -> bytes | None:
     try:
         text = _TEXT.decode(value)
     except msgspec.ValidationError:
-        raise bad_request(f"a {kind.value} key or value must be a string, not {_shortened(bytes(value))}") from None
+        raise bad_request(f"a {kind.value} key or value must be a string, not {_shorten(bytes(value))}") from None
     if kind is Format.STRING:
         return text.encode()
     return from_base64(text)
@@ -49,7 +49,7 @@ def from_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as wrong:
-        raise bad_request(f"{_shortened(text.encode())} is not base64: {wrong}") from None
+        raise bad_request(f"{_shorten(text.encode())} is not base64: {wrong}") from None
 
 
 def to_json(kind: Format, data: bytes | None) -> msgspec.Raw:
@@ -66,5 +66,5 @@ def to_json(kind: Format, data: bytes | None) -> msgspec.Raw:
     return msgspec.Raw(data)
 
 
-def _shortened(text: bytes) -> str:
+def _shorten(text: bytes) -> str:
     return text.decode(errors="replace") if len(text) <= 40 else f"{text[:40].decode(errors='replace')}…"

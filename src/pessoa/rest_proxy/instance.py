@@ -1,7 +1,7 @@
 """One consumer instance: a member of a consumer group that is driven by HTTP requests.
 
-librdkafka's consumer blocks, so everything here runs in a worker thread; `consumers.py` sees to it that it is one
-thread at a time. Between requests librdkafka sends heartbeats by itself, and the member stays in the group until
+librdkafka's consumer blocks, so everything here runs in a worker thread; `consumer_instances.py` sees to it that it is
+one thread at a time. Between requests librdkafka sends heartbeats by itself, and the member stays in the group until
 `max.poll.interval.ms` have passed without a read.
 
 A read polls more than it returns when it hits its size limit, and gives back what the caller could not be sent
@@ -28,14 +28,14 @@ from typing import TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from pessoa.rest_proxy.media import Format
-from pessoa.rest_proxy.problems import from_kafka, illegal_state, kafka_error
+from pessoa.rest_proxy.proxy_problems import from_kafka, illegal_state, kafka_error
 from pessoa.serde.patterns import Pattern
+from pessoa.wire.errors import NO_COORDINATOR
 
 # Polled at once; more than that is asked for again within the same read.
 POLL_COUNT = 500
 REQUEST_TIMEOUT_S = 30.0
-# After `assign` a partition takes a moment before it can be sought.
-SEEK_TIMEOUT_S = 5.0
+# After `assign` a partition takes a moment before it can be sought; on a new cluster until the group has a coordinator.
 SEEK_RETRY_S = 0.005
 # How old the list of topics may be that an expression is matched against.
 PATTERN_REFRESH_S = 5.0
@@ -44,14 +44,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 # Not the caller's business: the end of a partition, a topic that is not there (the JVM's consumer waits for it), and
 # having been away too long (the next polls join again).
 IGNORED = frozenset({KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._MAX_POLL_EXCEEDED})
-# Neither is a coordinator that is on its way, as in a cluster that has had no group before.
-COORDINATOR_MOVES = frozenset(
-    {
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    }
-)
+# Neither is a coordinator that is on its way (NO_COORDINATOR), as in a cluster that has had no group before.
 COORDINATOR_RETRY_S = 0.1
 
 Partition = tuple[str, int]
@@ -95,41 +88,43 @@ class Instance:
     # Which partitions.
 
     def subscribe(self, topics: list[str], pattern: Pattern | None) -> None:
-        if self._is_assigned_by_hand:
+        """A consumer keeps to one way of saying what it reads until it is unsubscribed."""
+        is_by_name = bool(self._topics) and self._pattern is None
+        if self._is_assigned_by_hand or (is_by_name if pattern is not None else self._pattern is not None):
             raise illegal_state("Subscription to topics, partitions and pattern are mutually exclusive")
         self._pattern = pattern
-        self._subscribe_to(topics if pattern is None else self._matching(pattern))
+        self._subscribe_to(topics if pattern is None else self._find_topics(pattern))
 
     def _subscribe_to(self, topics: list[str]) -> None:
         if topics:
-            _told(self._consumer.subscribe, topics, on_revoke=self._dropped, on_lost=self._dropped)
+            _call(self._consumer.subscribe, topics, on_revoke=self._forget_revoked, on_lost=self._forget_revoked)
         else:
-            _told(self._consumer.unsubscribe)
+            _call(self._consumer.unsubscribe)
         self._topics = topics
 
-    def _matching(self, pattern: Pattern) -> list[str]:
+    def _find_topics(self, pattern: Pattern) -> list[str]:
         """The topics whose whole name matches, as in Java."""
-        found = _told(self._consumer.list_topics, timeout=REQUEST_TIMEOUT_S)
+        found = _call(self._consumer.list_topics, timeout=REQUEST_TIMEOUT_S)
         self._looked_s = time.monotonic()
         return sorted(name for name in found.topics if name not in INTERNAL_TOPICS and pattern.is_all_of(name))
 
     def _follow_pattern(self) -> None:
         """Subscribe to what matches by now, if the last look was long ago."""
         if self._pattern is not None and time.monotonic() - self._looked_s > PATTERN_REFRESH_S:
-            topics = self._matching(self._pattern)
+            topics = self._find_topics(self._pattern)
             if topics != self._topics:
                 self._subscribe_to(topics)
 
     def unsubscribe(self) -> None:
         """Ends a subscription, and an assignment by hand as well."""
-        _told(self._consumer.unsubscribe)
-        _told(self._consumer.unassign)
+        _call(self._consumer.unsubscribe)
+        _call(self._consumer.unassign)
         self._topics, self._pattern, self._is_assigned_by_hand = [], None, False
         self._ahead.clear()
         self._positions.clear()
 
     def subscription(self) -> list[str]:
-        return list(self._topics) if self._pattern is None else self._matching(self._pattern)
+        return list(self._topics) if self._pattern is None else self._find_topics(self._pattern)
 
     def assign(self, partitions: Sequence[Partition]) -> None:
         if self._topics or self._pattern is not None:
@@ -145,11 +140,11 @@ class Instance:
         if self._ahead:
             # Assigning anew fetches from the position again.
             self._ahead.clear()
-        _told(self._consumer.assign, places)
+        _call(self._consumer.assign, places)
         self._is_assigned_by_hand = bool(places)
 
     def assignment(self) -> list[Partition]:
-        return sorted((each.topic, each.partition) for each in _told(self._consumer.assignment))
+        return sorted((each.topic, each.partition) for each in _call(self._consumer.assignment))
 
     # Reading.
 
@@ -176,16 +171,16 @@ class Instance:
                 raise
 
     def _poll(self, wait_s: float, *, is_in_a_hurry: bool) -> None:
-        # `consume` waits until it has all that it is asked for: whoever is in a hurry asks for one, then for the rest.
-        messages = _told(self._consumer.consume, 1 if is_in_a_hurry else POLL_COUNT, wait_s)
+        # `consume` waits until it has all that it is asked for: a read with `min_bytes` asks for one, then for more.
+        messages = _call(self._consumer.consume, 1 if is_in_a_hurry else POLL_COUNT, wait_s)
         if is_in_a_hurry and messages:
-            messages += _told(self._consumer.consume, POLL_COUNT, 0)
+            messages += _call(self._consumer.consume, POLL_COUNT, 0)
         has_lost_its_coordinator = False
         for message in messages:
             error = message.error()
             if error is None:
                 self._ahead.append(message)
-            elif error.code() in COORDINATOR_MOVES:
+            elif error.code() in NO_COORDINATOR:
                 has_lost_its_coordinator = True
             elif error.code() not in IGNORED:
                 raise from_kafka(error)
@@ -207,7 +202,7 @@ class Instance:
             assert partition is not None
             assert offset is not None
             last[topic, partition] = offset + 1
-        self._moved(last)
+        self._set_positions(last)
 
     # Positions and offsets.
 
@@ -215,7 +210,7 @@ class Instance:
         """Read on from these offsets; the partitions must be assigned."""
         self._must_be_assigned([partition for partition, _ in places])
         for (topic, number), offset in places:
-            deadline = time.monotonic() + SEEK_TIMEOUT_S
+            deadline = time.monotonic() + REQUEST_TIMEOUT_S
             while True:
                 try:
                     self._consumer.seek(TopicPartition(topic, number, offset))
@@ -226,7 +221,7 @@ class Instance:
                         raise illegal_state(kafka_error(failure).str()) from None
                     time.sleep(SEEK_RETRY_S)
             self._drop(lambda partition, sought=(topic, number): partition == sought)  # type: ignore[misc]
-            self._moved({(topic, number): offset})
+            self._set_positions({(topic, number): offset})
 
     def seek_to_times(self, places: Sequence[tuple[Partition, int]]) -> None:
         """Read on from the first record at or after these times, or from the end where there is none."""
@@ -234,7 +229,7 @@ class Instance:
             return
         self._must_be_assigned([partition for partition, _ in places])
         asked = [TopicPartition(topic, number, time_ms) for (topic, number), time_ms in places]
-        found = _told(self._consumer.offsets_for_times, asked, timeout=REQUEST_TIMEOUT_S)
+        found = _call(self._consumer.offsets_for_times, asked, timeout=REQUEST_TIMEOUT_S)
         self.seek(
             [
                 ((each.topic, each.partition), each.offset if each.offset >= 0 else self._bounds(each)[1])
@@ -256,7 +251,7 @@ class Instance:
         if not places:
             return
         if is_async:
-            _told(self._consumer.commit, offsets=places, asynchronous=True)
+            _call(self._consumer.commit, offsets=places, asynchronous=True)
             return
         try:
             outcomes = self._consumer.commit(offsets=places, asynchronous=False)
@@ -271,7 +266,7 @@ class Instance:
         if not partitions:
             return []
         asked = [TopicPartition(*each) for each in partitions]
-        found = _told(self._consumer.committed, asked, timeout=REQUEST_TIMEOUT_S)
+        found = _call(self._consumer.committed, asked, timeout=REQUEST_TIMEOUT_S)
         for place in found:
             if place.error is not None:
                 raise from_kafka(place.error)
@@ -286,10 +281,10 @@ class Instance:
                 raise illegal_state(f"No current assignment for partition {topic}-{number}")
 
     def _bounds(self, place: TopicPartition) -> tuple[int, int]:
-        first, end = _told(self._consumer.get_watermark_offsets, place, timeout=REQUEST_TIMEOUT_S)
+        first, end = _call(self._consumer.get_watermark_offsets, place, timeout=REQUEST_TIMEOUT_S)
         return first, end
 
-    def _moved(self, positions: dict[Partition, int]) -> None:
+    def _set_positions(self, positions: dict[Partition, int]) -> None:
         self._positions.update(positions)
         if self._commits_itself and positions:
             places = [TopicPartition(topic, number, offset) for (topic, number), offset in positions.items()]
@@ -300,7 +295,7 @@ class Instance:
                 if kafka_error(failure).code() != KafkaError._STATE:
                     raise from_kafka(kafka_error(failure)) from None
 
-    def _dropped(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _forget_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         gone = {(each.topic, each.partition) for each in partitions}
         self._drop(gone.__contains__)
         for partition in gone:
@@ -315,7 +310,7 @@ def record_size(message: Message) -> int:
     return len(message.key() or b"") + len(message.value() or b"")
 
 
-def _told(call: Callable[..., _T], *arguments: object, **options: object) -> _T:
+def _call(call: Callable[..., _T], *arguments: object, **options: object) -> _T:
     """Call librdkafka; its failures are the caller's to know."""
     try:
         return call(*arguments, **options)

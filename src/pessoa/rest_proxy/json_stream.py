@@ -2,7 +2,7 @@
 
 v3's produce is one long request whose body is a row of objects, with or without white space between them; an array of
 objects is the same row with brackets and commas around it. The cutter keeps a depth and looks only at the characters
-that can change it, so a value is walked once however many chunks it comes in, and parsed once, by whoever gets it.
+that can change it, so a value is walked once however many chunks it comes in, and parsed once, by the caller.
 
 It does not check what it cuts: `{]}` comes out whole, and fails where it is parsed.
 """

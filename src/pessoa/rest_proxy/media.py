@@ -1,7 +1,7 @@
 """The media types of v2, each with the format of the records inside it.
 
 A produce says its format by Content-Type, a read by Accept. The weights are the server's: a caller to whom anything is
-welcome gets binary, whatever the consumer instance was created for; so callers name the type that they want.
+welcome gets binary, also from a consumer instance of another format; so callers name the type that they want.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""One producer for everybody, and the way back of its delivery reports.
+"""One producer for all requests, and the way back of its delivery reports.
 
 librdkafka gathers records of many requests into few batches, which is where the speed comes from; so there is one
 producer, and no request waits for another. Its reports are handed out by `poll`, which calls a function per record.
 That call is made here on the event loop, with a timer that runs only while records are on their way: no thread has to
-be woken and no lock taken for a record, and a turn of the timer settles all reports that have come. The interval grows
+be woken and no lock taken for a record, and a turn of the timer takes all reports that have come. The interval grows
 while nothing comes, so that an unreachable cluster costs nothing.
 
-One `Delivery` stands for the records of one request, in order. It is settled when the last report is in.
+One `Delivery` stands for the records of one request, in order. It is done when the last report is in.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from prometheus_client import CollectorRegistry, Counter
 
-from pessoa.rest_proxy.config import ClientSettings
-from pessoa.rest_proxy.problems import kafka_error
+from pessoa.rest_proxy.proxy_config import ClientSettings
+from pessoa.rest_proxy.proxy_problems import kafka_error
 
 logger = logging.getLogger(__name__)
 
 # The timer's intervals: what a report may come too late by, and how rarely a cluster is asked that does not answer.
 FIRST_POLL_S = 0.0005
 SLOWEST_POLL_S = 0.02
-# Callbacks that librdkafka has beside reports (tokens, errors) want to be served now and then as well.
+# Callbacks that librdkafka has beside reports (tokens, errors) must be served now and then as well.
 IDLE_POLL_S = 1.0
 CLOSE_TIMEOUT_S = 5.0
 
@@ -69,7 +69,7 @@ class Delivery:
         self.outcomes: list[Written | KafkaError | None] = [None] * count
         self._missing = count
 
-    def settle(self, index: int, outcome: Written | KafkaError) -> None:
+    def note_outcome(self, index: int, outcome: Written | KafkaError) -> None:
         assert self.outcomes[index] is None, f"a second report for record {index}"
         self.outcomes[index] = outcome
         self._missing -= 1
@@ -79,12 +79,12 @@ class Delivery:
     def reporter(self, index: int) -> Callable[[KafkaError | None, Message], None]:
         def report(error: KafkaError | None, message: Message) -> None:
             if error is not None:
-                self.settle(index, error)
+                self.note_outcome(index, error)
                 return
             partition, offset = message.partition(), message.offset()
             assert partition is not None
-            # With acks=0 nobody says where the record is.
-            self.settle(index, Written(partition, -1 if offset is None else offset, message.timestamp()[1]))
+            # With acks=0 no broker says where the record is.
+            self.note_outcome(index, Written(partition, -1 if offset is None else offset, message.timestamp()[1]))
 
         return report
 
@@ -119,9 +119,9 @@ class SharedProducer:
                     timestamp=record.timestamp_ms, headers=record.headers,
                 )  # fmt: skip
             except KafkaException as failure:
-                delivery.settle(index, kafka_error(failure))
+                delivery.note_outcome(index, kafka_error(failure))
             except BufferError:
-                delivery.settle(index, KafkaError(KafkaError._QUEUE_FULL, "The proxy's queue of records is full"))
+                delivery.note_outcome(index, KafkaError(KafkaError._QUEUE_FULL, "The proxy's queue of records is full"))
         if not done.done() and self._is_idle:
             self._is_idle = False
             self._interval_s = FIRST_POLL_S

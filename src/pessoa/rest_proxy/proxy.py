@@ -16,12 +16,12 @@ from prometheus_client import CollectorRegistry, Gauge
 from starlette.requests import Request
 
 from pessoa.base.clock import Clock, SystemClock
-from pessoa.rest_proxy.cluster import Administrator
-from pessoa.rest_proxy.config import Config
-from pessoa.rest_proxy.consumers import Consumers
+from pessoa.rest_proxy.async_admin import Administrator
+from pessoa.rest_proxy.consumer_instances import Consumers
+from pessoa.rest_proxy.known_topics import KnownTopics
 from pessoa.rest_proxy.producing import SharedProducer
-from pessoa.rest_proxy.schemas import Schemas
-from pessoa.rest_proxy.topics import KnownTopics
+from pessoa.rest_proxy.proxy_config import Config
+from pessoa.rest_proxy.record_schemas import Schemas
 from pessoa.web.problems import HttpProblem
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -39,7 +39,7 @@ class Proxy:
 
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self.config = config
-        # Whoever makes the app puts its own here, before anything runs.
+        # `rest_proxy_app` puts the app's registry here, before anything runs.
         self.metrics = CollectorRegistry()
         self.clock = clock or SystemClock()
 
@@ -53,7 +53,7 @@ class Proxy:
         self.topics = KnownTopics(self.producer.list_topics)
         self.admin = Administrator(config.admin, config.java_admin, config.bootstrap_servers)
         self.consumers = Consumers(config, self.clock)
-        self.schemas = Schemas(config.schema_registry_url, config.registry_settings)
+        self.schemas = Schemas(config.registry_settings)
         instances = Gauge("rest_proxy_consumer_instances", "Consumer instances that are alive.", registry=self.metrics)
         instances.set_function(lambda: len(self.consumers))
         expiry = asyncio.create_task(self.consumers.expire_forever())
@@ -89,7 +89,7 @@ class Proxy:
             if listener.scheme == scheme:
                 return f"{scheme}://{_authority(listener.host, listener.port, scheme)}"
         if self.config.host_name is not None:
-            return f"{scheme}://{_authority(self.config.host_name, self.config.listener.port, scheme)}"
+            return f"{scheme}://{_authority(self.config.host_name, self.config.http.listener.port, scheme)}"
         return f"{scheme}://{request.headers.get('host') or request.url.netloc}"
 
 

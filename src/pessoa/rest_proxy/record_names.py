@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from pessoa.serde.codecs import AVRO, JSON, Codec
-from pessoa.serde.problems import SchemaProblem
+from pessoa.serde.schema_problems import SchemaProblem
 
 
 def record_name(schema_type: str, text: str, codec: Codec) -> str:

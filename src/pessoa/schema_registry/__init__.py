@@ -3,19 +3,21 @@
 A request, from the outside in:
 
     api/            one file per family of paths: HTTP in, HTTP out
-    registry.py     who answers: this instance, or the leader (forwarding.py)
+    registry.py     who answers: this instance, or the leader (leader_forwarding.py)
     registering.py, deleting.py, scopes.py    decisions: state and request in, records and answer out; pure
+    candidates.py   the schema of a request, and which version it is; contracts.py its metadata and rules
     schemas.py      texts of three types parsed, spelt, normalised; references resolved
     compatibility/  the rules of the three types and the seven levels
-    state.py        what is registered: replayed from records.py, changed by nothing else
+    associations.py, exporters.py   resources and other registries; exporting.py copies to those
+    state.py        what is registered: replayed from registry_records.py, changed by nothing else
 
 and from the topic up:
 
-    store.py        `_schemas`: read from the start, written in transactions by the leader alone
-    election.py     who the leader is: a Kafka group of protocol type "sr"
-    service.py      all of it put together; config.py the settings
+    schemas_topic.py      `_schemas`: read from the start, written in transactions by the leader alone
+    election.py           who the leader is: a Kafka group of protocol type "sr"
+    registry_service.py   all of it put together; registry_config.py the settings
 
 Only the leader writes. It opens a transactional producer under a name that all instances share, which shuts out
-whoever was leader before: a leader that has lost its office, or was asleep when it did, cannot write any more. So ids
-are given out by one hand at a time, and a decision never rests on a state that somebody else has changed.
+every earlier leader: one that has lost its office, or was asleep when it did, cannot write any more. So ids
+are given out by one hand at a time, and a decision never rests on a state that another instance has changed.
 """

@@ -10,16 +10,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from pessoa.schema_registry import problems
+from pessoa.schema_registry import registry_problems
 from pessoa.schema_registry.model import DeleteSubjectValue
-from pessoa.schema_registry.records import (
+from pessoa.schema_registry.registering import check_writable
+from pessoa.schema_registry.registry_records import (
     ConfigKey,
     DeleteSubjectKey,
     ModeKey,
     Record,
     SchemaKey,
 )
-from pessoa.schema_registry.registering import check_writable
 from pessoa.schema_registry.schemas import LATEST
 from pessoa.schema_registry.state import Entry, State, id_mark
 from pessoa.serde.subjects import parse_subject
@@ -32,19 +32,20 @@ class Deletion(NamedTuple):
 
 def decide_delete_version(state: State, subject: str, version: int, *, permanent: bool) -> Deletion:
     check_writable(state.mode_of(subject), subject)
-    if not state.versions(subject, deleted=True) or (not permanent and not state.versions(subject)):
-        raise problems.subject_not_found(subject)
+    if not state.versions(subject, deleted=True) or (version == LATEST and not permanent and not state.latest(subject)):
+        raise registry_problems.subject_not_found(subject)
     entry = state.latest(subject) if version == LATEST else state.entry(subject, version)
     if entry is None:
-        raise problems.version_not_found(version if version != LATEST else "latest")
+        raise registry_problems.version_not_found(version if version != LATEST else "latest")
     number = entry.value.version
     key = SchemaKey(subject, number)
     if not permanent and entry.value.deleted:
-        raise problems.version_soft_deleted(subject, number)
+        raise registry_problems.version_soft_deleted(subject, number)
     if permanent and not entry.value.deleted:
-        raise problems.version_not_soft_deleted(subject, number)
-    if state.is_referenced(key):
-        raise problems.reference_exists(subject, number)
+        raise registry_problems.version_not_soft_deleted(subject, number)
+    # A softly deleted referrer can be read by its id and restored, so what it refers to must not go for good.
+    if state.is_referenced(key, deleted=permanent):
+        raise registry_problems.reference_exists(subject, number)
     if permanent:
         return Deletion(_for_good(state, subject, [entry]), (number,))
     return Deletion((Record(key, msgspec.structs.replace(entry.value, deleted=True)),), (number,))
@@ -54,15 +55,15 @@ def decide_delete_subject(state: State, subject: str, *, permanent: bool) -> Del
     check_writable(state.mode_of(subject), subject)
     everything = state.versions(subject, deleted=True)
     if not everything:
-        raise problems.subject_not_found(subject)
+        raise registry_problems.subject_not_found(subject)
     alive = [entry for entry in everything if not entry.value.deleted]
     if permanent and alive:
-        raise problems.subject_not_soft_deleted(subject)
+        raise registry_problems.subject_not_soft_deleted(subject)
     if not permanent and not alive:
-        raise problems.subject_soft_deleted(subject)
+        raise registry_problems.subject_soft_deleted(subject)
     for entry in everything if permanent else alive:
-        if state.is_referenced(SchemaKey(subject, entry.value.version)):
-            raise problems.reference_exists(subject, entry.value.version)
+        if state.is_referenced(SchemaKey(subject, entry.value.version), deleted=permanent):
+            raise registry_problems.reference_exists(subject, entry.value.version)
     numbers = tuple(entry.value.version for entry in (everything if permanent else alive))
     if permanent:
         return Deletion(_for_good(state, subject, everything), numbers)

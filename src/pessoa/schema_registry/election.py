@@ -1,18 +1,18 @@
-"""Who the leader is: a Kafka group of protocol type "sr", with the sub-protocol "v0".
+"""The election of the leading registry: a Kafka group of protocol type "sr", with the sub-protocol "v0".
 
 Every instance joins with its identity (where it can be reached, and whether it may lead). The member that the group
-coordinator makes the group's leader looks at all identities and picks the registry's leader; SyncGroup tells everybody
-who it is. An instance that dies stops its heartbeats, and after the session time-out the others are asked to join
-again. The JSON is that of the JVM registry, so instances of both kinds can share a group:
+coordinator makes the group's leader looks at all identities and picks the registry's leader; SyncGroup tells all
+instances which it is. An instance that dies stops its heartbeats, and after the session time-out the others are asked
+to join again. The JSON is that of the JVM registry, so instances of both kinds can share a group:
 
     identity     {"version":1,"host":"h","port":8081,"master_eligibility":true,"scheme":"http"}
     assignment   {"version":1,"error":0,"master":"<member id>","master_identity":{…}}
 
 It runs in a thread of its own with the blocking client: JoinGroup may take as long as the slowest member, and a
 heartbeat must not wait for anything that the service does. Each change is told through `tell`, from this thread: an
-identity, or None while nobody knows.
+identity, or None while it is not known.
 
-The group says who *should* write. That nobody else *can* is the transactional producer's business (store.py).
+The group says who *should* write. That no other instance *can* is the transactional producer's business (store.py).
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from pessoa.client.cluster import Cluster
-from pessoa.client.errors import KafkaFailure, RequestFailed
+from pessoa.base.json_value import JsonObject
+from pessoa.client.client_errors import KafkaFailure, RequestFailed
+from pessoa.client.cluster_client import Cluster
 from pessoa.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pessoa.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from pessoa.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -39,7 +40,7 @@ PROTOCOL = "v0"
 # As many heartbeats as may be lost before the session ends.
 _HEARTBEATS_PER_SESSION = 3
 _BACKOFF_S = 0.25
-# Long enough for brokers that answer, and short beside the patience of whoever stops us.
+# Long enough for brokers that answer, and short beside the patience of a supervisor that stops us.
 _LEAVE_S = 5.0
 _NO_ERROR = 0
 _DUPLICATE_URLS = 1
@@ -58,7 +59,7 @@ class Identity(NamedTuple):
     def encode(self) -> bytes:
         return json.dumps(self.tree(), separators=(",", ":")).encode()
 
-    def tree(self) -> dict[str, Any]:
+    def tree(self) -> JsonObject:
         return {
             "version": 1,
             "host": self.host,
@@ -75,7 +76,7 @@ def decode_identity(tree: Mapping[str, Any]) -> Identity:
 
 
 def choose(members: Mapping[str, Identity], current: Identity | None) -> tuple[str, Identity] | None:
-    """Who leads: whoever does already, so that nothing moves without need; else the first by address."""
+    """The leader: the one that leads already, so that nothing moves without need; else the first by address."""
     eligible = sorted((identity.url, member) for member, identity in members.items() if identity.is_eligible)
     if not eligible:
         return None
@@ -86,7 +87,7 @@ def choose(members: Mapping[str, Identity], current: Identity | None) -> tuple[s
 def make_assignment(members: Mapping[str, Identity], current: Identity | None) -> bytes:
     urls = [identity.url for identity in members.values()]
     chosen = choose(members, current)
-    tree: dict[str, Any] = {"version": 1, "error": _NO_ERROR}
+    tree: JsonObject = {"version": 1, "error": _NO_ERROR}
     if len(set(urls)) < len(urls):
         tree["error"] = _DUPLICATE_URLS
     elif chosen is not None:
@@ -168,7 +169,7 @@ class Election:
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = joined.member_id
             return None
-        if not self._accepted(joined.error_code):
+        if not self._is_accepted(joined.error_code):
             return None
         self._member_id, self._generation = joined.member_id, joined.generation_id
         assignments = []
@@ -190,9 +191,9 @@ class Election:
             name="syncGroup",
             timeout_ms=2 * self._session_timeout_ms + 5000,
         )
-        return bytes(synced.assignment) if self._accepted(synced.error_code) else None
+        return bytes(synced.assignment) if self._is_accepted(synced.error_code) else None
 
-    def _accepted(self, code: int) -> bool:
+    def _is_accepted(self, code: int) -> bool:
         if not code:
             return True
         error = ErrorCode.of(code)
@@ -214,7 +215,7 @@ class Election:
         return decode_identity(identity), tree.get("master") == self._member_id
 
     def _beat(self, cluster: Cluster, node: int) -> None:
-        """Heartbeats until the group wants to be joined again."""
+        """Send heartbeats until the coordinator asks the members to join again."""
         interval_s = self._session_timeout_ms / 1000 / _HEARTBEATS_PER_SESSION
         last_s = time.monotonic()
         while not self._leave.wait(interval_s):
@@ -225,7 +226,7 @@ class Election:
                 name="heartbeat",
                 timeout_ms=self._session_timeout_ms,
             )
-            if not self._accepted(beaten.error_code):
+            if not self._is_accepted(beaten.error_code):
                 return
             if time.monotonic() - last_s > self._session_timeout_ms / 1000:
                 log.warning("the last heartbeat took longer than the session lasts")
@@ -243,6 +244,6 @@ class Election:
 
     def _announce(self, leader: Identity | None, is_me: bool) -> None:
         self._leader = leader or self._leader
-        # Whoever has stopped us may be gone.
+        # The loop that has stopped us may be closed.
         if not self._leave.is_set():
             self._tell(leader, is_me)

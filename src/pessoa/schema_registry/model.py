@@ -7,9 +7,10 @@ in the state.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 
 import msgspec
+
+from pessoa.base.json_value import JsonObject
 
 AVRO = "AVRO"
 JSON = "JSON"
@@ -63,6 +64,18 @@ class RuleSet(msgspec.Struct, frozen=True, omit_defaults=True):
     enableAt: str | None = None  # noqa: N815
 
 
+class SchemaEntity(msgspec.Struct, frozen=True):
+    """A part of a schema that can have tags: tags.py says how its path is written."""
+
+    entityPath: str = ""  # noqa: N815
+    entityType: str = "sr_field"  # noqa: N815
+
+
+class SchemaTags(msgspec.Struct, frozen=True):
+    schemaEntity: SchemaEntity  # noqa: N815
+    tags: list[str] = []
+
+
 class SchemaValue(msgspec.Struct, frozen=True, omit_defaults=True):
     """One version of one subject, as it is stored."""
 
@@ -107,7 +120,7 @@ class DeleteSubjectValue(msgspec.Struct, frozen=True):
     version: int
 
 
-def as_json(value: msgspec.Struct) -> dict[str, Any]:
+def as_json(value: msgspec.Struct) -> JsonObject:
     """A struct as a dictionary, without what is not set."""
     built = msgspec.to_builtins(value)
     assert isinstance(built, dict)

@@ -4,8 +4,8 @@
 
 Requests that arrive while a transaction is on its way are decided together in the next, in their order, each on top of
 the ones before: `_ahead` is the state with everything that has been decided. An answer leaves when its records have
-come back through the topic into `state`, so that whoever got it finds it. If a transaction fails, nobody knows whether
-it counts; then `_ahead` is worth nothing, everybody who waits hears so, and leadership starts anew from the topic.
+come back through the topic into `state`, so that a caller finds what it was told. If a transaction fails, it is unknown
+whether it counts; then `_ahead` is worth nothing, waiting requests fail, and leadership starts anew from the topic.
 
 Becoming leader: open the writer, which shuts out the one before; then read up to the mark that opening it wrote. Only
 then is the state that decisions rest on complete.
@@ -19,13 +19,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from pessoa.schema_registry import problems
-from pessoa.schema_registry.config import Config
+from pessoa.client.topic_creation import TopicUnavailable
+from pessoa.schema_registry import registry_problems
 from pessoa.schema_registry.election import Election, Identity
-from pessoa.schema_registry.records import Record
+from pessoa.schema_registry.registry_config import Config
+from pessoa.schema_registry.registry_records import Record
 from pessoa.schema_registry.schemas import canonical_of
+from pessoa.schema_registry.schemas_topic import Fenced, Store, Writer, check_size
 from pessoa.schema_registry.state import State
-from pessoa.schema_registry.store import Fenced, Store, StoreFailed, Writer, check_size
 from pessoa.web.problems import HttpProblem
 
 log = logging.getLogger("pessoa.schema_registry")
@@ -38,7 +39,7 @@ _COME_BACK_S = 10.0
 
 
 class Outcome(Protocol):
-    """What a decision returns: records to write, and whatever the answer is made of."""
+    """What a decision returns: records to write, and what the answer is made of."""
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -49,11 +50,11 @@ O = TypeVar("O", bound=Outcome)  # noqa: E741
 
 
 class NotLeader(Exception):
-    """Somebody else writes."""
+    """Another instance leads, and writes."""
 
 
 class _Job(NamedTuple):
-    decide: Callable[[State], Any]
+    decide: Callable[[State], Outcome]
     answer: asyncio.Future[Any]
 
 
@@ -70,11 +71,15 @@ class Registry:
         self._term: asyncio.Task[None] | None = None
         self.leader: Identity | None = None
         self._wants_to_lead = False
+        # Whether the group has said anything yet, be it that no instance leads.
+        self._has_heard = False
+        # Whether this instance was elected and could not write.
+        self._has_failed = False
         # Replaced by a new one whenever something about leadership has changed.
         self._changed = asyncio.Event()
 
     def __repr__(self) -> str:
-        role = "leader" if self.is_leader else f"follower of {self.leader.url if self.leader else 'nobody'}"
+        role = "leader" if self.is_leader else f"follower of {self.leader.url if self.leader else 'no leader'}"
         return f"<Registry {self.identity.url} {role}, {self.state!r}>"
 
     @property
@@ -82,13 +87,18 @@ class Registry:
         """Whether decisions are taken here."""
         return self._ahead is not None
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether this instance leads, or knows another that does."""
+        return self.is_leader or (self.leader is not None and not self._wants_to_lead)
+
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         await self.store.start()
 
         def tell(leader: Identity | None, is_me: bool) -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._elected, leader, is_me)
+                loop.call_soon_threadsafe(self._on_election, leader, is_me)
 
         self._election = Election(
             self.config.bootstrap_servers,
@@ -100,6 +110,21 @@ class Registry:
         )
         self._election.start()
 
+    async def wait_until_writable(self, timeout_s: float) -> bool:
+        """Return True when writes are possible here or elsewhere, False if that takes too long or an attempt failed.
+
+        A client that waits for a registry takes its first answer for the sign that it may write; so an instance
+        answers no request before. One that may not lead is ready as soon as the group has told it how things stand.
+        """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        while not self.is_writable and (self.identity.is_eligible or not self._has_heard):
+            left_s = deadline_s - loop.time()
+            if left_s <= 0 or self._has_failed:
+                return False
+            await self.wait_for_change(left_s)
+        return True
+
     async def stop(self) -> None:
         if self._election is not None:
             await asyncio.to_thread(self._election.stop)
@@ -109,10 +134,11 @@ class Registry:
 
     # Leadership.
 
-    def _elected(self, leader: Identity | None, is_me: bool) -> None:
+    def _on_election(self, leader: Identity | None, is_me: bool) -> None:
         if leader != self.leader:
             log.info("%s: the leader is %s", self.identity.url, leader.url if leader else "unknown")
         self.leader = leader
+        self._has_heard = True
         self._wants_to_lead = is_me
         if is_me and self._term is None:
             self._term = asyncio.create_task(self._serve_term())
@@ -125,7 +151,7 @@ class Registry:
         changed.set()
 
     async def _serve_term(self) -> None:
-        """Lead until somebody else does."""
+        """Lead until another instance does."""
         try:
             while self._wants_to_lead:
                 writer = self._writer = self.store.writer()
@@ -133,8 +159,13 @@ class Registry:
                     await self._lead(writer)
                 except Fenced as failure:
                     log.warning("%s was shut out by another leader: %s", self.identity.url, failure)
-                except StoreFailed as failure:
-                    log.warning("%s cannot write: %s", self.identity.url, failure)
+                except TopicUnavailable as failure:
+                    self._has_failed = True
+                    log.warning(
+                        "%s cannot write: %s. It writes in transactions: on fewer than three brokers these need "
+                        "transaction.state.log.replication.factor=1 and transaction.state.log.min.isr=1",
+                        self.identity.url, failure,
+                    )  # fmt: skip
                 finally:
                     self._ahead = self._writer = None
                     self._refuse_jobs()
@@ -166,7 +197,7 @@ class Registry:
 
     async def _decide(self, writer: Writer, jobs: Sequence[_Job]) -> None:
         assert self._ahead is not None
-        decided: list[tuple[_Job, Any]] = []
+        decided: list[tuple[_Job, Outcome]] = []
         records: list[Record] = []
         for job in jobs:
             if job.answer.done():
@@ -191,7 +222,7 @@ class Registry:
         except BaseException as failure:
             for job, _ in decided:
                 if not job.answer.done():
-                    job.answer.set_exception(problems.store_failed(str(failure) or "the leader has changed"))
+                    job.answer.set_exception(registry_problems.store_failed(str(failure) or "the leader has changed"))
             raise
         for job, outcome in decided:
             if not job.answer.done():
@@ -206,7 +237,7 @@ class Registry:
     # For the API.
 
     async def write(self, decide: Callable[[State], O]) -> O:
-        """Decide as the leader; NotLeader if somebody else is."""
+        """Decide as the leader; NotLeader if another instance leads."""
         if not self.is_leader:
             raise NotLeader
         answer: asyncio.Future[O] = asyncio.get_running_loop().create_future()
@@ -216,10 +247,10 @@ class Registry:
     async def wait_for_leader(self) -> None:
         """Return when this instance leads or knows who does; 50004 if that takes too long."""
         deadline = asyncio.get_running_loop().time() + self.config.leader_timeout_ms / 1000
-        while not self.is_leader and (self.leader is None or self._wants_to_lead):
+        while not self.is_writable:
             left_s = deadline - asyncio.get_running_loop().time()
             if left_s <= 0:
-                raise problems.unknown_leader()
+                raise registry_problems.unknown_leader()
             await self.wait_for_change(left_s)
 
     async def wait_for_change(self, timeout_s: float) -> None:

@@ -16,15 +16,14 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
+from pessoa.base.weighted_cache import WeightedCache
 from pessoa.schema_registry.compatibility.differences import Difference
 from pessoa.schema_registry.compatibility.levels import Comparable
 from pessoa.schema_registry.model import AVRO, JSON, PROTOBUF, Reference
-from pessoa.schema_registry.records import SchemaKey
-from pessoa.schema_registry.remembering import Memory
+from pessoa.schema_registry.registry_records import SchemaKey
 from pessoa.schema_registry.state import Entry, State, qualify
-from pessoa.serde.problems import SchemaProblem
+from pessoa.serde.schema_problems import SchemaProblem
 from pessoa.serde.subjects import parse_subject
 
 LATEST = -1
@@ -45,9 +44,9 @@ class AvroParsed(_Remembered):
     schema_type = AVRO
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
+        from pessoa.serde.avro.avro_schema import NamedType
         from pessoa.serde.avro.parsing import parse_avro
         from pessoa.serde.avro.printing import print_avro
-        from pessoa.serde.avro.schema import NamedType
 
         known: dict[str, NamedType] = {}
         for each in references.values():
@@ -60,13 +59,22 @@ class AvroParsed(_Remembered):
 
         return print_avro(self.schema, self._own, normalize=True)
 
-    def formatted(self, form: str) -> str:
+    def inlined(self, *, normalize: bool) -> str:
+        """The text with every type that it refers to written out."""
         from pessoa.serde.avro.printing import print_avro
 
-        return print_avro(self.schema, self._own, resolve=True) if form == "resolved" else self.text
+        return print_avro(self.schema, self._own, resolve=True, normalize=normalize)
+
+    def formatted(self, form: str) -> str:
+        return self.inlined(normalize=False) if form == "resolved" else self.text
+
+    def field_names(self) -> set[str]:
+        from pessoa.serde.avro.avro_schema import Record
+
+        return {field.name for field in self.schema.fields} if isinstance(self.schema, Record) else set()
 
     def findings(self, writer: Comparable, *, is_new: bool, is_lenient: bool) -> list[str]:
-        from pessoa.schema_registry.compatibility.avro import check_avro
+        from pessoa.schema_registry.compatibility.avro_compatibility import check_avro
 
         assert isinstance(writer, AvroParsed)
         return _found(self, writer, is_new, is_lenient, lambda: check_avro(self.schema, writer.schema))
@@ -89,8 +97,13 @@ class JsonParsed(_Remembered):
     def formatted(self, form: str) -> str:
         return self.text
 
+    def field_names(self) -> set[str]:
+        tree = self.schema.tree
+        properties = tree.get("properties") if isinstance(tree, dict) else None
+        return set(properties) if isinstance(properties, dict) else set()
+
     def findings(self, writer: Comparable, *, is_new: bool, is_lenient: bool) -> list[str]:
-        from pessoa.schema_registry.compatibility.json_schema import check_json
+        from pessoa.schema_registry.compatibility.json_schema_compatibility import check_json
 
         assert isinstance(writer, JsonParsed)
         check = partial(check_json, self.schema, writer.schema, is_lenient=is_lenient)
@@ -122,8 +135,11 @@ class ProtobufParsed(_Remembered):
     def formatted(self, form: str) -> str:
         return base64.b64encode(self.file.serialized()).decode() if form == "serialized" else self.text
 
+    def field_names(self) -> set[str]:
+        return {field.name for message in self.file.proto.message_type[:1] for field in message.field}
+
     def findings(self, writer: Comparable, *, is_new: bool, is_lenient: bool) -> list[str]:
-        from pessoa.schema_registry.compatibility.protobuf import check_protobuf
+        from pessoa.schema_registry.compatibility.protobuf_compatibility import check_protobuf
 
         assert isinstance(writer, ProtobufParsed)
         return _found(self, writer, is_new, is_lenient, lambda: check_protobuf(self.file, writer.file))
@@ -137,8 +153,8 @@ _TYPES: dict[str, Callable[[str, Mapping[str, str]], Parsed]] = {
 }
 
 
-_parsed: Memory[Parsed] = Memory(_KEPT_CHARACTERS)
-_findings: Memory[list[str]] = Memory(_KEPT_FINDINGS)
+_parsed: WeightedCache[Parsed] = WeightedCache(_KEPT_CHARACTERS)
+_findings: WeightedCache[list[str]] = WeightedCache(_KEPT_FINDINGS)
 
 
 def parse_schema(schema_type: str, text: str, references: Mapping[str, str]) -> Parsed:
@@ -195,14 +211,31 @@ def canonical_of(schema_type: str, text: str) -> str:
     try:
         return print_proto(read_proto(text))
     except SchemaProblem:
-        return text  # somebody else's parser took it; here it is the same only as itself
+        return text  # another registry's parser took it; here it is the same only as itself
 
 
-def resolve_references(state: State, subject: str, references: Sequence[Reference]) -> dict[str, str]:
-    """The texts behind references, by name, those first that others need; SchemaProblem for one that is not there."""
+def resolve_references(
+    state: State, subject: str, references: Sequence[Reference], *, deleted: bool = True
+) -> dict[str, str]:
+    """The texts behind references, by name, those first that others need; SchemaProblem for one that is not there.
+
+    Without `deleted`, versions that are softly deleted are not there: a new schema must not refer to them.
+    """
+    if not deleted:
+        _check_alive(state, parse_subject(subject).context, references)
     found: dict[str, str] = {}
     _collect(state, parse_subject(subject).context, references, found, ())
     return found
+
+
+def _check_alive(state: State, context: str, references: Sequence[Reference]) -> None:
+    for reference in references:
+        entry = referred_entry(state, context, reference)
+        if entry is not None and entry.value.deleted:
+            raise SchemaProblem(
+                f"the reference {reference.name} leads to version {reference.version} of '{reference.subject}', "
+                "which is deleted"
+            )
 
 
 def _collect(
@@ -244,5 +277,5 @@ def _sentences(differences: Sequence[Difference], *, is_new: bool) -> list[str]:
     return [each.sentence(reader, writer) for each in differences]
 
 
-def _compact(tree: Any, *, sort_keys: bool = False) -> str:
+def _compact(tree: object, *, sort_keys: bool = False) -> str:
     return json.dumps(tree, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from pessoa.schema_registry import problems
+from pessoa.schema_registry import registry_problems
 from pessoa.schema_registry.compatibility.levels import Level, parse_level
+from pessoa.schema_registry.contracts import check_rules
 from pessoa.schema_registry.model import ConfigValue, Metadata, Mode, ModeValue, RuleSet
-from pessoa.schema_registry.records import ConfigKey, ModeKey, Record
 from pessoa.schema_registry.registering import effective_config
+from pessoa.schema_registry.registry_records import ConfigKey, ModeKey, Record
 from pessoa.schema_registry.state import State
 from pessoa.serde.subjects import parse_subject
 from pessoa.web.problems import HttpProblem
@@ -23,25 +25,30 @@ _POLICIES = ("STRICT", "LENIENT", "LOGICAL")
 
 
 class ConfigRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What PUT /config takes and gives back: the level is called `compatibility` here."""
+    """What PUT /config takes and gives back: the level is called `compatibility` here.
 
-    compatibility: str | None = None
-    compatibilityGroup: str | None = None  # noqa: N815 - the names in the JSON
-    compatibilityPolicy: str | None = None  # noqa: N815
-    alias: str | None = None
-    aliasForDeks: bool | None = None  # noqa: N815
-    normalize: bool | None = None
-    validateFields: bool | None = None  # noqa: N815
-    validateNewSchemas: bool | None = None  # noqa: N815
-    validateRules: bool | None = None  # noqa: N815
-    defaultMetadata: Metadata | None = None  # noqa: N815
-    overrideMetadata: Metadata | None = None  # noqa: N815
-    defaultRuleSet: RuleSet | None = None  # noqa: N815
-    overrideRuleSet: RuleSet | None = None  # noqa: N815
+    What is not there stays as it is; what is null is cleared.
+    """
+
+    compatibility: str | UnsetType | None = UNSET
+    compatibilityGroup: str | UnsetType | None = UNSET  # noqa: N815 - the names in the JSON
+    compatibilityPolicy: str | UnsetType | None = UNSET  # noqa: N815
+    alias: str | UnsetType | None = UNSET
+    aliasForDeks: bool | UnsetType | None = UNSET  # noqa: N815
+    normalize: bool | UnsetType | None = UNSET
+    validateFields: bool | UnsetType | None = UNSET  # noqa: N815
+    validateNewSchemas: bool | UnsetType | None = UNSET  # noqa: N815
+    validateRules: bool | UnsetType | None = UNSET  # noqa: N815
+    defaultMetadata: Metadata | UnsetType | None = UNSET  # noqa: N815
+    overrideMetadata: Metadata | UnsetType | None = UNSET  # noqa: N815
+    defaultRuleSet: RuleSet | UnsetType | None = UNSET  # noqa: N815
+    overrideRuleSet: RuleSet | UnsetType | None = UNSET  # noqa: N815
 
 
 class ModeRequest(msgspec.Struct, frozen=True):
-    mode: str | None = None
+    """A mode of null clears it."""
+
+    mode: str | UnsetType | None = UNSET
 
 
 class Change(NamedTuple):
@@ -52,23 +59,25 @@ class Change(NamedTuple):
 
 
 def decide_set_config(state: State, place: str | None, request: ConfigRequest) -> Change:
-    level = None
-    if request.compatibility is not None:
-        level = parse_level(request.compatibility)
-        if level is None:
-            raise problems.invalid_level(request.compatibility)
-    policy = request.compatibilityPolicy
-    if policy is not None and policy.upper() not in _POLICIES:
-        raise HttpProblem(422, f"'{policy}' is no compatibility policy: write one of {', '.join(_POLICIES)}", 42203)
     given = {
         name: getattr(request, name)
         for name in request.__struct_fields__
-        if name not in ("compatibility", "compatibilityPolicy") and getattr(request, name) is not None
+        if getattr(request, name) is not UNSET and name != "compatibility"
     }
-    if level is not None:
+    if isinstance(request.compatibility, str):
+        level = parse_level(request.compatibility)
+        if level is None:
+            raise registry_problems.invalid_level(request.compatibility)
         given["compatibilityLevel"] = str(level)
-    if policy is not None:
+    elif request.compatibility is None:
+        given["compatibilityLevel"] = None
+    policy = request.compatibilityPolicy
+    if isinstance(policy, str):
+        if policy.upper() not in _POLICIES:
+            raise HttpProblem(422, f"'{policy}' is no compatibility policy: write one of {', '.join(_POLICIES)}", 42203)
         given["compatibilityPolicy"] = policy.upper()
+    for name in ("defaultRuleSet", "overrideRuleSet"):
+        check_rules(given.get(name))
     value = msgspec.structs.replace(state.configs.get(place, ConfigValue()), subject=place, **given)
     return Change((Record(ConfigKey(place), value),), config=value)
 
@@ -76,7 +85,7 @@ def decide_set_config(state: State, place: str | None, request: ConfigRequest) -
 def decide_delete_config(state: State, place: str | None, default_level: Level) -> Change:
     old = state.configs.get(place)
     if old is None and place is not None:
-        raise problems.subject_not_found(place)
+        raise registry_problems.subject_not_found(place)
     shown = old or effective_config(state, None, default_level)
     return Change((Record(ConfigKey(place), None),) if old is not None else (), config=shown)
 
@@ -86,21 +95,23 @@ def find_config(state: State, place: str | None, default_level: Level, *, defaul
         return effective_config(state, place, default_level)
     config = state.configs.get(place)
     if config is None:
-        raise problems.no_subject_compatibility(place)
+        raise registry_problems.no_subject_compatibility(place)
     return config
 
 
-def decide_set_mode(state: State, place: str | None, text: str | None, *, force: bool, mutable: bool) -> Change:
+def decide_set_mode(state: State, place: str | None, request: ModeRequest, *, force: bool, mutable: bool) -> Change:
     if not mutable:
-        raise problems.not_permitted("mode.mutability is false: modes stay as they are")
-    mode = (text or "").upper()
+        raise registry_problems.not_permitted("mode.mutability is false: modes stay as they are")
+    if request.mode is None:
+        return Change((Record(ModeKey(place), None),))
+    mode = request.mode.upper() if isinstance(request.mode, str) else ""
     if mode not in Mode.__members__:
-        raise problems.invalid_mode(text)
+        raise registry_problems.invalid_mode(request.mode or "")
     if mode == Mode.IMPORT and not force and state.mode_of(place) is not Mode.IMPORT:
         # Ids that are imported would collide with those given out here.
         for subject in state.subjects:
             if _is_inside(subject, place) and state.versions(subject):
-                raise problems.not_permitted(
+                raise registry_problems.not_permitted(
                     "There are subjects here already, whose ids imported ones could collide with"
                 )
     return Change((Record(ModeKey(place), ModeValue(place, mode)),), mode=mode)
@@ -108,11 +119,11 @@ def decide_set_mode(state: State, place: str | None, text: str | None, *, force:
 
 def decide_delete_mode(state: State, place: str | None, *, recursive: bool, mutable: bool) -> Change:
     if not mutable:
-        raise problems.not_permitted("mode.mutability is false: modes stay as they are")
+        raise registry_problems.not_permitted("mode.mutability is false: modes stay as they are")
     old = state.modes.get(place)
     if old is None and place is not None and not recursive:
-        raise problems.subject_not_found(place)
-    shown = old.mode if old is not None else str(state.mode_of(place))
+        raise registry_problems.subject_not_found(place)
+    shown = old.mode if old is not None else None if place is not None else str(state.mode_of(place))
     gone = [place] if old is not None else []
     if recursive:
         gone += [each for each in state.modes if each is not None and each != place and _is_inside(each, place)]
@@ -120,9 +131,9 @@ def decide_delete_mode(state: State, place: str | None, *, recursive: bool, muta
 
 
 def find_mode(state: State, place: str | None, *, default_to_global: bool) -> str:
-    if place is None or default_to_global or place in state.modes:
+    if place is None or default_to_global or place in state.modes or state.mode_of(None) is Mode.READONLY_OVERRIDE:
         return str(state.mode_of(place))
-    raise problems.no_subject_mode(place)
+    raise registry_problems.no_subject_mode(place)
 
 
 def _is_inside(subject: str, place: str | None) -> bool:

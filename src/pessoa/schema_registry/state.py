@@ -6,8 +6,9 @@ holds what is committed, and a copy that is ahead by what is being committed, on
 
 Ids belong to a context. They only grow: the next id is one above the highest that was ever seen, and when the
 schema with the highest id is deleted for good, a mark with that id is left in the topic (`ID_MARKS`), since compaction
-would otherwise forget it. The mark is shaped as a configuration of a context that nobody uses, so other registries read
-over it.
+would otherwise forget it. The mark is shaped as a configuration of a context that no client uses: other registries
+read over it. Associations and exporters, for which the topic's format has no records that we know, are kept the same
+way: private records, each a text under a name.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pessoa.schema_registry.model import (
     RuleSet,
     SchemaValue,
 )
-from pessoa.schema_registry.records import (
+from pessoa.schema_registry.registry_records import (
     ConfigKey,
     ContextKey,
     DeleteSubjectKey,
@@ -39,6 +40,10 @@ from pessoa.schema_registry.records import (
 from pessoa.serde.subjects import DEFAULT_CONTEXT, GLOBAL_CONTEXT, WILDCARD, Subject, parse_subject
 
 ID_MARKS = ".pessoa-ids"
+ASSOCIATIONS = ".pessoa-associations"
+EXPORTERS = ".pessoa-exporters"
+_PRIVATE = (ASSOCIATIONS, EXPORTERS)
+_PRIVATE_PROPERTY = "json"
 _MARK_PROPERTY = "highest.id"
 
 # schema type, text → the text by which two schemas are the same
@@ -64,6 +69,10 @@ class Entry:
 
     value: SchemaValue
     identity: bytes
+    # The same without metadata and rules.
+    text_identity: bytes
+    # When the version, or the last change to it, was written.
+    timestamp_ms: int | None = None
 
     @property
     def guid(self) -> str:
@@ -97,6 +106,8 @@ class State:
         # (subject, version) → who refers to it
         self.referrers: dict[SchemaKey, dict[SchemaKey, None]] = {}
         self.declared_contexts: dict[str, None] = {}
+        # kind of private record → name → text
+        self.private: dict[str, dict[str, str]] = {}
 
     def __repr__(self) -> str:
         return f"<State {len(self.subjects)} subjects in {len(self.contexts)} contexts>"
@@ -109,17 +120,18 @@ class State:
         twin.modes = dict(self.modes)
         twin.referrers = {key: dict(each) for key, each in self.referrers.items()}
         twin.declared_contexts = dict(self.declared_contexts)
+        twin.private = {kind: dict(texts) for kind, texts in self.private.items()}
         return twin
 
     # Replaying.
 
     def replay(self, record: Record) -> None:
-        key, value = record
+        key, value, timestamp_ms = record
         match key:
             case SchemaKey():
                 self._forget(key)
                 if isinstance(value, SchemaValue):
-                    self._remember(key, value)
+                    self._remember(key, value, timestamp_ms)
             case ConfigKey():
                 self._configure(key.subject, value)
             case ModeKey():
@@ -132,13 +144,17 @@ class State:
             case ContextKey():
                 self.declared_contexts[key.context] = None
 
-    def _remember(self, key: SchemaKey, value: SchemaValue) -> None:
+    def _remember(self, key: SchemaKey, value: SchemaValue, timestamp_ms: int | None) -> None:
         canonical = self._canonical(value.schemaType, value.schema)
-        entry = Entry(value, identity(value.schemaType, canonical, value.references, value.metadata, value.ruleSet))
+        plain = identity(value.schemaType, canonical, value.references, None, None)
+        full = plain
+        if value.metadata or value.ruleSet:
+            full = identity(value.schemaType, canonical, value.references, value.metadata, value.ruleSet)
+        entry = Entry(value, full, plain, timestamp_ms)
         versions = self.subjects.setdefault(key.subject, {})
         versions[key.version] = entry
         if len(versions) > 1 and key.version != max(versions):
-            # Kept in the order of versions, whatever the order of the log after compaction.
+            # Kept in the order of versions, which is not that of the log after compaction.
             self.subjects[key.subject] = dict(sorted(versions.items()))
         context = self.context_of(key.subject)
         context.highest_id = max(context.highest_id, value.id)
@@ -169,17 +185,28 @@ class State:
         for number, entry in list(self.subjects.get(subject, {}).items()):
             if number <= version and not entry.value.deleted:
                 deleted = msgspec.structs.replace(entry.value, deleted=True)
-                self.subjects[subject][number] = Entry(deleted, entry.identity)
+                self.subjects[subject][number] = Entry(deleted, entry.identity, entry.text_identity, entry.timestamp_ms)
 
     def _configure(self, subject: str | None, value: object) -> None:
         place = parse_subject(subject or "")
         if place.context == ID_MARKS:
             if isinstance(value, ConfigValue):
                 self._raise_highest_id(place.name, value)
+        elif place.context in _PRIVATE:
+            self._keep_private(place, value)
         elif isinstance(value, ConfigValue):
             self.configs[subject] = value
         else:
             self.configs.pop(subject, None)
+
+    def _keep_private(self, place: Subject, value: object) -> None:
+        texts = self.private.setdefault(place.context, {})
+        metadata = value.defaultMetadata if isinstance(value, ConfigValue) else None
+        text = ((metadata.properties if metadata else None) or {}).get(_PRIVATE_PROPERTY)
+        if text is None:
+            texts.pop(place.name, None)
+        else:
+            texts[place.name] = text
 
     def _raise_highest_id(self, context: str, mark: ConfigValue) -> None:
         properties = (mark.defaultMetadata.properties if mark.defaultMetadata else None) or {}
@@ -216,13 +243,10 @@ class State:
             return []
         return [self.subjects[key.subject][key.version] for key in state.uses.get(schema_id, {})]
 
-    def is_referenced(self, key: SchemaKey) -> bool:
-        """Whether a version that is not deleted refers to this one."""
-        for referrer in self.referrers.get(key, {}):
-            entry = self.entry(*referrer)
-            if entry is not None and not entry.value.deleted:
-                return True
-        return False
+    def is_referenced(self, key: SchemaKey, *, deleted: bool = False) -> bool:
+        """Whether a version refers to this one, with `deleted` also one that is softly deleted."""
+        entries = (self.entry(*referrer) for referrer in self.referrers.get(key, {}))
+        return any(entry is not None and (deleted or not entry.value.deleted) for entry in entries)
 
     def all_contexts(self) -> list[str]:
         from_subjects = {parse_subject(subject).context for subject in self.subjects}
@@ -230,11 +254,35 @@ class State:
 
     def matching(self, prefix: str) -> Iterator[str]:
         """Subjects by prefix; `:*:` in front searches all contexts."""
-        wanted = parse_subject(prefix)
-        for subject in sorted(self.subjects):
-            found = parse_subject(subject)
-            if wanted.context in (WILDCARD, found.context) and found.name.startswith(wanted.name):
-                yield subject
+        return (subject for subject in sorted(self.subjects) if is_matching(subject, prefix))
+
+    # Names.
+
+    def unaliased(self, subject: str) -> str:
+        """The subject that a name stands for: itself, or what the configuration of the name says."""
+        config = self.configs.get(subject)
+        if config is None or not config.alias:
+            return subject
+        return qualify(config.alias, parse_subject(subject).context)
+
+    def aliases(self) -> dict[str, list[str]]:
+        """The aliases of each subject that has any."""
+        found: dict[str, list[str]] = {}
+        for name in sorted(each for each in self.configs if each is not None and parse_subject(each).name):
+            subject = self.unaliased(name)
+            if subject != name:
+                found.setdefault(subject, []).append(name)
+        return found
+
+    def located(self, subject: str) -> str:
+        """A subject of the default context, or, if it is not there, the one of that name in another."""
+        if subject in self.subjects or parse_subject(subject).context != DEFAULT_CONTEXT:
+            return subject
+        for context in sorted(self.contexts):
+            qualified = str(Subject(context, subject))
+            if qualified in self.subjects:
+                return qualified
+        return subject
 
     # Scopes: a setting is looked for at the subject, its context, everywhere.
 
@@ -244,12 +292,19 @@ class State:
                 yield self.configs[scope]
 
     def mode_of(self, subject: str | None) -> Mode:
+        if None in self.modes and self.modes[None].mode == Mode.READONLY_OVERRIDE:
+            return Mode.READONLY_OVERRIDE
         for scope in scopes(subject):
             if scope in self.modes:
                 mode = self.modes[scope].mode
                 # A mode that a newer registry wrote and we do not know restricts nothing.
                 return Mode(mode) if mode in Mode.__members__ else Mode.READWRITE
         return Mode.READWRITE
+
+
+def is_matching(subject: str, prefix: str) -> bool:
+    found, wanted = parse_subject(subject), parse_subject(prefix)
+    return wanted.context in (WILDCARD, found.context) and found.name.startswith(wanted.name)
 
 
 def qualify(subject: str, context: str) -> str:
@@ -268,6 +323,15 @@ def scopes(subject: str | None) -> list[str | None]:
     # A context's own settings stand under its name with an empty subject.
     around: list[str | None] = [] if context == DEFAULT_CONTEXT else [f":{context}:"]
     return [subject, *around, None, f":{GLOBAL_CONTEXT}:"]
+
+
+def private_record(kind: str, name: str, text: str | None) -> Record:
+    """The record that keeps a text of ours under a name, or forgets it."""
+    subject = f":{kind}:{name}"
+    if text is None:
+        return Record(ConfigKey(subject), None)
+    metadata = Metadata(properties={_PRIVATE_PROPERTY: text})
+    return Record(ConfigKey(subject), ConfigValue(subject=subject, compatibilityLevel="NONE", defaultMetadata=metadata))
 
 
 def id_mark(context: str, highest_id: int) -> Record:

@@ -1,4 +1,4 @@
-"""One way to a codec, whatever the type of the schema: what the REST proxy and the console tools ask for.
+"""One way to a codec for every type of schema: what the REST proxy and the console tools ask for.
 
     codec = codec_for("AVRO", text, {"other.Name": text_of_it})
     payload = codec.from_json(value)      what follows magic byte and id, Protobuf's message indexes included
@@ -11,9 +11,10 @@ is needed before what needs it. The texts are those of the registry.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
-from pessoa.serde.problems import SchemaProblem
+from pessoa.base.json_value import JsonValue
+from pessoa.serde.schema_problems import SchemaProblem
 
 AVRO = "AVRO"
 JSON = "JSON"
@@ -21,10 +22,10 @@ PROTOBUF = "PROTOBUF"
 
 
 class Codec(Protocol):
-    def from_json(self, value: Any) -> bytes:
+    def from_json(self, value: JsonValue) -> bytes:
         """The payload for a value; DataProblem if it does not fit."""
 
-    def to_json(self, payload: bytes) -> Any:
+    def to_json(self, payload: bytes) -> JsonValue:
         """The value of a payload; DataProblem if it is not one."""
 
 
@@ -34,10 +35,10 @@ class _Json:
 
         self._schema = JsonSchema(parse_json(text), {name: parse_json(each) for name, each in references.items()})
 
-    def from_json(self, value: Any) -> bytes:
+    def from_json(self, value: JsonValue) -> bytes:
         return self._schema.encode(value)
 
-    def to_json(self, payload: bytes) -> Any:
+    def to_json(self, payload: bytes) -> JsonValue:
         # Readers do not check, as in the JVM (json.fail.invalid.schema is false): what is written is there to be read.
         return self._schema.decode(payload, validate=False)
 
@@ -58,9 +59,9 @@ def codec_for(schema_type: str, text: str, references: Mapping[str, str] | None 
 
 
 def _avro(text: str, references: Mapping[str, str]) -> Codec:
+    from pessoa.serde.avro.avro_schema import NamedType
     from pessoa.serde.avro.codec import AvroCodec
     from pessoa.serde.avro.parsing import parse_avro
-    from pessoa.serde.avro.schema import NamedType
 
     known: dict[str, NamedType] = {}
     for each in references.values():

@@ -10,7 +10,7 @@ varints. The first message of the file, [0], is by far the commonest, and is wri
 nothing). In the header form the indexes follow the id in the header.
 
 An older form of the indexes uses plain varints instead of zig-zag ones; librdkafka's clients can be told to write it.
-The two cannot be told apart, so nobody guesses here: zig-zag it is, as the Java clients do.
+The two cannot be told apart, so nothing is guessed here: zig-zag it is, as in the Java clients.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import struct
 from typing import NamedTuple
 from uuid import UUID
 
-from pessoa.serde.problems import DataProblem
+from pessoa.serde.schema_problems import DataProblem
 
 MAGIC_ID = 0
 MAGIC_GUID = 1

@@ -2,7 +2,7 @@
 
 A schema says its draft in `$schema`; without it, draft 7 holds, as in the JVM registry. References to other schemas are
 URIs: the `name` of a registry reference is the URI that `$ref` uses, absolute or relative to the schema's own `$id`.
-Nothing is ever fetched: a reference that nobody handed in does not resolve. What checking a value may cost is bounded
+Nothing is ever fetched: a reference that was not handed in does not resolve. What checking a value may cost is bounded
 by json_validation.py.
 """
 
@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urljoin
 
 from jsonschema import Draft4Validator, Draft6Validator, Draft7Validator, Draft201909Validator, Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.protocols import Validator
-from referencing import Registry, Resource
+from referencing import Registry, Resource, Specification
 from referencing.exceptions import Unresolvable
-from referencing.jsonschema import DRAFT4, DRAFT6, DRAFT7, DRAFT201909, DRAFT202012
+from referencing.jsonschema import DRAFT4, DRAFT6, DRAFT7, DRAFT201909, DRAFT202012, Schema, SchemaRegistry
 
-from pessoa.serde.json_validation import bounded, check
-from pessoa.serde.problems import DataProblem, SchemaProblem
+from pessoa.base.json_value import JsonObject, JsonValue
+from pessoa.serde.json_text import read_json
+from pessoa.serde.json_validation import bounded_validator, check
+from pessoa.serde.schema_problems import DataProblem, SchemaProblem
 
-_DRAFTS: dict[str, tuple[type[Validator], Any]] = {
+if TYPE_CHECKING:
+    from referencing._core import Resolver
+
+_DRAFTS: dict[str, tuple[type[Validator], Specification[Schema]]] = {
     "draft-04": (Draft4Validator, DRAFT4),
     "draft-06": (Draft6Validator, DRAFT6),
     "draft-07": (Draft7Validator, DRAFT7),
@@ -32,13 +37,13 @@ _DRAFTS: dict[str, tuple[type[Validator], Any]] = {
 }
 DEFAULT_DRAFT = "draft-07"
 
-Tree = dict[str, Any] | bool
+Tree = JsonObject | bool
 
 
 def parse_json(text: str) -> Tree:
     """The text as a value, if it can be a schema at all."""
     try:
-        tree = json.loads(text, parse_constant=_refuse_constant)
+        tree = read_json(text)
     except ValueError as wrong:
         raise SchemaProblem(f"not JSON: {wrong}") from None
     except RecursionError:
@@ -46,11 +51,6 @@ def parse_json(text: str) -> Tree:
     if not isinstance(tree, dict | bool):
         raise SchemaProblem(f"a JSON Schema is an object or a boolean, and not {type(tree).__name__}")
     return tree
-
-
-def _refuse_constant(word: str) -> NoReturn:
-    # Python reads NaN and Infinity, which nobody else does.
-    raise ValueError(f"{word} is no number")
 
 
 def draft_of(tree: Tree) -> str:
@@ -75,13 +75,13 @@ class JsonSchema:
         self.references = dict(references or {})
         validator, specification = _DRAFTS[self.draft]
         try:
-            validator.check_schema(cast(dict[str, Any], tree))
+            validator.check_schema(cast(JsonObject, tree))
         except SchemaError as wrong:
             place = "/".join(str(part) for part in wrong.absolute_path)
             raise SchemaProblem(f"not a valid schema of {self.draft}: {wrong.message} (at #/{place})") from None
         except RecursionError:
             raise SchemaProblem("nested too deeply") from None
-        registry: Registry[Any] = Registry()
+        registry: SchemaRegistry = Registry()
         base = tree.get("$id", tree.get("id", "")) if isinstance(tree, dict) else ""
         for name, referred in self.references.items():
             resource = _DRAFTS[draft_of(referred)][1].create_resource(referred)
@@ -89,13 +89,13 @@ class JsonSchema:
             if isinstance(base, str) and base:
                 registry = registry.with_resource(urljoin(base, name), resource)
         self._resolver = registry.resolver_with_root(specification.create_resource(tree))
-        self._validator = bounded(validator)(tree, registry=registry)
+        self._validator = bounded_validator(validator)(tree, registry=registry)
 
     def check_references(self) -> None:
         """Every `$ref` leads somewhere, or SchemaProblem."""
         _check(self.tree, self._resolver, set())
 
-    def validate(self, value: Any, size: int) -> None:
+    def validate(self, value: JsonValue, size: int) -> None:
         """DataProblem if the value, of so many bytes, does not follow the schema, with the place."""
         try:
             check(self._validator, value, size)
@@ -107,7 +107,7 @@ class JsonSchema:
         except RecursionError:
             raise DataProblem("nested too deeply") from None
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: JsonValue) -> bytes:
         """The value as UTF-8, once it is seen to be valid."""
         try:
             data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
@@ -116,21 +116,21 @@ class JsonSchema:
         self.validate(value, len(data))
         return data
 
-    def decode(self, data: bytes, *, validate: bool = True) -> Any:
+    def decode(self, data: bytes, *, validate: bool = True) -> JsonValue:
         try:
-            value = json.loads(data)
+            value: JsonValue = json.loads(data)
         except (ValueError, RecursionError) as wrong:
             raise DataProblem(f"not JSON: {wrong}") from None
         if validate:
             self.validate(value, len(data))
         return value
 
-    def resolver(self) -> Any:
-        """For those who walk the schema themselves: `lookup(ref)` of the `referencing` package."""
+    def resolver(self) -> Resolver[Schema]:
+        """The resolver of references, for code that walks the schema itself."""
         return self._resolver
 
 
-def _check(tree: Any, resolver: Any, seen: set[int]) -> None:
+def _check(tree: JsonValue, resolver: Resolver[Schema], seen: set[int]) -> None:
     if id(tree) in seen:
         return
     seen.add(id(tree))

@@ -3,27 +3,32 @@
 The validators of the `jsonschema` package do what the drafts say, and they take as long as schema and value ask them
 to: choices within choices double the work with every level, a pattern can be matched for ever by Python's `re`, and a
 mistake deep inside is spelt out at every level above it. Schema and value are a caller's. So each keyword pays for what
-it is about to do out of a purse that is filled once per value (`STEPS + STEPS_PER_BYTE × size`; a step is some ten
-microseconds), and an empty purse ends the validation with a DataProblem. What is read of the purse is a count and not a
-clock: the same value gets the same answer on every machine.
+it is about to do out of a budget that is set once per value (`STEPS + STEPS_PER_BYTE × size`; a step is some ten
+microseconds), and an empty budget ends the validation with a DataProblem. The budget is a count and not a clock: the
+same value gets the same answer on every machine.
 
 The keywords that match patterns, and the one that would compare each item with each other, are our own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextvars import ContextVar
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jsonschema import validators
 from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
-from referencing.jsonschema import lookup_recursive_ref
+from referencing.jsonschema import ObjectSchema, Schema, lookup_recursive_ref
 
-from pessoa.serde.patterns import BadPattern, compiled
-from pessoa.serde.problems import DataProblem
+from pessoa.base.json_value import JsonObject, JsonValue
+from pessoa.serde.patterns import BadPattern, compile_pattern
+from pessoa.serde.schema_problems import DataProblem
+from pessoa.serde.stack_room import is_stack_nearly_full
+
+if TYPE_CHECKING:
+    from referencing._core import Resolver
 
 # What a small value may cost with the most tangled of schemas: some tenths of a second.
 STEPS = 20_000
@@ -34,58 +39,78 @@ _CHARACTERS_PER_STEP = 10
 _MEMBERS_PER_STEP = 16
 _MAX_SENTENCE = 500
 
-Check = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
+
+class KeywordValidator(Protocol):
+    """The part of a `jsonschema` validator that the functions of keywords work with."""
+
+    _resolver: Resolver[Schema]
+
+    def descend(
+        self, instance: JsonValue, schema: Schema, path: str | None = None, schema_path: str | None = None
+    ) -> Iterator[ValidationError]: ...
+
+    def evolve(self, **changes: object) -> KeywordValidator: ...
+
+    def iter_errors(self, instance: JsonValue) -> Iterator[ValidationError]: ...
 
 
-class Purse:
+# The validator, the keyword's argument (each keyword has its own type), the value, and the schema around the keyword.
+Check = Callable[[KeywordValidator, Any, JsonValue, ObjectSchema], Iterable[ValidationError] | None]
+
+
+class WorkBudget:
     """What checking one value may cost."""
 
     def __init__(self, size: int) -> None:
         self.left = STEPS + STEPS_PER_BYTE * size
 
 
-_purse: ContextVar[Purse] = ContextVar("purse")
+_budget: ContextVar[WorkBudget] = ContextVar("budget")
 
 
-def _pay(steps: int) -> None:
-    purse = _purse.get()
-    purse.left -= steps
-    if purse.left < 0:
+def _spend(steps: int) -> None:
+    budget = _budget.get()
+    budget.left -= steps
+    if budget.left < 0:
         raise DataProblem("the schema makes it too much work to check this value")
+    if is_stack_nearly_full():
+        raise DataProblem("nested too deeply")
 
 
 def is_in(pattern: str, text: str) -> bool:
     """Whether a part of the text matches, paid for."""
     try:
-        found = compiled(pattern)
-        _pay(1 + found.work(text) // _WORK_PER_STEP)
+        found = compile_pattern(pattern)
+        _spend(1 + found.work(text) // _WORK_PER_STEP)
         return found.is_in(text)
     except BadPattern as wrong:
         raise DataProblem(f"a pattern of the schema cannot be checked: {wrong}") from None
 
 
-def check(validator: Validator, value: Any, size: int) -> None:
+def check(validator: Validator, value: JsonValue, size: int) -> None:
     """Raises ValidationError, or DataProblem if that is too much work for a value of so many bytes."""
-    _purse.set(Purse(size))
+    _budget.set(WorkBudget(size))
     validator.validate(value)
 
 
 @cache
-def bounded(draft: type[Validator]) -> type[Validator]:
+def bounded_validator(draft: type[Validator]) -> type[Validator]:
     """The validator of a draft, with keywords that pay."""
     keywords = {**draft.VALIDATORS, **{name: own for name, own in _OWN.items() if name in draft.VALIDATORS}}
-    extended: type[Validator] = validators.extend(draft, {name: _paying(each) for name, each in keywords.items()})  # type: ignore[no-untyped-call]
+    extended: type[Validator] = validators.extend(draft, {name: _metered(each) for name, each in keywords.items()})  # type: ignore[no-untyped-call]
     return extended
 
 
-def _paying(keyword: Check) -> Check:
-    def check(validator: Any, argument: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        # `properties`, `enum` and `required` look at each of their members, whatever the value is.
-        _pay(1 + len(argument) // _MEMBERS_PER_STEP if isinstance(argument, dict | list) else 1)
+def _metered(keyword: Check) -> Check:
+    def check(
+        validator: KeywordValidator, argument: JsonValue, instance: JsonValue, schema: ObjectSchema
+    ) -> Iterator[ValidationError]:
+        # `properties`, `enum` and `required` look at each of their members, for every value.
+        _spend(1 + len(argument) // _MEMBERS_PER_STEP if isinstance(argument, dict | list) else 1)
         for error in keyword(validator, argument, instance, schema) or ():
             if len(error.message) > _MAX_SENTENCE:
                 # It quotes the value, and so may every one of its thousand neighbours.
-                _pay(len(error.message) // _CHARACTERS_PER_STEP)
+                _spend(len(error.message) // _CHARACTERS_PER_STEP)
                 error.message = f"{error.message[:_MAX_SENTENCE]}…"
                 error.args = (error.message,)
             yield error
@@ -96,50 +121,58 @@ def _paying(keyword: Check) -> Check:
 # The keywords that are our own.
 
 
-def _pattern(validator: Any, pattern: str, instance: Any, _: Any) -> Iterator[ValidationError]:
-    if validator.is_type(instance, "string") and not is_in(pattern, instance):
+def _pattern(_: KeywordValidator, pattern: str, instance: JsonValue, __: ObjectSchema) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and not is_in(pattern, instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
-def _pattern_properties(validator: Any, patterns: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
-    if validator.is_type(instance, "object"):
+def _pattern_properties(
+    validator: KeywordValidator, patterns: dict[str, Schema], instance: JsonValue, _: ObjectSchema
+) -> Iterator[ValidationError]:
+    if isinstance(instance, dict):
         for pattern, subschema in patterns.items():
             for name, value in instance.items():
                 if is_in(pattern, name):
                     yield from validator.descend(value, subschema, path=name, schema_path=pattern)
 
 
-def _additional_properties(validator: Any, rest: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    if not validator.is_type(instance, "object"):
+def _additional_properties(
+    validator: KeywordValidator, rest: Schema, instance: JsonValue, schema: ObjectSchema
+) -> Iterator[ValidationError]:
+    if not isinstance(instance, dict):
         return
     declared = schema.get("properties", {})
     patterns = schema.get("patternProperties", {})
     extras = [
         name for name in instance if name not in declared and not any(is_in(pattern, name) for pattern in patterns)
     ]
-    if validator.is_type(rest, "object"):
+    if isinstance(rest, dict):
         for name in extras:
             yield from validator.descend(instance[name], rest, path=name)
     elif not rest and extras:
-        yield ValidationError(f"these properties are not allowed: {_listed(extras)}")
+        yield ValidationError(f"these properties are not allowed: {_list_names(extras)}")
 
 
-def _unevaluated_properties(validator: Any, rest: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    if not validator.is_type(instance, "object"):
+def _unevaluated_properties(
+    validator: KeywordValidator, rest: Schema, instance: JsonValue, schema: ObjectSchema
+) -> Iterator[ValidationError]:
+    if not isinstance(instance, dict):
         return
-    evaluated = _evaluated(validator, instance, schema, is_outermost=True)
+    evaluated = _evaluated_names(validator, instance, schema, is_outermost=True)
     wrong = [
         name
         for name, value in instance.items()
         if name not in evaluated and not _is_valid(validator.descend(value, rest, path=name))
     ]
     if wrong:
-        yield ValidationError(f"these properties are not allowed: {_listed(wrong)}")
+        yield ValidationError(f"these properties are not allowed: {_list_names(wrong)}")
 
 
-def _evaluated(validator: Any, instance: Any, schema: Any, *, is_outermost: bool = False) -> set[str]:
+def _evaluated_names(
+    validator: KeywordValidator, instance: JsonObject, schema: Schema, *, is_outermost: bool = False
+) -> set[str]:
     """The names that a schema, or one that it applies in place, has something to say about."""
-    _pay(1)
+    _spend(1)
     if not isinstance(schema, dict):
         return set()
     found: set[str] = set(schema.get("properties", {}).keys() & instance.keys())
@@ -150,11 +183,13 @@ def _evaluated(validator: Any, instance: Any, schema: Any, *, is_outermost: bool
         return set(instance)
     for inner, subschema in _in_place(validator, instance, schema):
         if _is_valid(inner.evolve(schema=subschema).iter_errors(instance)):
-            found |= _evaluated(inner, instance, subschema)
+            found |= _evaluated_names(inner, instance, subschema)
     return found
 
 
-def _in_place(validator: Any, instance: Any, schema: Any) -> Iterator[tuple[Any, Any]]:
+def _in_place(
+    validator: KeywordValidator, instance: JsonObject, schema: ObjectSchema
+) -> Iterator[tuple[KeywordValidator, Schema]]:
     """The schemas that this one applies to the same value, each with the validator that knows its references."""
     resolver = validator._resolver
     referred = [resolver.lookup(schema[keyword]) for keyword in ("$ref", "$dynamicRef") if keyword in schema]
@@ -175,14 +210,16 @@ def _in_place(validator: Any, instance: Any, schema: Any) -> Iterator[tuple[Any,
                 yield validator, schema[keyword]
 
 
-def _unique_items(validator: Any, is_wanted: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
-    if is_wanted and validator.is_type(instance, "array") and len({_frozen(each) for each in instance}) < len(instance):
+def _unique_items(
+    _: KeywordValidator, is_wanted: bool, instance: JsonValue, __: ObjectSchema
+) -> Iterator[ValidationError]:
+    if is_wanted and isinstance(instance, list) and len({_frozen(each) for each in instance}) < len(instance):
         yield ValidationError("an item stands in the array twice")
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: JsonValue) -> Hashable:
     """Something that can be hashed, and that is equal for equal values: 1 is 1.0, and neither is true."""
-    _pay(1)
+    _spend(1)
     if isinstance(value, dict):
         return frozenset((name, _frozen(each)) for name, each in value.items())
     if isinstance(value, list):
@@ -194,7 +231,7 @@ def _is_valid(errors: Iterator[ValidationError]) -> bool:
     return next(errors, None) is None
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     return ", ".join(names[:10]) + (" …" if len(names) > 10 else "")
 
 

@@ -1,4 +1,4 @@
-"""Regular expressions that strangers wrote: matched in bounded time and memory, whatever they and the text are.
+"""Regular expressions that strangers wrote: any of them is matched with any text in bounded time and memory.
 
 Expressions are matched by RE2 (base/linear_regex.py), in time that grows with the length of the text times the size of
 the expression; `work` says how much that is. RE2 knows nothing of looking ahead or behind and of references back to
@@ -7,7 +7,7 @@ that trying them all soon ends:
 
     n characters, k repetitions, a alternatives     at most 2^a · n^(k+1) / (k+1)! steps, if no group is repeated
 
-Whatever is neither is refused with a sentence. `\\uXXXX`, JSON Schema's spelling of a character, is RE2's `\\x{XXXX}`.
+Others are refused with a sentence. `\\uXXXX`, JSON Schema's spelling of a character, is RE2's `\\x{XXXX}`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from math import factorial
-from typing import Any
 
-from pessoa.base.linear_regex import InvalidRegex, linear_regex
+from pessoa.base.linear_regex import InvalidRegex, LinearRegex, linear_regex
 
 # Longer ones are programs, not expressions.
 MAX_PATTERN = 4096
@@ -66,7 +65,7 @@ class Pattern:
         """Whether the text as a whole matches."""
         return self._matcher(text).fullmatch(text) is not None
 
-    def _matcher(self, text: str) -> Any:
+    def _matcher(self, text: str) -> LinearRegex | re.Pattern[str]:
         if self._linear is not None:
             if self.work(text) > MAX_WORK:
                 raise BadPattern(f"a text of {len(text)} characters is too long for the expression {self.text!r}")
@@ -80,11 +79,11 @@ class Pattern:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def compiled(text: str) -> Pattern:
+def compile_pattern(text: str) -> Pattern:
     return Pattern(text)
 
 
-def _by_re2(text: str) -> tuple[Any, str]:
+def _by_re2(text: str) -> tuple[LinearRegex | None, str]:
     """RE2's program, or why there is none."""
     try:
         return linear_regex(_ESCAPED_CHARACTER.sub(r"\1\\x{\2}", text), _MEMORY_BYTES), ""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, overload
 
 import msgspec
 
-from pessoa.pipelines.columns import struct_fields
+from pessoa.pipelines.columns import Schema, struct_fields
 from pessoa.pipelines.explain import explain
 from pessoa.pipelines.plan import (
     NOTHING,
@@ -61,7 +61,8 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
-Schema = str | Mapping[str, Any]
+# Columns as Spark writes them, or by name.
+Columns = str | Mapping[str, object]
 # It begins the names of queries, which are folders, groups and transactional ids.
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
@@ -133,7 +134,7 @@ class App:
         self,
         topic: str,
         *,
-        value: Schema | None = None,
+        value: Columns | None = None,
         timestamp: str = "",
         start: Start = "earliest",
     ) -> Stream[str, Row]: ...
@@ -153,12 +154,18 @@ class App:
         topic: str,
         *,
         key: Serde[K],
-        value: Schema | None = None,
+        value: Columns | None = None,
         timestamp: str = "",
         start: Start = "earliest",
     ) -> Stream[K, Row]: ...
     def stream(
-        self, topic: str, *, key: Any = string, value: Any = None, timestamp: str = "", start: Start = "earliest"
+        self,
+        topic: str,
+        *,
+        key: Serde[object] = string,
+        value: Serde[object] | Schema | None = None,
+        timestamp: str = "",
+        start: Start = "earliest",
     ) -> Stream[Any, Any]:
         """The records of a topic. `value` is a dataclass, columns or a serde; without one the records are JSON, and the
         columns are learnt from the first of them. `avro()` and `protobuf()` have theirs from the schema registry.
@@ -170,20 +177,35 @@ class App:
     @overload
     def table(self, topic: str, *, value: type[V] | Serde[V], timestamp: str = "") -> Table[str, V]: ...
     @overload
-    def table(self, topic: str, *, value: Schema | None = None, timestamp: str = "") -> Table[str, Row]: ...
+    def table(self, topic: str, *, value: Columns | None = None, timestamp: str = "") -> Table[str, Row]: ...
     @overload
     def table(self, topic: str, *, key: Serde[K], value: type[V] | Serde[V], timestamp: str = "") -> Table[K, V]: ...
     @overload
     def table(
-        self, topic: str, *, key: Serde[K], value: Schema | None = None, timestamp: str = ""
+        self, topic: str, *, key: Serde[K], value: Columns | None = None, timestamp: str = ""
     ) -> Table[K, Row]: ...
-    def table(self, topic: str, *, key: Any = string, value: Any = None, timestamp: str = "") -> Table[Any, Any]:
+    def table(
+        self,
+        topic: str,
+        *,
+        key: Serde[object] = string,
+        value: Serde[object] | Schema | None = None,
+        timestamp: str = "",
+    ) -> Table[Any, Any]:
         """The topic as a table: the latest value of each key; a record without a value deletes."""
         made = serde(value)
         source = Source(topic, serde(key).format, made.format, True, timestamp, errors=self.errors)
         return Table(self, source, made.type)
 
-    def add_sink(self, node: Node, topic: str, key: Any, value: Any, *, windows: bool = True) -> None:
+    def add_sink(
+        self,
+        node: Node,
+        topic: str,
+        key: Serde[object] | str | None,
+        value: Serde[object] | str | None,
+        *,
+        windows: bool = True,
+    ) -> None:
         """What `to` does."""
         if any(sink.topic == topic for sink in self._sinks):
             raise PlanRefused(f"two pipelines write to {topic}: unite them, or write to two topics")
@@ -202,7 +224,7 @@ class App:
         texts = []
         for sink in self._sinks:
             with contextlib.suppress(ColumnsUnknown):
-                sink = cast("Sink", finished(sink))
+                sink = cast("Sink", finish_sink(sink))
             lines = explain(sink)
             if is_cut(sink):
                 lines += "\nand in several queries, with topics in between: it keeps state after state"
@@ -223,11 +245,11 @@ class App:
             print(running.report())
             running.wait()
 
-    def test(self, topics: Mapping[str, Sequence[Any]], *, spark: Any = None) -> dict[str, list[Record]]:
+    def test(self, topics: Mapping[str, Sequence[object]], *, spark: Any = None) -> dict[str, list[Record]]:
         """What the pipelines make of these records, by topic: see trial.py. `spark` is a session to use instead of a
         Spark that is started for this."""
         from pessoa.pipelines import in_memory
-        from pessoa.pipelines.registry_formats import resolved
+        from pessoa.pipelines.registry_formats import resolve_schemas
         from pessoa.streams import trial
 
         given = {topic: [trial.as_record(each) for each in records] for topic, records in topics.items()}
@@ -235,9 +257,9 @@ class App:
             topic: [trial.to_bytes(Format("json"), record.value) for record in records]
             for topic, records in given.items()
         }
-        whole = [resolved(self.learnt(sink, samples), self.kafka) for sink in self._sinks]
-        sinks = [sink for plan in whole if isinstance(sink := trial.without_registry(finished(plan)), Sink)]
-        records = trial.encoded(given, trial.sources_of(sinks))
+        whole = [resolve_schemas(self.learn(sink, samples), self.kafka) for sink in self._sinks]
+        sinks = [sink for plan in whole if isinstance(sink := trial.without_registry(finish_sink(plan)), Sink)]
+        records = trial.encode_records(given, trial.sources_of(sinks))
         for topic in trial.sources_of(sinks):
             records.setdefault(topic, [])
         found: dict[str, list[Record]] = {}
@@ -246,15 +268,15 @@ class App:
             found.setdefault(sink.topic, [])
             for record in in_memory.run(sink, session, records, self.functions.by_name):
                 is_letter = record.topic != sink.topic
-                made = trial.decoded(record, None if is_letter else sink, None if is_letter else shape(sink))
+                made = trial.decode_record(record, None if is_letter else sink, None if is_letter else shape(sink))
                 found.setdefault(record.topic, []).append(made)
                 if record.topic in records:
                     records[record.topic].append(record)
         return found
 
-    def learnt(self, plan: Node, samples: Mapping[str, Sequence[bytes | None]]) -> Node:
+    def learn(self, plan: Node, samples: Mapping[str, Sequence[bytes | None]]) -> Node:
         """The plan with the columns of undescribed JSON, as far as there are records of its topic."""
-        whole = with_inputs(plan, tuple(self.learnt(each, samples) for each in inputs(plan)))
+        whole = with_inputs(plan, tuple(self.learn(each, samples) for each in inputs(plan)))
         if not isinstance(whole, Source) or whole.value.kind != "json" or whole.value.columns:
             return whole
         columns = learn_columns(samples.get(whole.topic, ()))
@@ -266,7 +288,7 @@ class App:
         return msgspec.structs.replace(whole, value=Format("json", columns))
 
 
-def finished(plan: Node) -> Node:
+def finish_sink(plan: Node) -> Node:
     """The sink with the format of its value, now that the columns are known, and the window's columns if it has any."""
     if not isinstance(plan, Sink):
         return plan
@@ -295,7 +317,7 @@ def _is_plain(node: Node) -> bool:
             return _is_plain(inputs(node)[0])
 
 
-def _sink_format(value: Any) -> Format:
+def _sink_format(value: Serde[object] | str | None) -> Format:
     """NOTHING stands for: as it fits."""
     if value is None:
         return Format(NOTHING)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 from pessoa.pipelines.explain import explain
 from pessoa.pipelines.plan import (
@@ -41,6 +41,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
+# A function of whole chunks (pandas, Arrow), or one whose result `returns` declares: mypy cannot tell if it fits.
+Unchecked: TypeAlias = Callable[[Any], Any]
 _AS = re.compile(r"(?s)(.+)\s+AS\s+(`[^`]+`|\w+)\s*\Z", re.IGNORECASE)
 _NAME = re.compile(r"(`[^`]+`|\w+)\Z")
 
@@ -77,20 +79,20 @@ class _Flow(Generic[K, V]):
         self,
         topic: str,
         *,
-        key: Serde[Any] | str | None = None,
-        value: Serde[Any] | str | None = None,
+        key: Serde[object] | str | None = None,
+        value: Serde[object] | str | None = None,
         windows: bool = True,
     ) -> None:
         """Write to a topic. Keys keep their format where they can; values are JSON unless something else is said.
         `windows`: the value of a windowed table says its window_start and window_end too."""
         self._app.add_sink(self.node, topic, key, value, windows=windows)
 
-    def _applied(self, function: Callable[..., Any], returns: Any) -> tuple[Node, type | None]:
+    def _apply(self, function: Callable[..., object], returns: object) -> tuple[Node, type | None]:
         made = self._app.functions.plan(function, takes=self._type, returns=returns)
         node = Apply(self.node, made, self._app.errors)
         return node, _as_type(returns if returns is not None else _return_hint(function))
 
-    def _condition(self, condition: str | Callable[..., Any]) -> Node:
+    def _condition(self, condition: str | Callable[..., object]) -> Node:
         if isinstance(condition, str):
             return Filter(self.node, condition)
         made = self._app.functions.plan(condition, takes=self._type, returns="BOOLEAN")
@@ -98,7 +100,7 @@ class _Flow(Generic[K, V]):
 
 
 class Stream(_Flow[K, V]):
-    def filter(self, condition: str | Callable[[V], bool] | Callable[[Any], Any]) -> Stream[K, V]:
+    def filter(self, condition: str | Callable[[V], bool] | Unchecked) -> Stream[K, V]:
         """Only the rows for which the condition holds."""
         return Stream(self._app, self._condition(condition), self._type)
 
@@ -113,25 +115,25 @@ class Stream(_Flow[K, V]):
     @overload
     def map_values(self, function: str, *, returns: None = None) -> Stream[K, Any]: ...
     @overload
-    def map_values(self, function: Callable[[Any], Any], *, returns: type[V2]) -> Stream[K, V2]: ...
+    def map_values(self, function: Unchecked, *, returns: type[V2]) -> Stream[K, V2]: ...
     @overload
-    def map_values(self, function: Callable[[Any], Any], *, returns: str | dict[str, Any]) -> Stream[K, Any]: ...
+    def map_values(self, function: Unchecked, *, returns: str | dict[str, object]) -> Stream[K, Any]: ...
     @overload
     def map_values(self, function: Callable[[V], V2]) -> Stream[K, V2]: ...
-    def map_values(self, function: Any, *, returns: Any = None) -> Stream[K, Any]:
+    def map_values(self, function: str | Callable[..., object], *, returns: object = None) -> Stream[K, Any]:
         """The value becomes what the function makes of it; an expression gives a plain value."""
         if isinstance(function, str):
             return Stream(self._app, Project(self.node, (Column(VALUE, function),)))
-        node, made = self._applied(function, returns)
+        node, made = self._apply(function, returns)
         return Stream(self._app, node, made)
 
     @overload
     def flat_map_values(self, function: str, *, returns: None = None) -> Stream[K, Any]: ...
     @overload
-    def flat_map_values(self, function: Callable[[Any], Any], *, returns: type[V2]) -> Stream[K, V2]: ...
+    def flat_map_values(self, function: Unchecked, *, returns: type[V2]) -> Stream[K, V2]: ...
     @overload
     def flat_map_values(self, function: Callable[[V], Iterable[V2]]) -> Stream[K, V2]: ...
-    def flat_map_values(self, function: Any, *, returns: Any = None) -> Stream[K, Any]:
+    def flat_map_values(self, function: str | Callable[..., object], *, returns: object = None) -> Stream[K, Any]:
         """A row for each value that the function gives, or for each element of the array that the expression is."""
         if isinstance(function, str):
             return Stream(self._app, FlatMap(self.node, function))
@@ -149,7 +151,7 @@ class Stream(_Flow[K, V]):
     def select_key(self, key: str) -> Stream[Any, V]: ...
     @overload
     def select_key(self, key: Callable[[V], K2], *, returns: type[K2] | None = None) -> Stream[K2, V]: ...
-    def select_key(self, key: Any, *, returns: Any = None) -> Stream[Any, V]:
+    def select_key(self, key: str | Callable[..., object], *, returns: object = None) -> Stream[Any, V]:
         """The key becomes an expression, or what a function makes of the value. The value stays as it is."""
         if isinstance(key, str):
             return Stream(self._app, Rekey(self.node, (Column(KEY, key),)), self._type)
@@ -169,7 +171,7 @@ class Stream(_Flow[K, V]):
 
     def join(
         self,
-        other: Stream[K, Any] | Table[K, Any],
+        other: Stream[K, V2] | Table[K, V2],
         *,
         within: Duration | tuple[Duration, Duration] | None = None,
         grace: Duration | None = None,
@@ -183,7 +185,7 @@ class Stream(_Flow[K, V]):
 
     def left_join(
         self,
-        other: Stream[K, Any] | Table[K, Any],
+        other: Stream[K, V2] | Table[K, V2],
         *,
         within: Duration | tuple[Duration, Duration] | None = None,
         grace: Duration | None = None,
@@ -194,7 +196,7 @@ class Stream(_Flow[K, V]):
 
     def outer_join(
         self,
-        other: Stream[K, Any],
+        other: Stream[K, V2],
         *,
         within: Duration | tuple[Duration, Duration],
         grace: Duration | None = None,
@@ -204,7 +206,7 @@ class Stream(_Flow[K, V]):
 
 
 class Table(_Flow[K, V]):
-    def filter(self, condition: str | Callable[[V], bool] | Callable[[Any], Any]) -> Table[K, V]:
+    def filter(self, condition: str | Callable[[V], bool] | Unchecked) -> Table[K, V]:
         """A row that does not pass is deleted."""
         return Table(self._app, self._condition(condition), self._type)
 
@@ -217,23 +219,23 @@ class Table(_Flow[K, V]):
     @overload
     def map_values(self, function: str, *, returns: None = None) -> Table[K, Any]: ...
     @overload
-    def map_values(self, function: Callable[[Any], Any], *, returns: type[V2]) -> Table[K, V2]: ...
+    def map_values(self, function: Unchecked, *, returns: type[V2]) -> Table[K, V2]: ...
     @overload
     def map_values(self, function: Callable[[V], V2]) -> Table[K, V2]: ...
-    def map_values(self, function: Any, *, returns: Any = None) -> Table[K, Any]:
+    def map_values(self, function: str | Callable[..., object], *, returns: object = None) -> Table[K, Any]:
         if isinstance(function, str):
             return Table(self._app, Project(self.node, (Column(VALUE, function),)))
-        node, made = self._applied(function, returns)
+        node, made = self._apply(function, returns)
         return Table(self._app, node, made)
 
-    def join(self, other: Table[K, Any], *, prefix: str = "", how: How = "inner") -> Table[K, Row]:
+    def join(self, other: Table[K, V2], *, prefix: str = "", how: How = "inner") -> Table[K, Row]:
         """The table of keys that both have; `how` "left" and "outer" keep those that one side has."""
         return Table(self._app, Join(self.node, other.node, how, right_prefix=prefix))
 
-    def left_join(self, other: Table[K, Any], *, prefix: str = "") -> Table[K, Row]:
+    def left_join(self, other: Table[K, V2], *, prefix: str = "") -> Table[K, Row]:
         return self.join(other, prefix=prefix, how="left")
 
-    def outer_join(self, other: Table[K, Any], *, prefix: str = "") -> Table[K, Row]:
+    def outer_join(self, other: Table[K, V2], *, prefix: str = "") -> Table[K, Row]:
         return self.join(other, prefix=prefix, how="outer")
 
     def to_stream(self) -> Stream[K, V]:
@@ -288,20 +290,20 @@ def _within(within: Duration | tuple[Duration, Duration] | None, grace: Duration
     return Within(milliseconds(before), milliseconds(after), DAY_MS if grace is None else milliseconds(grace))
 
 
-def _return_hint(function: Callable[..., Any]) -> Any:
+def _return_hint(function: Callable[..., object]) -> object:
     import typing
 
     return typing.get_type_hints(function).get("return") if hasattr(function, "__annotations__") else None
 
 
-def _element_hint(function: Callable[..., Any]) -> Any:
+def _element_hint(function: Callable[..., object]) -> object:
     import typing
 
     arguments = typing.get_args(_return_hint(function))
     return arguments[0] if arguments else None
 
 
-def _as_type(hint: Any) -> type | None:
+def _as_type(hint: object) -> type | None:
     import dataclasses
 
     return hint if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None

@@ -14,7 +14,6 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable
-from typing import Any
 
 from pessoa.pipelines.columns import struct_of, type_of
 from pessoa.pipelines.plan import Function, PlanRefused, Style
@@ -24,15 +23,15 @@ _VECTORS: dict[str, Style] = {"pandas": "pandas", "pyarrow": "arrow"}
 
 
 class Functions:
-    """The functions of an app, by name; its plans name them, and whoever compiles a plan finds them here."""
+    """The functions of an app, by name; plans name them, and the compiler of a plan finds them here."""
 
     def __init__(self) -> None:
-        self.by_name: dict[str, Any] = {}
+        self.by_name: dict[str, Callable[..., object]] = {}
 
     def __repr__(self) -> str:
         return f"<Functions {', '.join(self.by_name) or 'none'}>"
 
-    def name(self, function: Any) -> str:
+    def name(self, function: Callable[..., object]) -> str:
         """A name for this function, a new one if another has it already."""
         base = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', type(function).__name__)}"
         name, count = base, 1
@@ -42,20 +41,21 @@ class Functions:
         return name
 
     def plan(
-        self, function: Callable[..., Any], *, takes: type | None, returns: Any, with_key: bool = False,
+        self, function: Callable[..., object], *, takes: type | None, returns: object, with_key: bool = False,
         many: bool = False,
     ) -> Function:  # fmt: skip
         """`returns` is what the caller said; None reads the annotation. `many`: it gives several values, not one."""
         hints = _hints(function)
         style = _style(function, hints)
         if returns is None:
-            returns = _returned(function, hints, style, many=many)
+            returns = _read_return_type(function, hints, style, many=many)
         kind = _spark_type(returns, many=many, pairs=many and with_key)
-        is_row = style == "row" and takes is not None
-        return Function(self.name(function), kind, style, with_key, self.name(takes) if is_row else "")
+        name = self.name(function)
+        taken = self.name(takes) if style == "row" and takes is not None else ""
+        return Function(name, kind, style, with_key, taken)
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def _hints(function: Callable[..., object]) -> dict[str, object]:
     target = function if inspect.isroutine(function) else type(function).__call__
     try:
         return typing.get_type_hints(target)
@@ -63,7 +63,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         raise PlanRefused(f"the annotations of {function!r} cannot be read: {wrong}") from None
 
 
-def _style(function: Callable[..., Any], hints: dict[str, Any]) -> Style:
+def _style(function: Callable[..., object], hints: dict[str, object]) -> Style:
     for name in inspect.signature(function).parameters:
         module = getattr(hints.get(name), "__module__", "") or ""
         if (package := module.partition(".")[0]) in _VECTORS:
@@ -71,7 +71,7 @@ def _style(function: Callable[..., Any], hints: dict[str, Any]) -> Style:
     return "row"
 
 
-def _returned(function: Callable[..., Any], hints: dict[str, Any], style: Style, *, many: bool) -> Any:
+def _read_return_type(function: Callable[..., object], hints: dict[str, object], style: Style, *, many: bool) -> object:
     hint = hints.get("return")
     name = getattr(function, "__qualname__", repr(function))
     if hint is None or style != "row":
@@ -84,7 +84,7 @@ def _returned(function: Callable[..., Any], hints: dict[str, Any], style: Style,
     return arguments[0]
 
 
-def _spark_type(returns: Any, *, many: bool, pairs: bool) -> str:
+def _spark_type(returns: object, *, many: bool, pairs: bool) -> str:
     if pairs and not isinstance(returns, str):
         arguments = typing.get_args(returns)
         if len(arguments) != 2:

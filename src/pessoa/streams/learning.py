@@ -1,4 +1,4 @@
-"""The columns of JSON records that nobody described: seen in some of them.
+"""The columns of JSON records without a schema, learnt from some of them.
 
 Enough for a first look at a topic, and for short examples. A field has the widest type that was seen, BIGINT or DOUBLE
 for numbers and STRING for what does not agree; one that was always null is a STRING. A pipeline that is to last should
@@ -11,21 +11,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import TypeAlias
 
+from pessoa.base.json_value import JsonObject, JsonValue
 from pessoa.pipelines.columns import struct_of, write_columns
 
 # What the type of a field is when two records disagree.
 _WIDER = {frozenset(("BIGINT", "DOUBLE")): "DOUBLE"}
 UNKNOWN = "VOID"
+# A type: text, a dict of fields for an object, a list of one type for an array.
+Kind: TypeAlias = "str | dict[str, Kind] | list[Kind]"
 
 
 def learn_columns(samples: Iterable[bytes | None]) -> str:
     """The columns in Spark's notation; empty if no sample is a JSON object."""
-    found: dict[str, Any] = {}
+    found: dict[str, Kind] = {}
     for sample in samples:
         try:
-            value = None if sample is None else json.loads(sample)
+            value: JsonValue = None if sample is None else json.loads(sample)
         except ValueError:
             continue
         if isinstance(value, dict):
@@ -33,13 +36,12 @@ def learn_columns(samples: Iterable[bytes | None]) -> str:
     return _columns(found)
 
 
-def _merge(found: dict[str, Any], value: dict[str, Any]) -> None:
+def _merge(found: dict[str, Kind], value: JsonObject) -> None:
     for name, each in value.items():
         found[name] = _wider(found.get(name, UNKNOWN), _kind(each))
 
 
-def _kind(value: Any) -> Any:
-    """A type: text, a dict of fields for an object, a list of one type for an array."""
+def _kind(value: JsonValue) -> Kind:
     if value is None:
         return UNKNOWN
     if isinstance(value, bool):
@@ -51,16 +53,16 @@ def _kind(value: Any) -> Any:
     if isinstance(value, str):
         return "STRING"
     if isinstance(value, dict):
-        fields: dict[str, Any] = {}
+        fields: dict[str, Kind] = {}
         _merge(fields, value)
         return fields
-    element: Any = UNKNOWN
+    element: Kind = UNKNOWN
     for each in value:
         element = _wider(element, _kind(each))
     return [element]
 
 
-def _wider(one: Any, other: Any) -> Any:
+def _wider(one: Kind, other: Kind) -> Kind:
     if one in (UNKNOWN, other):
         return other
     if other == UNKNOWN:
@@ -74,11 +76,11 @@ def _wider(one: Any, other: Any) -> Any:
     return "STRING"
 
 
-def _columns(fields: dict[str, Any]) -> str:
+def _columns(fields: dict[str, Kind]) -> str:
     return write_columns((name, _text(kind)) for name, kind in fields.items())
 
 
-def _text(kind: Any) -> str:
+def _text(kind: Kind) -> str:
     if kind == UNKNOWN or kind == {}:
         return "STRING"
     if isinstance(kind, dict):

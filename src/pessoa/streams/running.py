@@ -1,8 +1,8 @@
 """An app while it runs: its queries in an engine of its own.
 
-Before anything starts, the app is made whole: columns that nobody described are learnt or looked up, topics that it
-writes are created if they are missing, and one that it reads must be there. Then each pipeline is cut into queries and
-started; a refusal stops all of it.
+Before anything starts, the app is made whole: columns that the app does not describe are learnt or looked up, topics
+that it writes are created if they are missing, and one that it reads must be there. Then each pipeline is cut into
+queries and started; a refusal stops all of it.
 
 The engine keeps its checkpoints under $PESSOA_HOME/streams/<app> (~/.pessoa without it), unless the app names a home.
 """
@@ -14,15 +14,15 @@ import shutil
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from pessoa.pipelines.engine import Engine
 from pessoa.pipelines.launching import client_settings
 from pessoa.pipelines.plan import Node, PlanRefused, Sink, Source, Speed, every
 from pessoa.pipelines.queries import QuerySpec, QueryStatus
-from pessoa.pipelines.registry_formats import resolved
+from pessoa.pipelines.registry_formats import resolve_schemas
 from pessoa.pipelines.stages import Stage, is_cut, stages, why_not_real_time
-from pessoa.streams.app import App, finished
+from pessoa.streams.app import App, finish_sink
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -145,7 +145,7 @@ class Running:
             if isinstance(node, Source) and node.value.kind == "json" and not node.value.columns
         }
         samples = {topic: self._samples(topic) for topic in sorted(unknown)}
-        return [cast("Sink", finished(resolved(app.learnt(sink, samples), app.kafka))) for sink in app.plans]
+        return [cast("Sink", finish_sink(resolve_schemas(app.learn(sink, samples), app.kafka))) for sink in app.plans]
 
     def _admin(self) -> AdminClient:
         from confluent_kafka.admin import AdminClient
@@ -209,7 +209,7 @@ class Running:
 
         compiler = Compiler(node, self._engine.session(), self._app.kafka, self._app.functions.by_name, None)
         with in_the_plans_words(node, compiler):
-            schema: Any = compiler.flow(node).frame.schema
+            schema = compiler.flow(node).frame.schema
         return {field.name: field.dataType.simpleString() for field in schema}
 
 

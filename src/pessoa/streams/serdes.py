@@ -16,18 +16,20 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar, overload
 
-from pessoa.pipelines.columns import columns_of
+from pessoa.pipelines.columns import Schema, columns_of
 from pessoa.pipelines.plan import NOTHING, PRIMITIVES, Format
 
+T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
+# What a function gets for a value of several columns; what each column holds is for the function to know.
 Row = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Serde(Generic[T]):
+class Serde(Generic[T_co]):
     format: Format
     # The dataclass of its values, if they are of one.
-    type: type[T] | None = None
+    type: type[T_co] | None = None
 
 
 string: Serde[str] = Serde(Format("string"))
@@ -46,16 +48,16 @@ learnt: Serde[Row] = Serde(Format("json"))
 @overload
 def json(schema: type[T]) -> Serde[T]: ...
 @overload
-def json(schema: str | Mapping[str, Any] | None = None) -> Serde[Row]: ...
-def json(schema: Any = None) -> Serde[Any]:
+def json(schema: str | Mapping[str, object] | None = None) -> Serde[Row]: ...
+def json(schema: Schema | None = None) -> Serde[object]:
     return learnt if schema is None else Serde(Format("json", columns_of(schema)), _dataclass(schema))
 
 
 @overload
 def delimited(schema: type[T], delimiter: str = ",") -> Serde[T]: ...
 @overload
-def delimited(schema: str | Mapping[str, Any] = "", delimiter: str = ",") -> Serde[Row]: ...
-def delimited(schema: Any = "", delimiter: str = ",") -> Serde[Any]:
+def delimited(schema: str | Mapping[str, object] = "", delimiter: str = ",") -> Serde[Row]: ...
+def delimited(schema: Schema = "", delimiter: str = ",") -> Serde[object]:
     columns = columns_of(schema) if schema else ""
     return Serde(Format("delimited", columns, delimiter=delimiter), _dataclass(schema))
 
@@ -69,7 +71,7 @@ def protobuf(schema: str = "", *, message: str = "", subject: str = "") -> Serde
     return Serde(Format("protobuf", schema=schema, subject=subject, message=message))
 
 
-def serde(given: Any) -> Serde[Any]:
+def serde(given: Serde[object] | Schema | None) -> Serde[object]:
     if given is None:
         return learnt
     if isinstance(given, Serde):
@@ -79,5 +81,5 @@ def serde(given: Any) -> Serde[Any]:
     return json(given)
 
 
-def _dataclass(schema: Any) -> Any:
+def _dataclass(schema: Schema) -> type | None:
     return schema if isinstance(schema, type) else None

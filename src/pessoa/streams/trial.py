@@ -4,7 +4,7 @@
     assert [record.value for record in out["totais"]] == [{"count": 1}]
 
 Records are given as values, as pairs of key and value, or as Record where time or headers matter. Without a time, each
-is a second after the one before it, whatever its topic. Bytes go in as they are, so a bad record can be tried too.
+is a second after the one before it, in all topics together. Bytes go in as they are, so a bad record can be tried too.
 
 What a pipeline writes is there for the ones that read it. Avro and Protobuf are played as JSON with the same columns:
 the registry is not what is tested.
@@ -27,7 +27,7 @@ from pessoa.pipelines.in_memory import KafkaRecord
 from pessoa.pipelines.plan import NOTHING, PRIMITIVES, Format, Node, PlanRefused, Sink, Source, every
 from pessoa.pipelines.shapes import Shape
 from pessoa.pipelines.stages import REGISTRY_FORMATS, with_inputs
-from pessoa.serde import primitives
+from pessoa.serde import primitive_codecs
 
 _START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 # The names of the serde package for Kafka's primitive types.
@@ -46,7 +46,7 @@ class Record:
     window_start: datetime.datetime | None = None
 
 
-def as_record(given: Any) -> Record:
+def as_record(given: object) -> Record:
     if isinstance(given, Record):
         return given
     if isinstance(given, tuple) and len(given) == 2:
@@ -54,7 +54,9 @@ def as_record(given: Any) -> Record:
     return Record(None, given)
 
 
-def encoded(topics: Mapping[str, Sequence[Any]], sources: Mapping[str, Source]) -> dict[str, list[KafkaRecord]]:
+def encode_records(
+    topics: Mapping[str, Sequence[object]], sources: Mapping[str, Source]
+) -> dict[str, list[KafkaRecord]]:
     """The records of all topics as bytes, in the formats of the sources that read them."""
     found: dict[str, list[KafkaRecord]] = {}
     number = 0
@@ -84,34 +86,34 @@ def to_bytes(format_: Format, value: Any) -> bytes | None:
     if isinstance(value, bytes):
         return value
     if format_.kind in PRIMITIVES:
-        return primitives.encode(_SERDES.get(format_.kind, format_.kind), value)
+        return primitive_codecs.encode(_SERDES.get(format_.kind, format_.kind), value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     if format_.kind == "delimited":
         out = io.StringIO()
-        fields = value.values() if isinstance(value, Mapping) else value
-        csv.writer(out, delimiter=format_.delimiter, lineterminator="").writerow(fields)
+        writer = csv.writer(out, delimiter=format_.delimiter, lineterminator="")
+        writer.writerow(value.values() if isinstance(value, Mapping) else value)
         return out.getvalue().encode()
     return json.dumps(value, default=_plain).encode()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> str:
     if isinstance(value, datetime.datetime | datetime.date):
         return value.isoformat()
     return str(value)
 
 
-def from_bytes(format_: Format, data: bytes | None) -> Any:
+def from_bytes(format_: Format, data: bytes | None) -> object:
     if data is None:
         return None
     if format_.kind in PRIMITIVES:
-        return primitives.decode(_SERDES.get(format_.kind, format_.kind), data)
+        return primitive_codecs.decode(_SERDES.get(format_.kind, format_.kind), data)
     if format_.kind == "delimited":
         return next(csv.reader([data.decode()], delimiter=format_.delimiter))
     return json.loads(data)
 
 
-def decoded(record: KafkaRecord, sink: Sink | None, made: Shape | None) -> Record:
+def decode_record(record: KafkaRecord, sink: Sink | None, made: Shape | None) -> Record:
     """A record that a sink wrote; without a sink (a dead letter) as bytes."""
     time = _START.fromtimestamp(record.timestamp_ms / 1000, datetime.UTC)
     headers = dict(record.headers)
@@ -145,7 +147,7 @@ def sources_of(plans: Iterable[Node]) -> dict[str, Source]:
 
 
 def in_order(sinks: Sequence[Sink]) -> list[Sink]:
-    """Who writes a topic before who reads it."""
+    """The sinks in an order in which a topic is written before it is read."""
     waiting, ordered = list(sinks), []
     while waiting:
         written = {sink.topic for sink in waiting}

@@ -16,6 +16,6 @@ Installing Pessoa also gives pytest the fixtures of `pessoa.testing.plugin`: `ka
 
 from pessoa.testing.broker import Broker
 from pessoa.testing.cluster import Cluster
-from pessoa.testing.services import RestProxy, SchemaRegistry
+from pessoa.testing.in_process_services import RestProxy, SchemaRegistry
 
 __all__ = ["Broker", "Cluster", "RestProxy", "SchemaRegistry"]

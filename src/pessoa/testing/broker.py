@@ -4,7 +4,7 @@ It listens on a port that the system chooses. Its data lies in memory, or in a d
 quicker and leaves nothing behind. Leaving the `with` block stops it in order and gives everything back: thread,
 sockets, files.
 
-If the broker makes a mistake (an exception that nobody expected), leaving the block raises it, so that the test fails
+If the broker makes a mistake (an unexpected exception), leaving the block raises it, so that the test fails
 with the broker's own traceback instead of a client's timeout.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Nobody wants to wait for the second member of a group in a test.
+# A test should not wait for a second member of a group.
 _SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 # For failures alone: what works is done in a fraction of it, even on a busy machine.
 _TIMEOUT_S = 60.0
@@ -130,7 +130,7 @@ class Broker:
             self._end_thread()
 
     def pause(self) -> None:
-        """Hold it still, as SIGSTOP does: its connections stay, and nobody answers on them."""
+        """Hold it still, as SIGSTOP does: its connections stay, and no answer comes on them."""
         assert self._loop is not None, f"{self!r} is not running"
         assert self._paused is None, f"{self!r} is paused"
         self._paused, holds = threading.Event(), threading.Event()
@@ -211,14 +211,14 @@ class Broker:
         is taken from it that it could do something with: sockets and disk."""
         assert self._broker is not None
         broker, self._broker = self._broker, None
-        # Nobody hears what the dead complain of.
+        # The complaints of a broker that was killed are dropped.
         asyncio.get_running_loop().set_exception_handler(lambda _, __: None)
         broker.abandon()
         if self._disk is not None:
             from pessoa.broker.assembly import crash_disk
 
             crash_disk(self._disk, power_loss=power_loss)
-        # Whatever was about to begin has begun then, and can be cancelled.
+        # Tasks that were about to begin have begun then, and can be cancelled.
         await asyncio.sleep(0)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:

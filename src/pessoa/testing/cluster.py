@@ -43,7 +43,7 @@ _HOST = "127.0.0.1"
 _POLL_S = 0.02
 # For failures alone: what works is done in a fraction of it, even on a busy machine.
 _TIMEOUT_S = 60.0
-# Quicker than Kafka's, so that nobody waits long in a test for what a cluster does about a broker that is silent.
+# Quicker than Kafka's, so that no test waits long for what a cluster does about a broker that is silent.
 _SETTINGS = {
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3000",
@@ -196,7 +196,8 @@ class Cluster:
             time.sleep(_POLL_S)
 
     def _leader_of(self, topic: str, partition: int) -> int | None:
-        """Among those who believe to lead it, the one with the newest epoch: the others have not heard of it yet."""
+        """Of the brokers that take themselves for its leader, the one with the newest epoch: the others have not heard
+        of it yet."""
         newest, found = -1, None
         for node_id in self.running:
             known = self._image_of(node_id).topics.by_name.get(topic)
@@ -274,10 +275,10 @@ def _under(directory: str | Path, node_id: int) -> Path:
 
 
 def _free_ports(count: int) -> Iterator[tuple[int, int]]:
-    """Pairs of ports that nobody else is given for the next minute.
+    """Pairs of ports that no other process is given for the next minute.
 
-    A port that is merely free may be somebody's before a broker listens on it. One that has just seen a connection
-    closed from the server's side rests in TIME_WAIT: the system gives it to nobody, yet lets a server with
+    A port that is merely free may be another's before a broker listens on it. One that has just seen a connection
+    closed from the server's side rests in TIME_WAIT: the system gives it to no process, yet lets a server with
     SO_REUSEADDR, as that of an event loop is, listen on it. All are held until all are known, so that they differ.
     """
     ports: list[int] = []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pessoa.testing.broker import Broker
     from pessoa.testing.cluster import Cluster
-    from pessoa.testing.services import RestProxy, SchemaRegistry
+    from pessoa.testing.in_process_services import RestProxy, SchemaRegistry
 
 
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -86,7 +86,7 @@ def kafka_topic(kafka: Broker, request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def schema_registry(kafka: Broker) -> Iterator[SchemaRegistry]:
     """A running schema registry, shared by all tests of the session: `schema_registry.url`."""
-    from pessoa.testing.services import SchemaRegistry
+    from pessoa.testing.in_process_services import SchemaRegistry
 
     with SchemaRegistry(kafka.bootstrap_servers) as registry:
         yield registry
@@ -95,7 +95,7 @@ def schema_registry(kafka: Broker) -> Iterator[SchemaRegistry]:
 @pytest.fixture(scope="session")
 def rest_proxy(kafka: Broker, schema_registry: SchemaRegistry) -> Iterator[RestProxy]:
     """A running REST proxy, shared by all tests of the session: `rest_proxy.url`."""
-    from pessoa.testing.services import RestProxy
+    from pessoa.testing.in_process_services import RestProxy
 
     with RestProxy(kafka.bootstrap_servers, schema_registry=schema_registry.url) as proxy:
         yield proxy

@@ -1,25 +1,26 @@
 """The wires between the brokers of a test cluster, which can be cut and mended.
 
 Every broker has a network of its own (the network door of `pessoa.net.network`), on real sockets. A cut pair of brokers
-behaves as if a switch between them had lost its power: nothing arrives, nobody is told, and a new connection hangs.
+behaves as if a switch between them had lost its power: nothing arrives, neither is told, and a new connection hangs.
 What was sent meanwhile arrives when the wires are mended, as TCP would have it.
 
-A connection is held at the end of whoever made it: nothing is read from it, and what is written to it waits. One that
-is given up while the wires are cut stays open towards the other side, which cannot hear of it.
+A connection is held at the end of the node that made it: nothing is read from it, and what is written to it waits. One
+that is given up while the wires are cut stays open towards the other side, which cannot hear of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from pessoa.net.network import SystemNetwork
+from pessoa.net.network import SocketSettings, SystemNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pessoa.net.network import ListeningSocket, P
+    from pessoa.wire.frames import Buffer
 
 
 class Wires:
@@ -71,9 +72,15 @@ class WiredNetwork:
         self._changed = asyncio.Event()
         self._transports: list[HeldTransport] = []
 
-    async def listen(self, make_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> ListeningSocket:
+    async def listen(
+        self,
+        make_protocol: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        settings: SocketSettings = SocketSettings(),  # noqa: B008  # it cannot change
+    ) -> ListeningSocket:
         self._loop = asyncio.get_running_loop()
-        return await self._system.listen(make_protocol, host, port)
+        return await self._system.listen(make_protocol, host, port, settings)
 
     async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> P:
         self._loop = asyncio.get_running_loop()
@@ -150,7 +157,7 @@ class HeldTransport:
         self._protocol = protocol
         self._is_held = False
         self._is_ended = False
-        self._unsent: list[Any] = []
+        self._unsent: list[Buffer] = []
 
     @property
     def is_gone(self) -> bool:
@@ -170,10 +177,10 @@ class HeldTransport:
             unsent, self._unsent = self._unsent, []
             self._inner.writelines(unsent)
 
-    def write(self, data: Any) -> None:
+    def write(self, data: Buffer) -> None:
         self.writelines([data])
 
-    def writelines(self, buffers: list[Any]) -> None:
+    def writelines(self, buffers: list[Buffer]) -> None:
         if self._is_held:
             self._unsent += [bytes(one) for one in buffers]
         else:
@@ -210,5 +217,5 @@ class HeldTransport:
         if not self._is_held:
             self._inner.resume_reading()
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: object = None) -> object:
         return self._inner.get_extra_info(name, default)

@@ -2,7 +2,7 @@
 
     serving.py      sockets, TLS, signals: uvicorn, started and stopped by us
     http.py         one connection: requests out of bytes, within limits and deadlines
-    app.py          one request: authentication, route, media types, handler, answer or problem
+    asgi_app.py     one request: authentication, route, media types, handler, answer or problem
     routing.py      the table of endpoints as a tree of path segments
     negotiation.py  which media type comes in, which goes out
     auth.py         HTTP Basic against a file of users
@@ -10,7 +10,9 @@
     answers.py      a whole answer
     problems.py     the one exception that becomes an error body
     metrics.py      counters and latencies for Prometheus
-    trust.py        whom a service believes that it asks over HTTPS
+    settings.py     a service's settings: a dataclass whose fields are rows with name, default and meaning
+    http_settings.py  the rows that all services have: listeners, HTTPS, users; and a service as a process
+    trust.py        which servers a service trusts over HTTPS
     openapi.py      the same table of endpoints as an OpenAPI document and as a page to read
 
 A service is a table of `Endpoint`s handed to `make_app`; everything else here follows from the table.

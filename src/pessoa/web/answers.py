@@ -1,13 +1,12 @@
 """A whole answer: status, media type, body, and few other headers.
 
 It is a Starlette Response, so that any ASGI server can send it; but Starlette makes a list of encoded headers for each,
-which our own protocol (http.py) does not need. So the list is made when somebody asks for it.
+which our own protocol (http.py) does not need. So the list is made when it is asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from starlette.responses import Response
 
@@ -35,5 +34,5 @@ class Answer(Response):
         named = {"content-type": self.content_type} if self.content_type else {}
         if self.status_code not in (204, 304):
             named["content-length"] = str(len(self.body))
-        every: dict[str, Any] = {**named, **self.extra_headers}
+        every = {**named, **self.extra_headers}
         return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in every.items()]

@@ -37,7 +37,7 @@ class User:
         return hmac.compare_digest(given.encode(), self.password.encode())
 
 
-NOBODY = User("")
+UNKNOWN_USER = User("")
 
 
 class BasicAuth:
@@ -50,12 +50,12 @@ class BasicAuth:
         return f"<BasicAuth {len(self._users)} users>"
 
     def user_of(self, header: str | None) -> str:
-        """The name of whoever sends this Authorization header; 401 for nobody, 403 for one without a role."""
+        """The name of the user in this Authorization header; 401 for an unknown one, 403 for one without a role."""
         credentials = _credentials(header)
         if credentials is None:
             raise HttpProblem(401, "Unauthorized", headers=self._challenge)
         name, password = credentials
-        user = self._users.get(name, NOBODY)
+        user = self._users.get(name, UNKNOWN_USER)
         if not user.has_password(password) or name not in self._users:
             raise HttpProblem(401, "Unauthorized", headers=self._challenge)
         if self._roles and not user.roles & self._roles:

@@ -15,6 +15,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from pessoa.web.answers import EXCHANGE_KEY
+from pessoa.web.json_charset import as_utf8
 from pessoa.web.problems import HttpProblem
 
 T = TypeVar("T")
@@ -78,7 +79,7 @@ def decode_json(body: bytes, kind: type[T]) -> T:
     if not body.strip():
         raise HttpProblem(400, EMPTY_BODY)
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(as_utf8(body), type=kind)
     except msgspec.ValidationError as wrong:
         raise HttpProblem(422, f"Unprocessable body: {wrong}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:

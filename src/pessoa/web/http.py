@@ -31,12 +31,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
 from math import inf
-from typing import Any, cast
+from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import unquote
 
 import httptools
+from starlette.types import Message, Scope
 
 from pessoa.web.answers import EXCHANGE_KEY, Answer
+
+if TYPE_CHECKING:
+    import uvicorn
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +80,13 @@ def plain_head(status: int, media_type: str | None) -> bytes:
     return status_line(status) + named + (b"" if status in _NO_BODY else b"content-length: ")
 
 
+class ServerState(Protocol):
+    """What uvicorn waits for when it stops."""
+
+    connections: set[Connection]
+    tasks: set[asyncio.Task[None]]
+
+
 class Watch:
     """All connections of one server, and what time it is for them."""
 
@@ -88,7 +99,13 @@ class Watch:
     def __repr__(self) -> str:
         return f"<Watch over {len(self.connections)} connections>"
 
-    def protocol(self, config: Any, server_state: Any, app_state: Any, _loop: Any = None) -> Connection:
+    def protocol(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, object],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> Connection:
         """What uvicorn calls for each connection."""
         return Connection(self, config.loaded_app, server_state)
 
@@ -107,12 +124,12 @@ class Watch:
 
 
 class Connection(asyncio.Protocol):
-    def __init__(self, watch: Watch, app: App, server_state: Any) -> None:
+    def __init__(self, watch: Watch, app: App, server_state: ServerState) -> None:
         self._watch = watch
         self._limits = watch.limits
         self._app = app
         self._state = server_state
-        self._parser: Any = httptools.HttpRequestParser(self)
+        self._parser = httptools.HttpRequestParser(self)
         self._queue: deque[Exchange] = deque()
         self._current: Exchange | None = None
         # The exchange whose request is being parsed; the last of the queue, or the current one.
@@ -122,7 +139,7 @@ class Connection(asyncio.Protocol):
         self._is_in_head = False
         # Fed to the parser since it last had something for us.
         self._idle_bytes = 0
-        # Whatever comes is thrown away.
+        # All that comes is thrown away.
         self._is_deaf = False
         self._is_closing = False
         self._drained: asyncio.Future[None] | None = None
@@ -140,7 +157,6 @@ class Connection(asyncio.Protocol):
         here = transport.get_extra_info("sockname")
         self._here = tuple(here[:2]) if here else None
         self._scheme = "https" if transport.get_extra_info("sslcontext") else "http"
-        # uvicorn waits for these when it stops.
         self._state.connections.add(self)
         self._watch.add(self)
         self.deadline_s = self._watch.now_s + self._limits.head_timeout_s + SWEEP_S
@@ -151,7 +167,8 @@ class Connection(asyncio.Protocol):
         self._state.connections.discard(self)
         self._watch.connections.discard(self)
         self._is_closing = self._is_deaf = True
-        self._parser = None
+        # Parser and connection know each other, and would wait for the collector.
+        del self._parser
         self.deadline_s = inf
         for exchange in (self._current, *self._queue):
             if exchange is not None:
@@ -175,7 +192,7 @@ class Connection(asyncio.Protocol):
             self.refuse(431 if self._is_in_head else 400)
 
     def eof_received(self) -> bool:
-        """Whoever has asked everything may still be waiting for answers: True keeps the connection for them."""
+        """Return True: a client that has sent all its requests may still wait for answers, so the connection stays."""
         if self._current is None or self._parsing is not None or self._scheme == "https":
             return False
         (self._queue[-1] if self._queue else self._current).keep_alive = False
@@ -350,7 +367,7 @@ class Exchange:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.scope: dict[str, Any] = {}
+        self.scope: Scope = {}
         self.keep_alive = True
         # The request has come whole.
         self.is_complete = False
@@ -403,7 +420,7 @@ class Exchange:
         self._has_told_end = True
         return body
 
-    async def receive(self) -> dict[str, Any]:
+    async def receive(self) -> Message:
         while not self._is_lost and not self._is_answered and not self._body:
             if self.is_complete and not self._has_told_end:
                 break
@@ -440,7 +457,7 @@ class Exchange:
         self._connection.transport.write(head + b"\r\n" + (b"" if is_bare else body))
         self._answered()
 
-    async def send(self, message: Any) -> None:
+    async def send(self, message: Message) -> None:
         if self._is_lost:
             return
         if message["type"] == "http.response.start":

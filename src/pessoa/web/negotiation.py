@@ -5,7 +5,7 @@ own, `application/vnd.kafka.json.v2+json; qs=0.1`, as JAX-RS has it: among the t
 one with the highest weight wins, then the one that stands first in the table.
 
 Accept follows RFC 9110: `q` weighs, the most specific range decides about a type, q=0 refuses it, and no header means
-that anything goes. A header that cannot be parsed counts as absent: nobody is helped by a refusal there.
+that anything goes. A header that cannot be parsed counts as absent: a refusal there would help no caller.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import NotRequired, TypeAlias, TypedDict
 
 import msgspec
 
@@ -18,9 +18,50 @@ from pessoa import __version__
 from pessoa.web.negotiation import essence
 from pessoa.web.routing import Endpoint
 
+Schema: TypeAlias = dict[str, object]
+Content: TypeAlias = dict[str, dict[str, Schema]]
+
+
+class Info(TypedDict):
+    title: str
+    version: str
+
+
+# "in" is a word of Python's, and no name of a field in a class.
+Parameter = TypedDict(
+    "Parameter", {"name": str, "in": str, "required": bool, "schema": Schema, "description": NotRequired[str]}
+)
+
+
+class RequestBody(TypedDict):
+    required: bool
+    content: Content
+
+
+class Response(TypedDict):
+    description: str
+    content: NotRequired[Content]
+
+
+class Operation(TypedDict):
+    summary: str
+    operationId: str
+    parameters: list[Parameter]
+    responses: dict[str, Response]
+    requestBody: NotRequired[RequestBody]
+
+
+class Document(TypedDict):
+    openapi: str
+    info: Info
+    # By path and by method.
+    paths: dict[str, dict[str, Operation]]
+    components: dict[str, dict[str, Schema]]
+
+
 _PARAMETER = re.compile(r"{(\w+)(?:\.\.\.)?}")
 _REFERENCES = "#/components/schemas/{name}"
-_ERROR = {
+_ERROR: Schema = {
     "type": "object",
     "required": ["error_code", "message"],
     "properties": {"error_code": {"type": "integer"}, "message": {"type": "string"}},
@@ -29,14 +70,14 @@ _ERROR = {
 
 def document(
     name: str, endpoints: Iterable[Endpoint], *, consumes: tuple[str, ...], produces: tuple[str, ...]
-) -> dict[str, Any]:
+) -> Document:
     rows = list(endpoints)
     types = [kind for row in rows for kind in (row.body, row.answer) if kind is not None]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCES)
     by_type = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, dict[str, Operation]] = {}
     for row in rows:
-        operation: dict[str, Any] = {
+        operation: Operation = {
             "summary": row.summary or f"{row.method} {row.path}",
             "operationId": _operation_id(row),
             "parameters": [*_path_parameters(row), *_query_parameters(row)],
@@ -61,17 +102,17 @@ def _operation_id(row: Endpoint) -> str:
     return "_".join([row.method.lower(), *re.findall(r"\w+", row.path)])
 
 
-def _path_parameters(row: Endpoint) -> list[dict[str, Any]]:
+def _path_parameters(row: Endpoint) -> list[Parameter]:
     return [
         {"name": name, "in": "path", "required": True, "schema": {"type": row.path_kinds.get(name, "string")}}
         for name in _PARAMETER.findall(row.path)
     ]
 
 
-def _query_parameters(row: Endpoint) -> list[dict[str, Any]]:
-    parameters = []
+def _query_parameters(row: Endpoint) -> list[Parameter]:
+    parameters: list[Parameter] = []
     for query in row.query:
-        schema: dict[str, Any] = {"type": query.kind}
+        schema: Schema = {"type": query.kind}
         if query.many:
             schema = {"type": "array", "items": schema}
         parameters.append(
@@ -80,12 +121,12 @@ def _query_parameters(row: Endpoint) -> list[dict[str, Any]]:
     return parameters
 
 
-def _responses(row: Endpoint, by_type: dict[int, Any], produces: tuple[str, ...]) -> dict[str, Any]:
+def _responses(row: Endpoint, by_type: dict[int, Schema], produces: tuple[str, ...]) -> dict[str, Response]:
     types = [essence(each) for each in (produces if row.produces is None else row.produces)]
-    success: dict[str, Any] = {"description": "Success"}
+    success: Response = {"description": "Success"}
     if row.answer is not None:
         success["content"] = {each: {"schema": by_type[id(row.answer)]} for each in types}
-    error = {
+    error: Response = {
         "description": "A problem",
         "content": {each: {"schema": {"$ref": _REFERENCES.format(name="Error")}} for each in types},
     }
@@ -112,7 +153,7 @@ td {{ padding: .1rem .8rem .1rem 0; vertical-align: top }}
 """
 
 
-def page(openapi: dict[str, Any]) -> str:
+def page(openapi: Document) -> str:
     """The document as HTML."""
     rows = [
         _row(method, path, operation)
@@ -123,9 +164,9 @@ def page(openapi: dict[str, Any]) -> str:
     return _PAGE.format(title=html.escape(info["title"]), version=html.escape(info["version"]), rows="\n".join(rows))
 
 
-def _row(method: str, path: str, operation: dict[str, Any]) -> str:
+def _row(method: str, path: str, operation: Operation) -> str:
     cells = [
-        (each["name"], each["in"], each["schema"].get("type", ""), each.get("description", ""))
+        (each["name"], each["in"], str(each["schema"].get("type", "")), each.get("description", ""))
         for each in operation["parameters"]
     ]
     if "requestBody" in operation:
@@ -133,7 +174,7 @@ def _row(method: str, path: str, operation: dict[str, Any]) -> str:
     cells += [
         ("answer", status, media_type, answer["description"])
         for status, answer in operation["responses"].items()
-        for media_type in answer.get("content", {"": None})
+        for media_type in answer.get("content", {"": {}})
     ]
     table = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
     return (

@@ -1,7 +1,7 @@
 """The one exception that becomes an error body.
 
 Kafka's HTTP services answer a failure with a status and `{"error_code": …, "message": …}`, where the code is the status
-or the status with two more digits (40401). Handlers raise `HttpProblem`; `app.py` turns it into bytes. Any other
+or the status with two more digits (40401). Handlers raise `HttpProblem`; `asgi_app.py` turns it into bytes. Any other
 exception is a mistake of ours: it is logged with its traceback and answered with 500 and no details.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import NamedTuple
 
 
 class HttpProblem(Exception):
@@ -25,6 +26,19 @@ class HttpProblem(Exception):
 
     def __repr__(self) -> str:
         return f"<HttpProblem {self.status}/{self.code} {self.message!r}>"
+
+
+class Problem(NamedTuple):
+    """A row of a service's table of problems. Called with the facts of a case, it is the exception to raise."""
+
+    status: int
+    code: int
+    # A pair of braces for each fact.
+    sentence: str
+
+    def __call__(self, *facts: object) -> HttpProblem:
+        assert len(facts) == self.sentence.count("{}"), f"{self.sentence}: {facts}"
+        return HttpProblem(self.status, self.sentence.format(*facts), self.code)
 
 
 def plain_problem(status: int, headers: Mapping[str, str] | None = None) -> HttpProblem:

@@ -2,7 +2,7 @@
 
 A path is cut at its slashes *before* it is percent-decoded: the subject `a/b` travels as `a%2Fb` and is one segment.
 That is why the tree below exists; a router that matches decoded paths cannot tell the two apart. Looking up costs one
-dictionary access per segment, whatever the number of endpoints.
+dictionary access per segment, however many endpoints there are.
 
     /subjects/{subject}/versions/{version}   a name in braces takes one segment
     /static/{path...}                        with dots it takes all the rest
@@ -20,6 +20,8 @@ from urllib.parse import unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
+# For the document: an object of JSON whose members are not described.
+UNDESCRIBED = dict[str, Any]
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -43,14 +45,14 @@ class Endpoint:
     summary: str = ""
     query: tuple[Query, ...] = ()
     # A msgspec type, for the document alone: handlers decode their bodies themselves.
-    body: Any = None
+    body: object = None
     # What the answer looks like, again for the document; None for an answer without a body.
-    answer: Any = None
+    answer: object = None
     status: int = 200
-    # None: whatever the app's default is.
+    # None: the app's default.
     consumes: tuple[str, ...] | None = None
     produces: tuple[str, ...] | None = None
-    # Answers even to those who have not said who they are: health checks.
+    # Answers also to clients that are not authenticated: health checks.
     is_public: bool = False
     # Stands in the document; another way to the same thing need not.
     is_listed: bool = True

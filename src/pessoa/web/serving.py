@@ -2,7 +2,7 @@
 
 Three ways to run one:
 
-    async with Server(app, port=0) as server:      in a loop that somebody else owns
+    async with Server(app, port=0) as server:      in a loop that the caller owns
     with ThreadedServer(make) as server:           in a thread with a loop of its own, for tests and notebooks
     serve_until_signalled(make, …)                 as a process: until SIGTERM or SIGINT
 
@@ -26,7 +26,7 @@ from typing import Any, Self, cast
 
 import uvicorn
 
-from pessoa.web.app import App
+from pessoa.web.asgi_app import App
 from pessoa.web.http import Limits, Watch
 
 GRACE_S = 5
@@ -49,7 +49,7 @@ class Tls:
 class _Uvicorn(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone: whoever owns the process decides what they mean."""
+        """Leave signals alone: the code that owns the process decides what they mean."""
         yield
 
 
@@ -64,7 +64,7 @@ class Server:
         listening: socket.socket | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """`listening` is for those who must know their port before there is an app: see `bind`."""
+        """`listening` is for callers that must know their port before there is an app: see `bind`."""
         self._socket = listening or bind(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]

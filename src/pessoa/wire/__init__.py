@@ -5,5 +5,5 @@ file.
   topics and files. `catalogue` finds a declaration by its number.
 - `compiler`, `decoding`, `encoding`: from a declaration to a codec for one version, on first use.
 - `headers`, `frames`: what stands around a message on a connection.
-- `errors`: the error table, and what it means that bytes are not Kafka's.
+- `errors`: the error table, and what it means that bytes are not Kafka's. `request_context`: who sent a request.
 """

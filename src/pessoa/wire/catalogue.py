@@ -12,19 +12,21 @@ from importlib import import_module
 
 from pessoa.wire.schema import Message
 
-# The modules of `pessoa.wire.stored`, and `headers`: what has no API key of its own.
+# What has no API key of its own: headers, and records in logs and files.
 _OTHER_MODULES = (
-    "headers",
+    "message_headers",
     "stored.consumer_protocol",
-    "stored.control",
-    "stored.group_log",
-    "stored.metadata_log",
+    "stored.control_record_bodies",
+    "stored.group_records",
+    "stored.metadata_records",
     "stored.principal",
-    "stored.producer_snapshot",
+    "stored.producer_entries",
     "stored.quorum_state",
-    "stored.remote_log",
-    "stored.share_log",
-    "stored.transaction_log",
+    "stored.transaction_records",
+    "unserved.remote_log_records",
+    "unserved.share_group_records",
+    "unserved.share_state_records",
+    "unserved.streams_group_records",
 )
 
 
@@ -138,7 +140,11 @@ class ApiKey(IntEnum):
 @cache
 def _declaration(key: ApiKey, suffix: str) -> type[Message]:
     """Every request that a channel sends asks for it."""
-    module = import_module(f"pessoa.wire.api.{key.name.lower()}")
+    name = key.name.lower()
+    try:
+        module = import_module(f"pessoa.wire.api.{name}")
+    except ModuleNotFoundError:
+        module = import_module(f"pessoa.wire.unserved.{name}")
     found = getattr(module, key.title + suffix)
     assert isinstance(found, type)
     assert issubclass(found, Message)

@@ -1,4 +1,4 @@
-"""Writes the source of decoders. `pessoa.wire.compiler` tells what they look like and what they guarantee.
+"""Writes the source of decoders. `pessoa.wire.codec_compiler` tells what they look like and what they guarantee.
 
 The generated function keeps to a few names: `data`, `pos` and `end`, the struct at hand `s1`, `s2`, …, lengths
 `n1`, `n2`, …, and in requests how many elements may still come, `left`. A struct's fixed fields are stored into its
@@ -12,7 +12,16 @@ from contextlib import contextmanager
 from functools import partial
 from struct import calcsize
 
-from pessoa.wire.compiler import FIXED, Layout, Source, array_unpackers, decode_names, default_struct, literal, unpacker
+from pessoa.wire.codec_compiler import (
+    FIXED,
+    Layout,
+    Source,
+    array_unpackers,
+    decode_names,
+    default_struct,
+    literal,
+    unpacker,
+)
 from pessoa.wire.primitives import MAX_REQUEST_ITEMS, MAX_TEXT_BYTES, UNBOUNDED_ITEMS
 from pessoa.wire.schema import Decoder, Field, Struct
 

@@ -1,4 +1,4 @@
-"""Writes the source of encoders. `pessoa.wire.compiler` tells what they look like.
+"""Writes the source of encoders. `pessoa.wire.codec_compiler` tells what they look like.
 
 The generated function appends to `out`. Where record data comes, it sets `out` aside, puts the data itself behind it
 and goes on with a fresh bytearray: the caller gets a list of buffers in which the record data is the very object that
@@ -8,7 +8,7 @@ does not, the byte is taken back and the longer form written.
 
 from __future__ import annotations
 
-from pessoa.wire.compiler import FIXED, Layout, Source, default_struct, encode_names, literal, packer
+from pessoa.wire.codec_compiler import FIXED, Layout, Source, default_struct, encode_names, literal, packer
 from pessoa.wire.primitives import MAX_TEXT_BYTES, ArrayPackers
 from pessoa.wire.schema import Encoder, Field, Struct
 

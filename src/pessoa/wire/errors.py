@@ -1,12 +1,13 @@
-"""Kafka's error table, and the two ways in which encoding and decoding can fail.
+"""Kafka's error table, and the exceptions of encoding, decoding and refusing.
 
 A response carries errors as int16 codes. `ErrorCode` is the whole table of Apache Kafka 4.3: the code, the name,
 whether a client may simply try again (`retriable`) and a sentence for people (`text`). A member is an int, so it
 packs as one.
 
-Apart from that table stand two exceptions. `ProtocolViolation`: the peer sent bytes that are not Kafka's protocol;
+Apart from that table stand three exceptions. `ProtocolViolation`: the peer sent bytes that are not Kafka's protocol;
 the connection is logged and closed. `EncodeError`: we were asked to send a value that the chosen version cannot
-carry; that is our own mistake, never the peer's.
+carry; that is our own mistake, never the peer's. `Refusal`: a request, or a part of one, is answered with an error
+code; controllers and coordinators raise it.
 """
 
 from __future__ import annotations
@@ -186,3 +187,31 @@ class ErrorCode(IntEnum):
 
 
 _by_code: dict[int, ErrorCode] = {int(member): member for member in ErrorCode}
+
+# The coordinator of a group or a transactional id is still loading, is another broker, or has to be elected.
+NO_COORDINATOR = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)
+
+
+# Messages quote what clients send. A string in a response of a version that is not flexible has at most 32,767 bytes,
+# and a character up to 4.
+_MAX_MESSAGE_LENGTH = 8_000
+
+
+class Refusal(Exception):
+    """An error code as the answer to a request or to a part of it and, where the API has a field for it, a message,
+    which is cut where it would not fit into the response."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        self.code = code
+        self.message = None if message is None else message[:_MAX_MESSAGE_LENGTH]
+        super().__init__(f"{code.name}: {self.text}")
+
+    def __repr__(self) -> str:
+        return f"Refusal({self.code.name}, {self.message!r})"
+
+    @property
+    def text(self) -> str:
+        """The message, or what the error table says about the code."""
+        return self.code.text if self.message is None else self.message

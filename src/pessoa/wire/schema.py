@@ -12,16 +12,15 @@
 A field says its type, then (only where it matters) the versions that have it, the versions in which it may be null,
 its default, and its tag. The order of the fields is their order on the wire. To the type checker these are
 dataclasses with keyword arguments; a field without a default must be given. At run time a declaration costs one small
-class: `__init__` and the codecs are compiled on first use (`pessoa.wire.compiler`).
+class: `__init__` and the codecs are compiled on first use (`pessoa.wire.codec_compiler`).
 
 What must hold, and is checked when a codec is compiled:
 
 - a field that some version lacks has a default, since decoding that version must produce it;
 - setting a field to something else than its default, and then encoding a version that lacks it, is an
-  `UnsupportedFieldError` unless the field is `ignorable`: Kafka's rule, so that nobody asks for something and is
-  silently not heard;
+  `UnsupportedFieldError` unless the field is `ignorable`: Kafka's rule, so that no field is dropped silently;
 - a tagged field is written only when it differs from its default. A tagged *struct* that is absent is None, so that
-  nobody pays for building and comparing the default.
+  no default is built and compared.
 
 Tagged fields that a declaration does not know are kept in `unknown_tagged_fields` and written back.
 """
@@ -235,7 +234,7 @@ class Struct(metaclass=_StructType):
 
     def __init__(self, **values: Any) -> None:
         # The first instance of a class compiles its real __init__, which takes this one's place.
-        from pessoa.wire.compiler import compile_init
+        from pessoa.wire.codec_compiler import compile_init
 
         kind = type(self)
         kind.__init__ = compile_init(kind)  # type: ignore[method-assign]
@@ -285,7 +284,7 @@ class Message(Struct):
         """The compiled `decode(data, pos, end) -> (message, pos)`. Nothing past `end` counts as part of the message."""
         found = cls._decoders.get(version)
         if found is None:
-            from pessoa.wire.compiler import compile_decoder
+            from pessoa.wire.codec_compiler import compile_decoder
 
             found = cls._decoders[version] = compile_decoder(cls, version)
         return found
@@ -295,7 +294,7 @@ class Message(Struct):
         """The compiled `encode(message, out) -> buffers`."""
         found = cls._encoders.get(version)
         if found is None:
-            from pessoa.wire.compiler import compile_encoder
+            from pessoa.wire.codec_compiler import compile_encoder
 
             found = cls._encoders[version] = compile_encoder(cls, version)
         return found

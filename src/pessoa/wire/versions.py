@@ -39,6 +39,5 @@ class Versions(NamedTuple):
         return range(self.first, self.last + 1)
 
 
-ALL_VERSIONS = Versions(0, HIGHEST)
 NO_VERSIONS = Versions(0, -1)
 _parsed = {"none": NO_VERSIONS}

@@ -15,7 +15,7 @@
  *   W <codec> <json>                  write one record batch             OK <hex>
  *   C <kind> <json>                   write one control batch            OK <hex>
  *
- * Whatever goes wrong is answered with ERR and the exception, and the next line is judged afresh. Bytes left over after
+ * Every failure is answered with ERR and the exception, and the next line is judged afresh. Bytes left over after
  * a message, a version outside its range, half a batch and a wrong checksum are errors too.
  *
  * A message is named as in Apache's schema files ("FetchRequest", "TopicRecord", "OffsetCommitKey"); its class carries

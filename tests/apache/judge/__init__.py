@@ -78,7 +78,7 @@ class Judge:
         process.stdout.close()
 
     def kill(self) -> None:
-        """Ends the process without ceremony; whoever asks afterwards gets a JudgeError."""
+        """Kill the process; questions afterwards raise a JudgeError."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()

@@ -39,9 +39,9 @@ public final class ToolServer {
             code = status;
             System.out.flush();
             System.err.flush();
-            PrintStream nobody = new PrintStream(OutputStream.nullOutputStream());
-            System.setOut(nobody);
-            System.setErr(nobody);
+            PrintStream discarded = new PrintStream(OutputStream.nullOutputStream());
+            System.setOut(discarded);
+            System.setErr(discarded);
         }
         throw new Ended();
     }
@@ -90,7 +90,7 @@ public final class ToolServer {
             try {
                 main.invoke(null, (Object) arguments);
             } catch (ReflectiveOperationException ended) {
-                // Whoever waits for it finds that it is not there.
+                // The test that waits for the program finds that it is not there.
                 return;
             }
         }, name).start();
@@ -125,7 +125,7 @@ public final class ToolServer {
             main.invoke(null, (Object) arguments);
         } catch (InvocationTargetException thrown) {
             if (!(thrown.getCause() instanceof Ended)) {
-                // What Java does with an exception that nobody catches.
+                // What Java does with an exception that is not caught.
                 err.print("Exception in thread \"main\" ");
                 thrown.getCause().printStackTrace(err);
                 code = code == null ? 1 : code;

@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 
 class ToolServer:
     def __init__(self, *, log_level: str = "OFF", jvm: Sequence[str] | None = None) -> None:
-        """Log lines are not what a comparison is about; who wants them finds them in `err`."""
+        """Log lines are not what a comparison is about; they are in `err`."""
         self._log_level = log_level
         self._jvm = jvm
         self._process: subprocess.Popen[str] | None = None

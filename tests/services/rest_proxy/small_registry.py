@@ -11,7 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pessoa.web.app import App, json_response, make_app
+from pessoa.web.asgi_app import App, json_response, make_app
 from pessoa.web.bodies import read_json
 from pessoa.web.problems import HttpProblem
 from pessoa.web.routing import Endpoint

@@ -1,4 +1,4 @@
-"""What the tests of the REST proxy stand on: a proxy over real sockets, and somebody who talks to it.
+"""What the tests of the REST proxy stand on: a proxy over real sockets, and an HTTP client that talks to it.
 
 The proxy runs in the test's process, in a thread of its own. Topics and groups get names of their own, so that one
 cluster serves all tests.
@@ -15,9 +15,9 @@ import httpx
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from pessoa.rest_proxy.app import rest_proxy_app
-from pessoa.rest_proxy.config import from_properties
-from pessoa.web.app import App
+from pessoa.rest_proxy.proxy_app import rest_proxy_app
+from pessoa.rest_proxy.proxy_config import from_properties
+from pessoa.web.asgi_app import App
 from pessoa.web.serving import ThreadedServer
 
 V2 = "application/vnd.kafka.v2+json"
@@ -48,7 +48,7 @@ class Rest:
         self.until(lambda: self.http.get(f"/topics/{name}").status_code == 200, f"{name} appears")
 
     def until(self, holds: Callable[[], object], what: str) -> None:
-        """Whoever asks the proxy in `holds` has no need to wait as well."""
+        """Without a pause: `holds` asks the proxy, and waits for its answer."""
         deadline = time.monotonic() + PATIENCE
         while not holds():
             assert time.monotonic() < deadline, f"{what}: not within {PATIENCE} s"
@@ -122,7 +122,7 @@ class proxy_in_front_of:  # noqa: N801 - reads as a sentence after `with`
 
     def __init__(self, bootstrap_servers: str, **settings: str) -> None:
         given = {key.replace("_", "."): value for key, value in settings.items()}
-        # Without a registry, unless one is named: somebody else's may be at the usual place.
+        # Without a registry, unless one is named: another program's may be at the usual place.
         nowhere = {"schema.registry.url": "http://127.0.0.1:1"}
         self._config = from_properties({"bootstrap.servers": bootstrap_servers, **nowhere, **given})
         self._server = ThreadedServer(self._make)

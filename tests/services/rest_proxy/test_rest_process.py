@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import shutil
-import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
 import pytest
@@ -20,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pessoa.testing import Broker
+from tests.support.logged_process import LoggedProcess, pessoa
 
 PATIENCE_S = 120.0
 # Word for word, but for `| jq`, which only colours.
@@ -45,21 +44,12 @@ NOTES = [
 @contextmanager
 def running_proxy(
     bootstrap_servers: str, settings: dict[str, str] | None = None
-) -> Iterator[tuple[subprocess.Popen[str], str]]:
+) -> Iterator[tuple[LoggedProcess, str]]:
     """`pessoa rest-proxy`, and the address that it says it listens on."""
-    command = [sys.executable, "-m", "pessoa", "rest-proxy", "--bootstrap-server", bootstrap_servers]
-    command += ["--port", "0"]
-    for key, value in (settings or {}).items():
-        command += ["--override", f"{key}={value}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
-        try:
-            assert process.stdout is not None
-            said = process.stdout.readline()
-            match = re.search(r"listening on (\S+)", said)
-            assert match, said
-            yield process, match[1]
-        finally:
-            process.kill()
+    overrides = [word for key, value in (settings or {}).items() for word in ("--override", f"{key}={value}")]
+    command = pessoa("rest-proxy", "--bootstrap-server", bootstrap_servers, "--port", "0", *overrides)
+    with TemporaryDirectory() as folder, LoggedProcess(command, Path(folder) / "proxy.log") as process:
+        yield process, process.wait_for(r"listening on (\S+)")[1]
 
 
 def curl(command: str) -> str:
@@ -103,27 +93,25 @@ def test_sigterm_lets_members_leave_and_ends_the_process_in_order() -> None:
     with Broker() as broker, running_proxy(broker.bootstrap_servers) as (process, url):
         admin = create_topic(broker.bootstrap_servers, "t")
         join(url, "t")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_S) == 0
+        assert process.stop() == 0
         assert members(admin) == []
 
 
 def test_a_proxy_killed_with_9_leaves_no_ghost_beyond_the_session_timeout() -> None:
-    # Nobody may stay for longer: a proxy that forgets its setting is not let in.
+    # The broker refuses longer sessions: a proxy that forgets its setting cannot join.
     settings = {"group.min.session.timeout.ms": "1000", "group.max.session.timeout.ms": "4000"}
     with Broker(settings) as broker:
         admin = create_topic(broker.bootstrap_servers, "t")
-        # Not so short that somebody who is alive is missed.
+        # Not so short that the session of a running proxy ends.
         session = {"consumer.session.timeout.ms": "4000", "consumer.heartbeat.interval.ms": "500"}
         with running_proxy(broker.bootstrap_servers, settings=session) as (process, url):
             join(url, "t")
             assert len(members(admin)) == 1
             process.kill()
-            process.wait(PATIENCE_S)
             deadline = time.monotonic() + PATIENCE_S
             while members(admin):
                 assert time.monotonic() < deadline, "the ghost stays"
-        # Whoever comes next has the partitions to itself, and reads on from the last commit.
+        # The next proxy has the partitions to itself, and reads on from the last commit.
         with running_proxy(broker.bootstrap_servers, settings=session) as (_, url):
             assert join(url, "t") == [{"topic": "t", "partition": 0}]
 
@@ -155,10 +143,10 @@ def test_a_port_that_is_taken_and_a_wrong_setting_are_said_in_a_sentence() -> No
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        command = [sys.executable, "-m", "pessoa", "rest-proxy", "--port", port]
+        command = pessoa("rest-proxy", "--port", port)
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
         assert (done.returncode, "cannot listen" in done.stdout + done.stderr) == (1, True)
-    command = [sys.executable, "-m", "pessoa", "rest-proxy", "--override", "consumer.threads=many"]
+    command = pessoa("rest-proxy", "--override", "consumer.threads=many")
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 1
-    assert "consumer.threads is 'many'; it must be a whole number" in done.stderr
+    assert "consumer.threads=many: it must be a whole number" in done.stderr

@@ -1,4 +1,4 @@
-"""Whatever our OpenAPI document allows, and what it does not: no request makes the proxy answer 500.
+"""No request that our OpenAPI document allows, and none that it does not, makes the proxy answer 500.
 
 schemathesis draws requests from the document, valid and invalid ones. Half of them are about a cluster, a topic and a
 consumer instance that exist, so that they get past the first check.

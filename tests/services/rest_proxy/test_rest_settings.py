@@ -65,7 +65,7 @@ def test_many_callers_at_once_are_all_served(pessoa_cluster: str) -> None:
     with proxy_in_front_of(pessoa_cluster) as rest:
         topic = rest.topic(3)
 
-        async def everyone() -> list[int]:
+        async def all_callers() -> list[int]:
             async with httpx.AsyncClient(base_url=rest.url, trust_env=False, timeout=60) as http:
                 body = {"records": [{"value": 1}]}
                 headers = {"content-type": V2_JSON}
@@ -74,6 +74,6 @@ def test_many_callers_at_once_are_all_served(pessoa_cluster: str) -> None:
                 )
             return [answer.json()["offsets"][0]["error_code"] for answer in answers]
 
-        assert asyncio.run(everyone()) == [None] * 300
+        assert asyncio.run(all_callers()) == [None] * 300
         ends = [rest.get(f"/topics/{topic}/partitions/{each}/offsets").json()["end_offset"] for each in range(3)]
         assert sum(ends) == 300

@@ -116,7 +116,7 @@ def test_settings_are_taken_in_all_their_spellings(rest: Rest, body: dict[str, A
     ],
 )
 def test_an_unknown_instance_is_40403_everywhere(rest: Rest, method: str, path: str, body: Any) -> None:
-    answer = rest.send(method, f"/consumers/nobody/instances/nothing{path}", body)
+    answer = rest.send(method, f"/consumers/unknown/instances/nothing{path}", body)
     assert (answer.status_code, answer.json()) == (404, GONE)
 
 
@@ -401,7 +401,7 @@ def test_a_deleted_instance_is_gone_from_its_group_at_once(rest: Rest) -> None:
     assert admin.describe_consumer_groups([consumer.group])[consumer.group].result().members == []
 
 
-# Nobody is slow for this long who is about to ask again.
+# No client that is about to ask again is slow for this long.
 IDLE_S = 5
 
 

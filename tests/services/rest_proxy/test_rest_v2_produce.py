@@ -80,7 +80,7 @@ WRONG: dict[str, tuple[Any, str, int, int]] = {
     "no records": ({}, V2_JSON, 422, 422),
     "an empty list of records": ({"records": []}, V2_JSON, 422, 422),
     "records that are no list": ({"records": 1}, V2_JSON, 400, 400),
-    "a field that nobody knows": ({"records": [{"value": 1, "header": 1}]}, V2_JSON, 422, 422),
+    "an unknown field": ({"records": [{"value": 1, "header": 1}]}, V2_JSON, 422, 422),
     "a negative partition": ({"records": [{"value": 1, "partition": -1}]}, V2_JSON, 422, 422),
     "a partition that is too large": ({"records": [{"value": 1, "partition": 2**40}]}, V2_JSON, 422, 422),
     "a partition that does not exist": ({"records": [{"value": 1}, {"value": 1, "partition": 7}]}, V2_JSON, 404, 40402),

@@ -44,7 +44,7 @@ def test_the_cluster_links_to_everything_in_it(rest: Rest) -> None:
         assert rest.http.get(cluster[link]["related"]).status_code == 200, link
 
 
-def test_another_cluster_is_not_found_whatever_is_asked_of_it(rest: Rest) -> None:
+def test_every_path_of_another_cluster_is_not_found(rest: Rest) -> None:
     for path in ("", "/topics", "/brokers", "/acls", "/consumer-groups"):
         assert outcome(rest.get(f"/v3/clusters/elsewhere{path}")) == (404, 404)
 
@@ -272,8 +272,8 @@ def test_brokers_have_configs_alone_and_together(rest: Rest) -> None:
     own = f"{rest.cluster}/brokers/{broker['broker_id']}/configs"
     entry = ok(rest, f"{own}/log.retention.hours")
     assert (entry["kind"], entry["broker_id"]) == ("KafkaBrokerConfig", broker["broker_id"])
-    everyone = ok(rest, f"{rest.cluster}/brokers/-/configs")["data"]
-    assert "log.retention.hours" in [each["name"] for each in everyone]
+    of_all_brokers = ok(rest, f"{rest.cluster}/brokers/-/configs")["data"]
+    assert "log.retention.hours" in [each["name"] for each in of_all_brokers]
     shared = f"{rest.cluster}/broker-configs"
     assert rest.http.put(f"{shared}/log.retention.ms", json={"value": "9999999"}).status_code == 204
     rest.until(lambda: rest.get(f"{shared}/log.retention.ms").status_code == 200, "the setting is shown")
@@ -370,7 +370,7 @@ def test_a_group_its_members_their_partitions_and_its_lag(rest: Rest) -> None:
 
 @pytest.mark.parametrize("tail", ["", "/consumers", "/consumers/x", "/lags", "/lag-summary"])
 def test_an_unknown_group_is_40405(rest: Rest, tail: str) -> None:
-    assert outcome(rest.get(f"{rest.cluster}/consumer-groups/nobody{tail}")) == (404, 40405)
+    assert outcome(rest.get(f"{rest.cluster}/consumer-groups/unknown{tail}")) == (404, 40405)
 
 
 def test_what_a_group_does_not_have_is_404(rest: Rest) -> None:

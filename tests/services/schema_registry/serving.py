@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import httpx
 
-from pessoa.schema_registry.config import Config
-from pessoa.schema_registry.service import make_registry_app
-from pessoa.web.app import App
+from pessoa.schema_registry.registry_config import Config
+from pessoa.schema_registry.registry_service import make_registry_app
+from pessoa.web.asgi_app import App
 from pessoa.web.serving import ThreadedServer, Tls, bind
 
 

@@ -60,6 +60,7 @@ def test_a_schema_is_found_by_id_guid_version_and_text(http: httpx.Client, subje
     by_version = http.get(f"/subjects/{subject}/versions/latest").json()
     assert by_version == {
         "subject": subject, "version": 1, "id": schema_id, "guid": by_version["guid"], "schema": unique(subject),
+        "ts": by_version["ts"],
     }  # fmt: skip
     assert http.get(f"/subjects/{subject}/versions/-1").json() == by_version
     assert http.post(f"/subjects/{subject}", json={"schema": unique(subject)}).json() == by_version
@@ -171,7 +172,9 @@ def test_an_incompatible_schema_is_refused_with_the_reason_and_the_place(http: h
 def test_compatibility_is_asked_for_one_version_and_for_all(http: httpx.Client, subject: str) -> None:
     path = f"/compatibility/subjects/{subject}/versions"
     assert http.post(path, json={"schema": OTHER}).json() == {"is_compatible": True}
-    assert refusal(http.post(f"{path}/1", json={"schema": OTHER})) == (404, 40401)
+    assert http.post(f"{path}/latest", json={"schema": OTHER}).json() == {"is_compatible": True}
+    assert refusal(http.post(f"{path}/1", json={"schema": OTHER})) == (404, 40402)
+    assert refusal(http.post(f"{path}/latest", json={"schema": "x"})) == (422, 42201)
     register(http, subject, RECORD)
     register(http, subject, WIDER)
     for place in (path, f"{path}/1", f"{path}/latest"):
@@ -206,6 +209,63 @@ def test_deleting_is_done_in_two_steps(http: httpx.Client, subject: str) -> None
     assert subject in http.get("/subjects?deleted=true").json()
     assert http.delete(f"/subjects/{subject}?permanent=true").json() == [2]
     assert refusal(http.delete(f"/subjects/{subject}")) == (404, 40401)
+
+
+def test_the_only_version_cannot_be_deleted_softly_twice(http: httpx.Client, subject: str) -> None:
+    register(http, subject, unique(subject))
+    version = f"/subjects/{subject}/versions/1"
+    assert http.delete(version).json() == 1
+    assert refusal(http.delete(version)) == (404, 40406)
+    assert refusal(http.delete(f"/subjects/{subject}/versions/2")) == (404, 40402)
+    assert refusal(http.delete(f"/subjects/{subject}/versions/latest")) == (404, 40401)
+
+
+def test_a_schema_that_does_not_parse_is_refused_before_a_subject_that_is_not_there(http: httpx.Client) -> None:
+    for body in ({"schema": '{"type":"nothing"}'}, {"schema": ""}, {"schema": '"int"', "schemaType": "XML"}):
+        assert refusal(http.post("/subjects/none", json=body)) == (422, 42201)
+    assert refusal(http.post("/subjects/none", json={"schema": '"int"'})) == (404, 40401)
+
+
+def test_with_verbose_a_schema_that_does_not_parse_is_a_message_of_the_compatibility_check(
+    http: httpx.Client, subject: str
+) -> None:
+    register(http, subject, RECORD)
+    path = f"/compatibility/subjects/{subject}/versions"
+    for place in (path, f"{path}/latest"):
+        verdict = http.post(f"{place}?verbose=true", json={"schema": '{"type":"nothing"}'}).json()
+        assert verdict["is_compatible"] is False
+        assert "Invalid schema" in verdict["messages"][0]
+
+
+def test_refusals_say_the_words_that_known_clients_look_for(http: httpx.Client, subject: str) -> None:
+    def message(response: httpx.Response) -> str:
+        assert response.status_code in (404, 422)
+        text: str = response.json()["message"]
+        return text
+
+    assert f"Subject '{subject}' does not have subject-level compatibility configured" in message(
+        http.get(f"/config/{subject}")
+    )
+    assert f"Subject '{subject}' does not have subject-level mode configured" in message(http.get(f"/mode/{subject}"))
+    assert "Invalid compatibility level" in message(http.put("/config", json={"compatibility": "SIDEWAYS"}))
+    assert "Invalid mode" in message(http.put("/mode", json={"mode": "SLEEP"}))
+    assert "Empty schema" in message(http.post(f"/subjects/{subject}/versions", json={}))
+    register(http, subject, unique(subject))
+    version = f"/subjects/{subject}/versions/1"
+    invalid = message(http.get(f"/subjects/{subject}/versions/0"))
+    assert invalid.startswith("The specified version '0' is not a valid version id")
+    assert "latest" in invalid
+    was_not_deleted = "was not deleted first before being permanently deleted"
+    assert message(http.delete(f"{version}?permanent=true")).startswith(
+        f"Subject '{subject}' Version 1 {was_not_deleted}"
+    )
+    refused = message(http.delete(f"/subjects/{subject}?permanent=true"))
+    assert refused.startswith(f"Subject '{subject}' {was_not_deleted}")
+    assert http.delete(version).status_code == 200
+    again = message(http.delete(version))
+    assert again.startswith(f"Subject '{subject}' Version 1 was soft deleted")
+    assert "permanent=true" in again
+    assert message(http.delete(f"/subjects/{subject}")).startswith(f"Subject '{subject}' was soft deleted")
 
 
 def test_after_a_soft_deletion_versions_go_on_counting(http: httpx.Client, subject: str) -> None:
@@ -245,7 +305,8 @@ def test_configurations_are_found_in_the_nearest_scope(http: httpx.Client, subje
     assert http.put(path, json={"compatibility": "full_transitive"}).json() == {"compatibility": "FULL_TRANSITIVE"}
     assert http.get(path).json() == {"compatibilityLevel": "FULL_TRANSITIVE"}
     assert refusal(http.put(path, json={"compatibility": "SIDEWAYS"})) == (422, 42203)
-    assert http.put(path, json={"normalize": True}).json() == {"normalize": True}
+    changed = http.put(path, json={"normalize": True}).json()
+    assert changed == {"compatibility": "FULL_TRANSITIVE", "normalize": True}
     assert http.get(path).json() == {"compatibilityLevel": "FULL_TRANSITIVE", "normalize": True}
     assert http.delete(path).json() == {"compatibilityLevel": "FULL_TRANSITIVE", "normalize": True}
     assert refusal(http.delete(path)) == (404, 40401)
@@ -305,15 +366,11 @@ def test_a_proto_file_is_given_back_as_it_was_sent_and_as_a_descriptor(http: htt
     assert register(http, f"{subject}-2", serialized, schemaType="PROTOBUF") == schema_id
 
 
-def test_metadata_finds_versions_and_tags_change_it(http: httpx.Client, subject: str) -> None:
+def test_metadata_finds_versions(http: httpx.Client, subject: str) -> None:
     register(http, subject, unique(subject), metadata={"properties": {"owner": "a"}})
     register(http, subject, unique(subject), metadata={"properties": {"owner": "b"}})
     found = http.get(f"/subjects/{subject}/metadata", params={"key": "owner", "value": "a"}).json()
     assert found["version"] == 1
-    tags = [{"schemaEntity": {"entityPath": "R.x", "entityType": "sr_field"}, "tags": ["PII"]}]
-    answer = http.post(f"/subjects/{subject}/versions/latest/tags", json={"tagsToAdd": tags}).json()
-    assert answer["version"] == 3
-    assert answer["metadata"] == {"tags": {"R.x": ["PII"]}, "properties": {"owner": "b"}}
 
 
 def test_lists_come_in_pages(http: httpx.Client, subject: str) -> None:

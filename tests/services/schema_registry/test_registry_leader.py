@@ -1,6 +1,6 @@
 """Three registries as processes; the leader is killed in the middle of a thousand registrations, or put to sleep.
 
-Whoever registers tries the next registry when one does not answer, as clients with several addresses do. Afterwards:
+A client tries the next registry when one does not answer, as clients with several addresses do. Afterwards:
 every registration has an id, no id stands for two schemas, every answer that was given holds on every registry that is
 left, and the topic says the same.
 
@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
 from confluent_kafka import Consumer, TopicPartition
 
 from pessoa.testing.broker import Broker
+from tests.support.logged_process import LoggedProcess, pessoa
 
 COUNT = 1000
 AT_ONCE = 40
@@ -33,46 +33,32 @@ KILL_AFTER = 300
 DEADLINE_S = 240.0
 
 
-class Child:
+class Child(LoggedProcess):
     """A registry as a process of its own."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        self.process = subprocess.Popen(
-            [
-                sys.executable, "-m", "pessoa", "schema-registry", "--bootstrap-server", bootstrap_servers,
-                "--host", "127.0.0.1", "--port", "0",
-                "--override", "pessoa.group.session.timeout.ms=2000", "--override", "pessoa.leader.timeout.ms=5000",
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )  # fmt: skip
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert "listening on" in line, f"the registry said {line!r}"
-        self.url = line.split()[-1]
+    def __init__(self, bootstrap_servers: str, log: Path) -> None:
+        words = ("--bootstrap-server", bootstrap_servers, "--host", "127.0.0.1", "--port", "0")
+        settings = ("pessoa.group.session.timeout.ms=2000", "pessoa.leader.timeout.ms=5000")
+        overrides = (word for each in settings for word in ("--override", each))
+        super().__init__(pessoa("schema-registry", *words, *overrides), log, name="a registry")
+        self.start()
+        self.url = self.wait_for(r"is listening on (\S+)", DEADLINE_S)[1]
 
     def is_leader(self) -> bool:
         return "registry_is_leader 1.0" in httpx.get(f"{self.url}/metrics", timeout=DEADLINE_S).text
-
-    def end(self, how: signal.Signals) -> None:
-        self.process.send_signal(how)
-        self.process.wait(DEADLINE_S)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
 
 
 @contextmanager
 def three_registries(bootstrap_servers: str) -> Iterator[list[Child]]:
     children: list[Child] = []
-    try:
-        children += [Child(bootstrap_servers) for _ in range(3)]
-        yield children
-    finally:
-        for child in children:
-            if child.process.poll() is None:
-                child.end(signal.SIGTERM)
+    with TemporaryDirectory() as folder:
+        try:
+            children += [Child(bootstrap_servers, Path(folder) / f"{number}.log") for number in range(3)]
+            yield children
+        finally:
+            for child in children:
+                if child.is_running:
+                    child.stop(timeout_s=DEADLINE_S)
 
 
 def schema(number: int) -> str:
@@ -91,7 +77,7 @@ async def register(client: httpx.AsyncClient, urls: list[str], number: int, answ
             answers[number] = response.json()["id"]
             return
         assert response.status_code == 500, response.text
-    raise AssertionError(f"nobody registered {number}")
+    raise AssertionError(f"no registry registered {number}")
 
 
 async def register_all(children: list[Child]) -> tuple[dict[int, int], Child]:
@@ -105,7 +91,7 @@ async def register_all(children: list[Child]) -> tuple[dict[int, int], Child]:
             await register(client, urls, number, answers)
             if len(answers) >= KILL_AFTER and not killed:
                 killed.append(leader_of(children))
-                killed[0].end(signal.SIGKILL)
+                killed[0].kill()
 
     async with httpx.AsyncClient(timeout=60) as client, asyncio.timeout(DEADLINE_S):
         await asyncio.gather(*(worker(client) for _ in range(AT_ONCE)))
@@ -168,7 +154,7 @@ def test_a_leader_that_slept_gives_out_no_id_from_an_old_state() -> None:
 
         answers: dict[int, int] = {}
         assert register_at(sleeper, 0) == 1
-        sleeper.process.send_signal(signal.SIGSTOP)
+        sleeper.send_signal(signal.SIGSTOP)
         try:
             # They are in its socket when it wakes, before it has heard of anything else.
             asked = [post_and_leave(sleeper.url, number) for number in range(100, 110)]
@@ -176,7 +162,7 @@ def test_a_leader_that_slept_gives_out_no_id_from_an_old_state() -> None:
             for number in range(1, 20):
                 register_at(others[number % 2], number)
         finally:
-            sleeper.process.send_signal(signal.SIGCONT)
+            sleeper.send_signal(signal.SIGCONT)
         for connection in asked:
             with connection:
                 while connection.recv(65536):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import httpx
 import pytest
 
 from pessoa.testing.broker import Broker
+from tests.support.logged_process import LoggedProcess, pessoa
 
-COMMAND = [sys.executable, "-m", "pessoa", "schema-registry"]
+COMMAND = pessoa("schema-registry")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -27,16 +26,11 @@ def test_it_serves_with_a_properties_file_and_stops_in_order(tmp_path: Path) -> 
             f"listeners=http://127.0.0.1:0\nkafkastore.bootstrap.servers=PLAINTEXT://{broker.bootstrap_servers}\n"
             "host.name=127.0.0.1\nschema.compatibility.level=full\n"
         )
-        child = subprocess.Popen(
-            [*COMMAND, str(properties)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        assert child.stdout is not None
-        with child.stdout:
-            url = child.stdout.readline().split()[-1]
+        with LoggedProcess([*COMMAND, str(properties)], tmp_path / "registry.log") as child:
+            url = child.wait_for(r"is listening on (\S+)")[1]
             assert httpx.get(f"{url}/config", timeout=60).json() == {"compatibilityLevel": "FULL"}
             assert httpx.post(f"{url}/subjects/a/versions", json={"schema": '"int"'}, timeout=60).json()["id"] == 1
-            child.send_signal(signal.SIGTERM)
-            assert child.wait(120) == 0
+            assert child.stop() == 0
 
 
 def test_a_cluster_that_does_not_answer_is_named() -> None:
@@ -47,14 +41,11 @@ def test_a_cluster_that_does_not_answer_is_named() -> None:
     assert "127.0.0.1:1 does not answer" in ended.stdout
 
 
-def test_while_it_waits_for_a_cluster_it_can_be_stopped() -> None:
+def test_while_it_waits_for_a_cluster_it_can_be_stopped(tmp_path: Path) -> None:
     command = [*COMMAND, "--bootstrap-server", "127.0.0.1:1", "--port", "0"]
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert child.stderr is not None
-    with child.stderr as log:
-        assert any("waiting for Kafka at 127.0.0.1:1" in line for line in log)
-        child.send_signal(signal.SIGTERM)
-        assert child.wait(120) == 0
+    with LoggedProcess(command, tmp_path / "registry.log") as child:
+        child.wait_for("waiting for Kafka at 127.0.0.1:1")
+        assert child.stop() == 0
 
 
 def test_a_port_that_is_taken_is_named() -> None:

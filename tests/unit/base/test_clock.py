@@ -15,7 +15,7 @@ def test_a_manual_clock_stands_still_until_it_is_moved() -> None:
     assert (clock.now_ms(), clock.monotonic_ms()) == (1005, 1005)
 
 
-def test_whoever_waits_is_woken_when_the_time_has_come_in_the_order_of_deadlines() -> None:
+def test_sleepers_are_woken_when_the_time_has_come_in_the_order_of_deadlines() -> None:
     async def scenario() -> list[str]:
         clock, woken = ManualClock(), list[str]()
 
@@ -40,7 +40,30 @@ def test_whoever_waits_is_woken_when_the_time_has_come_in_the_order_of_deadlines
     assert asyncio.run(scenario())[-1] == "late at 30"
 
 
-def test_one_who_has_given_up_does_not_disturb_the_others() -> None:
+def test_a_timer_calls_once_when_its_time_has_come_unless_it_is_cancelled() -> None:
+    clock, called = ManualClock(), list[str]()
+    clock.call_after_ms(10, lambda: called.append("due"))
+    clock.call_after_ms(10, lambda: called.append("cancelled")).cancel()
+    clock.advance_ms(9)
+    assert called == []
+    clock.advance_ms(1)
+    clock.advance_ms(100)
+    assert called == ["due"]
+
+
+def test_a_timer_of_the_real_clock_calls_after_its_time() -> None:
+    async def scenario() -> int:
+        clock, called = SystemClock(), asyncio.Event()
+        began_ms = clock.monotonic_ms()
+        clock.call_after_ms(1, lambda: 1 / 0).cancel()
+        clock.call_after_ms(20, called.set)
+        await called.wait()
+        return clock.monotonic_ms() - began_ms
+
+    assert asyncio.run(scenario()) >= 19
+
+
+def test_a_cancelled_waiter_does_not_disturb_the_others() -> None:
     async def scenario() -> str:
         clock = ManualClock()
         gone, patient = (asyncio.ensure_future(clock.wait_ms(10)) for _ in range(2))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pessoa.base.config_keys.broker import (
+from pessoa.base.config_keys.broker_keys import (
     BROKER_CONFIGS,
     base_name,
     find,
     synonyms,
     validate_broker_configs,
 )
-from pessoa.base.config_keys.client_metrics import CLIENT_METRICS_CONFIGS, validate_client_metrics_configs
-from pessoa.base.config_keys.group import GROUP_CONFIGS, group_value, validate_group_configs
+from pessoa.base.config_keys.client_metrics_keys import CLIENT_METRICS_CONFIGS, validate_client_metrics_configs
+from pessoa.base.config_keys.group_keys import GROUP_CONFIGS, group_value, validate_group_configs
 from pessoa.base.config_table import (
     INT,
     PASSWORD,

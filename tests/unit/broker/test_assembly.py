@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from pessoa.broker.dispatch import TABLE
+from pessoa.broker.api_table import broker_rows
 from pessoa.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pessoa.wire.api.envelope import EnvelopeRequest
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.frames import request_frame
+from tests.support.logged_process import LoggedProcess, pessoa
 
 TIMEOUT_S = 120
 ENVELOPE = EnvelopeRequest(request_data=b"", request_principal=None, client_host_address=b"")
@@ -25,26 +24,14 @@ ENVELOPE = EnvelopeRequest(request_data=b"", request_principal=None, client_host
 
 def command(directory: Path, port: int) -> list[str]:
     settings = (f"listeners=PLAINTEXT://127.0.0.1:{port}", f"log.dirs={directory}")
-    return [sys.executable, "-m", "pessoa", "broker", *(word for one in settings for word in ("--set", one))]
+    return pessoa("broker", *(word for one in settings for word in ("--set", one)))
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    process = subprocess.Popen(command(tmp_path / "broker", 0), stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    try:
-        told = ""
-        while " is ready" not in told:
-            line = process.stderr.readline()
-            assert line, told
-            told += line
-        found = re.search(r"listening on PLAINTEXT://127\.0\.0\.1:(\d+)", told)
-        assert found, told
-        yield process, int(found[1])
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
+def broker(tmp_path: Path) -> Iterator[tuple[LoggedProcess, int]]:
+    with LoggedProcess(command(tmp_path / "broker", 0), tmp_path / "broker.log") as process:
+        process.wait_for(" is ready")
+        yield process, int(process.wait_for(r"listening on PLAINTEXT://127\.0\.0\.1:(\d+)")[1])
 
 
 @contextmanager
@@ -73,7 +60,7 @@ def api_versions(version: int, correlation_id: int = 7) -> bytes:
 
 @pytest.mark.parametrize("version", range(5))
 def test_it_tells_which_apis_it_serves_in_every_version_of_api_versions(
-    broker: tuple[subprocess.Popen[str], int], version: int
+    broker: tuple[LoggedProcess, int], version: int
 ) -> None:
     with connected(broker[1]) as connection:
         connection.sendall(api_versions(version))
@@ -82,12 +69,12 @@ def test_it_tells_which_apis_it_serves_in_every_version_of_api_versions(
     response = ApiVersionsResponse.decode(data[4:], version)
     assert response.error_code == ErrorCode.NONE
     assert [(entry.api_key, entry.min_version, entry.max_version) for entry in response.api_keys] == [
-        (row.key, *row.advertised) for row in TABLE
+        (row.key, *row.advertised) for row in broker_rows()
     ]
 
 
 def test_a_newer_api_versions_is_answered_in_version_0_with_our_range(
-    broker: tuple[subprocess.Popen[str], int],
+    broker: tuple[LoggedProcess, int],
 ) -> None:
     frame = bytearray(api_versions(4))
     frame[6:8] = (99).to_bytes(2, "big")
@@ -99,7 +86,7 @@ def test_a_newer_api_versions_is_answered_in_version_0_with_our_range(
 
 
 def test_pipelined_requests_are_answered_in_order_however_they_arrive(
-    broker: tuple[subprocess.Popen[str], int],
+    broker: tuple[LoggedProcess, int],
 ) -> None:
     stream = b"".join(api_versions(3, number) for number in range(20))
     with connected(broker[1]) as connection:
@@ -122,8 +109,8 @@ def test_pipelined_requests_are_answered_in_order_however_they_arrive(
         pytest.param(b"\x00\x00\x00\x0a\x00\x12\x00\x03\x00\x00\x00\x01\x00\x50", id="header cut short"),
     ],
 )
-def test_who_breaks_the_protocol_is_disconnected_and_the_others_are_served(
-    broker: tuple[subprocess.Popen[str], int], hostile: bytes
+def test_a_client_that_breaks_the_protocol_is_disconnected_and_others_are_served(
+    broker: tuple[LoggedProcess, int], hostile: bytes
 ) -> None:
     with connected(broker[1]) as other, connected(broker[1]) as connection:
         connection.sendall(hostile)
@@ -132,7 +119,7 @@ def test_who_breaks_the_protocol_is_disconnected_and_the_others_are_served(
         assert answer(other)
 
 
-def test_half_a_frame_and_silence_costs_nobody_else_anything(broker: tuple[subprocess.Popen[str], int]) -> None:
+def test_a_silent_connection_with_half_a_frame_does_not_hold_up_others(broker: tuple[LoggedProcess, int]) -> None:
     with connected(broker[1]) as silent, connected(broker[1]) as other:
         silent.sendall(b"\x00\x00\x10\x00\x00\x12")
         other.sendall(api_versions(0))
@@ -140,17 +127,14 @@ def test_half_a_frame_and_silence_costs_nobody_else_anything(broker: tuple[subpr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_stops_cleanly_when_told_to(broker: tuple[subprocess.Popen[str], int], number: signal.Signals) -> None:
+def test_it_stops_cleanly_when_told_to(broker: tuple[LoggedProcess, int], number: signal.Signals) -> None:
     process, port = broker
     with connected(port) as connection:
-        process.send_signal(number)
-        assert process.wait(timeout=TIMEOUT_S) == 0
+        assert process.stop(number) == 0
         assert connection.recv(1) == b""
 
 
-def test_a_taken_port_gives_one_sentence_and_exit_code_1(
-    broker: tuple[subprocess.Popen[str], int], tmp_path: Path
-) -> None:
+def test_a_taken_port_gives_one_sentence_and_exit_code_1(broker: tuple[LoggedProcess, int], tmp_path: Path) -> None:
     second = subprocess.run(command(tmp_path / "second", broker[1]), capture_output=True, text=True, timeout=TIMEOUT_S)
     assert second.returncode == 1
     assert "cannot listen" in second.stderr
@@ -171,10 +155,27 @@ def test_metadata_that_is_damaged_gives_one_sentence_and_exit_code_1(tmp_path: P
         assert "Traceback" not in run.stderr
 
 
-def test_a_directory_that_another_broker_is_at_work_in_is_left_alone(
-    broker: tuple[subprocess.Popen[str], int], tmp_path: Path
+def test_a_start_waits_for_a_broker_that_is_still_at_work_in_its_directory(
+    broker: tuple[LoggedProcess, int], tmp_path: Path
 ) -> None:
-    second = subprocess.run(command(tmp_path / "broker", 0), capture_output=True, text=True, timeout=TIMEOUT_S)
-    assert second.returncode == 1
-    assert "cannot lock" in second.stderr
-    assert "Traceback" not in second.stderr
+    first, _ = broker
+    with LoggedProcess(command(tmp_path / "broker", 0), tmp_path / "second.log") as second:
+        second.wait_for("waiting up to 30 s for it to stop")
+        assert first.stop() == 0
+        second.wait_for(" is ready")
+
+
+def test_a_broker_that_waits_for_a_directory_can_be_stopped(broker: tuple[LoggedProcess, int], tmp_path: Path) -> None:
+    with LoggedProcess(command(tmp_path / "broker", 0), tmp_path / "second.log") as second:
+        second.wait_for("another broker is at work in")
+        assert second.stop() == 0
+    assert broker[0].is_running
+
+
+def test_a_broker_that_waits_for_its_quorum_can_be_stopped(tmp_path: Path) -> None:
+    # The ports of the other two voters are closed.
+    voters = "controller.quorum.voters=1@127.0.0.1:1,2@127.0.0.1:2,3@127.0.0.1:3"
+    words = [*command(tmp_path, 0), "--set", voters, "--cluster-id", "A" * 22]
+    with LoggedProcess(words, tmp_path.with_name("waiting.log")) as process:
+        process.wait_for("listening on PLAINTEXT")
+        assert process.stop() == 0

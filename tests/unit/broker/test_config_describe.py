@@ -12,11 +12,10 @@ import pytest
 
 from pessoa.base.ids import Uuid
 from pessoa.base.log_levels import logger_levels, problem, set_level
+from pessoa.broker.apis.describe_configs import handle
 from pessoa.broker.config import BrokerConfig, load
 from pessoa.broker.config_entries import ConfigSource, topic_entries
 from pessoa.broker.config_rules import ConfigRules
-from pessoa.broker.context import RequestContext
-from pessoa.broker.handlers.describe_configs import handle
 from pessoa.metadata.image import ConfigResource, MetadataImage
 from pessoa.wire.api.describe_configs import (
     DescribeConfigsRequest,
@@ -26,7 +25,8 @@ from pessoa.wire.api.describe_configs import (
     DescribeConfigsResult,
 )
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.metadata_log import ConfigRecord, TopicRecord
+from pessoa.wire.request_context import RequestContext
+from pessoa.wire.stored.metadata_records import ConfigRecord, TopicRecord
 
 BROKER, TOPIC, GROUP = ConfigResource.BROKER, ConfigResource.TOPIC, ConfigResource.GROUP
 LOGGER, CLIENT_METRICS = ConfigResource.BROKER_LOGGER, ConfigResource.CLIENT_METRICS
@@ -50,7 +50,7 @@ def describe(
     include_documentation: bool = True,
     include_synonyms: bool = True,
 ) -> list[DescribeConfigsResult]:
-    services: Any = SimpleNamespace(node_id=1, config=broker or config(), image=cluster or image())
+    services: Any = SimpleNamespace(node_id=1, config=broker or config(), image=cluster or image(), authorizer=None)
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
@@ -135,7 +135,7 @@ def test_synonyms_and_documentation_come_only_if_asked_for() -> None:
     assert one(TOPIC, "t", "max.message.bytes").documentation == "The largest batch that is accepted."
 
 
-# ---- Secrets, and keys that nobody knows ----
+# ---- Secrets, and unknown keys ----
 
 
 def test_a_secret_is_never_shown() -> None:
@@ -144,7 +144,7 @@ def test_a_secret_is_never_shown() -> None:
     assert synonyms(entry) == [("ssl.key.password", None, ConfigSource.STATIC)]
 
 
-def test_a_key_that_nobody_knows_is_described_without_its_value() -> None:
+def test_an_unknown_key_is_described_without_its_value() -> None:
     entry = one(BROKER, "1", "my.own.key", broker=config(my_own_key="v"))
     assert (entry.value, entry.is_sensitive, entry.read_only, entry.config_type) == (None, True, True, 0)
 

@@ -48,16 +48,16 @@ def test_the_names_of_listeners_are_the_same_in_lower_case() -> None:
 
 def test_brokers_and_controllers_do_not_share_the_memory_of_clients(tmp_path: Path) -> None:
     ports = {"listeners": "OUTSIDE://127.0.0.1:0,INSIDE://127.0.0.1:0,CONTROLLER://127.0.0.1:0"}
-    config = BrokerConfig({**LISTENERS, **ports, "log.dirs": str(tmp_path)})
+    voters = {"controller.quorum.voters": "1@127.0.0.1:0"}
+    config = BrokerConfig({**LISTENERS, **ports, **voters, "log.dirs": str(tmp_path)})
 
     async def main() -> None:
         broker = Broker(config)
-        opened = [await broker._open(one) for one in config.listeners]
-        outside, inside, controller = (held.listener.room for held in opened)
-        assert inside is not outside
-        assert controller is not outside
-        for held in opened:
-            await held.close()
+        await broker.start()
+        rooms = {held.endpoint.name: held.listener.room for held in broker.listeners}
+        assert rooms["INSIDE"] is not rooms["OUTSIDE"]
+        assert rooms["CONTROLLER"] is not rooms["OUTSIDE"]
+        await broker.stop()
 
     asyncio.run(main())
 

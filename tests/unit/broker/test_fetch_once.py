@@ -9,11 +9,11 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from pessoa.broker.context import RequestContext
+from pessoa.broker.apis import fetch
 from pessoa.broker.fetch_sessions import FetchSessions
-from pessoa.broker.handlers import fetch
 from pessoa.testing import Broker
 from pessoa.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from pessoa.wire.request_context import RequestContext
 
 NO_SESSION_EPOCH = -1
 TIMEOUT_S = 60

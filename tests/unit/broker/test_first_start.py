@@ -46,8 +46,8 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
 
 
 def voters(broker: Broker) -> tuple[int, ...]:
-    assert broker._quorum is not None
-    return broker._quorum.voters
+    assert broker.quorum is not None
+    return broker.quorum.voters
 
 
 def test_a_controller_that_is_its_own_bootstrap_server_begins_a_quorum_and_others_join_it() -> None:
@@ -59,7 +59,7 @@ def test_a_controller_that_is_its_own_bootstrap_server_begins_a_quorum_and_other
         second = node(2, f"127.0.0.1:{port}", another, "controller", controller_quorum_auto_join_enable="true")
         await second.start()
         assert second.cluster_id == first.cluster_id
-        while voters(first) != (1, 2):  # noqa: ASYNC110 (nobody tells)
+        while voters(first) != (1, 2):  # noqa: ASYNC110 (there is no event for it)
             await asyncio.sleep(0.05)
         await second.stop()
         await first.stop()
@@ -68,10 +68,10 @@ def test_a_controller_that_is_its_own_bootstrap_server_begins_a_quorum_and_other
 
 
 @pytest.mark.parametrize("roles", ["controller", "broker,controller"])
-def test_a_node_that_nobody_tells_its_cluster_does_not_make_one_up(roles: str) -> None:
+def test_a_node_whose_bootstrap_server_does_not_answer_makes_up_no_cluster_id(roles: str) -> None:
     async def scenario() -> None:
-        nobody = f"127.0.0.1:{reserve_port()}"
-        lost = node(1, nobody, reserve_port(), roles, initial_broker_registration_timeout_ms="300")
+        closed_port = f"127.0.0.1:{reserve_port()}"
+        lost = node(1, closed_port, reserve_port(), roles, initial_broker_registration_timeout_ms="300")
         with pytest.raises(WrongDirectory, match="kafka-storage"):
             await lost.start()
         await lost.stop()
@@ -79,7 +79,7 @@ def test_a_node_that_nobody_tells_its_cluster_does_not_make_one_up(roles: str) -
     run(scenario)
 
 
-def test_a_damaged_bootstrap_file_stops_who_begins_a_cluster_and_nobody_else() -> None:
+def test_a_damaged_bootstrap_checkpoint_stops_only_a_node_without_a_metadata_log() -> None:
     async def scenario() -> None:
         disk = memory_disk("/data")
         settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "/data"}

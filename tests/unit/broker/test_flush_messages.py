@@ -13,7 +13,7 @@ from pessoa.testing import Broker
 TIMEOUT_S = 60
 
 
-def test_with_flush_messages_1_whatever_is_acknowledged_is_below_the_recovery_point(tmp_path: Path) -> None:
+def test_with_flush_messages_1_every_acknowledged_record_is_below_the_recovery_point(tmp_path: Path) -> None:
     with Broker(directory=tmp_path / "broker") as broker:
         settings: dict[str, str | int | float | bool] = {"bootstrap.servers": broker.bootstrap_servers, "acks": "1"}
         admin = AdminClient(settings)

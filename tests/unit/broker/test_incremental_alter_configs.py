@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from pessoa.broker.context import RequestContext
-from pessoa.broker.handlers.incremental_alter_configs import handle
+from pessoa.broker.apis.incremental_alter_configs import handle
 from pessoa.broker.metadata_progress import MetadataProgress
 from pessoa.metadata.image import ConfigResource, MetadataImage
-from pessoa.metadata.settings import ConfigsImage
+from pessoa.metadata.table_images import ConfigsImage
 from pessoa.wire.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -24,6 +23,7 @@ from pessoa.wire.api.incremental_alter_configs import (
 )
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.request_context import RequestContext
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 SET, DELETE, APPEND = 0, 1, 2
@@ -36,7 +36,7 @@ class Stage:
     def __init__(self, code: ErrorCode = ErrorCode.NONE) -> None:
         self.code = code
         self.broker: Any = SimpleNamespace(
-            node_id=1, image=MetadataImage.EMPTY, progress=MetadataProgress(), controller=self
+            node_id=1, image=MetadataImage.EMPTY, progress=MetadataProgress(), controller=self, authorizer=None
         )
 
     async def submit(self, request: IncrementalAlterConfigsRequest, _: object) -> IncrementalAlterConfigsResponse:
@@ -88,7 +88,7 @@ def test_a_change_of_a_broker_is_answered_when_that_broker_has_heard_of_it(name:
     asyncio.run(main())
 
 
-def test_nobody_waits_for_what_this_broker_cannot_hear_of() -> None:
+def test_an_answer_waits_only_for_changes_that_reach_this_broker_through_the_metadata() -> None:
     async def main() -> None:
         stage = Stage()
         asked = [stage.ask(is_dry=True), stage.ask(kind=TOPIC), stage.ask(APPEND)]
@@ -99,10 +99,18 @@ def test_nobody_waits_for_what_this_broker_cannot_hear_of() -> None:
     asyncio.run(main())
 
 
-def test_a_broker_that_hears_of_nothing_answers_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pessoa.broker.handlers.incremental_alter_configs._NEWS_MS", 1)
+def test_an_answer_that_waits_for_metadata_is_sent_when_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pessoa.broker.apis.incremental_alter_configs._NEWS_MS", 1)
 
     async def main() -> None:
         assert [one.error_code for one in (await Stage().ask()).responses] == [ErrorCode.NONE]
+
+    asyncio.run(main())
+
+
+def test_a_name_of_very_many_digits_is_no_brokers_and_goes_to_the_controller() -> None:
+    async def main() -> None:
+        refused = await Stage(ErrorCode.INVALID_REQUEST).ask(name="1" * 5_000)
+        assert [one.error_code for one in refused.responses] == [ErrorCode.INVALID_REQUEST]
 
     asyncio.run(main())

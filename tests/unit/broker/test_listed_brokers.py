@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pessoa.base.ids import Uuid
 from pessoa.broker.listed_brokers import ListedBrokers
-from pessoa.metadata.cluster import BrokerImage, ClusterDelta, ClusterImage
+from pessoa.metadata.cluster_image import BrokerImage, ClusterDelta, ClusterImage
 
 SESSION_MS = 9_000
 OWN_ID, OTHER_ID = 1, 2
@@ -44,7 +44,7 @@ class Watched:
         return self.listed.is_listed(OTHER_ID, is_fenced=self._known.fenced, now_ms=now_ms)
 
 
-def test_who_falls_silent_is_listed_for_one_session_more() -> None:
+def test_a_broker_that_falls_silent_is_listed_for_one_session_more() -> None:
     watched = Watched()
     watched.becomes(SERVING, 0)
     watched.becomes(FENCED, 100_000)
@@ -53,7 +53,7 @@ def test_who_falls_silent_is_listed_for_one_session_more() -> None:
     assert not watched.names_it(100_000 + SESSION_MS)
 
 
-def test_who_comes_back_meanwhile_was_never_left_out() -> None:
+def test_a_broker_that_comes_back_within_a_session_is_listed_all_the_time() -> None:
     watched = Watched()
     watched.becomes(SERVING, 0)
     watched.becomes(FENCED, 100_000)
@@ -63,7 +63,7 @@ def test_who_comes_back_meanwhile_was_never_left_out() -> None:
     assert watched.names_it(1_000_000)
 
 
-def test_who_says_goodbye_is_left_out_at_once() -> None:
+def test_a_broker_that_is_fenced_in_a_controlled_shutdown_is_left_out_at_once() -> None:
     watched = Watched()
     watched.becomes(SERVING, 0)
     watched.becomes(LEAVING, 100_000)
@@ -72,7 +72,7 @@ def test_who_says_goodbye_is_left_out_at_once() -> None:
     assert not watched.names_it(100_001)
 
 
-def test_who_was_never_let_in_or_is_unregistered_is_not_listed() -> None:
+def test_a_broker_that_was_never_unfenced_or_is_unregistered_is_not_listed() -> None:
     watched = Watched()
     watched.becomes(FENCED, 0)
     assert not watched.names_it(0)

@@ -7,7 +7,7 @@ import asyncio
 from pessoa.broker.metadata_progress import MetadataProgress
 
 
-def test_whoever_waits_is_woken_when_the_condition_holds_and_not_before() -> None:
+def test_a_waiter_is_woken_when_its_condition_holds_and_not_before() -> None:
     async def main() -> None:
         progress = MetadataProgress()
         waiting = asyncio.create_task(progress.wait_until(lambda: progress.offset >= 5))
@@ -21,7 +21,7 @@ def test_whoever_waits_is_woken_when_the_condition_holds_and_not_before() -> Non
     asyncio.run(main())
 
 
-def test_one_who_waits_too_long_is_told_so_and_forgotten() -> None:
+def test_a_waiter_whose_time_is_up_is_told_so_and_forgotten() -> None:
     async def main() -> None:
         progress = MetadataProgress()
         assert not await progress.wait_until(lambda: False, timeout_ms=1)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from pessoa.broker.handlers import fetch, produce
-from pessoa.wire.api.fetch import FetchableTopicResponse, FetchResponse
+from pessoa.broker.apis import produce
+from pessoa.broker.partition_fetch import refused_with_leader
+from pessoa.wire.api.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from pessoa.wire.api.produce import ProduceResponse, TopicProduceResponse
 from pessoa.wire.errors import ErrorCode
 
@@ -17,12 +18,27 @@ FOLLOWED: Any = SimpleNamespace(index=2, leader_id=5, leader_epoch=7)
 
 @pytest.mark.parametrize("version", range(4, 19))
 def test_fetch_names_the_leader_where_its_version_can(version: int) -> None:
-    data = fetch.not_leader(FOLLOWED, version)
-    response = FetchResponse(throttle_time_ms=0, responses=[FetchableTopicResponse(topic="t", partitions=[data])])
-    read = FetchResponse.decode(response.encode(version), version)
-    [answer] = read.responses[0].partitions
+    answer = _fetched(ErrorCode.NOT_LEADER_OR_FOLLOWER, version)
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (answer.current_leader is not None) == (version >= 12)
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_fetch_with_an_old_leader_epoch_hears_of_the_new_leader_where_its_version_can(version: int) -> None:
+    answer = _fetched(ErrorCode.FENCED_LEADER_EPOCH, version)
+    assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert (answer.current_leader is not None) == (version >= 16)
+
+
+def test_fetch_with_an_epoch_that_the_broker_does_not_know_hears_of_no_leader() -> None:
+    assert _fetched(ErrorCode.UNKNOWN_LEADER_EPOCH, 18).current_leader is None
+
+
+def _fetched(error: ErrorCode, version: int) -> PartitionData:
+    data = refused_with_leader(FOLLOWED, error, version)
+    response = FetchResponse(throttle_time_ms=0, responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+    [answer] = FetchResponse.decode(response.encode(version), version).responses[0].partitions
+    return answer
 
 
 @pytest.mark.parametrize("version", range(3, 14))

@@ -10,11 +10,12 @@ import pytest
 from pessoa.base.clock import ManualClock, SystemClock
 from pessoa.base.ids import Uuid
 from pessoa.broker.config import BrokerConfig
-from pessoa.broker.forwarding import ControllerUnavailable
+from pessoa.broker.controller_client import ControllerUnavailable
 from pessoa.broker.metadata_progress import MetadataProgress
-from pessoa.broker.registration import Registration, RegistrationRefused
+from pessoa.broker.registration import Registration, RegistrationRefused, register_controller
 from pessoa.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from pessoa.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from pessoa.wire.api.controller_registration import ControllerRegistrationResponse
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message
 
@@ -39,7 +40,7 @@ class Controller:
         async with self._changed:
             self._changed.notify_all()
         if not self._answers:
-            # Nobody asks for more than the test is about.
+            # The test has no answer for this request: it stays unanswered.
             await asyncio.Event().wait()
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
@@ -71,28 +72,48 @@ def beat(
     )
 
 
+def config_with(heartbeat_interval_ms: int = 2_000) -> BrokerConfig:
+    return BrokerConfig(
+        {
+            "broker.heartbeat.interval.ms": str(heartbeat_interval_ms),
+            "broker.session.timeout.ms": str(max(9_000, 2 * heartbeat_interval_ms)),
+            "process.roles": "broker",
+            "node.id": "1",
+            "listeners": "PLAINTEXT://127.0.0.1:9092",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": "2@127.0.0.1:9093",
+            "log.dirs": "/data",
+        }
+    )
+
+
 def run(
     answers: Iterable[Message | Exception],
     scenario: Callable[[Controller, Registration, MetadataProgress], Awaitable[None]],
     offline: list[Uuid] | None = None,
     heartbeat_interval_ms: int = 2_000,
+    gone: asyncio.Event | None = None,
 ) -> None:
+    """`gone` is set when too few controllers are left."""
+
+    async def wait_until_gone() -> None:
+        await (gone or asyncio.Event()).wait()
+
     async def main() -> None:
-        config = BrokerConfig(
-            {
-                "broker.heartbeat.interval.ms": str(heartbeat_interval_ms),
-                "broker.session.timeout.ms": str(max(9_000, 2 * heartbeat_interval_ms)),
-                "process.roles": "broker",
-                "node.id": "1",
-                "listeners": "PLAINTEXT://127.0.0.1:9092",
-                "controller.listener.names": "CONTROLLER",
-                "controller.quorum.voters": "2@127.0.0.1:9093",
-                "log.dirs": "/data",
-            }
-        )
+        config = config_with(heartbeat_interval_ms)
         controller, progress = Controller(answers), MetadataProgress()
         registration = Registration(
-            config, "c", controller, progress, SystemClock(), DIRECTORY, [], [DIRECTORY], lambda: offline or [], 3
+            config,
+            "c",
+            controller,
+            progress,
+            SystemClock(),
+            DIRECTORY,
+            [],
+            [DIRECTORY],
+            lambda: offline or [],
+            3,
+            wait_until_gone,
         )
         async with asyncio.timeout(TIMEOUT_S):
             await scenario(controller, registration, progress)
@@ -129,9 +150,9 @@ def test_a_registration_that_comes_too_early_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [registered(-1, ErrorCode.INCONSISTENT_CLUSTER_ID), ControllerUnavailable("nobody is there")]
+    "answer", [registered(-1, ErrorCode.INCONSISTENT_CLUSTER_ID), ControllerUnavailable("no controller is there")]
 )
-def test_a_broker_that_is_not_wanted_does_not_start(answer: Message | Exception) -> None:
+def test_a_broker_whose_registration_is_refused_does_not_start(answer: Message | Exception) -> None:
     async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
         with pytest.raises(RegistrationRefused):
             await registration.register()
@@ -164,7 +185,7 @@ def test_heartbeats_survive_a_cluster_without_a_controller_and_name_the_failed_d
     run([ControllerUnavailable("no leader"), beat(is_fenced=True)], scenario, [DIRECTORY])
 
 
-def test_who_is_in_a_hurry_while_a_heartbeat_is_under_way_gets_another() -> None:
+def test_a_hurry_during_a_heartbeat_makes_another_heartbeat_follow() -> None:
     async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
         answered = controller.ask
 
@@ -230,7 +251,7 @@ def test_a_broker_is_out_of_touch_when_no_heartbeat_was_answered_for_a_whole_ses
     run([beat(), beat()], scenario)
 
 
-def test_a_broker_that_stops_waits_until_it_is_let_go_and_says_goodbye_once() -> None:
+def test_a_broker_that_stops_sends_heartbeats_until_it_should_shut_down_and_no_more() -> None:
     async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
         registration.broker_epoch = 5
         await registration.leave()
@@ -248,3 +269,47 @@ def test_a_broker_that_stops_does_not_wait_for_a_controller_that_is_gone() -> No
         assert len(controller.heartbeats) == 1
 
     run([ControllerUnavailable("no leader")], scenario)
+
+
+class FailedController:
+    """Its log has failed: it refuses at once, and never waits."""
+
+    def __init__(self, refusals: int) -> None:
+        self._refusals = refusals
+        self.asked = 0
+
+    async def ask(self, request: Message, caller: object, timeout_ms: int) -> Message:
+        self.asked += 1
+        assert self.asked <= self._refusals + 1, "it was asked again without a wait"
+        if self.asked <= self._refusals:
+            raise ControllerUnavailable("the controller has failed")
+        return ControllerRegistrationResponse(throttle_time_ms=0, error_code=0, error_message=None)
+
+
+def test_a_controller_that_cannot_be_registered_waits_before_it_tries_again() -> None:
+    async def main() -> None:
+        clock, failed = ManualClock(), FailedController(refusals=3)
+        registering = asyncio.create_task(register_controller(failed, config_with(), clock, DIRECTORY, []))
+        for count in range(1, 5):
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert failed.asked == count
+            clock.advance_ms(60)
+        await registering
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_stops_does_not_wait_for_a_decision_that_too_few_controllers_are_left_to_make() -> None:
+    gone = asyncio.Event()
+
+    async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
+        registration.broker_epoch = 5
+        leaving = asyncio.create_task(registration.leave())
+        # A controller that leads without followers never answers.
+        await controller.wait_until_asked(1)
+        assert not leaving.done()
+        gone.set()
+        await leaving
+
+    run([], scenario, gone=gone)

@@ -1,4 +1,4 @@
-"""Whoever asks for the same thing many times gets it once: a small request must not make an enormous answer."""
+"""What a request names many times is answered once: a small request must not make an enormous answer."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def wire(broker: Broker) -> Iterator[Wire]:
 
 
 def test_metadata(wire: Wire) -> None:
-    topics = [MetadataRequestTopic(name=name) for name in ("t", "nobody") * TIMES]
+    topics = [MetadataRequestTopic(name=name) for name in ("t", "unknown") * TIMES]
     for version in (0, 13):
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=version == 0)
         answer = wire.ask(request, MetadataResponse, version)
-        assert [topic.name for topic in answer.topics] == ["t", "nobody"]
+        assert [topic.name for topic in answer.topics] == ["t", "unknown"]
 
 
 def test_groups_transactions_and_producers(wire: Wire) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import signal
+from typing import Any
 
-from pessoa.cli.console_consumer import _Asked
-from pessoa.cli.console_producer import _send
-from pessoa.cli.line_reader import Line
+from pessoa.cli.console.console_consumer import _EndSignals
+from pessoa.cli.console.console_producer import _send
+from pessoa.cli.console.line_reader import Line
 
 
 class Full:
-    """A producer without room until somebody hears what it has to say."""
+    """A producer whose queue is full until it is polled."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -26,16 +27,17 @@ class Full:
         return 1
 
 
-def test_a_producer_without_room_is_listened_to_by_the_one_who_waits() -> None:
+def test_a_full_producer_is_polled_until_it_has_room() -> None:
     producer = Full()
-    _send(producer, "t", Line([], None, b"oi"), lambda error, message: None)
+    waiting: Any = producer
+    _send(waiting, "t", Line([], None, b"oi"), lambda error, message: None)
     assert producer.calls == ["produce", "poll", "produce"]
 
 
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        asked = _Asked()
+        asked = _EndSignals()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         asked.close()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

@@ -10,19 +10,19 @@ from struct import pack
 
 import pytest
 
-from pessoa.cli.dump_log import main
-from pessoa.cli.dump_log_json import as_json, json_text
+from pessoa.cli.dump_log.dump_log import main
+from pessoa.cli.dump_log.message_json import as_json, json_text
 from pessoa.log.aborted_transactions import AbortedTransaction, encode_aborted_transaction
 from pessoa.log.producer_entry import BatchMetadata, ProducerStateEntry
-from pessoa.log.producer_snapshot import encode_snapshot
+from pessoa.log.producer_snapshot_format import encode_snapshot
 from pessoa.records.batch import RecordBatch
 from pessoa.records.builder import build_batch
 from pessoa.records.compression import Codec
-from pessoa.records.control import ControlRecordType, build_transaction_marker
+from pessoa.records.control_records import ControlRecordType, build_transaction_marker
 from pessoa.records.record import Record
-from pessoa.wire.stored.framing import encode_coordinator_key, encode_coordinator_value, encode_metadata_record
-from pessoa.wire.stored.group_log import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from pessoa.wire.stored.metadata_log import NoOpRecord
+from pessoa.wire.stored.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from pessoa.wire.stored.metadata_records import NoOpRecord
+from pessoa.wire.stored.record_framing import encode_coordinator_key, encode_coordinator_value, encode_metadata_record
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "00000000000000000005"
@@ -329,9 +329,7 @@ def test_group_metadata_is_printed_with_what_its_members_said(
     ]
 
 
-def test_a_metadata_record_that_nobody_knows_does_not_end_the_dump(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_metadata_record_does_not_end_the_dump(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     values = (b"\x01\x7f\x00\x00", b"\x01", encode_metadata_record(NoOpRecord(), 0))
     path = segment(tmp_path, build_batch([Record(5 + n, 0, None, value) for n, value in enumerate(values)]))
     assert main(["--cluster-metadata-decoder", "--skip-record-metadata", "--files", str(path)]) == 0
@@ -444,7 +442,7 @@ def test_a_message_has_only_the_fields_of_its_version() -> None:
 def test_a_dump_into_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     path = segment(tmp_path, *(batch_at(offset, b"v" * 100) for offset in range(5, 2000)))
     with subprocess.Popen(
-        [sys.executable, "-m", "pessoa.cli.dump_log", "--print-data-log", "--files", str(path)],
+        [sys.executable, "-m", "pessoa.cli.tools", "kafka-dump-log", "--print-data-log", "--files", str(path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as dump:
@@ -460,7 +458,7 @@ def test_dumping_a_segment_imports_neither_a_broker_nor_what_takes_long(tmp_path
     path = segment(tmp_path, batch_at(5, b"a"))
     heavy = ("pessoa.log", "click", "asyncio", "cramjam", "argparse", "pathlib", "shutil")
     code = (
-        f"import sys; from pessoa.cli.dump_log import main; main(['--files', {str(path)!r}]); "
+        f"import sys; from pessoa.cli.dump_log.dump_log import main; main(['--files', {str(path)!r}]); "
         f"print(sorted(name for name in sys.modules if name.startswith({heavy})))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -469,4 +467,4 @@ def test_dumping_a_segment_imports_neither_a_broker_nor_what_takes_long(tmp_path
 
 def test_the_tool_is_installed_under_both_of_its_names() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    assert scripts["kafka-dump-log"] == scripts["kafka-dump-log.sh"] == "pessoa.cli.dump_log:main"
+    assert scripts["kafka-dump-log"] == scripts["kafka-dump-log.sh"] == "pessoa.cli.dump_log.dump_log:main"

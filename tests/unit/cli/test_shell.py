@@ -5,9 +5,9 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from pessoa.cli.running import DEFAULT_CLUSTER_VARIABLE
 from pessoa.cli.shell import State, command_line, shell
 from pessoa.cli.shell_words import Live, suggestions
+from pessoa.cli.tool_run import DEFAULT_CLUSTER_VARIABLE
 from pessoa.cli.topics import main as kafka_topics
 from pessoa.testing import Broker
 
@@ -60,7 +60,7 @@ def test_names_are_asked_of_the_live_cluster_and_an_absent_one_has_none() -> Non
 
 def test_a_command_gets_the_chosen_cluster_unless_it_names_one() -> None:
     state = State({"local": "here:9092", "far": "there:9092"})
-    start = [sys.executable, "-m", "pessoa.cli.topics"]
+    start = [sys.executable, "-m", "pessoa.cli.tools", "kafka-topics"]
     assert command_line("kafka-topics --list", state) == [*start, "--bootstrap-server", "here:9092", "--list"]
     state.next_cluster()
     assert command_line("kafka-topics.sh --list", state) == [*start, "--bootstrap-server", "there:9092", "--list"]
@@ -76,7 +76,7 @@ def test_the_tools_with_schemas_complete_and_get_the_cluster_too() -> None:
     assert texts("kafka-avro-console-producer --top") == ["--topic"]
     command = command_line("kafka-protobuf-console-consumer --topic orders", State({"here": "there:9092"}))
     assert command is not None
-    assert command[3:] == ["--bootstrap-server", "there:9092", "--topic", "orders"]
+    assert command[4:] == ["--bootstrap-server", "there:9092", "--topic", "orders"]
 
 
 def test_what_stands_behind_a_semicolon_has_the_chosen_cluster_too(capfd: pytest.CaptureFixture[str]) -> None:

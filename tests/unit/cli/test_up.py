@@ -11,7 +11,7 @@ from pessoa.cli.main import main
 from pessoa.cli.up import where_the_commands_are
 
 
-def test_who_has_the_commands_on_path_is_told_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_up_says_nothing_of_the_commands_if_they_are_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     command = tmp_path / "kafka-topics"
     command.touch(mode=0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
@@ -19,7 +19,9 @@ def test_who_has_the_commands_on_path_is_told_nothing(monkeypatch: pytest.Monkey
     assert where_the_commands_are() == ""
 
 
-def test_who_has_not_activated_the_environment_is_told_how(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_up_says_how_to_activate_the_environment_if_the_commands_are_not_on_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for name in ("kafka-topics", "activate"):
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))

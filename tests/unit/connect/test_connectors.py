@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import pyarrow.parquet
 import pytest
 
 from pessoa.connect.connector import Offsets, SinkConnector, SourceConnector
 from pessoa.connect.connectors.datagen import DatagenConnector
 from pessoa.connect.connectors.datagen_schemas import QUICKSTARTS
 from pessoa.connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
+from pessoa.connect.connectors.http_sink import HttpSinkConnector
 from pessoa.connect.connectors.jdbc_sink import JdbcSinkConnector
 from pessoa.connect.connectors.jdbc_source import JdbcSourceConnector
 from pessoa.connect.connectors.object_sink import FileSystemSinkConnector
 from pessoa.connect.data import INT64, STRING, Record, check, struct
+from tests.connect.receivers import receiver
 
 
 def started(kind: type[SourceConnector], settings: Mapping[str, str], offsets: Offsets | None = None) -> Any:
@@ -32,6 +37,11 @@ def opened(kind: type[SinkConnector], settings: Mapping[str, str]) -> Any:
     sink.start(kind.CONFIG.parse(kind.adapted(settings)))
     sink.refused = refused  # type: ignore[attr-defined]
     return sink
+
+
+def column(records: Sequence[Record], name: str) -> list[Any]:
+    values = [each.value for each in records]
+    return [value[name] for value in values if isinstance(value, dict)]
 
 
 def reached(records: Sequence[Record]) -> Offsets:
@@ -140,13 +150,13 @@ def test_rows_with_larger_ids_are_new_ones(database: Path) -> None:
     settings = source_settings(database, "incrementing", batch_max_rows="3")
     source = started(JdbcSourceConnector, settings)
     records = drained(source)
-    assert [each.value["id"] for each in records] == [1, 2, 3, 4, 5, 6, 7]
+    assert column(records, "id") == [1, 2, 3, 4, 5, 6, 7]
     assert records[0].topic == "db-items"
     fill(database, [(8, "item 8", MIDNIGHT), (2, "changed", LATER)])
-    assert [each.value["id"] for each in drained(source)] == [8]
+    assert column(drained(source), "id") == [8]
     source.stop()
     again = started(JdbcSourceConnector, settings, reached(records))
-    assert [each.value["id"] for each in drained(again)] == [8]
+    assert column(drained(again), "id") == [8]
     again.stop()
 
 
@@ -154,9 +164,9 @@ def test_rows_that_changed_later_are_seen_and_rows_of_one_moment_stay_together(d
     fill(database, [(number, "x", MIDNIGHT) for number in range(1, 6)] + [(6, "x", LATER)])
     source = started(JdbcSourceConnector, source_settings(database, "timestamp", timestamp_column_name="at",
                                                           batch_max_rows="2"))  # fmt: skip
-    assert sorted(each.value["id"] for each in drained(source)) == [1, 2, 3, 4, 5, 6]
+    assert sorted(column(drained(source), "id")) == [1, 2, 3, 4, 5, 6]
     fill(database, [(2, "changed", "2024-01-03 00:00:00.000")])
-    assert [each.value["name"] for each in drained(source)] == ["changed"]
+    assert column(drained(source), "name") == ["changed"]
     source.stop()
 
 
@@ -165,7 +175,7 @@ def test_a_page_that_was_cut_between_two_moments_is_followed_by_the_next_at_once
     settings = source_settings(database, "timestamp", timestamp_column_name="at", batch_max_rows="3",
                                poll_interval_ms="3600000")  # fmt: skip
     source = started(JdbcSourceConnector, settings)
-    assert [each.value["id"] for each in drained(source)] == [1, 2, 3, 4, 5, 6, 7]
+    assert column(drained(source), "id") == [1, 2, 3, 4, 5, 6, 7]
     source.stop()
 
 
@@ -180,7 +190,7 @@ def test_a_page_is_cut_by_the_first_time_that_a_row_has(database: Path) -> None:
     settings = source_settings(database, "timestamp", timestamp_column_name="changed,made", batch_max_rows="3",
                                table_whitelist="moves")  # fmt: skip
     source = started(JdbcSourceConnector, settings)
-    assert sorted(each.value["id"] for each in drained(source)) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert sorted(column(drained(source), "id")) == [1, 2, 3, 4, 5, 6, 7, 8]
     source.stop()
 
 
@@ -189,7 +199,7 @@ def test_rows_of_one_moment_stay_together_in_a_query_too(database: Path) -> None
     settings = source_settings(database, "timestamp", timestamp_column_name="at", batch_max_rows="3",
                                table_whitelist="", query="SELECT id, at FROM items")  # fmt: skip
     source = started(JdbcSourceConnector, settings)
-    assert sorted(each.value["id"] for each in drained(source)) == [1, 2, 3, 4, 5, 6, 7]
+    assert sorted(column(drained(source), "id")) == [1, 2, 3, 4, 5, 6, 7]
     source.stop()
 
 
@@ -198,9 +208,9 @@ def test_time_and_id_together_miss_nothing(database: Path) -> None:
     settings = source_settings(database, "timestamp+incrementing", timestamp_column_name="at",
                                incrementing_column_name="id", batch_max_rows="1")  # fmt: skip
     source = started(JdbcSourceConnector, settings)
-    assert [each.value["id"] for each in drained(source)] == [1, 3]
+    assert column(drained(source), "id") == [1, 3]
     fill(database, [(4, "late", MIDNIGHT), (1, "changed", LATER)])
-    assert [each.value["id"] for each in drained(source)] == [4, 1]
+    assert column(drained(source), "id") == [4, 1]
     source.stop()
 
 
@@ -325,3 +335,35 @@ def test_files_written_twice_are_the_same_files(tmp_path: Path) -> None:
         "topics/items/year=1970/month=01/day=02/items+0+0000000002.json",
         "topics/items/year=1970/month=01/day=03/items+0+0000000004.json",
     ]
+
+
+def test_a_sink_writes_the_same_records_as_json_avro_parquet_and_lines(tmp_path: Path) -> None:
+    records = [item(number, f"n{number}") for number in range(3)]
+    for form in ("JsonFormat", "AvroFormat", "ParquetFormat", "ByteArrayFormat"):
+        settings = {"store.url": str(tmp_path / form), "flush.size": "10", "format.class": form}
+        sink = opened(FileSystemSinkConnector, settings)
+        sink.put(records)
+        assert sink.refused == []
+    wanted = [each.value for each in records]
+    (lines,), (avro,), (table,), (raw,) = (
+        list((tmp_path / form).rglob("items+0+*"))
+        for form in ("JsonFormat", "AvroFormat", "ParquetFormat", "ByteArrayFormat")
+    )
+    assert [json.loads(line) for line in lines.read_text().splitlines()] == wanted
+    with avro.open("rb") as file:
+        assert list(fastavro.reader(file)) == wanted
+    assert pyarrow.parquet.read_table(table).to_pylist() == wanted
+    assert raw.read_text().splitlines() == [f"Struct{{id={number},name=n{number}}}" for number in range(3)]
+
+
+def test_an_http_sink_sends_batches_and_reports_the_records_of_a_request_that_is_refused() -> None:
+    with receiver() as server:
+        server.refuses = b"n2"
+        sink = opened(HttpSinkConnector, {"http.api.url": server.url, "batch.max.size": "2", "max.retries": "0"})
+        sink.put([item(number, f"n{number}") for number in range(5)])
+        assert [json.loads(body) for body in server.bodies] == [
+            [{"id": 0, "name": "n0"}, {"id": 1, "name": "n1"}],
+            [{"id": 4, "name": "n4"}],
+        ]
+    assert [record.offset for record, _ in sink.refused] == [2, 3]
+    assert str(sink.refused[0][1]) == f"Sending failed: POST {server.url}: 422 "

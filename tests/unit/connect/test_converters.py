@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from pessoa.connect.converters.avro import AvroConverter
-from pessoa.connect.converters.json import JsonConverter, schema_from_json
-from pessoa.connect.converters.json_schema import JsonSchemaConverter
-from pessoa.connect.converters.protobuf import ProtobufConverter
-from pessoa.connect.converters.registry import RegistryConverter
-from pessoa.connect.converters.simple import (
+from pessoa.client.registry_client import ResolvedSchema
+from pessoa.connect.converters.avro_converter import AvroConverter
+from pessoa.connect.converters.json_converter import JsonConverter, schema_from_json
+from pessoa.connect.converters.json_schema_converter import JsonSchemaConverter
+from pessoa.connect.converters.protobuf_converter import ProtobufConverter
+from pessoa.connect.converters.registry_converter import RegistryConverter
+from pessoa.connect.converters.simple_converters import (
     ByteArrayConverter,
     FloatConverter,
     IntegerConverter,
@@ -41,6 +42,8 @@ from pessoa.connect.data import (
     struct,
 )
 from pessoa.connect.values import parse_text, to_text
+from pessoa.serde.avro.codec import AvroCodec
+from pessoa.serde.avro.parsing import parse_avro
 from pessoa.testing import Broker
 from tests.services.schema_registry.serving import registry
 
@@ -168,6 +171,20 @@ def test_avro_gives_back_schema_and_value(registry_url: str) -> None:
     schema, value = converter(AvroConverter, registry_url).from_bytes("avro", data)
     assert value == VALUE
     assert schema == ORDER
+
+
+def test_avro_uuid_and_union_are_read_as_connects_values() -> None:
+    fields = [
+        {"name": "id", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "either", "type": ["null", "string", {"type": "array", "items": "int"}]},
+    ]
+    text = json.dumps({"type": "record", "name": "Item", "fields": fields})
+    schema, read = converter(AvroConverter, "http://127.0.0.1:1").reader(ResolvedSchema(1, "AVRO", text, {}))
+    assert schema is not None
+    assert schema.field("id") == STRING
+    codec = AvroCodec(parse_avro(text)[0])
+    value = {"id": "b8a7c1d2-0000-4000-8000-000000000001", "either": [1, 2]}
+    assert read(codec.encode(value)) == {"id": value["id"], "either": {"string": None, "array": [1, 2]}}
 
 
 def test_json_schema_gives_back_schema_and_value(registry_url: str) -> None:

@@ -1,4 +1,4 @@
-"""A source's batch that comes again after a crash: what lies before its end, whatever happened to the table since."""
+"""A source's batch that is repeated after a crash has the rows before its end, though the table has changed since."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 from pessoa.connect.connector import SourceConnector
 from pessoa.connect.connectors.jdbc_source import JdbcSourceConnector
 from pessoa.connect.data import Record
-from pessoa.connect.source_task import Place, SourceTask, place_of
+from pessoa.connect.query_offset import QueryOffset, query_offset_of
+from pessoa.connect.source_task import SourceTask
 from pessoa.pipelines.python_source import SourceRow
 
 DAY = "2024-01-0{} 00:00:00.000"
@@ -47,20 +48,20 @@ def _task(tmp_path: Path, **changed: str) -> SourceTask:
         "topic.prefix": "db-", "poll.interval.ms": "0", "batch.max.rows": "2", "validate.non.null": "false",
     }  # fmt: skip
     worker = {"pessoa.home": str(tmp_path), "bootstrap.servers": "127.0.0.1:1"}
-    return SourceTask("items", 0, {**settings, **changed}, worker, place_of({}))
+    return SourceTask("items", 0, {**settings, **changed}, worker, query_offset_of({}))
 
 
 def _ids(rows: list[SourceRow]) -> list[int]:
     return [json.loads(row.value or b"")["payload"]["id"] for row in rows]
 
 
-def _first_batch(task: SourceTask) -> Place:
-    rows, place = task.read(task.initial_offset())
+def _first_batch(task: SourceTask) -> QueryOffset:
+    rows, offset = task.read(task.initial_offset())
     assert _ids(list(rows)) == [2, 4, 6]
-    return place
+    return offset
 
 
-def _again(task: SourceTask, end: Place) -> list[int]:
+def _again(task: SourceTask, end: QueryOffset) -> list[int]:
     return _ids(list(task.read_between(task.initial_offset(), end)))
 
 
@@ -157,15 +158,15 @@ def test_a_batch_of_which_rows_are_gone_ends_with_those_that_are_left(task: Sour
 
 def _never_silent(task: SourceTask, sql: Sql, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is one more row before each poll, and few polls are many."""
-    polled = task._polled
+    polled = task._poll
     ids = iter(range(100, 100_000))
 
     def polled_while_it_grows() -> Iterable[Record]:
         sql(f"INSERT INTO {table} VALUES ({next(ids)}, '{DAY.format(7)}')")
         return polled()
 
-    monkeypatch.setattr(task, "_polled", polled_while_it_grows)
-    monkeypatch.setattr("pessoa.connect.source_task.MOST_POLLS_BEHIND", 30)
+    monkeypatch.setattr(task, "_poll", polled_while_it_grows)
+    monkeypatch.setattr("pessoa.connect.repeated_batch.MOST_POLLS_BEHIND", 30)
 
 
 @pytest.mark.parametrize(("gone", "expected"), [("id = 6", [2, 4, 98]), ("true", [98])])
@@ -183,7 +184,7 @@ def test_a_table_that_is_never_silent_does_not_keep_a_batch_open_for_rows_of_ano
     assert sorted(_ids(list(rows))) == [2, 4, 6, 98]
     sql(f"DELETE FROM items WHERE {gone}")
     _never_silent(task, sql, "another", monkeypatch)
-    monkeypatch.setattr("pessoa.connect.source_task.MOST_BACKLOG_S", 0.0)
+    monkeypatch.setattr("pessoa.connect.repeated_batch.MOST_BACKLOG_S", 0.0)
     assert sorted(_again(task, end)) == expected
     [said] = [record.getMessage() for record in caplog.records if record.name == "pessoa.connect"]
     assert "items" in said
@@ -194,11 +195,11 @@ def test_a_part_that_waits_for_its_turn_behind_the_backlog_of_another_is_read_ag
     task: SourceTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = _first_batch(task)
-    polled = task._polled
+    polled = task._poll
     elsewhere = Record("db-another", source_partition={"table": "another"}, source_offset={"incrementing": 1})
     backlog = iter([[elsewhere]] * 100)
-    monkeypatch.setattr(task, "_polled", lambda: next(backlog, None) or polled())
-    monkeypatch.setattr("pessoa.connect.source_task.MOST_POLLS_BEHIND", 30)
+    monkeypatch.setattr(task, "_poll", lambda: next(backlog, None) or polled())
+    monkeypatch.setattr("pessoa.connect.repeated_batch.MOST_POLLS_BEHIND", 30)
     assert _again(task, end) == [2, 4, 6]
 
 

@@ -1,4 +1,4 @@
-"""A wrong configuration, key by key: `validate` says which key and why, whatever was written there."""
+"""A wrong configuration, key by key: `validate` says of any value which key is wrong, and why."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 from pessoa.base.config_values import ConfigType
 from pessoa.connect.common_keys import connector_keys
+from pessoa.connect.config_validation import validate
 from pessoa.connect.definition import Key
 from pessoa.connect.plugins import CONNECTORS, Plugins
-from pessoa.connect.validation import validate
 
 WORKER = {"bootstrap.servers": "127.0.0.1:1"}
 PLUGINS = Plugins()
@@ -48,7 +48,7 @@ def test_a_right_configuration_has_no_errors(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_whatever_stands_at_a_key_is_an_answer_and_no_accident(name: str) -> None:
+def test_every_odd_value_of_a_key_is_accepted_or_refused_with_a_sentence(name: str) -> None:
     for each in _keys(name):
         for text in ODD:
             found = _errors({**RIGHT[name], each.name: text, "connector.class": name})
@@ -86,7 +86,7 @@ def test_what_must_be_said_and_is_not_is_an_error_of_its_key(name: str) -> None:
         ({"connector.class": "JdbcSource", "query": "SELECT 1", "table.whitelist": "t"}, "query", "table.whitelist"),
         ({"connector.class": "JdbcSink", "insert.mode": "upsert"}, "insert.mode", "pk.mode"),
         ({"connector.class": "JdbcSink", "delete.enabled": "true"}, "delete.enabled", "record_key"),
-        ({"connector.class": "Datagen", "quickstart": "nobody"}, "quickstart", "nobody"),
+        ({"connector.class": "Datagen", "quickstart": "unknown"}, "quickstart", "unknown"),
         ({"connector.class": "HttpSink", "http.url": "ftp://x"}, "http.url", "http"),
         (
             {"connector.class": "HttpSink", "http.authorization.type": "static"},

@@ -8,17 +8,16 @@ from base64 import b64decode
 
 import pytest
 
-from pessoa.controller.acls import describe_acls
+from pessoa.controller.acl_decisions import describe_acls
 from pessoa.controller.quotas import describe_client_quotas
-from pessoa.controller.scram import derived_keys, describe_user_scram_credentials
-from pessoa.controller.tokens import describe_delegation_token
+from pessoa.controller.scram_decisions import describe_user_scram_credentials
+from pessoa.security.sasl.scram_keys import derived_keys
 from pessoa.wire.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from pessoa.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
 )
 from pessoa.wire.api.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from pessoa.wire.api.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from pessoa.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from pessoa.wire.api.describe_acls import DescribeAclsRequest
 from pessoa.wire.api.describe_client_quotas import (
@@ -26,7 +25,6 @@ from pessoa.wire.api.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from pessoa.wire.api.describe_delegation_token import DescribeDelegationTokenRequest
 from pessoa.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from pessoa.wire.errors import ErrorCode
 from tests.support.admin_script import quota, scram
@@ -77,12 +75,12 @@ def limited(cluster: Cluster) -> Cluster:
 
 def test_quotas_are_found_by_exact_names_defaults_and_kinds(limited: Cluster) -> None:
     alice = ({"user": "alice"}, {"producer_byte_rate": 1.0})
-    anybody = ({"user": None}, {"producer_byte_rate": 2.0})
+    default_user = ({"user": None}, {"producer_byte_rate": 2.0})
     both = ({"client-id": "c", "user": "alice"}, {"producer_byte_rate": 3.0})
     assert found(limited, ("user", EXACT, "alice")) == [alice, both]
     assert found(limited, ("user", EXACT, "alice"), strict=True) == [alice]
-    assert found(limited, ("user", DEFAULT, None)) == [anybody]
-    assert found(limited, ("user", SPECIFIED, None), strict=True) == [alice, anybody]
+    assert found(limited, ("user", DEFAULT, None)) == [default_user]
+    assert found(limited, ("user", SPECIFIED, None), strict=True) == [alice, default_user]
     assert len(found(limited)) == 4
     assert found(limited, strict=True) == []
 
@@ -130,7 +128,7 @@ def test_the_keys_of_a_credential_are_those_of_the_rfc() -> None:
     salted = hashlib.pbkdf2_hmac("sha256", b"pencil", b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="), 4096)
     nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
     exchanged = f"n=user,r=rOprNGfwEbeRWgbNEkqO,r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,c=biws,r={nonce}".encode()
-    stored_key, server_key = derived_keys(1, salted)
+    stored_key, server_key = derived_keys("sha256", salted)
     assert hmac.digest(server_key, exchanged, "sha256") == b64decode("6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
     proof = b64decode("dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
     signature = hmac.digest(stored_key, exchanged, "sha256")
@@ -143,9 +141,9 @@ def test_credentials_are_described_without_their_keys(cluster: Cluster) -> None:
         "alice": ErrorCode.NONE,
         "bob": ErrorCode.NONE,
     }
-    everybody = describe_user_scram_credentials(cluster.image, DescribeUserScramCredentialsRequest(users=None))
+    all_users = describe_user_scram_credentials(cluster.image, DescribeUserScramCredentialsRequest(users=None))
     assert [
-        (one.user, [(info.mechanism, info.iterations) for info in one.credential_infos]) for one in everybody.results
+        (one.user, [(info.mechanism, info.iterations) for info in one.credential_infos]) for one in all_users.results
     ] == [
         ("alice", [(1, 4096)]),
         ("bob", [(2, 8192)]),
@@ -244,12 +242,16 @@ def test_deleting_answers_with_what_went(cluster: Cluster) -> None:
     assert response.filter_results[0].error_code == ErrorCode.INVALID_REQUEST
 
 
-# ---- Tokens ----
-
-
-def test_no_tokens_are_issued_and_strangers_hear_that_they_may_not_ask(cluster: Cluster) -> None:
-    request = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1)
-    response = cluster.ask(request, CreateDelegationTokenResponse)
-    assert response.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    everybody = DescribeDelegationTokenRequest(owners=None)
-    assert describe_delegation_token("User:a", everybody).error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+def test_one_request_changes_at_most_ten_thousand_entries(cluster: Cluster) -> None:
+    too_many = [acl(f"t{number}") for number in range(10_001)]
+    assert set(add(cluster, *too_many)) == {ErrorCode.POLICY_VIOLATION}
+    assert not cluster.image.acls.by_id
+    add(cluster, *too_many[:-1])
+    add(cluster, too_many[-1])
+    wanted = DeleteAclsFilter(
+        resource_type_filter=TOPIC, resource_name_filter=None, pattern_type_filter=ANY, principal_filter=None,
+        host_filter=None, operation=ANY, permission_type=ANY,
+    )  # fmt: skip
+    (result,) = cluster.ask(DeleteAclsRequest(filters=[wanted]), DeleteAclsResponse).filter_results
+    assert (result.error_code, result.matching_acls) == (ErrorCode.INVALID_REQUEST, [])
+    assert len(cluster.image.acls.by_id) == 10_001

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from pessoa.base.ids import Uuid
-from pessoa.metadata.features import FEATURES
 from pessoa.metadata.image import PartitionImage
+from pessoa.metadata.supported_features import FEATURES
 from pessoa.wire.api.broker_registration import Feature
 from pessoa.wire.api.create_topics import CreateTopicsResponse
 from pessoa.wire.api.delete_topics import DeleteTopicsResponse
@@ -94,7 +94,7 @@ def test_a_second_process_with_the_same_id_has_to_wait_for_the_session_of_the_fi
     assert cluster.register(1, incarnation=2).error_code == ErrorCode.NONE
 
 
-def test_a_registration_alone_keeps_nobody_out(cluster: Cluster) -> None:
+def test_a_registration_without_a_heartbeat_does_not_block_a_second_process(cluster: Cluster) -> None:
     """The answer to it may be lost with the process that asked."""
     cluster.register(2)
     assert cluster.register(2, incarnation=2).error_code == ErrorCode.NONE
@@ -102,7 +102,7 @@ def test_a_registration_alone_keeps_nobody_out(cluster: Cluster) -> None:
     assert cluster.register(2, incarnation=3).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
-def test_a_heartbeat_of_an_earlier_life_or_of_nobody_does_not_count(cluster: Cluster) -> None:
+def test_a_heartbeat_with_an_old_broker_epoch_or_of_an_unknown_broker_does_not_count(cluster: Cluster) -> None:
     assert cluster.heartbeat(1, broker_epoch=1).error_code == ErrorCode.STALE_BROKER_EPOCH
     cluster.epochs[9] = 1
     assert cluster.heartbeat(9).error_code == ErrorCode.STALE_BROKER_EPOCH
@@ -157,7 +157,9 @@ def test_a_broker_that_leads_nothing_may_stop_at_once(trio: Cluster) -> None:
     done = trio.heartbeat(2, want_shut_down=True)
     assert (done.should_shut_down, done.is_fenced) == (True, True)
     assert (partition(trio).leader, partition(trio).isr) == (1, (1,))
-    assert not trio.image.cluster.brokers[2].in_controlled_shutdown
+    assert trio.image.cluster.brokers[2].in_controlled_shutdown, (
+        "it is known to have stopped, not to have fallen silent"
+    )
 
 
 def test_brokers_that_shut_down_together_do_not_wait_for_each_other(trio: Cluster) -> None:
@@ -166,10 +168,10 @@ def test_brokers_that_shut_down_together_do_not_wait_for_each_other(trio: Cluste
         assert not trio.heartbeat(broker_id, want_shut_down=True).should_shut_down
     trio.heartbeat(2, want_shut_down=True, current_metadata_offset=0)
     trio.heartbeat(3)
-    assert trio.heartbeat(1, want_shut_down=True).should_shut_down, "broker 2 serves nobody who would have to know"
+    assert trio.heartbeat(1, want_shut_down=True).should_shut_down, "broker 2 serves no client that would have to know"
 
 
-def test_a_new_controller_waits_anew_for_everybody_to_know_of_a_shutdown(trio: Cluster) -> None:
+def test_a_new_controller_waits_anew_until_every_broker_knows_of_a_shutdown(trio: Cluster) -> None:
     create_topic(trio, "t", {0: [1, 2]})
     trio.heartbeat(1, want_shut_down=True)
     asyncio.run(trio._activate())
@@ -216,7 +218,7 @@ def test_a_broker_that_was_unregistered_meanwhile_is_not_taken_for_eligible(trio
     trio.ask(UnregisterBrokerRequest(broker_id=2), UnregisterBrokerResponse)
     assert partition(trio).elr == (2,)
     trio.register(2, incarnation=2, previous_broker_epoch=trio.epochs[2])
-    assert partition(trio).elr == (), "nobody remembers what it had"
+    assert partition(trio).elr == (), "the registration under which it was eligible is gone"
 
 
 def test_without_eligible_leaders_the_last_in_sync_replica_stays_in_sync(trio: Cluster) -> None:
@@ -291,7 +293,7 @@ def test_a_replica_that_went_to_a_disk_which_failed_meanwhile_is_out_of_sync(tri
     trio.start_broker(4, log_dirs=[first, second])
     create_topic(trio, "t", {0: [4, 1]})
     trio.heartbeat(4, offline_log_dirs=[first])
-    assert partition(trio).leader == 4, "nobody has said where the replica is"
+    assert partition(trio).leader == 4, "the controller does not know the replica's directory"
     _assign(trio, 4, {first: 0})
     one = partition(trio)
     assert (one.leader, one.isr, one.directories[0]) == (1, (1,), first)

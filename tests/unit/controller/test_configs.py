@@ -14,7 +14,7 @@ from pessoa.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.metadata_log import ClearElrRecord, ConfigRecord
+from pessoa.wire.stored.metadata_records import ClearElrRecord, ConfigRecord
 from tests.support.admin_script import APPEND, DELETE, SET, SUBTRACT, TOPIC, alter, create, replace, topic
 from tests.unit.controller.conftest import Cluster
 
@@ -85,9 +85,16 @@ def test_a_resource_that_is_named_twice_is_refused_both_times(with_topic: Cluste
     assert [ErrorCode.of(one.error_code) for one in responses] == [ErrorCode.INVALID_REQUEST] * 2
 
 
-@pytest.mark.parametrize("name", ["-1", "1.5", "one", "٣", " 1"])
+@pytest.mark.parametrize("name", ["-1", "1.5", "one", "٣", " 1", "9" * 11, "1" * 5_000])
 def test_a_broker_is_named_by_its_number(cluster: Cluster, name: str) -> None:
     assert change(cluster, alter(BROKER, name, ("log.cleaner.threads", SET, "2"))) is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("name", ["n" * 32_767, "\U0001f600" * 8_000])
+def test_the_refusal_of_the_longest_name_fits_into_its_response(cluster: Cluster, name: str) -> None:
+    answer = cluster.ask(alter(BROKER, name, ("log.cleaner.threads", SET, "2")), IncrementalAlterConfigsResponse)
+    assert ErrorCode.of(answer.responses[0].error_code) is ErrorCode.INVALID_REQUEST
+    assert IncrementalAlterConfigsResponse.decode(bytearray(answer.encode(0)), 0).responses == answer.responses
 
 
 def test_replacing_drops_what_is_not_named(with_topic: Cluster) -> None:

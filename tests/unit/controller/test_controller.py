@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pessoa.base.ids import Uuid
-from pessoa.controller.controller import _DECISIONS, decision_of
-from pessoa.controller.decision import Refusal
-from pessoa.controller.refusals import refused_response
-from pessoa.metadata.features import bootstrap_records
-from pessoa.metadata.image import ConfigResource
+from pessoa.broker.api_table import controller_rows, row_of
+from pessoa.controller.feature_decisions import update_features
+from pessoa.metadata.image import ConfigResource, MetadataImage
 from pessoa.metadata.loader import MetadataLoader
+from pessoa.metadata.supported_features import bootstrap_records
+from pessoa.metadata.table_images import FeaturesImage
 from pessoa.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from pessoa.wire.api.alter_partition import AlterPartitionRequest
 from pessoa.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
@@ -24,9 +27,9 @@ from pessoa.wire.api.create_topics import CreateTopicsResponse
 from pessoa.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from pessoa.wire.api.elect_leaders import ElectLeadersRequest
 from pessoa.wire.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from pessoa.wire.errors import ErrorCode, UnsupportedFieldError
+from pessoa.wire.errors import ErrorCode, Refusal, UnsupportedFieldError
 from pessoa.wire.schema import Message, Struct
-from pessoa.wire.stored.metadata_log import (
+from pessoa.wire.stored.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ClearElrRecord,
@@ -34,7 +37,10 @@ from pessoa.wire.stored.metadata_log import (
     TopicRecord,
 )
 from tests.support.admin_script import create, feature, script, topic
-from tests.unit.controller.conftest import Client, Cluster
+from tests.unit.controller.conftest import Client, Cluster, TinyConfig
+
+# What a controller decides about.
+DECIDED = [row for row in controller_rows() if row.is_decided_by_controller]
 
 
 def test_a_new_cluster_begins_with_its_features_in_one_transaction() -> None:
@@ -87,7 +93,7 @@ def test_a_half_transaction_of_a_dead_controller_is_aborted(cluster: Cluster) ->
 
 def test_two_requests_for_one_name_cannot_both_succeed_before_the_first_is_committed(cluster: Cluster) -> None:
     async def both() -> list[int]:
-        answers = [cluster.controller.submit(create(topic("t")), Client()) for _ in range(2)]
+        answers = [cluster.controller.decide(create(topic("t")), Client()) for _ in range(2)]
         responses = await asyncio.gather(*answers)
         return [response.topics[0].error_code for response in responses if isinstance(response, CreateTopicsResponse)]
 
@@ -104,8 +110,8 @@ def test_no_answer_leaves_before_what_it_says_is_committed(cluster: Cluster) -> 
             return committed
 
         cluster.quorum.append = slow  # type: ignore[method-assign]
-        first = asyncio.ensure_future(cluster.controller.submit(create(topic("t")), Client()))
-        second = asyncio.ensure_future(cluster.controller.submit(create(topic("t")), Client()))
+        first = asyncio.ensure_future(cluster.controller.decide(create(topic("t")), Client()))
+        second = asyncio.ensure_future(cluster.controller.decide(create(topic("t")), Client()))
         done, _ = await asyncio.wait([first, second], timeout=0)
         assert not done, "the second has seen what the first has not committed"
         committed.set_result(0)
@@ -114,15 +120,10 @@ def test_no_answer_leaves_before_what_it_says_is_committed(cluster: Cluster) -> 
     asyncio.run(asking())
 
 
-@pytest.mark.parametrize("key", list(_DECISIONS), ids=lambda key: key.title)
-def test_every_decision_of_the_table_exists(key: int) -> None:
-    assert callable(decision_of(key))
-
-
 def test_every_answer_can_be_sent_in_every_version_in_which_it_was_asked_for(cluster: Cluster) -> None:
     asked = 0
     for step in script():
-        if step.request.api_key not in _DECISIONS:
+        if not row_of(step.request.api_key).is_decided_by_controller:
             continue
         for version in range(step.request.versions.first, step.request.versions.last + 1):
             try:
@@ -173,15 +174,16 @@ def test_a_refusal_of_the_whole_can_be_sent_for_every_decision_in_every_version(
     ]
     for request in (*beyond_the_script, *(step.request for step in script())):
         asked.setdefault(request.api_key, []).append(request)
-    for key in _DECISIONS:
-        assert asked.get(key), f"nobody asks {key.title}"
+    for row in DECIDED:
+        key = row.key
+        assert asked.get(key), f"no request of this test is a {key.title}"
         for request in asked[key]:
             for version in range(request.versions.first, request.versions.last + 1):
                 try:
                     request.encode(version)
                 except UnsupportedFieldError:
                     continue
-                data = refused_response(request, refusal, version).encode(version)
+                data = row.refuse(request, refusal, version).encode(version)
                 codes = codes_of(key.response.decode(data, version))
                 has_no_place = isinstance(request, ElectLeadersRequest) and request.topic_partitions is None
                 assert ErrorCode.NOT_CONTROLLER in codes or (has_no_place and version == 0)
@@ -211,7 +213,7 @@ def test_producer_ids_come_in_blocks_that_never_overlap(cluster: Cluster) -> Non
     assert cluster.image.producer_ids.next_producer_id == 3000
 
 
-def test_an_earlier_life_gets_no_producer_ids(cluster: Cluster) -> None:
+def test_a_request_with_an_earlier_broker_epoch_gets_no_producer_ids(cluster: Cluster) -> None:
     assert allocate(cluster, broker_epoch=0).error_code == ErrorCode.STALE_BROKER_EPOCH
     assert cluster.image.producer_ids.next_producer_id == 0
 
@@ -229,6 +231,44 @@ def test_a_feature_goes_down_only_when_that_is_asked_for(cluster: Cluster) -> No
     assert "group.version" not in cluster.image.features.finalized
     assert update(cluster, feature("group.version", 1, 2)) is ErrorCode.INVALID_UPDATE_VERSION
     assert update(cluster, feature("group.version", 1)) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("present", "level", "error"),
+    [
+        (29, 24, ErrorCode.NONE),
+        (29, 23, ErrorCode.NONE),
+        # 4.0-IV1 brought a field of partitions.
+        (29, 22, ErrorCode.INVALID_UPDATE_VERSION),
+        (30, 29, ErrorCode.INVALID_UPDATE_VERSION),
+        (22, 17, ErrorCode.NONE),
+        (22, 16, ErrorCode.INVALID_UPDATE_VERSION),
+    ],
+)
+@pytest.mark.parametrize("upgrade_type", [2, 3])
+def test_the_metadata_version_goes_down_as_far_as_no_record_has_changed(
+    present: int, level: int, error: ErrorCode, upgrade_type: int
+) -> None:
+    request = feature("metadata.version", level, upgrade_type)
+    assert decided_at({"metadata.version": present}, request) is error
+
+
+def test_eligible_leader_replicas_need_a_metadata_version_that_has_them() -> None:
+    elr = "eligible.leader.replicas.version"
+    assert decided_at({"metadata.version": 22}, feature(elr, 1)) is ErrorCode.INVALID_UPDATE_VERSION
+    assert decided_at({"metadata.version": 23}, feature(elr, 1)) is ErrorCode.NONE
+    both = feature(elr, 1)
+    both.feature_updates += feature("metadata.version", 23).feature_updates
+    assert decided_at({"metadata.version": 22}, both) is ErrorCode.NONE
+
+
+def decided_at(levels: dict[str, int], request: UpdateFeaturesRequest) -> ErrorCode:
+    """What a controller of a cluster with these levels and without brokers answers."""
+    image = replace(MetadataImage.EMPTY, features=FeaturesImage(levels))
+    situation: Any = SimpleNamespace(image=image, config=TinyConfig())
+    response = update_features(situation, request).response
+    assert isinstance(response, UpdateFeaturesResponse)
+    return ErrorCode.of(response.error_code)
 
 
 def test_one_wrong_update_stops_all_of_them(cluster: Cluster) -> None:

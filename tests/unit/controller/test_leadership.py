@@ -1,4 +1,4 @@
-"""The active controller changes, and time passes: what becomes of those who wait, and what is due by itself."""
+"""The active controller changes, and time passes: what becomes of waiting requests, and what is due by itself."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from pessoa.base.ids import Uuid
+from pessoa.broker.api_table import row_of
 from pessoa.controller.controller import Controller
 from pessoa.controller.decision import MAX_RECORDS, NotController
 from pessoa.metadata.image import MetadataImage, PartitionImage
+from pessoa.metadata.supported_features import bootstrap_records
 from pessoa.wire.api.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from pessoa.wire.api.create_topics import CreateTopicsResponse
 from pessoa.wire.api.incremental_alter_configs import IncrementalAlterConfigsResponse
@@ -53,6 +55,22 @@ def in_sync(cluster: Cluster, *isr: int) -> None:
 # ---- Leading, and no longer leading ----
 
 
+def test_an_active_controller_fences_a_silent_broker_by_its_clock_alone(cluster: Cluster) -> None:
+    async def leading() -> None:
+        cluster.controller.close()
+        cluster.controller.follow_leadership(cluster.quorum.loader, bootstrap_records)
+        # Nothing but the clock moves: the timer rings, and is set again.
+        for _ in range(2 * SESSION_MS // 500):
+            cluster.clock.advance_ms(500)
+        assert cluster.image.cluster.brokers[1].fenced
+        cluster.controller.close()
+        before = len(cluster.quorum.batches)
+        cluster.clock.advance_ms(SESSION_MS)
+        assert len(cluster.quorum.batches) == before, "a standby has no timer"
+
+    asyncio.run(leading())
+
+
 def test_a_standby_decides_nothing(cluster: Cluster) -> None:
     cluster.controller.deactivate()
     before = len(cluster.quorum.batches)
@@ -71,10 +89,10 @@ def test_a_controller_whose_quorum_has_another_leader_decides_nothing_before_it_
     assert cluster.tick() is None
 
 
-def test_whoever_waits_for_a_commit_hears_that_leadership_is_gone(cluster: Cluster) -> None:
+def test_requests_that_wait_for_a_commit_are_answered_when_leadership_is_lost(cluster: Cluster) -> None:
     async def losing() -> list[object]:
         slow_down(cluster)
-        asked = [cluster.controller.submit(create(topic(name)), Client()) for name in ("t", "t", "u")]
+        asked = [cluster.controller.decide(create(topic(name)), Client()) for name in ("t", "t", "u")]
         waiting = [asyncio.ensure_future(one) for one in asked]
         await asyncio.sleep(0)
         cluster.controller.deactivate()
@@ -89,7 +107,7 @@ def test_an_append_that_fails_because_leadership_is_gone_reads_as_that(cluster: 
 
     async def losing() -> None:
         (appended,) = slow_down(cluster, 1)
-        waiting = asyncio.ensure_future(cluster.controller.submit(create(topic("t")), Client()))
+        waiting = asyncio.ensure_future(cluster.controller.decide(create(topic("t")), Client()))
         await asyncio.sleep(0)
         cluster.quorum.leader_id = 8
         appended.set_exception(NoLongerLeader())
@@ -102,7 +120,7 @@ def test_an_append_that_fails_because_leadership_is_gone_reads_as_that(cluster: 
 def test_a_log_that_fails_says_why(cluster: Cluster) -> None:
     async def failing() -> None:
         (appended,) = slow_down(cluster, 1)
-        waiting = asyncio.ensure_future(cluster.controller.submit(create(topic("t")), Client()))
+        waiting = asyncio.ensure_future(cluster.controller.decide(create(topic("t")), Client()))
         await asyncio.sleep(0)
         appended.set_exception(OSError("the disk is gone"))
         with pytest.raises(OSError, match="the disk is gone"):
@@ -112,7 +130,7 @@ def test_a_log_that_fails_says_why(cluster: Cluster) -> None:
 
 
 def slow_down(cluster: Cluster, count: int = 9) -> list[asyncio.Future[int]]:
-    """From now on appends are committed when the test says so."""
+    """Let the test decide from now on when appends are committed."""
     futures: list[asyncio.Future[int]] = [asyncio.get_running_loop().create_future() for _ in range(count)]
     coming = iter(futures)
 
@@ -128,7 +146,7 @@ def test_what_was_never_committed_is_forgotten_with_the_leadership(cluster: Clus
     async def losing_and_leading_again() -> None:
         append = cluster.quorum.append
         slow_down(cluster)
-        lost = asyncio.ensure_future(cluster.controller.submit(create(topic("t")), Client()))
+        lost = asyncio.ensure_future(cluster.controller.decide(create(topic("t")), Client()))
         await asyncio.sleep(0)
         assert "t" in cluster.controller.image.topics.by_name
         cluster.controller.deactivate()
@@ -168,6 +186,7 @@ def fail_over(cluster: Cluster, incarnation_id: Uuid | None = None) -> None:
         cluster.clock,
         lambda: Uuid.of(1 << 90),
         lambda _: 0,
+        row_of,
         incarnation_id=incarnation_id or cluster.image_of_log.cluster.brokers[1].incarnation_id,
     )
 
@@ -183,7 +202,7 @@ def test_the_broker_of_a_new_controller_keeps_its_session(trio: Cluster) -> None
     assert not trio.image.cluster.brokers[1].fenced
 
 
-def test_a_restarted_node_need_not_wait_for_the_session_of_its_own_last_life(trio: Cluster) -> None:
+def test_a_restarted_active_controller_does_not_wait_for_the_session_of_its_own_broker(trio: Cluster) -> None:
     fail_over(trio, incarnation_id=trio.registration(1, incarnation=2).incarnation_id)
     assert trio.register(2, incarnation=2).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert trio.register(1, incarnation=3).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
@@ -202,7 +221,7 @@ def test_the_next_deadline_is_the_end_of_the_first_session(trio: Cluster) -> Non
     assert trio.tick() == start + 500 + SESSION_MS + 1
     for broker_id in (1, 2, 3):
         trio.heartbeat(broker_id, want_fence=True)
-    assert trio.tick() == start + 300_000, "nobody can go silent, so the next elections come first"
+    assert trio.tick() == start + 300_000, "no broker is unfenced, so no session can end before the next elections"
 
 
 def test_several_silent_brokers_are_fenced_without_leading_in_between(trio: Cluster) -> None:
@@ -215,7 +234,7 @@ def test_several_silent_brokers_are_fenced_without_leading_in_between(trio: Clus
     assert sum(broker.fenced for broker in trio.image.cluster.brokers.values()) == 2
 
 
-def test_who_falls_silent_with_the_last_in_sync_does_not_lead_uncleanly(trio: Cluster) -> None:
+def test_a_replica_that_falls_silent_with_the_last_in_sync_does_not_lead_uncleanly(trio: Cluster) -> None:
     make_topic(trio, "t", [1, 2], unclean_leader_election_enable="true")
     in_sync(trio, 1)
     trio.clock.advance_ms(SESSION_MS + 1)
@@ -238,7 +257,7 @@ def test_a_broker_whose_connection_broke_has_a_moment_to_be_heard_of_again(trio:
     assert partition(trio).leader == 2
 
 
-def test_a_suspicion_never_prolongs_a_session_and_concerns_nobody_unknown(trio: Cluster) -> None:
+def test_a_suspicion_never_prolongs_a_session_and_ignores_unknown_brokers(trio: Cluster) -> None:
     trio.clock.advance_ms(SESSION_MS)
     trio.controller.suspect(1)
     trio.controller.suspect(77)
@@ -260,7 +279,7 @@ def test_preferred_leaders_lead_again_when_it_is_time(trio: Cluster) -> None:
 
 
 def pass_time(cluster: Cluster, total_ms: int) -> None:
-    """Everybody who is up sends heartbeats meanwhile."""
+    """Advance the clock by seconds; every unfenced broker sends its heartbeats."""
     for _ in range(total_ms // 1_000):
         cluster.clock.advance_ms(1_000)
         for broker in cluster.image.cluster.brokers.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pessoa.base.java_order import timeline_order, uuid_hash
 from pessoa.metadata.image import PartitionImage
 from pessoa.wire.api.alter_partition import (
     AlterPartitionRequest,
@@ -100,7 +101,7 @@ def test_a_leader_in_recovery_says_when_it_is_done(cluster: Cluster) -> None:
     assert set_isr(cluster, 1, leader_recovery_state=1).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_who_is_not_registered_with_its_epoch_changes_no_isr(moving: Cluster) -> None:
+def test_an_alter_partition_with_a_wrong_broker_epoch_changes_no_isr(moving: Cluster) -> None:
     for broker_id, epoch in ((1, moving.epochs[1] + 1), (9, 0)):
         request = AlterPartitionRequest(broker_id=broker_id, broker_epoch=epoch, topics=[])
         assert moving.ask(request, AlterPartitionResponse).error_code == ErrorCode.STALE_BROKER_EPOCH
@@ -124,7 +125,7 @@ def strict(trio: Cluster) -> Cluster:
     return trio
 
 
-def test_who_leaves_below_the_minimum_stays_eligible_until_the_minimum_is_reached(strict: Cluster) -> None:
+def test_a_replica_that_leaves_below_min_isr_stays_eligible_until_min_isr_is_reached(strict: Cluster) -> None:
     strict.heartbeat(3, want_fence=True)
     assert (partition(strict).isr, partition(strict).elr) == ((1, 2), ()), "enough are in sync, so 3 falls behind"
     set_isr(strict, 1)
@@ -134,7 +135,7 @@ def test_who_leaves_below_the_minimum_stays_eligible_until_the_minimum_is_reache
     assert (partition(strict).isr, partition(strict).elr) == ((1, 3), ())
 
 
-def test_an_eligible_replica_leads_cleanly_when_nobody_is_in_sync(strict: Cluster) -> None:
+def test_an_eligible_replica_leads_cleanly_when_no_replica_is_in_sync(strict: Cluster) -> None:
     strict.heartbeat(3, want_fence=True)
     strict.heartbeat(2, want_fence=True)
     strict.heartbeat(1, want_fence=True)
@@ -148,7 +149,7 @@ def test_an_eligible_replica_leads_cleanly_when_nobody_is_in_sync(strict: Cluste
     assert one.leader_recovery_state == 0
 
 
-def test_who_was_eligible_is_not_when_one_in_sync_is_enough_to_commit(strict: Cluster) -> None:
+def test_a_replica_is_not_eligible_any_more_when_one_in_sync_is_enough_to_commit(strict: Cluster) -> None:
     for broker_id in (3, 2, 1):
         strict.heartbeat(broker_id, want_fence=True)
     request = alter(TOPIC, "t", ("min.insync.replicas", SET, "1"))
@@ -158,7 +159,9 @@ def test_who_was_eligible_is_not_when_one_in_sync_is_enough_to_commit(strict: Cl
     assert (one.leader, one.isr, one.elr) == (2, (2,), ()), "1 falls behind with the first record that 2 takes"
 
 
-def test_the_last_leader_leads_uncleanly_only_when_nobody_else_is_known_to_have_everything(strict: Cluster) -> None:
+def test_the_last_known_leader_leads_uncleanly_only_when_no_other_replica_is_known_to_have_everything(
+    strict: Cluster,
+) -> None:
     for broker_id in (3, 2, 1):
         strict.heartbeat(broker_id, want_fence=True)
     strict.clock.advance_ms(9_001)
@@ -269,7 +272,7 @@ def test_replicas_that_are_gone_are_not_eligible(strict: Cluster) -> None:
     assert (one.replicas, one.isr, one.elr, one.leader) == ((3,), (3,), (), 3)
 
 
-def test_another_order_changes_who_is_preferred_and_nothing_else(moving: Cluster) -> None:
+def test_another_order_changes_the_preferred_leader_and_nothing_else(moving: Cluster) -> None:
     assert move(moving, [2, 1]) is ErrorCode.NONE
     one = partition(moving)
     assert (one.replicas, one.leader, one.leader_epoch, one.is_reassigning) == ((2, 1), 1, 0, False)
@@ -296,14 +299,14 @@ def test_a_move_that_would_lose_the_data_cannot_be_cancelled(moving: Cluster) ->
     assert move(moving, None) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_a_cancelled_move_without_anybody_in_sync_needs_an_unclean_leader(moving: Cluster) -> None:
+def test_a_cancelled_move_without_an_in_sync_replica_needs_an_unclean_leader(moving: Cluster) -> None:
     request = alter(TOPIC, "t", ("unclean.leader.election.enable", SET, "true"))
     moving.ask(request, IncrementalAlterConfigsResponse)
     move(moving, [3])
     for broker_id in (2, 1):
         moving.heartbeat(broker_id, want_fence=True)
     assert (partition(moving).leader, partition(moving).isr) == (3, (3,)), "the new one leads, uncleanly"
-    assert move(moving, None) is ErrorCode.INVALID_REPLICA_ASSIGNMENT, "nobody else could"
+    assert move(moving, None) is ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no original replica can lead"
     moving.heartbeat(2)
     assert move(moving, None) is ErrorCode.NONE
     one = partition(moving)
@@ -327,3 +330,14 @@ def test_what_moves_is_listed_until_it_has_arrived(moving: Cluster) -> None:
     assert (one.replicas, one.adding_replicas, one.removing_replicas) == ([3, 1, 2], [3], [2])
     set_isr(moving, 1, 2, 3)
     assert moving.ask(everything, ListPartitionReassignmentsResponse, 0).topics == []
+
+
+def test_topics_that_move_are_listed_in_the_order_of_apaches_table_of_topic_ids(trio: Cluster) -> None:
+    names = [f"t{number}" for number in range(9)]
+    for name in names:
+        trio.ask(create(topic(name, -1, -1, {0: [1, 2]})), CreateTopicsResponse)
+        trio.ask(reassign(name, 0, [1, 3]), AlterPartitionReassignmentsResponse)
+    ids = {trio.image.topics.by_name[name].id: name for name in names}
+    wanted = [ids[topic_id] for topic_id in timeline_order(ids, uuid_hash, are_put_again=True)]
+    everything = ListPartitionReassignmentsRequest(topics=None)
+    assert [one.name for one in trio.ask(everything, ListPartitionReassignmentsResponse, 0).topics] == wanted

@@ -8,10 +8,9 @@ from random import Random
 import pytest
 
 from pessoa.base.ids import Uuid
-from pessoa.controller.decision import Refusal
 from pessoa.controller.placement import place
 from pessoa.metadata.image import BrokerImage
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 
 
 def broker(
@@ -66,10 +65,18 @@ def test_after_the_leader_come_the_racks_from_the_one_whose_turn_it_is() -> None
 
 def test_brokers_without_a_rack_share_one() -> None:
     placed = place([broker(1), broker(2), broker(3, "a")], 6, 2, Random(1).randrange)
-    assert all(3 in replicas for replicas in placed), "the other rack has nobody else"
+    assert all(3 in replicas for replicas in placed), "the other rack has no other broker"
 
 
-def test_who_is_stopping_or_cordoned_gets_nothing() -> None:
+def test_a_broker_that_has_shut_down_follows_like_any_fenced_one() -> None:
+    """Or no topic with a replica on every broker, such as __consumer_offsets, could be created while one is away."""
+    brokers = [broker(1), broker(2, fenced=True, stopping=True), broker(3)]
+    placed = place(brokers, 6, 3, Random(3).randrange)
+    assert all(sorted(replicas) == [1, 2, 3] and replicas[0] != 2 for replicas in placed)
+    assert all(2 not in replicas for replicas in place(brokers, 6, 2, Random(3).randrange))
+
+
+def test_a_broker_that_is_stopping_or_cordoned_gets_no_replicas() -> None:
     brokers = [broker(1), broker(2, stopping=True), broker(3, cordoned=(101, 102)), broker(4, cordoned=(101,))]
     placed = place(brokers, 6, 2, Random(1).randrange)
     assert {replica for replicas in placed for replica in replicas} == {1, 4}
@@ -78,7 +85,7 @@ def test_who_is_stopping_or_cordoned_gets_nothing() -> None:
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_nothing_can_be_placed_where_everybody_is_down() -> None:
+def test_nothing_can_be_placed_where_every_broker_is_fenced() -> None:
     with pytest.raises(Refusal) as refused:
         place([broker(1, fenced=True)], 1, 1, Random(1).randrange)
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

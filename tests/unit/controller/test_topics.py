@@ -22,7 +22,7 @@ from pessoa.wire.api.create_topics import (
 )
 from pessoa.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.metadata_log import ConfigRecord, PartitionRecord, TopicRecord
+from pessoa.wire.stored.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
 from tests.unit.controller.conftest import Cluster
 
 

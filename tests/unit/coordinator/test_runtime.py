@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 
 from pessoa.base.clock import ManualClock
-from pessoa.coordinator.memory_log import MemoryLog
-from pessoa.coordinator.records import encode_batch
-from pessoa.coordinator.runtime import CoordinatorRuntime, SlotState
-from pessoa.coordinator.shard import CoordinatorRecord, Delta, Image, Output, Producer, Refusal, RequestContext
+from pessoa.coordinator.record_batches import encode_batch
+from pessoa.coordinator.runtime import CoordinatorRuntime, LoadState
+from pessoa.coordinator.shard import CoordinatorRecord, Delta, Image, Output, Producer
 from pessoa.coordinator.timers import Timers
 from pessoa.records.batch import RecordBatch
-from pessoa.records.control import ControlRecordType, control_records
+from pessoa.records.control_records import ControlRecordType, control_records
 from pessoa.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
+from pessoa.wire.request_context import Caller
 from pessoa.wire.schema import Message
-from pessoa.wire.stored.framing import GROUP_LOG
-from pessoa.wire.stored.group_log import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
+from pessoa.wire.stored.group_records import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
+from pessoa.wire.stored.record_framing import GROUP_LOG
+from tests.support.memory_coordinator_log import MemoryLog
 from tests.unit.coordinator.groups.bench import Context
 from tests.unit.coordinator.images import FakeDelta, image
 
@@ -37,17 +38,17 @@ class ToyShard:
         self.offsets: list[int] = []
         self.ends: list[tuple[int, int, bool]] = []
         self.timers = Timers()
-        self.settled: list[ErrorCode] = []
+        self.outcomes: list[ErrorCode] = []
         self.parked: list[int] = []
         self.images: list[Image] = []
         self.rung: list[int] = []
 
-    def handle(self, request: Message, context: RequestContext, token: int, now_ms: int) -> Output:
+    def handle(self, request: Message, context: Caller, token: int, now_ms: int) -> Output:
         assert isinstance(request, HeartbeatRequest)
         command, _, argument = request.group_id.partition(" ")
         answer = HeartbeatResponse(error_code=self.state.get(argument, 0))
         if command == "set":
-            return Output([record(argument, request.generation_id)], [(token, answer)], settled=self._settled)
+            return Output([record(argument, request.generation_id)], [(token, answer)], on_outcome=self._on_outcome)
         if command == "set-in-transaction":
             return Output([record(argument, 1)], [(token, answer)], producer=Producer(77, 3))
         if command == "set-many":
@@ -73,8 +74,8 @@ class ToyShard:
             return Output([record("broken", 1)], [(token, answer)])
         raise AssertionError(command)
 
-    def _settled(self, code: ErrorCode, now_ms: int) -> Output:
-        self.settled.append(code)
+    def _on_outcome(self, code: ErrorCode, now_ms: int) -> Output:
+        self.outcomes.append(code)
         return Output()
 
     def _ring(self, now_ms: int) -> Output:
@@ -135,13 +136,13 @@ class Fixture:
         return self.shard(partition)
 
     def shard(self, partition: int = 0) -> ToyShard:
-        slot = self.runtime.slot(partition)
-        assert slot is not None
-        return slot.shard
+        led = self.runtime.led_partition(partition)
+        assert led is not None
+        return led.shard
 
     def submit(self, command: str, number: int = 0, guard: object = None) -> Message | Awaitable[Message]:
         request = HeartbeatRequest(group_id=command, generation_id=number, member_id="m")
-        return self.runtime.submit(0, request, Context(), guard)
+        return self.runtime.submit(0, ToyShard.handle, request, Context(), guard)
 
     def answer(self, command: str, number: int = 0) -> int:
         reply = self.submit(command, number)
@@ -190,7 +191,7 @@ async def test_what_is_committed_with_its_append_is_answered_at_once() -> None:
     shard = await fixture.elect()
     fixture.answer("set a", 5)
     assert fixture.answer("get a") == 5
-    assert shard.settled == [ErrorCode.NONE]
+    assert shard.outcomes == [ErrorCode.NONE]
     fixture.runtime.close()
 
 
@@ -206,7 +207,7 @@ async def test_a_write_is_answered_when_the_high_watermark_has_passed_it() -> No
     await turn()
     assert first.done()
     assert not second.done()
-    assert shard.settled == [ErrorCode.NONE]
+    assert shard.outcomes == [ErrorCode.NONE]
     fixture.log.commit()
     await second
     fixture.runtime.close()
@@ -305,7 +306,7 @@ async def test_a_refused_append_leaves_no_trace_in_the_shard() -> None:
         fixture.submit("set a", 1)
     assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
     assert shard.state == {}
-    assert shard.settled == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert shard.outcomes == [ErrorCode.NOT_ENOUGH_REPLICAS]
     fixture.log.refuses_with = None
     assert fixture.answer("get a") == 0
     fixture.runtime.close()
@@ -329,7 +330,7 @@ async def test_a_write_that_is_not_committed_in_time_is_refused_and_the_next_is_
     assert not late.done()
     fixture.log.commit()
     await late
-    assert shard.settled == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
+    assert shard.outcomes == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
     fixture.runtime.close()
 
 
@@ -358,7 +359,7 @@ async def test_a_refusal_of_the_shard_is_raised() -> None:
 
 
 @looped
-async def test_whoever_waits_when_leadership_goes_is_sent_elsewhere() -> None:
+async def test_requests_that_wait_are_refused_with_not_coordinator_when_leadership_goes() -> None:
     fixture = Fixture(holds_back=True)
     await fixture.elect()
     writing, parked = fixture.later("set a", 1), fixture.later("park")
@@ -501,9 +502,9 @@ def test_a_partition_that_cannot_be_loaded_is_not_served() -> None:
         fixture.log.append(0, encode_batch([record("broken", 1)], 0))
         with pytest.raises(RuntimeError, match="cannot replay"):
             await fixture.elect()
-        slot = fixture.runtime.slot(0)
-        assert slot is not None
-        assert slot.state is SlotState.FAILED
+        led = fixture.runtime.led_partition(0)
+        assert led is not None
+        assert led.state is LoadState.FAILED
         with pytest.raises(Refusal) as refused:
             fixture.submit("get a")
         assert refused.value.code is ErrorCode.NOT_COORDINATOR
@@ -514,7 +515,7 @@ def test_a_partition_that_cannot_be_loaded_is_not_served() -> None:
 
 
 class LostLog(MemoryLog):
-    """Leadership of its partition has gone, and nobody has told the runtime."""
+    """The broker does not lead the partition any more, and the runtime has not been told."""
 
     is_lost = False
 

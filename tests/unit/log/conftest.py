@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["os", "simulated"])
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
-    """For what must hold on both disks."""
+    """A directory on the simulated disk and on a real one, for what must hold on both."""
     if request.param == "os":
         # Few enough that files are evicted and come back all the time.
         return Home(OsDisk(max_open_files=4), f"{tmp_path}/orders-0")
@@ -26,7 +26,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
 
 @pytest.fixture
 def simulated() -> SimulatedDisk:
-    """For faults."""
+    """A disk on which a test plans faults."""
     return SimulatedDisk(now_ms=lambda: NOW_MS)
 
 

@@ -114,5 +114,5 @@ def test_the_search_goes_on_into_later_segments_until_one_says_that_it_may_stop(
 
 
 @pytest.mark.parametrize(("offset", "count"), [(0, 0), (10, 0), (11, 1), (20, 1), (21, 2), (30, 2), (31, 3), (99, 3)])
-def test_cutting_the_log_takes_the_transactions_with_it_whose_markers_go(offset: int, count: int) -> None:
+def test_truncating_the_log_removes_the_aborted_transactions_whose_markers_it_drops(offset: int, count: int) -> None:
     assert count_below(ALL, offset) == count

@@ -6,16 +6,17 @@ from itertools import pairwise
 
 import pytest
 
-from pessoa.log.cleaner import CleanerSettings, Cleaning, Swap, assess, make_plan, unfinished_swaps
-from pessoa.log.cleaning_pass import CleaningPass, grouped
-from pessoa.log.cleaning_plan import CleaningPlan, Pause, SourceSegment, SwapReady
-from pessoa.log.config import COMPACT, DELETE
+from pessoa.log.compaction.cleaning_pass import CleaningPass, grouped
+from pessoa.log.compaction.cleaning_plan import CleaningPlan, Pause, SourceSegment, SwapReady
+from pessoa.log.compaction.log_to_clean import CleanerSettings, assess, make_plan
+from pessoa.log.compaction.offset_map import BYTES_PER_KEY
+from pessoa.log.compaction.segment_swap import Cleaning, Swap, unfinished_swaps
 from pessoa.log.index import MAX_RELATIVE_OFFSET
-from pessoa.log.offset_map import BYTES_PER_KEY
+from pessoa.log.log_config import COMPACT, DELETE
 from pessoa.log.partition_log import PartitionLog, ReadUpTo
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.records.compression import Codec
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 from tests.support.cleaning import (
     CONFIG,
     DIRECTORY,
@@ -70,13 +71,18 @@ def test_the_dirty_ratio_is_dirty_bytes_of_all_cleanable_bytes(log: PartitionLog
     assert found.is_due(0.49)
 
 
-def test_nothing_is_cleaned_from_the_first_undecided_or_unreplicated_offset_on(log: PartitionLog) -> None:
+def begin_a_transaction_in_the_middle(log: PartitionLog) -> None:
+    """Of three segments with a record each, the second is of producer 1."""
     append(log, [(b"a", b"1")])
     log.roll(NOW_MS)
     append(log, [(b"a", b"2")], producer=(1, 0, 0), transactional=True)
     log.roll(NOW_MS)
     append(log, [(b"a", b"3")])
     log.roll(NOW_MS)
+
+
+def test_nothing_is_cleaned_from_the_first_undecided_or_unreplicated_offset_on(log: PartitionLog) -> None:
+    begin_a_transaction_in_the_middle(log)
     assert assess(log, None, NOW_MS).first_uncleanable_offset == 1
     end_transaction(log, 1, 0, commit=True)
     log.roll(NOW_MS)
@@ -85,15 +91,10 @@ def test_nothing_is_cleaned_from_the_first_undecided_or_unreplicated_offset_on(l
     assert assess(log, None, NOW_MS).first_uncleanable_offset == 2
 
 
-def test_what_an_abort_above_the_high_watermark_ends_is_not_cleaned_after_a_start_either(
+def test_compaction_stops_at_a_transaction_whose_abort_is_uncommitted_also_after_a_restart(
     disk: SimulatedDisk, log: PartitionLog
 ) -> None:
-    append(log, [(b"a", b"1")])
-    log.roll(NOW_MS)
-    append(log, [(b"a", b"2")], producer=(1, 0, 0), transactional=True)
-    log.roll(NOW_MS)
-    append(log, [(b"a", b"3")])
-    log.roll(NOW_MS)
+    begin_a_transaction_in_the_middle(log)
     end_transaction(log, 1, 0, commit=False)
     log.close()
     again = open_log(disk, high_watermark=3)
@@ -116,7 +117,7 @@ def test_records_wait_for_min_compaction_lag_and_are_forced_by_max_compaction_la
     assert assess(log, None, NOW_MS + 1001).is_due(1.0)
 
 
-def test_a_checkpoint_outside_the_log_is_not_believed(log: PartitionLog) -> None:
+def test_a_checkpoint_outside_the_log_is_not_used(log: PartitionLog) -> None:
     append(log, [(b"a", b"1")])
     log.roll(NOW_MS)
     found = assess(log, 17, NOW_MS)
@@ -200,7 +201,7 @@ def test_a_full_map_cleans_a_part_and_the_next_pass_goes_on_there(disk: Simulate
     assert len([record for record in all_records(log) if not record.value]) == 12
 
 
-def test_aborted_data_goes_and_its_marker_only_after_it(disk: SimulatedDisk, log: PartitionLog) -> None:
+def test_compaction_removes_aborted_data_and_its_marker_only_after_it(disk: SimulatedDisk, log: PartitionLog) -> None:
     append(log, [(b"a", b"1")])
     append(log, [(b"a", b"aborted")], producer=(1, 0, 0), transactional=True)
     end_transaction(log, 1, 0, commit=False)
@@ -222,7 +223,7 @@ def test_aborted_data_goes_and_its_marker_only_after_it(disk: SimulatedDisk, log
     assert [batch.base_offset for batch in all_batches(log) if batch.is_control] == [4]
 
 
-def test_a_commit_marker_goes_when_all_records_of_its_transaction_are_superseded(
+def test_compaction_removes_a_commit_marker_when_all_records_of_its_transaction_are_superseded(
     disk: SimulatedDisk, log: PartitionLog
 ) -> None:
     append(log, [(b"a", b"1")], producer=(1, 0, 0), transactional=True)
@@ -255,7 +256,7 @@ def test_the_last_batch_of_a_living_producer_stays_without_records(disk: Simulat
 
 
 @pytest.mark.parametrize("uncommitted", [1, 5])
-def test_a_batch_of_a_producer_stays_while_those_behind_it_may_be_taken_back(
+def test_compaction_keeps_the_last_committed_batch_of_a_producer_while_later_ones_are_uncommitted(
     disk: SimulatedDisk, log: PartitionLog, uncommitted: int
 ) -> None:
     append(log, [(b"a", b"1")], producer=(1, 0, 0))
@@ -406,7 +407,7 @@ def test_leftovers_of_a_pass_that_died_are_removed(disk: SimulatedDisk, log: Par
     append(log, [(b"a", b"1"), (b"a", b"2")])
     log.roll(NOW_MS)
     for name in ("00000000000000000000.log.cleaned", "00000000000000000001.log.swap"):
-        disk.write_file(f"{DIRECTORY}/{name}", b"of somebody else")
+        disk.write_file(f"{DIRECTORY}/{name}", b"of an earlier pass")
     clean(disk, log)
     assert not [name for name in disk.list(DIRECTORY) if name.endswith((".cleaned", ".swap"))]
     assert contents(log) == [(1, b"a", b"2")]

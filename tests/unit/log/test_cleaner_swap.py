@@ -1,4 +1,4 @@
-"""A cleaned segment takes its place: whatever happens meanwhile, and wherever the process or the power ends."""
+"""A cleaned segment replaces the original ones, even if the log changes meanwhile or the process or the power ends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def busy_log(disk: SimulatedDisk) -> PartitionLog:
 
 
 def values(found: list[Record]) -> dict[bytes | None, bytes | None]:
-    """What somebody who builds a table from the log has in the end. A tombstone and nothing are the same."""
+    """The table that a reader builds from the log. A tombstone and nothing are the same."""
     table = {record.key: record.value for record in found}
     return {key: value for key, value in table.items() if value is not None}
 
@@ -71,7 +71,7 @@ def assert_is_the_same_log(log: PartitionLog, before: PartitionLog, original: li
 
 
 def reopened(disk: SimulatedDisk, before: PartitionLog) -> PartitionLog:
-    """After a crash. Everything was flushed, so what lies below the active segment is believed as it is."""
+    """After a crash. Everything was flushed, so what lies below the active segment is not checked again."""
     return open_log(disk, high_watermark=before.high_watermark, was_clean=False, recovery_point=before.recovery_point)
 
 

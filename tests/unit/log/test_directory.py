@@ -11,9 +11,11 @@ from pessoa.base.ids import Uuid
 from pessoa.log.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE, REPLICATION_OFFSET_FILE, parse_offsets
 from pessoa.log.directory import DirectoryOffline, LogDirectory, partition_of
 from pessoa.log.files import DiskError
+from pessoa.log.meta_properties import MetaProperties
 from pessoa.log.os_disk import OsDisk
-from pessoa.log.properties import MetaProperties
+from pessoa.log.partition_log import ReadUpTo
 from pessoa.log.simulated_disk import SimulatedDisk
+from pessoa.records.batch import batches
 from tests.support.batches import NOW_MS, idempotent, plain
 from tests.support.partition_logs import EVERY_BATCH, fill, produce, read_offsets
 
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pessoa.log.config import LogConfig
     from pessoa.log.files import Disk
+    from pessoa.log.log_config import LogConfig
 
 SMALL = EVERY_BATCH.but(segment_bytes=1000)
 ID, OTHER_ID = Uuid.of(1001), Uuid.of(1002)
@@ -118,6 +120,50 @@ def test_deleted_records_stay_deleted_after_a_power_loss(disk: SimulatedDisk) ->
         assert opened(disk).partitions["orders", 0].log_start_offset == 7
 
 
+@pytest.mark.parametrize("incarnations", [1, 2, 3])
+def test_no_high_watermark_survives_a_power_loss_that_covers_what_was_truncated(incarnations: int) -> None:
+    for seed in range(100):
+        disk = SimulatedDisk(seed)
+        directory = opened(disk)
+        log = directory.create("orders", 0, ID, SMALL, NOW_MS)
+        log.append_as_follower(plain(3, epoch=0), NOW_MS)
+        log.update_high_watermark(3)
+        log.flush()
+        directory.write_checkpoints()
+        log.append_as_follower(plain(3, at=3, epoch=0), NOW_MS)
+        log.truncate_to(3, NOW_MS)
+        for _ in range(incarnations - 1):
+            # What a process had written is there when it has died, and no safer than before.
+            disk.crash_process()
+            directory = opened(disk)
+            log = directory.partitions["orders", 0]
+        log.append_as_follower(plain(3, at=3, epoch=1), NOW_MS)
+        log.update_high_watermark(6)
+        directory.write_checkpoints()
+        disk.lose_power()
+        log = opened(disk).partitions["orders", 0]
+        committed = log.read(0, 1000, ReadUpTo.HIGH_WATERMARK).data
+        assert committed is not None
+        epochs = [batch.partition_leader_epoch for batch in batches(committed.read())]
+        assert epochs in ([0], [0, 1]), f"seed {seed}"
+
+
+def test_the_high_watermark_goes_on_in_its_checkpoint_when_a_truncation_is_flushed(disk: SimulatedDisk) -> None:
+    directory = opened(disk)
+    log = directory.create("orders", 0, ID, SMALL, NOW_MS)
+    log.append_as_follower(plain(3, epoch=0), NOW_MS)
+    log.append_as_follower(plain(3, at=3, epoch=0), NOW_MS)
+    log.update_high_watermark(3)
+    log.truncate_to(3, NOW_MS)
+    log.append_as_follower(plain(3, at=3, epoch=1), NOW_MS)
+    log.update_high_watermark(6)
+    directory.write_checkpoints()
+    assert checkpoint(disk, REPLICATION_OFFSET_FILE) == {("orders", 0): 3}
+    log.flush()
+    directory.write_checkpoints()
+    assert checkpoint(disk, REPLICATION_OFFSET_FILE) == {("orders", 0): 6}
+
+
 def test_an_older_checkpoint_never_takes_the_place_of_a_newer_one(disk: SimulatedDisk) -> None:
     directory = opened(disk)
     log = directory.create("orders", 0, ID, SMALL, NOW_MS)
@@ -133,7 +179,7 @@ def test_an_older_checkpoint_never_takes_the_place_of_a_newer_one(disk: Simulate
 
 @pytest.mark.parametrize("text", [b"", b"0\n", b"0\n1\norders 0 x\n", b"\0\0\0\0", b"7\n0\n"])
 @pytest.mark.parametrize("name", [RECOVERY_POINT_FILE, REPLICATION_OFFSET_FILE, LOG_START_OFFSET_FILE])
-def test_a_damaged_checkpoint_is_taken_for_none(disk: SimulatedDisk, name: str, text: bytes) -> None:
+def test_a_directory_opens_without_a_checkpoint_that_is_damaged(disk: SimulatedDisk, name: str, text: bytes) -> None:
     directory = opened(disk)
     fill(directory.create("orders", 0, ID, SMALL, NOW_MS), 7, size=200)
     directory.write_checkpoints()
@@ -154,7 +200,7 @@ def with_a_gap(disk: SimulatedDisk) -> LogDirectory:
     return directory
 
 
-def test_a_gap_above_the_recovery_point_is_a_loss_and_what_lies_behind_it_goes(disk: SimulatedDisk) -> None:
+def test_recovery_drops_what_follows_a_gap_above_the_recovery_point(disk: SimulatedDisk) -> None:
     with_a_gap(disk)
     disk.crash_process()
     assert opened(disk).partitions["orders", 0].log_end_offset == 5
@@ -214,7 +260,7 @@ def test_a_damaged_partition_metadata_does_not_keep_the_directory_closed(disk: S
 
 
 @pytest.mark.parametrize("content", [None, b"", b"version: 0\n"])
-def test_a_partition_whose_metadata_is_lost_is_from_then_on_that_of_who_adopted_it(
+def test_a_log_whose_partition_metadata_is_lost_belongs_to_the_topic_that_adopts_it(
     disk: SimulatedDisk, content: bytes | None
 ) -> None:
     fill(opened(disk).create("orders", 0, ID, SMALL, NOW_MS), 1)
@@ -248,7 +294,7 @@ def test_a_partition_has_files_from_its_first_batch_on_and_is_found_again_withou
         directory.create(topic, 0, ID, SMALL, NOW_MS)
         assert disk.list(f"/data/{topic}-0") == []
     fill(directory.partitions["written", 0], 1)
-    assert [directory.newborn, directory.unwanted] == [[directory.partitions["written", 0]], []]
+    assert [directory.unsynced_creations, directory.unwanted] == [[directory.partitions["written", 0]], []]
     assert {name.rpartition(".")[2] for name in disk.list("/data/written-0")} == {
         "metadata", "log", "index", "timeindex", "leader-epoch-checkpoint",
     }  # fmt: skip
@@ -258,7 +304,7 @@ def test_a_partition_has_files_from_its_first_batch_on_and_is_found_again_withou
     assert directory.topic_ids == {("written", 0): ID}
     empty = directory.partitions["empty", 0]
     assert disk.list("/data/empty-0") == []
-    # Whoever knows which topic it is says so before the first batch.
+    # The topic id is adopted before the first batch.
     assert directory.adopt("empty", 0, OTHER_ID)
     assert not directory.adopt("empty", 0, ID)
     fill(empty, 3)
@@ -296,7 +342,7 @@ def test_a_partition_that_was_removed_before_it_had_files_does_not_get_any(disk:
     with pytest.raises(ValueError, match="/data/orders-0 is closed"):
         tried[how]()
     assert disk.list("/data/orders-0") == []
-    assert directory.newborn == []
+    assert directory.unsynced_creations == []
 
 
 def test_the_removal_of_a_partition_without_files_survives_a_power_loss_where_there_are_neighbours() -> None:
@@ -312,7 +358,7 @@ def test_the_removal_of_a_partition_without_files_survives_a_power_loss_where_th
         assert opened(disk).partitions == {}
 
 
-def test_a_follower_that_begins_in_the_middle_is_born_there(disk: SimulatedDisk) -> None:
+def test_an_empty_log_that_restarts_at_an_offset_creates_its_files_there(disk: SimulatedDisk) -> None:
     directory = opened(disk)
     directory.create("orders", 0, ID, SMALL, NOW_MS).restart_at(5000, NOW_MS)
     disk.crash_process()
@@ -338,11 +384,11 @@ def test_a_created_partition_survives_a_power_loss_once_it_was_synced_or_flushed
         directory = opened(disk)
         synced = directory.create("synced", 0, ID, SMALL, NOW_MS)
         synced.roll(NOW_MS)
-        directory.sync_births([synced])
+        directory.sync_creations([synced])
         flushed = directory.create("flushed", 0, ID, SMALL, NOW_MS)
         fill(flushed, 1)
         flushed.flush()
-        assert flushed.sync_birth is None
+        assert flushed.sync_creation is None
         disk.lose_power()
         directory = opened(disk)
         assert directory.topic_ids == {("synced", 0): ID, ("flushed", 0): ID}
@@ -371,9 +417,9 @@ def test_the_first_sync_of_a_log_is_made_up_for_after_a_crash_and_not_after_a_fl
     directory.write_checkpoints()
     disk.crash_process()
     directory = opened(disk)
-    assert directory.newborn == [directory.partitions["appended", 0]]
+    assert directory.unsynced_creations == [directory.partitions["appended", 0]]
     directory.close()
-    assert opened(disk).newborn == []
+    assert opened(disk).unsynced_creations == []
 
 
 @pytest.mark.parametrize("told", ["/data", "/data/b", "/database"])
@@ -393,7 +439,7 @@ def test_the_directory_that_fails_is_the_one_that_holds_the_path_of_the_error(
     directories = {name: opened(disk, name) for name in ("/data", "/data/b", "/database")}
     for directory in directories.values():
         directory.neighbours = list(directories.values())
-    # Whoever waited for a log that moved meanwhile tells the directory that it was in.
+    # A flush of a log that has moved meanwhile reports to the directory that it was in.
     directories[told].fail(DiskError("sync", path, "broken"))
     assert [name for name, one in directories.items() if one.offline is not None] == [expected]
 

@@ -1,4 +1,4 @@
-"""The sparse indexes: their bytes, what a look-up finds across blocks in file and memory, and what a cut leaves.
+"""The sparse indexes: their bytes, what a look-up finds across blocks in file and memory, and what a truncation leaves.
 
 Look-ups are compared with a walk through a plain list of the same entries.
 """
@@ -90,7 +90,7 @@ def test_a_time_is_looked_up_to_the_last_entry_before_it(file: File, count: int)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 300, 511, 512, 513, 1200, 1700])
-def test_a_cut_keeps_the_entries_below_the_offset(file: File, kept: int) -> None:
+def test_truncating_an_index_keeps_the_entries_below_the_offset(file: File, kept: int) -> None:
     index, entries = filled_offset_index(file, 1700)
     end = entries[kept][0] if kept < len(entries) else entries[-1][0] + 1
     index.truncate_to(BASE + end)
@@ -102,7 +102,7 @@ def test_a_cut_keeps_the_entries_below_the_offset(file: File, kept: int) -> None
 
 
 @pytest.mark.parametrize("kept", [0, 1, 512, 600, 700])
-def test_a_time_index_is_cut_by_offset_too(file: File, kept: int) -> None:
+def test_a_time_index_is_truncated_by_offset(file: File, kept: int) -> None:
     index, entries = filled_time_index(file, 700)
     end = entries[kept][1] if kept < len(entries) else entries[-1][1] + 1
     index.truncate_to(BASE + end)
@@ -127,7 +127,7 @@ def test_what_is_in_memory_is_found_before_it_is_in_the_file(file: File) -> None
     assert index.entry(3) == (50, 2000)
 
 
-def test_entries_at_one_place_in_the_file_are_seen_anew_after_a_cut(file: File) -> None:
+def test_index_entries_are_read_again_after_a_truncation(file: File) -> None:
     index, _ = filled_offset_index(file, 600)
     index.write()
     assert index.position_before(BASE + 29) == 600
@@ -152,7 +152,7 @@ def test_records_without_a_timestamp_get_no_time_entry(file: File) -> None:
     assert index.entry_count == 0
 
 
-def test_a_piece_of_an_entry_at_the_end_is_seen_and_can_be_cut_off(file: File) -> None:
+def test_an_index_detects_a_partial_entry_at_its_end_and_can_truncate_it(file: File) -> None:
     index, entries = filled_offset_index(file, 2)
     index.write()
     file.append(b"\x00\x00\x01")

@@ -18,8 +18,8 @@ import sys
 from pathlib import Path
 from random import Random
 
-from pessoa.log.config import LogConfig
 from pessoa.log.directory import LogDirectory
+from pessoa.log.log_config import LogConfig
 from pessoa.log.os_disk import OsDisk
 from pessoa.log.partition_log import PartitionLog, ReadUpTo
 from pessoa.records.batch import batches
@@ -31,7 +31,7 @@ KEY = ("orders", 0)
 CHILD = """
 import os, sys
 from pessoa.base.ids import Uuid
-from pessoa.log.config import LogConfig
+from pessoa.log.log_config import LogConfig
 from pessoa.log.directory import LogDirectory
 from pessoa.log.os_disk import OsDisk
 from pessoa.records.builder import build_batch

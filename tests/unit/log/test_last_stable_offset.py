@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.support.partition_logs import Home
 
 
-def test_nobody_reads_committed_above_the_high_watermark_however_far_away_the_open_transaction_is(home: Home) -> None:
+def test_a_read_committed_reader_stops_at_the_high_watermark_below_an_open_transaction(home: Home) -> None:
     log = home.open(EVERY_BATCH)
     log.append_as_follower(
         b"".join((plain(2, at=0), plain(2, at=2), transactional(7, 0, at=4), commit(7, at=5), plain(at=6))), NOW_MS
@@ -20,7 +20,7 @@ def test_nobody_reads_committed_above_the_high_watermark_however_far_away_the_op
     assert log.log_end_offset == 7
     for high_watermark in range(1, 8):
         log.update_high_watermark(high_watermark)
-        # The transaction is open, as far as anybody can be sure, until its marker is replicated.
+        # The transaction counts as open until its marker is replicated.
         assert log.last_stable_offset == (4 if high_watermark == 5 else high_watermark)
         seen = read_offsets(log, up_to=ReadUpTo.LAST_STABLE_OFFSET)
         assert all(last < high_watermark for _, last in seen)

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from pessoa.log.offset_map import BYTES_PER_KEY, DEAD, LIVE, TOMBSTONE, OffsetMap
+from pessoa.log.compaction.offset_map import BYTES_PER_KEY, DEAD, LIVE, TOMBSTONE, OffsetMap
 
 LARGE = 1 << 40
 

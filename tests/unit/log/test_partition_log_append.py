@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from errno import ENOSPC
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,7 @@ from pessoa.log.producer_state import ProducerRefused
 from pessoa.log.simulated_disk import Crashed, SimulatedDisk
 from pessoa.records.batch import RecordBatch, TimestampType, batches
 from pessoa.records.compression import Codec
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.records.record import records
 from pessoa.wire.errors import ErrorCode
 from tests.support.batches import NOW_MS, abort, commit, idempotent, plain, transactional
@@ -199,7 +200,7 @@ def test_a_follower_keeps_offsets_and_epochs_and_learns_what_the_leader_knows(ho
     assert log.append_as_follower(sent, NOW_MS) == 4
     assert read_bytes(log) == sent
     assert log.epochs.entries() == [(3, 0), (5, 4)]
-    assert log.producers.producer_count == 2
+    assert len(list(log.producers.entries())) == 2
     assert [one[:3] for one in log.active.aborted_transactions()] == [(8, 4, 6)]
 
 
@@ -260,7 +261,7 @@ def test_a_segment_ends_when_the_next_batch_would_not_fit(home: Home) -> None:
     assert home.names(".snapshot") == ["00000000000000000003.snapshot", "00000000000000000006.snapshot"]
 
 
-def test_a_batch_as_large_as_a_segment_has_one_to_itself(home: Home) -> None:
+def test_a_batch_as_large_as_segment_bytes_gets_a_segment_of_its_own(home: Home) -> None:
     log = home.open(EVERY_BATCH.but(segment_bytes=500))
     for size in (500, 100, 500):
         produce(log, plain(size=size))
@@ -350,7 +351,7 @@ def test_a_full_disk_leaves_nothing_half_appended_and_the_log_goes_on_when_there
         simulated.fill(room)
         with pytest.raises(DiskError) as failure:
             produce(log, idempotent(9, 1), epoch=1)
-        assert failure.value.is_full
+        assert failure.value.errno == ENOSPC
         simulated.heal()
         assert state(log) == before
     assert produce(log, idempotent(9, 1), epoch=1).base_offset == 1

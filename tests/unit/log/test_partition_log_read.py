@@ -9,7 +9,7 @@ import pytest
 
 from pessoa.log.partition_log import OffsetOutOfRange, ReadUpTo
 from pessoa.records.batch import TimestampType
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.errors import ErrorCode
 from tests.support.batches import NOW_MS, abort, commit, offsets, plain, transactional
 from tests.support.partition_logs import EVERY_BATCH, base_offsets, fill, produce, read_offsets
@@ -195,12 +195,13 @@ def test_under_log_append_time_every_record_has_the_time_of_its_append(home: Hom
     assert log.find_max_timestamp() == (NOW_MS + 40, 12, 0)
 
 
-def test_an_empty_log_and_records_without_time_have_no_largest_one(home: Home) -> None:
+def test_an_empty_log_has_no_largest_time_and_the_first_of_records_without_any_stands_for_theirs(home: Home) -> None:
     log = home.open()
     assert log.find_max_timestamp() is None
     assert log.find_by_timestamp(0) is None
+    produce(log, plain(2, timestamp=-1))
     produce(log, plain(timestamp=-1))
-    assert log.find_max_timestamp() is None
+    assert log.find_max_timestamp() == (-1, 0, 0)
     assert log.find_by_timestamp(0) is None
 
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pessoa.log.files import DiskError
+from pessoa.log.log_config import LogConfig
 from pessoa.log.partition_log import OffsetOutOfRange, ReadUpTo
-from pessoa.records.batch import batches
+from pessoa.records.batch import MAGIC_POSITION, batches
+from pessoa.records.invalid_batch import InvalidBatch
 from tests.support.batches import NOW_MS, abort, commit, idempotent, plain, transactional
 from tests.support.partition_logs import EVERY_BATCH, base_offsets, fill, produce, read_bytes, read_offsets
 
@@ -94,7 +96,7 @@ def test_a_log_can_go_on_far_behind_its_end(home: Home) -> None:
     log.flush()
     log.restart_at(1000, NOW_MS)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (1000, 1000, 1000)
-    assert (log.last_stable_offset, log.producers.producer_count, log.snapshots.offsets) == (1000, 0, [])
+    assert (log.last_stable_offset, len(list(log.producers.entries())), log.snapshots.offsets) == (1000, 0, [])
     with pytest.raises(OffsetOutOfRange):
         log.read(10, 100, ReadUpTo.LOG_END)
     follower(log, plain(2, at=1000, epoch=8))
@@ -114,7 +116,7 @@ def test_epochs_end_with_the_log(home: Home) -> None:
     assert home.reopen_after_crash(log).epochs.entries() == [(1, 0)]
 
 
-def test_an_epoch_that_has_written_nothing_goes_even_if_there_is_nothing_to_cut(home: Home) -> None:
+def test_truncation_to_the_log_end_removes_an_epoch_without_batches(home: Home) -> None:
     log = filled(home)
     log.epochs.assign(9, 36)
     assert not log.truncate_to(36, NOW_MS)
@@ -185,13 +187,19 @@ def test_truncation_below_the_recovery_point_is_durable_before_anything_follows(
         assert read_offsets(shaky.reopen_after_crash(log))[-1] == (10, 11)
 
 
-def test_old_batches_never_come_back_in_front_of_new_ones(simulated: SimulatedDisk, shaky: Home) -> None:
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_old_batches_never_come_back_in_front_of_new_ones(
+    simulated: SimulatedDisk, shaky: Home, is_killed: bool
+) -> None:
     for seed in range(200):
         disk = type(simulated)(seed)
         shaky = shaky._replace(disk=disk)
         log = shaky.open()
         follower(log, plain(epoch=0))
         log.truncate_to(0, NOW_MS)
+        if is_killed:
+            disk.crash_process()
+            log = shaky.reopen_after_crash(log)
         follower(log, plain(epoch=1))
         log.roll(NOW_MS)
         follower(log, plain(at=1, epoch=1))
@@ -200,10 +208,10 @@ def test_old_batches_never_come_back_in_front_of_new_ones(simulated: SimulatedDi
         assert epochs in ([], [0], [1], [1, 1]), f"seed {seed}"
 
 
-def test_old_bytes_that_come_back_behind_new_ones_are_cut_by_their_epoch(shaky: Home) -> None:
+def test_recovery_truncates_old_batches_that_came_back_behind_a_newer_epoch(shaky: Home) -> None:
     log = shaky.open()
     follower(log, plain(2, epoch=3), plain(2, at=2, epoch=5))
-    # As a power loss may leave it: the page of the new batch was written, the cut of the old one was not.
+    # As a power loss may leave it: the page of the new batch was written, the truncation of the old one was not.
     log.active.file.append(plain(2, at=4, epoch=4))
     log.active.file.append(plain(2, at=6, epoch=5))
     log = shaky.reopen_after_crash(log)
@@ -227,7 +235,7 @@ def test_records_below_the_log_start_are_gone_and_their_segments_follow_later(ho
     assert log.delete_records_before(33) == 33
 
 
-def test_the_log_start_survives_with_its_checkpoint_whatever_the_segments_say(home: Home) -> None:
+def test_the_log_start_survives_with_its_checkpoint_above_the_first_segment(home: Home) -> None:
     log = filled(home)
     log.delete_records_before(25)
     for reopened in (home.reopen_clean(log), home.reopen_after_crash(log)):
@@ -237,7 +245,7 @@ def test_the_log_start_survives_with_its_checkpoint_whatever_the_segments_say(ho
             reopened.read(24, 100, ReadUpTo.LOG_END)
 
 
-def test_whoever_keeps_the_checkpoints_is_told_when_the_log_start_moves(home: Home) -> None:
+def test_on_log_start_moved_is_called_when_the_log_start_moves(home: Home) -> None:
     log = filled(home)
     told: list[int] = []
     log.on_log_start_moved = lambda: told.append(log.log_start_offset)
@@ -268,7 +276,7 @@ def test_the_log_starts_with_the_first_segment_that_is_left(home: Home) -> None:
     assert (log.log_start_offset, base_offsets(log), log.epochs.entries()) == (20, [20, 30], [(0, 20)])
     assert [segment.base_offset for segment in dropped] == [0, 10]
     assert log.snapshots.offsets == [20, 30]
-    assert log.producers.producer_count == 1
+    assert len(list(log.producers.entries())) == 1
     assert [name for name in home.names(".deleted") if ".log" in name] == [
         "00000000000000000000.log.deleted",
         "00000000000000000010.log.deleted",
@@ -277,14 +285,14 @@ def test_the_log_starts_with_the_first_segment_that_is_left(home: Home) -> None:
     assert (reopened.log_start_offset, home.names(".deleted")) == (20, [])
 
 
-def test_without_anybody_who_waits_the_files_go_at_once(home: Home) -> None:
+def test_dropped_segments_are_removed_at_once_without_an_upkeep(home: Home) -> None:
     log = filled(home)
     log.drop_segments(3, NOW_MS)
     assert home.names(".log") == ["00000000000000000030.log"]
     assert home.names(".deleted") == []
 
 
-def test_a_log_that_loses_every_segment_goes_on_where_it_ended(home: Home) -> None:
+def test_a_log_whose_segments_are_all_dropped_goes_on_at_its_log_end(home: Home) -> None:
     log = filled(home)
     log.drop_segments(4, NOW_MS)
     assert (log.log_start_offset, log.log_end_offset, log.size, base_offsets(log)) == (36, 36, 0, [36])
@@ -418,22 +426,57 @@ def test_a_log_that_nothing_happened_to_is_closed_without_a_sync(shaky: Home, si
     assert calls_after_a_second_stop(shaky, simulated, filled(shaky)) == []
 
 
-@pytest.mark.parametrize("cut", [36, 13, 1])
+@pytest.mark.parametrize("end_offset", [36, 13, 1])
 def test_after_a_stop_in_order_a_power_loss_takes_nothing_and_brings_nothing_back(
-    simulated: SimulatedDisk, shaky: Home, cut: int
+    simulated: SimulatedDisk, shaky: Home, end_offset: int
 ) -> None:
     for seed in range(30):
         disk = type(simulated)(seed)
         shaky = shaky._replace(disk=disk)
         log = filled(shaky)
         log.flush()
-        log.truncate_to(cut, NOW_MS)
+        log.truncate_to(end_offset, NOW_MS)
         data = read_bytes(log)
         log.close()
         disk.lose_power()
-        reopened = shaky.open(SMALL, was_clean=True, high_watermark=cut)
+        reopened = shaky.open(SMALL, was_clean=True, high_watermark=end_offset)
         assert read_bytes(reopened) == data
         for segment in reopened.segments:
             before = segment.offset_index.entries(), segment.time_index.entries()
             segment.rebuild_indexes()
             assert (segment.offset_index.entries(), segment.time_index.entries()) == before
+
+
+# Damage on the way.
+
+
+def damaged(simulated: SimulatedDisk, home: Home) -> PartitionLog:
+    """Three segments of four batches; the magic byte of the second batch of the second segment has changed."""
+    config = LogConfig(segment_bytes=4 * len(plain()))
+    log = home.open(config)
+    fill(log, 12)
+    assert base_offsets(log) == [0, 4, 8]
+    simulated.flip_bit(home.path(f"{4:020d}.log"), len(plain()) + MAGIC_POSITION, 3)
+    return log
+
+
+def test_a_truncation_that_meets_a_damaged_header_changes_nothing(simulated: SimulatedDisk, shaky: Home) -> None:
+    log = damaged(simulated, shaky)
+    files = simulated.contents()
+    with pytest.raises(InvalidBatch):
+        log.truncate_to(7, NOW_MS)
+    assert (log.log_end_offset, base_offsets(log), log.truncations) == (12, [0, 4, 8], 0)
+    assert simulated.contents() == files
+    fill(log, 1)
+    assert log.log_end_offset == 13
+
+
+def test_a_truncation_that_may_drop_what_is_damaged_ends_the_log_before_it(
+    simulated: SimulatedDisk, shaky: Home
+) -> None:
+    log = damaged(simulated, shaky)
+    assert log.truncate_to(7, NOW_MS, drops_damaged=True)
+    assert (log.log_end_offset, base_offsets(log)) == (5, [0, 4])
+    fill(log, 2, epoch=1)
+    assert [first for first, _ in read_offsets(log)] == list(range(7))
+    assert read_offsets(shaky.reopen_after_crash(log)) == read_offsets(log)

@@ -16,7 +16,7 @@ from pessoa.log.producer_state import (
 )
 from pessoa.records.batch import RecordBatch
 from pessoa.records.builder import build_batch
-from pessoa.records.control import ControlRecordType, build_transaction_marker
+from pessoa.records.control_records import ControlRecordType, build_transaction_marker
 from pessoa.records.record import Record
 from pessoa.wire.errors import ErrorCode
 
@@ -80,6 +80,12 @@ def state_after(*batches: RecordBatch) -> ProducerState:
 
 def first_unstable(state: ProducerState) -> int | None:
     return state.first_unstable_offset
+
+
+def first_undecided(state: ProducerState) -> int | None:
+    """The first offset of the oldest open transaction, replicated or not."""
+    open_since = (one.current_txn_first_offset for one in state.entries())
+    return min((offset for offset in open_since if offset is not None), default=None)
 
 
 def refusal(state: ProducerState, batch: RecordBatch, **arguments: object) -> ErrorCode | None:
@@ -167,7 +173,7 @@ def test_batches_without_producer_leave_no_trace() -> None:
     plain = RecordBatch(build_batch([Record(0, 1, None, b"v")]))
     assert state.check(plain) is None
     assert state.update(plain) is None
-    assert state.producer_count == 0
+    assert len(list(state.entries())) == 0
 
 
 def test_checking_changes_nothing() -> None:
@@ -214,7 +220,7 @@ def test_a_transaction_is_unstable_from_its_first_batch_until_its_marker_is_repl
     assert state.last_stable_offset(completed) == 10
     state.complete(completed)
     assert first_unstable(state) == 5
-    assert state.first_undecided_offset is None
+    assert first_undecided(state) is None
     state.on_high_watermark_updated(9)
     assert first_unstable(state) == 5
     state.on_high_watermark_updated(10)
@@ -233,7 +239,7 @@ def test_the_oldest_of_interleaved_transactions_holds_the_last_stable_offset() -
     assert first is not None
     assert state.last_stable_offset(first) == 20
     state.complete(first)
-    assert (first_unstable(state), state.first_undecided_offset) == (0, 20)
+    assert (first_unstable(state), first_undecided(state)) == (0, 20)
     # The marker of the second is replicated, and the first is older than it.
     state.on_high_watermark_updated(31)
     assert first_unstable(state) == 0
@@ -324,22 +330,6 @@ def test_a_batch_outside_the_open_transaction_of_its_producer_is_refused() -> No
     assert refusal(state, data(1, transactional=True)) is None
 
 
-@pytest.mark.parametrize(("silent_ms", "is_late"), [(900_000 + 300_000, False), (900_000 + 300_001, True)])
-def test_a_transaction_is_late_five_minutes_after_its_longest_timeout(silent_ms: int, is_late: bool) -> None:
-    state = state_after(data(0, transactional=True, timestamp=5_000))
-    assert state.has_late_transaction(5_000 + silent_ms, max_transaction_timeout_ms=900_000) is is_late
-
-
-def test_a_transaction_without_time_is_never_late() -> None:
-    state = state_after(data(0, transactional=True, timestamp=-1))
-    assert not state.has_late_transaction(10**15, 900_000)
-
-
-def test_without_an_open_transaction_none_is_late() -> None:
-    state = state_after(data(0, transactional=True), marker(offset=1))
-    assert not state.has_late_transaction(10**15, 900_000)
-
-
 # ---- verification ----
 
 
@@ -380,7 +370,7 @@ def test_the_marker_of_the_transaction_before_leaves_the_guard_of_the_next_epoch
     assert state.verification(PRODUCER) is None
 
 
-def test_all_who_wait_for_one_verification_share_its_guard_and_the_lowest_sequence_goes_first() -> None:
+def test_batches_that_wait_for_one_verification_share_its_guard_and_the_lowest_sequence_goes_first() -> None:
     state = ProducerState()
     guard = verify(state, 4)
     assert verify(state, 2) is guard
@@ -391,6 +381,7 @@ def test_all_who_wait_for_one_verification_share_its_guard_and_the_lowest_sequen
 
 def test_while_a_lower_sequence_waits_the_next_one_is_not_appended_even_outside_transactions() -> None:
     state = state_after(data(0, 3))
+    state.verification_enabled = True
     verify(state, 1)
     assert refusal(state, data(3)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert refusal(state, data(0, producer=8)) is None
@@ -427,6 +418,12 @@ def test_where_verification_is_off_a_transaction_opens_unasked() -> None:
     assert refusal(state, data(0, transactional=True)) is None
 
 
+def test_where_verification_is_off_only_producers_of_version_2_are_verified_to_have_their_partition_added() -> None:
+    state = ProducerState(verification_enabled=False)
+    assert state.start_verification(7, 0, 0, 1_000, supports_epoch_bump=False) is None
+    assert state.start_verification(7, 0, 0, 1_000, supports_epoch_bump=True) is not None
+
+
 def test_a_stale_epoch_is_told_from_a_missing_verification() -> None:
     state = state_after(data(0, epoch=3))
     state.verification_enabled = True
@@ -442,8 +439,8 @@ def test_idle_producers_expire_unless_their_transaction_is_open() -> None:
         data(0, producer=2, timestamp=1_001, offset=1),
         data(0, producer=3, timestamp=1_000, offset=2, transactional=True),
     )
-    state.start_verification(4, 0, 0, 1_000, supports_epoch_bump=False)
-    state.start_verification(5, 0, 0, 1_001, supports_epoch_bump=False)
+    state.start_verification(4, 0, 0, 1_000, supports_epoch_bump=True)
+    state.start_verification(5, 0, 0, 1_001, supports_epoch_bump=True)
     assert state.remove_expired(1_000 + DAY_MS, DAY_MS) == 1
     assert [entry.producer_id for entry in state.entries()] == [2, 3]
     assert state.verification(4) is None
@@ -482,7 +479,7 @@ def test_a_log_that_starts_later_keeps_its_producers_and_drops_what_was_not_repl
     state.truncate_head(50)
     assert first_unstable(state) is None
     assert state.end_offset == 50
-    assert state.producer_count == 1
+    assert len(list(state.entries())) == 1
 
 
 def test_a_log_that_starts_anew_has_no_producers() -> None:

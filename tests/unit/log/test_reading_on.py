@@ -1,4 +1,4 @@
-"""Who has read to the end and comes back: the place is remembered, and never longer than it is right."""
+"""A reader that has read to the end and comes back: its place is remembered, and never longer than it is right."""
 
 from __future__ import annotations
 

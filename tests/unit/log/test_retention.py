@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pessoa.log.config import COMPACT, DELETE, UNLIMITED
+from pessoa.log.log_config import COMPACT, DELETE, UNLIMITED
 from pessoa.log.retention import expired_segments
 from tests.support.batches import NOW_MS, plain
 from tests.support.partition_logs import EVERY_BATCH, base_offsets, fill, produce, read_offsets
@@ -34,7 +34,7 @@ def expired(log: PartitionLog, now_ms: int = NOW_MS) -> int:
     return expired_segments(log, now_ms).segments
 
 
-def test_without_limits_nothing_goes(home: Home) -> None:
+def test_retention_without_limits_drops_nothing(home: Home) -> None:
     assert expired(hourly(home), NOW_MS + 10**12) == 0
 
 
@@ -42,7 +42,7 @@ def test_without_limits_nothing_goes(home: Home) -> None:
     ("retention_ms", "count"),
     [(4 * HOUR_MS, 0), (3 * HOUR_MS, 0), (3 * HOUR_MS - 1, 1), (2 * HOUR_MS - 1, 2), (HOUR_MS - 1, 3), (0, 3)],
 )
-def test_a_segment_goes_when_its_newest_record_is_older_than_retention_ms(
+def test_retention_drops_a_segment_whose_newest_record_is_older_than_retention_ms(
     home: Home, retention_ms: int, count: int
 ) -> None:
     log = hourly(home)
@@ -50,7 +50,7 @@ def test_a_segment_goes_when_its_newest_record_is_older_than_retention_ms(
     assert expired(log) == count
 
 
-def test_the_active_segment_goes_too_and_the_log_goes_on_behind_it(home: Home) -> None:
+def test_retention_drops_the_active_segment_too_and_rolls_an_empty_one(home: Home) -> None:
     log = hourly(home)
     log.configure(KEEP.but(retention_ms=HOUR_MS))
     assert expired(log, NOW_MS + 2 * HOUR_MS) == 4
@@ -88,7 +88,7 @@ def test_segments_go_while_the_rest_is_at_least_retention_bytes(home: Home, rete
     assert expired(log) == count
 
 
-def test_segments_below_the_log_start_go_whatever_the_policy(home: Home) -> None:
+def test_segments_below_the_log_start_are_deleted_under_every_policy(home: Home) -> None:
     log = hourly(home)
     log.configure(KEEP.but(cleanup_policy=frozenset({COMPACT}), retention_ms=0, retention_bytes=0))
     assert expired(log) == 0
@@ -106,7 +106,7 @@ def test_the_active_segment_stays_though_every_record_of_it_was_deleted(home: Ho
 
 
 @pytest.mark.parametrize(("high_watermark", "count"), [(0, 0), (4, 0), (5, 1), (14, 2), (19, 3), (20, 4)])
-def test_what_is_not_replicated_stays(home: Home, high_watermark: int, count: int) -> None:
+def test_retention_keeps_segments_above_the_high_watermark(home: Home, high_watermark: int, count: int) -> None:
     log = hourly(home)
     log.configure(KEEP.but(retention_ms=0, retention_bytes=0))
     log.high_watermark = high_watermark

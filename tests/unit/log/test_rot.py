@@ -1,12 +1,15 @@
-"""A disk changes what no CRC covers, while nobody has the log open: what was synced stays all the same."""
+"""A disk changes what no CRC covers, while the log is closed: synced records stay all the same."""
 
 from __future__ import annotations
 
 import pytest
 
+from pessoa.base.ids import Uuid
+from pessoa.log.checkpoints import RECOVERY_POINT_FILE, parse_offsets
 from pessoa.log.directory import LogDirectory
-from pessoa.log.leader_epochs import LeaderEpochs
+from pessoa.log.leader_epoch_cache import LeaderEpochCache
 from pessoa.log.simulated_disk import SimulatedDisk
+from pessoa.records.batch import HEADER_SIZE
 from tests.support.batches import NOW_MS, plain
 from tests.support.partition_logs import EVERY_BATCH, Home, fill, read_bytes, read_offsets
 
@@ -41,7 +44,7 @@ def written(home: Home) -> bytes:
 @pytest.mark.parametrize("bit", [0, 1, 4, 7])
 @pytest.mark.parametrize("byte", range(4))
 @pytest.mark.parametrize("number", range(len(BATCHES)))
-def test_another_epoch_in_what_was_synced_costs_no_record(
+def test_recovery_keeps_every_record_when_the_epoch_of_a_synced_batch_has_changed(
     home: Home, disk: SimulatedDisk, number: int, byte: int, bit: int
 ) -> None:
     written(home)
@@ -60,13 +63,25 @@ def test_epochs_that_are_made_up_are_seen_and_those_behind_them_are_not_forgotte
     disk.flip_bit(home.path(LOG), SIZE + EPOCH_POSITION + 3, 6)
     log = home.open(recovery_point=12)
     assert log.epochs.start_offset_above(5) == 2
-    assert log.epochs == LeaderEpochs([(1, 0), (65, 2)])
+    assert log.epochs == LeaderEpochCache([(1, 0), (65, 2)])
 
 
-def test_a_made_up_epoch_takes_no_true_one_along(home: Home, disk: SimulatedDisk) -> None:
+def test_removing_an_impossible_epoch_keeps_the_true_ones(home: Home, disk: SimulatedDisk) -> None:
     written(home)
     disk.flip_bit(home.path(LOG), 4 * SIZE + EPOCH_POSITION + 3, 6)
-    assert home.open(recovery_point=10).epochs == LeaderEpochs([(1, 0), (3, 4), (5, 10)])
+    log = home.open(recovery_point=10)
+    assert log.epochs == LeaderEpochCache([(1, 0), (3, 4), (5, 10)])
+    # And yet it is known of, until it has gone.
+    assert log.impossible_from == 8
+    log.truncate_to(10, NOW_MS)
+    assert log.impossible_from == 8
+    log.truncate_to(8, NOW_MS)
+    assert log.impossible_from is None
+
+
+def test_a_made_up_epoch_that_nothing_contradicts_is_among_the_epochs(home: Home, disk: SimulatedDisk) -> None:
+    written(home)
+    disk.flip_bit(home.path(LOG), 4 * SIZE + EPOCH_POSITION + 3, 6)
     assert home.open(recovery_point=12).epochs.start_offset_above(5) == 8
 
 
@@ -83,14 +98,53 @@ def test_a_directory_that_has_lost_an_end_was_not_left_as_its_broker_says(home: 
         directory.close(7)
 
 
-def test_what_falls_behind_its_epoch_in_what_was_not_synced_goes(home: Home, disk: SimulatedDisk) -> None:
+def test_recovery_drops_unsynced_batches_whose_epoch_goes_back(home: Home, disk: SimulatedDisk) -> None:
     written(home)
     disk.flip_bit(home.path(LOG), 3 * SIZE + EPOCH_POSITION + 3, 1)
     assert read_offsets(home.open(recovery_point=2)) == OFFSETS[:3]
 
 
-def test_a_log_start_behind_the_end_is_not_believed_after_a_stop_in_order(home: Home) -> None:
+def test_a_log_start_behind_the_end_is_not_used_after_a_clean_shutdown(home: Home) -> None:
     whole = written(home)
     log = home.open(was_clean=True, recovery_point=12, log_start_offset=92, high_watermark=12)
     assert (log.log_start_offset, log.log_end_offset) == (0, 12)
     assert read_bytes(log) == whole
+
+
+def in_directory(disk: SimulatedDisk) -> LogDirectory:
+    directory = LogDirectory(disk, "/data")
+    directory.open(lambda _: EVERY_BATCH.but(segment_bytes=4 * SIZE), NOW_MS)
+    return directory
+
+
+def rotten(seed: int) -> SimulatedDisk:
+    """A log of three segments that was synced whole, as its checkpoint says, and whose second batch is damaged."""
+    disk = SimulatedDisk(seed)
+    disk.make_directory("/data")
+    directory = in_directory(disk)
+    log = directory.create("orders", 0, Uuid.of(1), EVERY_BATCH.but(segment_bytes=4 * SIZE), NOW_MS)
+    fill(log, 12, records=2)
+    log.flush()
+    directory.write_checkpoints()
+    disk.crash_process()
+    disk.flip_bit(f"/data/orders-0/{LOG}", SIZE + HEADER_SIZE, 0)
+    # So that recovery reads the first segment.
+    disk.write_file("/data/recovery-point-offset-checkpoint", b"0\n1\norders 0 8\n")
+    return disk
+
+
+def test_a_recovery_that_ends_below_its_checkpoint_lowers_it_before_anything_is_appended() -> None:
+    disk = rotten(0)
+    assert in_directory(disk).partitions["orders", 0].log_end_offset == 2
+    checkpoint = disk.read_file(f"/data/{RECOVERY_POINT_FILE}").decode()
+    assert parse_offsets(checkpoint, RECOVERY_POINT_FILE) == {("orders", 0): 2}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_power_loss_after_a_recovery_that_ended_below_its_checkpoint_leaves_no_hole(seed: int) -> None:
+    disk = rotten(seed)
+    log = in_directory(disk).partitions["orders", 0]
+    fill(log, 2 + seed % 9, records=2, epoch=1)
+    disk.lose_power()
+    found = read_offsets(in_directory(disk).partitions["orders", 0])
+    assert found == [(2 * number, 2 * number + 1) for number in range(len(found))]

@@ -1,4 +1,4 @@
-"""One segment: what it puts into its indexes, what it finds, when it is full, and how it is cut and put right.
+"""One segment: what it puts into its indexes, what it finds, when it is full, and how it is truncated and repaired.
 
 The entries of the indexes are compared with a dumb computation of Kafka's rule, one by one, because Apache's tools and
 brokers read these files too.
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pessoa.log.aborted_transactions import AbortedTransaction
-from pessoa.log.config import LogConfig
+from pessoa.log.log_config import LogConfig
 from pessoa.log.segment import DELETED_SUFFIX, Segment
 from pessoa.log.simulated_disk import SimulatedDisk
+from pessoa.log.timestamp_search import find_by_timestamp
 from pessoa.records.batch import RecordBatch
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.errors import ErrorCode
 from tests.support.batches import NOW_MS, offsets, plain
 
@@ -298,7 +299,7 @@ def test_a_time_is_found_as_a_walk_through_all_records_finds_it(disk: SimulatedD
     for wanted in range(0, 203, 3):
         for start in (BASE, BASE + 1, BASE + 61):
             expected = next(((t, o) for o, t in times.items() if t >= wanted and o >= start), None)
-            found = segment.find_by_timestamp(wanted, start)
+            found = find_by_timestamp(segment, wanted, start)
             assert (found and (found.timestamp, found.offset)) == expected
             assert found is None or found.leader_epoch == 6
 
@@ -315,7 +316,7 @@ def test_a_wrong_index_entry_is_noticed_and_the_index_made_anew(disk: SimulatedD
             place = segment.find(offset)
             assert place is not None
             assert place.base_offset <= offset <= place.last_offset, f"bit {bit} of byte {byte}"
-        # Who was never led astray by the entry still has it.
+        # A segment whose look-ups did not meet the damaged entry still has it.
         entries = segment.offset_index.entries()
         assert [*entries[:20], *entries[21:]] == [*right[:20], *right[21:]]
 
@@ -339,11 +340,11 @@ def test_a_damaged_header_in_the_middle_is_an_error_and_never_a_silent_jump(disk
 
 
 @pytest.mark.parametrize(("offset", "kept"), [(BASE, 0), (BASE + 1, 0), (BASE + 2, 1), (BASE + 7, 3), (BASE + 20, 10)])
-def test_a_cut_keeps_whole_batches_below_the_offset_and_their_entries(
+def test_truncating_a_segment_keeps_whole_batches_below_the_offset_and_their_index_entries(
     disk: SimulatedDisk, offset: int, kept: int
 ) -> None:
     segment = filled(disk, 10)
-    segment.truncate_to(offset)
+    segment.truncate_to(offset, segment.position_of(offset))
     batches = [plain(2, at=BASE + 2 * number, timestamp=NOW_MS + number, epoch=3) for number in range(kept)]
     assert segment.file.read(0, segment.size) == b"".join(batches)
     by_offset, by_time = kafkas_entries([RecordBatch(batch) for batch in batches], 0, finished=False)
@@ -353,16 +354,16 @@ def test_a_cut_keeps_whole_batches_below_the_offset_and_their_entries(
     assert segment.next_offset() == BASE + 2 * kept
 
 
-def test_a_segment_that_was_cut_empty_starts_to_age_with_its_next_batch(disk: SimulatedDisk) -> None:
+def test_a_segment_that_was_truncated_to_nothing_ages_from_its_next_batch(disk: SimulatedDisk) -> None:
     segment = new_segment(disk, segment_ms=1000)
     append(segment, plain(at=BASE, timestamp=NOW_MS))
-    segment.truncate_to(BASE)
+    segment.truncate_to(BASE, segment.position_of(BASE))
     append(segment, plain(at=BASE, timestamp=NOW_MS + 5000))
     assert has_room(segment, time=NOW_MS + 6000)
     assert not has_room(segment, time=NOW_MS + 6001)
 
 
-def test_a_cut_forgets_the_aborted_transactions_whose_marker_goes(disk: SimulatedDisk) -> None:
+def test_truncating_a_segment_removes_the_aborted_transactions_whose_markers_it_drops(disk: SimulatedDisk) -> None:
     segment = filled(disk, 10)
     first, second = (
         AbortedTransaction(1, BASE, BASE + 5, BASE + 6),
@@ -370,7 +371,7 @@ def test_a_cut_forgets_the_aborted_transactions_whose_marker_goes(disk: Simulate
     )
     segment.append_aborted(first)
     segment.append_aborted(second)
-    segment.truncate_to(BASE + 9)
+    segment.truncate_to(BASE + 9, segment.position_of(BASE + 9))
     assert segment.aborted_transactions() == [first]
     segment.close()
     assert new_segment(disk, create=False).aborted_transactions() == [first]
@@ -379,7 +380,7 @@ def test_a_cut_forgets_the_aborted_transactions_whose_marker_goes(disk: Simulate
 # Being put right.
 
 
-def test_recovery_cuts_at_a_torn_batch(disk: SimulatedDisk) -> None:
+def test_recovery_truncates_at_a_torn_batch(disk: SimulatedDisk) -> None:
     size = filled(disk, 3).size
     for torn in (1, 16, 17, 60, 61, 62, len(plain(2)) - 1):
         fresh = empty_disk()
@@ -392,7 +393,7 @@ def test_recovery_cuts_at_a_torn_batch(disk: SimulatedDisk) -> None:
 
 
 @pytest.mark.parametrize("position", [3, 9, 11, 16, 18, 22, 30, 70])
-def test_recovery_cuts_at_a_flipped_bit_wherever_it_is(disk: SimulatedDisk, position: int) -> None:
+def test_recovery_truncates_at_a_flipped_bit_wherever_it_is(disk: SimulatedDisk, position: int) -> None:
     segment = filled(disk, 4)
     place = segment.find(BASE + 4)
     assert place is not None
@@ -407,7 +408,7 @@ def test_recovery_cuts_at_a_flipped_bit_wherever_it_is(disk: SimulatedDisk, posi
 
 
 @pytest.mark.parametrize("zeros", [1, 17, 61, 4096, 3_000_000])
-def test_recovery_cuts_zeros_behind_the_last_batch(disk: SimulatedDisk, zeros: int) -> None:
+def test_recovery_truncates_zeros_behind_the_last_batch(disk: SimulatedDisk, zeros: int) -> None:
     segment = filled(disk, 4)
     size = segment.size
     segment.file.append(bytes(zeros))
@@ -415,14 +416,14 @@ def test_recovery_cuts_zeros_behind_the_last_batch(disk: SimulatedDisk, zeros: i
     assert segment.size == size
 
 
-def test_recovery_cuts_where_offsets_go_back(disk: SimulatedDisk) -> None:
+def test_recovery_truncates_where_offsets_go_back(disk: SimulatedDisk) -> None:
     segment = new_segment(disk)
     append(segment, plain(2, at=BASE), plain(2, at=BASE + 2))
     segment.file.append(plain(2, at=BASE + 3))
     assert [batch.base_offset for batch in segment.recover()] == [BASE, BASE + 2]
 
 
-def test_recovery_cuts_what_the_indexes_could_not_name(disk: SimulatedDisk) -> None:
+def test_recovery_truncates_offsets_that_the_indexes_cannot_hold(disk: SimulatedDisk) -> None:
     segment = new_segment(disk)
     append(segment, plain(2, at=BASE))
     segment.file.append(plain(2, at=BASE + HUGE - 1))

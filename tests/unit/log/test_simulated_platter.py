@@ -48,7 +48,7 @@ def test_an_append_that_was_not_synced_is_kept_lost_torn_holed_or_short() -> Non
         content = outcome["log"]
         assert content.startswith(OLD)
         assert len(content) <= len(OLD + NEW)
-        # Whatever is there is what was written there, or nothing.
+        # Each byte is the one that was written there, or zero.
         assert all(byte in (expected, 0) for byte, expected in zip(content, OLD + NEW, strict=False))
         tail = content[len(OLD) :]
         seen.add(
@@ -78,7 +78,7 @@ def test_an_overwrite_that_was_not_synced_leaves_the_old_bytes_the_new_ones_or_b
         assert all(byte in choice for byte, choice in zip(content, zip(OLD, new, strict=True), strict=True))
 
 
-def test_a_cut_that_was_not_synced_happens_with_what_followed_or_not_at_all() -> None:
+def test_an_unsynced_truncation_survives_a_power_loss_with_what_followed_it_or_not_at_all() -> None:
     def prepare(disk: SimulatedDisk) -> None:
         file = disk.open("/data/log")
         file.truncate(100)
@@ -94,7 +94,7 @@ def test_a_cut_that_was_not_synced_happens_with_what_followed_or_not_at_all() ->
         assert all(byte in (expected, 0) for byte, expected in zip(content[100:], NEW[100:5000], strict=False))
 
 
-def test_the_state_before_each_cut_may_come_back() -> None:
+def test_the_state_before_each_unsynced_truncation_may_come_back() -> None:
     def prepare(disk: SimulatedDisk) -> None:
         file = disk.open("/data/log")
         file.append(b"first")
@@ -106,7 +106,7 @@ def test_the_state_before_each_cut_may_come_back() -> None:
     assert {b"old", b"oldfirst", b"oldsecond", b"olds"} <= outcomes
 
 
-def test_a_synced_cut_stays_cut() -> None:
+def test_a_synced_truncation_survives_a_power_loss() -> None:
     def prepare(disk: SimulatedDisk) -> None:
         file = disk.open("/data/log")
         file.truncate(100)
@@ -143,7 +143,7 @@ def test_a_sync_for_later_that_comes_too_late_undoes_nothing() -> None:
     assert all(outcome == {"log": b"late"} for outcome in after_power_loss(prepare, log=b"old"))
 
 
-def test_a_cut_after_a_sync_for_later_was_asked_for_is_not_made_durable_by_it() -> None:
+def test_a_truncation_after_sync_later_is_not_made_durable_by_it() -> None:
     def prepare(disk: SimulatedDisk) -> None:
         file = disk.open("/data/log")
         file.append(b"before")
@@ -212,7 +212,7 @@ def test_changes_of_names_happen_independently() -> None:
     assert outcomes == {("a", "b"), ("a", "c"), ("b",), ("c",)}
 
 
-def test_synced_names_stay_whatever_comes_after() -> None:
+def test_synced_names_stay_when_power_is_lost_after_later_changes() -> None:
     def prepare(disk: SimulatedDisk) -> None:
         disk.rename("/data/a", "/data/b")
         disk.remove("/data/c")

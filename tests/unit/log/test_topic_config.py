@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from pessoa.base.config_keys.broker import BROKER_CONFIGS
+from pessoa.base.config_keys.broker_keys import BROKER_CONFIGS
 from pessoa.base.config_values import Value
-from pessoa.log.config import LogConfig
+from pessoa.log.log_config import LogConfig
 from pessoa.log.topic_config import (
     BROKER_KEYS,
     TOPIC_CONFIGS,

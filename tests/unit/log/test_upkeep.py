@@ -1,4 +1,4 @@
-"""The jobs that run while nobody asks, each by hand and all together by a clock that the test moves."""
+"""The background jobs, each called by itself and all together by a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from pessoa.base.clock import ManualClock
 from pessoa.base.ids import Uuid
 from pessoa.log.checkpoints import RECOVERY_POINT_FILE, parse_offsets
-from pessoa.log.config import UNLIMITED
 from pessoa.log.directory import LogDirectory
-from pessoa.log.flushing import Flusher
+from pessoa.log.flusher import Flusher
+from pessoa.log.log_config import UNLIMITED
 from pessoa.log.os_disk import OsDisk
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.log.upkeep import Upkeep, UpkeepSettings
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from pessoa.log.config import LogConfig
     from pessoa.log.files import Disk
+    from pessoa.log.log_config import LogConfig
     from pessoa.log.partition_log import PartitionLog
 
 KEEP = EVERY_BATCH.but(segment_bytes=1000, retention_ms=UNLIMITED, file_delete_delay_ms=60_000)
@@ -66,8 +66,39 @@ def run(scenario: Callable[[World], Awaitable[None]]) -> World:
 async def until(condition: Callable[[], object]) -> None:
     """Wait for what a thread will bring about, not longer than it may take."""
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110  a thread brings it about, and has nobody to tell
+        while not condition():  # noqa: ASYNC110  a thread brings it about, and signals nothing
             await asyncio.sleep(0.001)
+
+
+def test_a_truncation_is_synced_before_long_and_the_roll_need_not_wait_for_it() -> None:
+    async def scenario(world: World) -> None:
+        log = world.create(0)
+        fill(log, 4)
+        log.truncate_to(3, NOW_MS)
+        fill(log, 1, epoch=1)
+        assert (log.has_unsynced_truncation, log.durable_high_watermark) == (True, 3)
+        await world.upkeep.flush_truncated()
+        assert (log.has_unsynced_truncation, log.durable_high_watermark, log.recovery_point) == (False, 4, 4)
+        count = world.flusher.flush_count
+        await world.upkeep.flush_truncated()
+        assert world.flusher.flush_count == count
+
+    run(scenario)
+
+
+def test_the_upkeep_syncs_logs_that_a_dead_broker_may_have_truncated() -> None:
+    async def scenario(world: World) -> None:
+        fill(world.create(0), 4)
+        world.faults.crash_process()
+        directory = LogDirectory(world.disk, "/one")
+        directory.open(lambda _: KEEP, NOW_MS)
+        [log] = directory.partitions.values()
+        upkeep = Upkeep(world.disk, [directory], world.clock, world.flusher)
+        assert log.has_unsynced_truncation
+        await upkeep.flush_truncated()
+        assert (log.has_unsynced_truncation, log.recovery_point) == (False, 4)
+
+    run(scenario)
 
 
 def test_expired_segments_are_dropped_and_their_files_wait_for_readers() -> None:
@@ -133,7 +164,7 @@ def test_silent_producers_are_forgotten() -> None:
         log = world.create(0)
         produce(log, idempotent(1, 0, timestamp=NOW_MS))
         produce(log, idempotent(2, 0, timestamp=NOW_MS + 10))
-        world.clock.advance_ms(log.producer_expiration_ms + 5)
+        world.clock.advance_ms(log.config.producer_id_expiration_ms + 5)
         await world.upkeep.expire_producers()
         assert [entry.producer_id for entry in log.producers.entries()] == [2]
 
@@ -209,7 +240,7 @@ def test_a_disk_that_fails_takes_its_directory_offline_and_the_jobs_go_on_with_t
 
 
 @pytest.mark.parametrize("job", ["apply_retention", "expire_producers", "flush_due"])
-def test_a_partition_that_is_deleted_while_a_job_is_at_work_harms_nobody(job: str) -> None:
+def test_background_jobs_go_on_when_a_partition_is_deleted_meanwhile(job: str) -> None:
     async def scenario(world: World) -> None:
         config = KEEP.but(retention_bytes=1000, flush_ms=0)
         for topic in ("orders", "payments", "returns"):
@@ -224,6 +255,28 @@ def test_a_partition_that_is_deleted_while_a_job_is_at_work_harms_nobody(job: st
             world.directories[0].remove(topic, 0, Uuid.of(7))
         await running
         assert world.directories[0].offline is None
+
+    run(scenario)
+
+
+def test_retention_is_looked_at_soon_after_the_start_and_then_at_its_interval() -> None:
+    async def scenario(world: World) -> None:
+        settings = UpkeepSettings(log_initial_task_delay_ms=30_000, log_retention_check_interval_ms=5 * MINUTE_MS)
+        upkeep = Upkeep(world.disk, world.directories, world.clock, world.flusher, settings)
+        looked: list[int] = []
+
+        async def look() -> None:
+            looked.append(world.clock.now_ms() - NOW_MS)
+
+        upkeep.apply_retention = look  # type: ignore[method-assign]
+        running = asyncio.ensure_future(upkeep.run())
+        for _ in range(24):
+            for _ in range(5):
+                await asyncio.sleep(0)
+            world.clock.advance_ms(30_000)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert looked[:2] == [30_000, 30_000 + 5 * MINUTE_MS]
 
     run(scenario)
 

@@ -8,10 +8,10 @@ from pessoa.base.ids import Uuid
 from pessoa.metadata.delta import _REPLAY, MetadataDelta, full_delta
 from pessoa.metadata.image import ConfigResource, MetadataImage
 from pessoa.metadata.loader import MetadataLoader
-from pessoa.metadata.settings import Acl, DelegationToken, ScramCredential
-from pessoa.metadata.topics import DIRECTORY_MIGRATING
+from pessoa.metadata.table_images import Acl, DelegationToken, ScramCredential
+from pessoa.metadata.topics_image import DIRECTORY_MIGRATING
 from pessoa.wire.schema import Message
-from pessoa.wire.stored import metadata_log as log
+from pessoa.wire.stored import metadata_records as log
 
 TOPIC_ID, OTHER_ID = Uuid.of(1001), Uuid.of(1002)
 HERE, THERE = Uuid.of(2001), Uuid.of(2002)
@@ -156,7 +156,7 @@ def test_a_change_of_a_registration_keeps_what_it_does_not_name(image: MetadataI
     assert (after.fenced, after.listeners, after.rack) == (before.fenced, before.listeners, "r")
 
 
-def test_a_record_about_another_life_of_a_broker_is_not_guessed_at(image: MetadataImage) -> None:
+def test_a_record_with_another_broker_epoch_than_the_registered_one_is_a_mistake(image: MetadataImage) -> None:
     for record in (
         log.FenceBrokerRecord(id=1, epoch=4),
         log.UnregisterBrokerRecord(broker_id=1, broker_epoch=4),

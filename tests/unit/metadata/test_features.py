@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pessoa.base.ids import Uuid
-from pessoa.metadata.features import BY_NAME, bootstrap_records, record_version
+from pessoa.metadata.supported_features import BY_NAME, bootstrap_records, record_version
 from pessoa.wire.schema import Message
-from pessoa.wire.stored import metadata_log as log
+from pessoa.wire.stored import metadata_records as log
 
 PARTITION = log.PartitionRecord(
     topic_id=Uuid.of(1), replicas=[], isr=[], removing_replicas=[], adding_replicas=[], partition_id=0

@@ -8,19 +8,22 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from pessoa.net.channel import Channel, ChannelFailed, Channels, ChannelTimedOut
-from pessoa.net.listener import Connection, Listener
+from pessoa.net.connection import Connection
+from pessoa.net.listener import Listener
 from pessoa.net.network import SystemNetwork
+from pessoa.net.pending import Pending
 from pessoa.wire.api.api_versions import ApiVersion, ApiVersionsResponse
 from pessoa.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
 from pessoa.wire.api.fetch import PartitionData as FetchedPartition
 from pessoa.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from pessoa.wire.frames import Buffer, response_frame
-from pessoa.wire.headers import RequestHeader, peek_api, request_header_version
+from pessoa.wire.message_headers import RequestHeader, peek_api, request_header_version
 from pessoa.wire.schema import Message
+from tests.support.pending_frames import PendingFrames
 
 TIMEOUT_S = 60
 FETCH, LIST_GROUPS, API_VERSIONS = 1, 16, 18
-Answer = list[Buffer] | Awaitable[list[Buffer] | None] | None
+Answer = list[Buffer] | Pending | None
 
 
 class Peer:
@@ -125,13 +128,13 @@ def test_a_refused_connection_fails_and_the_next_request_tries_anew() -> None:
     asyncio.run(main())
 
 
-def test_a_late_answer_ends_the_connection_for_all_who_wait_on_it() -> None:
+def test_a_late_answer_fails_every_request_that_waits_on_its_connection() -> None:
     peer = Peer()
     never: list[asyncio.Future[list[Buffer] | None]] = []
 
     def hang(key: int, version: int, correlation_id: int, client_id: str | None) -> Answer:
         never.append(asyncio.get_running_loop().create_future())
-        return never[-1]
+        return PendingFrames(never[-1])
 
     peer.answer = hang
 
@@ -152,7 +155,7 @@ def test_a_late_answer_ends_the_connection_for_all_who_wait_on_it() -> None:
 
 def test_a_reset_fails_what_waits_and_the_next_request_connects_anew() -> None:
     peer = Peer()
-    peer.answer = lambda *_: asyncio.get_running_loop().create_future()
+    peer.answer = lambda *_: PendingFrames(asyncio.get_running_loop().create_future())
 
     async def scenario(channel: Channel, listener: Listener) -> None:
         waiting = asyncio.create_task(channel.send(ListGroupsRequest(), 5, 60_000))
@@ -181,7 +184,7 @@ def test_nonsense_in_place_of_an_answer_fails_the_request(nonsense: bytes) -> No
     run(peer, scenario)
 
 
-def test_one_who_gives_up_does_not_take_the_connection_from_the_others() -> None:
+def test_a_cancelled_request_does_not_end_the_connection_of_others() -> None:
     peer = Peer()
 
     async def scenario(channel: Channel, listener: Listener) -> None:
@@ -242,3 +245,102 @@ def test_channels_keep_one_channel_for_each_peer() -> None:
     channels = Channels(SystemNetwork(), "tester")
     assert channels.of("127.0.0.1", 1) is channels.of("127.0.0.1", 1)
     assert channels.of("127.0.0.1", 1) is not channels.of("127.0.0.1", 2)
+
+
+class Login:
+    """A login that is one ListGroups request; `lifetime_ms` is what its session lasts."""
+
+    def __init__(self, lifetime_ms: int = 0) -> None:
+        self.lifetime_ms = lifetime_ms
+        self.peers: list[str] = []
+        self.problem: ChannelFailed | None = None
+
+    async def __call__(self, peer: str, ask: Callable[[Message, int], Awaitable[Message]]) -> int:
+        self.peers.append(peer)
+        if self.problem is not None:
+            raise self.problem
+        await ask(ListGroupsRequest(), 0)
+        return self.lifetime_ms
+
+
+def run_with_login(login: Login, scenario: Callable[[Channel, Peer], Awaitable[None]]) -> None:
+    peer = Peer()
+
+    async def main() -> None:
+        async with asyncio.timeout(TIMEOUT_S), Listener("127.0.0.1", 0, peer.serve, drain_seconds=0.2) as listener:
+            channel = Channel(SystemNetwork(), "127.0.0.1", listener.port, "tester", login=login)
+            try:
+                await scenario(channel, peer)
+            finally:
+                channel.close()
+
+    asyncio.run(main())
+
+
+async def until_due(channel: Channel) -> None:
+    while channel._connection is None or not channel._connection.is_due:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+async def ask_for_groups(channel: Channel) -> str:
+    return name_in(await channel.send(ListGroupsRequest(), 5, 10_000))
+
+
+def test_a_login_comes_before_the_first_request_of_a_connection_and_once() -> None:
+    login = Login()
+
+    async def scenario(channel: Channel, peer: Peer) -> None:
+        await asyncio.gather(*(ask_for_groups(channel) for _ in range(3)))
+        assert peer.asked == [(LIST_GROUPS, 0), *[(LIST_GROUPS, 5)] * 3]
+        assert login.peers == [f"127.0.0.1:{channel.port}"]
+        channel.disconnect("for the test")
+        await ask_for_groups(channel)
+        assert len(login.peers) == peer.connections == 2
+
+    run_with_login(login, scenario)
+
+
+def test_a_login_that_fails_fails_the_request_and_the_next_one_tries_again() -> None:
+    login = Login()
+
+    async def scenario(channel: Channel, peer: Peer) -> None:
+        login.problem = ChannelFailed("wrong password")
+        with pytest.raises(ChannelFailed, match="wrong password"):
+            await ask_for_groups(channel)
+        login.problem = None
+        assert await ask_for_groups(channel) == "tester 5"
+        assert peer.asked == [(LIST_GROUPS, 0), (LIST_GROUPS, 5)]
+
+    run_with_login(login, scenario)
+
+
+def test_a_session_that_is_about_to_end_is_renewed_on_its_connection_before_the_next_request() -> None:
+    login = Login(lifetime_ms=1)
+
+    async def scenario(channel: Channel, peer: Peer) -> None:
+        await ask_for_groups(channel)
+        # As soon as it is due: what follows waits for it.
+        await until_due(channel)
+        login.lifetime_ms = 3_600_000
+        await asyncio.gather(*(ask_for_groups(channel) for _ in range(3)))
+        assert len(login.peers) == 2
+        assert peer.connections == 1
+        assert peer.asked == [(LIST_GROUPS, 0), (LIST_GROUPS, 5), (LIST_GROUPS, 0), *[(LIST_GROUPS, 5)] * 3]
+
+    run_with_login(login, scenario)
+
+
+def test_a_session_that_cannot_be_renewed_ends_its_connection() -> None:
+    login = Login(lifetime_ms=1)
+
+    async def scenario(channel: Channel, peer: Peer) -> None:
+        await ask_for_groups(channel)
+        await until_due(channel)
+        login.problem = ChannelFailed("wrong password")
+        with pytest.raises(ChannelFailed, match="wrong password"):
+            await ask_for_groups(channel)
+        login.problem, login.lifetime_ms = None, 0
+        await ask_for_groups(channel)
+        assert peer.connections == 2
+
+    run_with_login(login, scenario)

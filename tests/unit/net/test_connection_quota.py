@@ -9,13 +9,17 @@ from contextlib import AsyncExitStack
 import pytest
 import uvloop
 
+from pessoa.base.clock import ManualClock
+from pessoa.net.connection import Connection
 from pessoa.net.connection_quota import LONGEST_TURN_S, ConnectionLimits, ConnectionQuota, ConnectionRefused
-from pessoa.net.listener import Connection, Listener, Served
+from pessoa.net.listener import Listener
+from pessoa.net.pending import Pending
+from pessoa.wire.frames import Buffer
 
 TIMEOUT_S = 60.0
 
 
-def test_an_address_of_its_own_limit_has_no_other() -> None:
+def test_an_address_with_an_override_has_no_other_limit() -> None:
     quota = ConnectionQuota(ConnectionLimits(max_connections_per_ip=2, overrides={"10.0.0.1": 3, "10.0.0.2": 0}))
     for _ in range(2):
         quota.enter("10.0.0.9", 0.0)
@@ -33,7 +37,7 @@ def test_an_address_of_its_own_limit_has_no_other() -> None:
     quota.enter("10.0.0.9", 0.0)
 
 
-def test_where_every_address_needs_a_limit_of_its_own_others_are_refused() -> None:
+def test_an_address_without_an_override_is_refused_where_the_limit_is_zero() -> None:
     quota = ConnectionQuota(ConnectionLimits(max_connections_per_ip=0, overrides={"::1": 1}))
     assert quota.enter("::1", 0.0) == 0.0
     with pytest.raises(ConnectionRefused):
@@ -48,7 +52,7 @@ def test_a_quiet_window_may_be_made_up_for_and_then_each_waits_for_its_turn() ->
     assert quota.enter("a", 105.0) == 0.0
 
 
-def test_who_would_wait_for_longer_than_a_client_does_is_refused_and_delays_nobody() -> None:
+def test_a_connection_that_would_wait_for_longer_than_a_client_does_is_refused_and_delays_no_other() -> None:
     quota = ConnectionQuota(ConnectionLimits(max_creation_rate=1, window_s=1.0))
     waits = [quota.enter("a", 0.0) for _ in range(1 + int(LONGEST_TURN_S))]
     assert waits[-1] == LONGEST_TURN_S
@@ -58,7 +62,7 @@ def test_who_would_wait_for_longer_than_a_client_does_is_refused_and_delays_nobo
     assert quota.enter("a", 1.0) == LONGEST_TURN_S
 
 
-def echo(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+def echo(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
     return [(end - start).to_bytes(4, "big") + bytes(data[start:end])]
 
 
@@ -142,7 +146,7 @@ class Turns(ConnectionQuota):
         return self._early_s if self.count > 1 else 0.0
 
 
-def test_who_comes_too_early_is_not_read_before_its_turn() -> None:
+def test_a_connection_that_comes_too_early_is_not_read_before_its_turn() -> None:
     async def scenario(crowd: Crowd) -> None:
         (listener,) = crowd.listeners
         first, second = await crowd.connect(listener), await crowd.connect(listener)
@@ -163,7 +167,7 @@ def test_what_came_before_its_turn_does_not_end_the_pause_and_its_turn_ends_no_o
             await asyncio.sleep(0.01)
         early = listener._in_order()[1]
         # As if something had been read and answered.
-        early._serve_waiting()
+        early.take_turn()
         assert not early._is_reading
         early.pause_writing()
         early._turn_came()
@@ -174,10 +178,53 @@ def test_what_came_before_its_turn_does_not_end_the_pause_and_its_turn_ends_no_o
     run(scenario, lambda: [[Turns(3600.0)]])
 
 
-def test_who_came_too_early_is_served_when_its_turn_comes() -> None:
+def test_a_connection_that_came_too_early_is_served_when_its_turn_comes() -> None:
     async def scenario(crowd: Crowd) -> None:
         (listener,) = crowd.listeners
         early = [await crowd.connect(listener) for _ in range(5)]
         assert all(await asyncio.gather(*map(is_served, early)))
 
     run(scenario, lambda: [[Turns(0.01)]])
+
+
+@pytest.mark.parametrize("is_uvloop", [False, True])
+def test_a_connection_that_is_held_is_not_served_and_closed_when_its_time_is_over(is_uvloop: bool) -> None:
+    clock = ManualClock()
+    asked: list[tuple[str, int]] = []
+
+    def hold_ms(host: str, now_ms: int) -> int:
+        asked.append((host, now_ms))
+        return 700 if len(asked) == 2 else 0
+
+    def serve(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer]:
+        return [b"\0\0\0\4" + bytes(data[start:end])]
+
+    async def main() -> None:
+        quota = ConnectionQuota()
+        quota.hold_ms = hold_ms
+        async with (
+            asyncio.timeout(TIMEOUT_S),
+            Listener("127.0.0.1", 0, serve, quotas=[quota], clock=clock) as listener,
+        ):
+            first_reader, first = await asyncio.open_connection("127.0.0.1", listener.port)
+            first.write(b"\0\0\0\4ping")
+            assert await first_reader.readexactly(8) == b"\0\0\0\4ping"
+            reader, held = await asyncio.open_connection("127.0.0.1", listener.port)
+            held.write(b"\0\0\0\4ping")
+            for _ in range(10):
+                first.write(b"\0\0\0\4ping")
+                assert await first_reader.readexactly(8) == b"\0\0\0\4ping"
+            assert quota.count == 2
+            clock.advance_ms(699)
+            first.write(b"\0\0\0\4ping")
+            await first_reader.readexactly(8)
+            assert quota.count == 2
+            clock.advance_ms(1)
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+                await reader.readexactly(1)
+            first.close()
+            held.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if is_uvloop else None) as runner:
+        runner.run(main())
+    assert asked == [("127.0.0.1", 0)] * 2

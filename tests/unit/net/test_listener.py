@@ -8,9 +8,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pessoa.net.listener import Acknowledging, Connection, Listener, ListenerLimits, Serve, Served
+from pessoa.base.clock import ManualClock
+from pessoa.net.connection import Connection
+from pessoa.net.listener import Listener, ListenerLimits
+from pessoa.net.pending import Pending
+from pessoa.net.server_protocol import Serve, ServerProtocol
 from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.frames import Buffer
+from tests.support.pending_frames import PendingFrames
 
 TIMEOUT_S = 60
 
@@ -19,7 +24,7 @@ def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def echo(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+def echo(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
     return [framed(bytes(data[start:end]))]
 
 
@@ -57,12 +62,12 @@ def test_nothing_more_is_taken_while_an_answer_is_awaited() -> None:
     gate: list[asyncio.Future[list[Buffer] | None]] = []
     seen: list[bytes] = []
 
-    def serve(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+    def serve(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
         body = bytes(data[start:end])
         seen.append(body)
         if body == b"slow":
             gate.append(asyncio.get_running_loop().create_future())
-            return gate[0]
+            return PendingFrames(gate[0])
         return [framed(body)]
 
     async def scenario(listener: Listener) -> None:
@@ -85,7 +90,7 @@ class Producers:
         self.gates: list[asyncio.Future[list[Buffer] | None]] = []
         self.came = asyncio.Event()
 
-    def __call__(self, connection: Connection, data: bytearray, start: int, end: int) -> Served:
+    def __call__(self, connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
         body = bytes(data[start:end])
         self.seen.append(body)
         self.came.set()
@@ -94,7 +99,7 @@ class Producers:
         if not body.startswith(b"pp") or body.endswith(b"at once"):
             return [framed(body)]
         self.gates.append(asyncio.get_running_loop().create_future())
-        return Acknowledging(self.gates[-1])
+        return PendingFrames(self.gates[-1], lets_next_in=True)
 
     async def has_seen(self, count: int) -> None:
         while len(self.seen) < count:
@@ -171,7 +176,7 @@ def test_the_bytes_of_a_frame_stay_good_until_its_answer_is_there() -> None:
     gate: list[tuple[asyncio.Future[None], memoryview]] = []
     asked = asyncio.Event()
 
-    def serve(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+    def serve(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
         gate.append((asyncio.get_running_loop().create_future(), memoryview(data)[start:end]))
         asked.set()
 
@@ -180,7 +185,7 @@ def test_the_bytes_of_a_frame_stay_good_until_its_answer_is_there() -> None:
             await future
             return [framed(bytes(view))]
 
-        return later()
+        return PendingFrames(later())
 
     async def scenario(listener: Listener) -> None:
         reader, writer = await connect(listener)
@@ -196,7 +201,7 @@ def test_the_bytes_of_a_frame_stay_good_until_its_answer_is_there() -> None:
 
 
 def test_a_violation_closes_its_connection_with_one_line_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    def serve(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+    def serve(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
         if bytes(data[start:end]) == b"bad":
             raise ProtocolViolation("this is bad")
         return echo(connection, data, start, end)
@@ -217,7 +222,7 @@ def test_a_violation_closes_its_connection_with_one_line_and_no_other(caplog: py
 
 
 def test_what_came_before_a_violation_is_answered_before_the_connection_closes() -> None:
-    def serve(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+    def serve(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
         if bytes(data[start:end]) == b"bad":
             raise ProtocolViolation("this is bad")
         return echo(connection, data, start, end)
@@ -254,14 +259,14 @@ class SlowTransport(asyncio.Transport):
 def test_nothing_behind_a_violation_is_served_while_the_last_answers_leave() -> None:
     seen: list[bytes] = []
 
-    def serve(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+    def serve(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
         seen.append(bytes(data[start:end]))
         if seen[-1] == b"bad":
             raise ProtocolViolation("this is bad")
         return [b"answer"]
 
     async def scenario(listener: Listener) -> None:
-        connection = Connection(listener)
+        connection = ServerProtocol(listener)
         connection.connection_made(SlowTransport())
         stream = framed(b"good") + framed(b"bad") + framed(b"never served")
         connection.get_buffer(-1)[: len(stream)] = stream
@@ -274,10 +279,10 @@ def test_nothing_behind_a_violation_is_served_while_the_last_answers_leave() -> 
     assert seen == [b"good", b"bad"]
 
 
-def test_who_does_not_read_is_not_served_beyond_a_bounded_amount() -> None:
+def test_a_peer_that_does_not_read_is_not_served_beyond_a_bounded_amount() -> None:
     served = 0
 
-    def serve(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+    def serve(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
         nonlocal served
         served += 1
         return [bytes(1 << 20)]
@@ -301,9 +306,9 @@ def test_leaving_waits_for_the_answer_in_progress_and_then_closes() -> None:
         gate: asyncio.Future[list[Buffer] | None] = asyncio.get_running_loop().create_future()
         asked = asyncio.Event()
 
-        def serve(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+        def serve(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
             asked.set()
-            return gate
+            return PendingFrames(gate)
 
         async with asyncio.timeout(TIMEOUT_S):
             listener = Listener("127.0.0.1", 0, serve)
@@ -323,7 +328,7 @@ def test_leaving_waits_for_the_answer_in_progress_and_then_closes() -> None:
 
 
 def test_a_mistake_of_ours_costs_one_connection_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    def serve(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+    def serve(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
         body = bytes(data[start:end])
         if body == b"at once":
             raise KeyError("a mistake")
@@ -332,7 +337,7 @@ def test_a_mistake_of_ours_costs_one_connection_and_is_told(caplog: pytest.LogCa
             async def fail() -> list[Buffer]:
                 raise KeyError("a late mistake")
 
-            return fail()
+            return PendingFrames(fail())
         return [framed(body)]
 
     async def scenario(listener: Listener) -> None:
@@ -354,10 +359,10 @@ def test_a_mistake_of_ours_costs_one_connection_and_is_told(caplog: pytest.LogCa
     assert sum(record.levelno == logging.ERROR for record in caplog.records) == 2
 
 
-def test_whoever_sends_very_many_requests_at_once_lets_others_have_their_turn() -> None:
+def test_a_connection_with_very_many_requests_at_once_lets_others_have_their_turn() -> None:
     seen: list[bytes] = []
 
-    def serve(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+    def serve(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
         seen.append(bytes(data[start:end]))
         return [framed(seen[-1])]
 
@@ -376,3 +381,60 @@ def test_whoever_sends_very_many_requests_at_once_lets_others_have_their_turn() 
         one.close()
 
     run(serve, scenario)
+
+
+def test_a_muted_connection_is_answered_and_served_again_when_its_time_has_come() -> None:
+    clock = ManualClock()
+
+    def serve(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer]:
+        if bytes(data[start:end]) == b"mute":
+            connection.mute(clock.monotonic_ms() + 60_000)
+        return [framed(bytes(data[start:end]))]
+
+    async def main() -> None:
+        async with asyncio.timeout(TIMEOUT_S), Listener("127.0.0.1", 0, serve, clock=clock) as listener:
+            reader, writer = await connect(listener)
+            other_reader, other_writer = await connect(listener)
+            writer.write(framed(b"mute") + framed(b"behind"))
+            assert await answer(reader) == b"mute"
+            writer.write(framed(b"later"))
+            # Another connection goes on, and by its answer all that the first has sent has come.
+            for _ in range(20):
+                other_writer.write(framed(b"other"))
+                assert await answer(other_reader) == b"other"
+            [muted] = [one for one in listener.connections if one.connection.muted_until_ms is not None]
+            assert muted.connection.waiting_bytes > 0
+            clock.advance_ms(59_999)
+            assert muted.connection.muted_until_ms is not None
+            clock.advance_ms(1)
+            assert [await answer(reader), await answer(reader)] == [b"behind", b"later"]
+            writer.close()
+            other_writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_muted_connection_leaves_no_timer_behind_and_a_listener_that_closes_serves_what_has_come() -> None:
+    clock = ManualClock()
+
+    def serve(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer]:
+        connection.mute(clock.monotonic_ms() + 60_000)
+        return [framed(bytes(data[start:end]))]
+
+    async def main() -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            async with Listener("127.0.0.1", 0, serve, clock=clock) as listener:
+                reader, writer = await connect(listener)
+                writer.write(framed(b"first") + framed(b"second"))
+                assert await answer(reader) == b"first"
+
+                async def read_to_the_end() -> None:
+                    assert await answer(reader) == b"second"
+                    assert await reader.read() == b""
+                    writer.close()
+
+                reading = asyncio.create_task(read_to_the_end())
+            await reading
+        assert not [timer for timer in clock._timers if timer.call.__name__ == "_unmute"]
+
+    asyncio.run(main())

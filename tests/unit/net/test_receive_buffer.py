@@ -115,7 +115,7 @@ def test_a_steady_stream_of_large_frames_settles_in_one_buffer_with_room_for_two
     assert len(used[5]) >= 2 * len(body)
 
 
-def test_waiting_bytes_go_to_the_front_once_nobody_uses_what_stands_before_them() -> None:
+def test_waiting_bytes_go_to_the_front_once_no_frame_before_them_is_in_use() -> None:
     buffer = ReceiveBuffer()
     put(buffer, framed(bytes(INITIAL_BYTES - 100)) + framed(b"half of this is here")[:12])
     taken = buffer.take_frame()

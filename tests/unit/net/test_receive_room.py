@@ -8,9 +8,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from pessoa.net import receive_room
-from pessoa.net.listener import Connection, Listener, Serve, Served
+from pessoa.net.connection import Connection
+from pessoa.net.listener import Listener
+from pessoa.net.pending import Pending
 from pessoa.net.receive_room import ReceiveRoom
+from pessoa.net.server_protocol import Serve
 from pessoa.wire.frames import Buffer
+from tests.support.pending_frames import PendingFrames
 
 MIB = 1024 * 1024
 LARGE_BYTES = 12 * MIB
@@ -19,7 +23,7 @@ USUAL_BYTES = 3 * MIB // 2
 TIMEOUT_S = 60.0
 
 
-def size_of(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+def size_of(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
     return [(8).to_bytes(4, "big") + (end - start).to_bytes(8, "big")]
 
 
@@ -73,10 +77,10 @@ async def halves(listener: Listener, count: int, size: int) -> list[Sender]:
     """Senders that each lack a byte, all of whom had room."""
     crowd = []
     for _ in range(count):
-        wanted_bytes = sum(one._buffer.waiting_bytes for one in listener.connections) + size + 3
+        wanted_bytes = sum(one.connection.waiting_bytes for one in listener.connections) + size + 3
         crowd.append(await Sender.of(listener))
         crowd[-1].begin(size, size - 1)
-        await until(lambda: sum(one._buffer.waiting_bytes for one in listener.connections) == wanted_bytes)  # noqa: B023
+        await until(lambda: sum(one.connection.waiting_bytes for one in listener.connections) == wanted_bytes)  # noqa: B023
     return crowd
 
 
@@ -85,7 +89,7 @@ async def until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def somebody_waits(room: ReceiveRoom, count: int) -> None:
+async def connections_wait(room: ReceiveRoom, count: int) -> None:
     await until(lambda: room.waiting_count >= count)
 
 
@@ -96,9 +100,9 @@ def test_half_requests_together_take_no_more_than_the_limit_and_one_request() ->
         crowd = await senders(listener, 10)
         for one in crowd:
             one.begin(LARGE_BYTES, LARGE_BYTES - 1)
-        await somebody_waits(room, 9)
+        await connections_wait(room, 9)
         assert room.taken_bytes <= 16 * MIB + LARGE_BYTES + 64 * 1024
-        assert sum(one._buffer.waiting_bytes for one in listener.connections) <= room.taken_bytes + 10 * 64 * 1024
+        assert sum(one.connection.waiting_bytes for one in listener.connections) <= room.taken_bytes + 10 * 64 * 1024
         for one in crowd:
             one.close()
 
@@ -106,14 +110,14 @@ def test_half_requests_together_take_no_more_than_the_limit_and_one_request() ->
     assert room.taken_bytes == 0
 
 
-def test_all_of_them_are_served_in_the_end() -> None:
+def test_half_requests_that_wait_for_room_are_all_served_in_the_end() -> None:
     room = ReceiveRoom(4 * MIB)
 
     async def scenario(listener: Listener) -> None:
         crowd = await senders(listener, 10)
         for one in crowd:
             one.begin(LARGE_BYTES, 5 * MIB)
-        await somebody_waits(room, 9)
+        await connections_wait(room, 9)
         for one in crowd:
             one.end()
         assert await asyncio.gather(*(one.answer() for one in crowd)) == [LARGE_BYTES] * 10
@@ -132,7 +136,7 @@ def test_requests_of_usual_size_go_on_while_large_ones_wait() -> None:
         crowd = await senders(listener, 6)
         for one in crowd:
             one.begin(LARGE_BYTES, LARGE_BYTES - 1)
-        await somebody_waits(room, 5)
+        await connections_wait(room, 5)
         quick = await Sender.of(listener)
         for _ in range(3):
             quick.begin(MIB, 0)
@@ -144,7 +148,7 @@ def test_requests_of_usual_size_go_on_while_large_ones_wait() -> None:
     run(room, scenario)
 
 
-def test_what_idle_connections_keep_is_taken_back_when_somebody_needs_it() -> None:
+def test_memory_that_idle_connections_keep_is_taken_back_when_a_request_needs_it() -> None:
     room = ReceiveRoom(8 * MIB)
 
     async def scenario(listener: Listener) -> None:
@@ -181,14 +185,14 @@ def test_a_connection_that_has_sent_one_large_request_keeps_nothing_of_it() -> N
         sender.begin(LARGE_BYTES, LARGE_BYTES)
         sender.begin(LARGE_BYTES, 5)
         assert await sender.answer() == LARGE_BYTES
-        await until(lambda: all(one._buffer.waiting_bytes == 9 for one in listener.connections))
+        await until(lambda: all(one.connection.waiting_bytes == 9 for one in listener.connections))
         assert room.taken_bytes == 0
         sender.close()
 
     run(room, scenario)
 
 
-def test_whoever_keeps_others_waiting_for_long_is_closed_and_the_others_are_served(
+def test_a_connection_that_keeps_others_waiting_for_long_is_closed_and_the_others_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     room = ReceiveRoom(4 * MIB)
@@ -197,35 +201,65 @@ def test_whoever_keeps_others_waiting_for_long_is_closed_and_the_others_are_serv
         slow = await senders(listener, 3)
         for one in slow:
             one.begin(LARGE_BYTES, 5 * MIB)
-        await somebody_waits(room, 2)
-        room.close_the_slow(listener.loop.time())
-        assert len(listener.connections) == 3, "nobody has waited for long"
-        monkeypatch.setattr(receive_room, "PATIENCE_S", 0.0)
-        room.close_the_slow(listener.loop.time())
-        assert all([await one.is_closed() for one in slow])
+        await connections_wait(room, 2)
+        room.close_the_slow(listener.now_ms())
+        assert len(listener.connections) == 3, "no connection has waited for long"
+        monkeypatch.setattr(receive_room, "PATIENCE_MS", 0)
+        for left in (2, 1):
+            # One after the other: the next in line gets the room of the one that is closed, and is slow itself.
+            await connections_wait(room, left)
+            room.close_the_slow(listener.now_ms())
+            await until(lambda: len(listener.connections) == left)  # noqa: B023
         sender = await Sender.of(listener)
         sender.begin(LARGE_BYTES, 0)
         sender.end()
+        await connections_wait(room, 1)
+        room.close_the_slow(listener.now_ms())
         assert await sender.answer() == LARGE_BYTES
+        assert all([await one.is_closed() for one in slow])
         for one in (*slow, sender):
             one.close()
 
     run(room, scenario)
 
 
+def test_a_connection_that_waits_in_line_for_room_is_not_closed_with_the_slow_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It holds some memory, and has sent all of its request."""
+    room = ReceiveRoom(4 * MIB)
+
+    async def scenario(listener: Listener) -> None:
+        slow, whole = await Sender.of(listener), await Sender.of(listener)
+        slow.begin(LARGE_BYTES, LARGE_BYTES - 1)
+        await until(lambda: room.taken_bytes >= LARGE_BYTES)
+        whole.begin(LARGE_BYTES, 0)
+        whole.end()
+        await connections_wait(room, 1)
+        assert len(room._taken) == 2
+        monkeypatch.setattr(receive_room, "PATIENCE_MS", 0)
+        room.close_the_slow(listener.now_ms())
+        assert await slow.is_closed()
+        assert await whole.answer() == LARGE_BYTES
+        for one in (slow, whole):
+            one.close()
+
+    run(room, scenario)
+
+
 @pytest.mark.parametrize("behind_it", [b"", USUAL_BYTES.to_bytes(4, "big") + b"next"], ids=["nothing", "the next one"])
-def test_whoever_waits_goes_on_when_requests_of_usual_size_have_ended(behind_it: bytes) -> None:
+def test_a_connection_that_waits_for_room_goes_on_when_requests_of_usual_size_have_ended(behind_it: bytes) -> None:
     room = ReceiveRoom(8 * MIB)
 
     async def scenario(listener: Listener) -> None:
-        # It asks those who wait, too, but every few seconds only.
+        # It looks at waiting connections, too, but every few seconds only.
         assert listener._sweeper is not None
         listener._sweeper.cancel()
         crowd = await halves(listener, 5, USUAL_BYTES)
         last = await Sender.of(listener)
         last.begin(USUAL_BYTES, 0)
         last.end()
-        await somebody_waits(room, 1)
+        await connections_wait(room, 1)
         for one in crowd:
             one.end(behind_it)
         assert await last.answer() == USUAL_BYTES
@@ -236,15 +270,15 @@ def test_whoever_waits_goes_on_when_requests_of_usual_size_have_ended(behind_it:
     assert room.taken_bytes == 0
 
 
-def test_whoever_waits_for_us_is_not_closed_for_being_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_waits_for_its_answer_is_not_closed_for_being_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     room = ReceiveRoom(4 * MIB)
     parked: list[asyncio.Future[list[Buffer] | None]] = []
 
-    def park_the_first(connection: Connection, data: bytearray, start: int, end: int) -> Served:
+    def park_the_first(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
         if parked:
             return size_of(connection, data, start, end)
         parked.append(asyncio.get_running_loop().create_future())
-        return parked[0]
+        return PendingFrames(parked[0])
 
     async def scenario(listener: Listener) -> None:
         patient, idle = await senders(listener, 2)
@@ -256,9 +290,9 @@ def test_whoever_waits_for_us_is_not_closed_for_being_slow(monkeypatch: pytest.M
         last = await Sender.of(listener)
         last.begin(USUAL_BYTES, 0)
         last.end()
-        await somebody_waits(room, 1)
-        monkeypatch.setattr(receive_room, "PATIENCE_S", 0.0)
-        room.close_the_slow(listener.loop.time())
+        await connections_wait(room, 1)
+        monkeypatch.setattr(receive_room, "PATIENCE_MS", 0)
+        room.close_the_slow(listener.now_ms())
         assert all([await one.is_closed() for one in slow])
         assert await last.answer() == USUAL_BYTES
         parked[0].set_result([bytes(12)])
@@ -277,9 +311,9 @@ def test_a_connection_that_goes_on_for_another_reason_waits_no_longer() -> None:
     async def scenario(listener: Listener) -> None:
         crowd = [*await halves(listener, 3, USUAL_BYTES), await Sender.of(listener)]
         crowd[-1].begin(USUAL_BYTES, USUAL_BYTES - 1)
-        await somebody_waits(room, 1)
+        await connections_wait(room, 1)
         room.limit_bytes = 64 * MIB
-        waiting = max(listener.connections, key=lambda one: one.id)
+        waiting = max(listener.connections, key=lambda one: one.connection.id)
         waiting.pause_writing()
         waiting.resume_writing()
         assert not room.is_short
@@ -290,17 +324,17 @@ def test_a_connection_that_goes_on_for_another_reason_waits_no_longer() -> None:
 
 
 class Wanting:
-    """Takes what it wants as soon as it may."""
+    """Takes the room that it asks for as soon as it may."""
 
     peer = "?"
-    finished_at_s = 0.0
+    finished_at_ms = 0
     is_in_progress = False
 
     def __init__(self, room: ReceiveRoom, wanted_bytes: int) -> None:
         self._room, self._wanted_bytes = room, wanted_bytes
         self.has_it = False
         if not self.room_came():
-            room.wait(self, wanted_bytes, 0.0)
+            room.wait(self, wanted_bytes, 0)
 
     def room_came(self) -> bool:
         self.has_it = self._room.admits(self, self._wanted_bytes, self._wanted_bytes, must=True)
@@ -325,7 +359,7 @@ def test_a_request_of_usual_size_does_not_wait_behind_a_large_one() -> None:
     assert room.waiting_count == 1
 
 
-def test_whoever_stands_behind_one_that_goes_is_asked() -> None:
+def test_a_connection_behind_one_that_goes_is_asked_for_room() -> None:
     room = ReceiveRoom(16 * MIB)
     crowd = [Wanting(room, 2 * MIB) for _ in range(9)]
     first, second = Wanting(room, LARGE_BYTES), Wanting(room, 3 * MIB)
@@ -333,5 +367,17 @@ def test_whoever_stands_behind_one_that_goes_is_asked() -> None:
         one.abort()
     assert [first.has_it, second.has_it] == [False, False]
     first.abort()
+    assert second.has_it
+    assert not room.is_short
+
+
+def test_a_connection_that_stands_behind_one_that_waits_no_longer_is_asked_at_once() -> None:
+    room = ReceiveRoom(16 * MIB)
+    crowd = [Wanting(room, 2 * MIB) for _ in range(9)]
+    first, second = Wanting(room, LARGE_BYTES), Wanting(room, 3 * MIB)
+    for one in crowd[:4]:
+        one.abort()
+    assert [first.has_it, second.has_it] == [False, False]
+    room.leave(first)
     assert second.has_it
     assert not room.is_short

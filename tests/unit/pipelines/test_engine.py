@@ -1,4 +1,4 @@
-"""The engine while its cluster is away: nobody who wants to stop a query waits for an answer that does not come.
+"""The engine while its cluster is away: to stop a query takes no answer of the cluster.
 
 Spark and the cluster are stand-ins here; `tests/pipelines` has real ones.
 """
@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from pessoa.client.topic_creation import TopicUnavailable
 from pessoa.pipelines import engine as engine_file
 from pessoa.pipelines import group_offsets, traces
 from pessoa.pipelines.engine import Engine, EngineRefused
@@ -24,7 +25,6 @@ from pessoa.pipelines.names import EVERY_NAME
 from pessoa.pipelines.queries import QuerySpec, to_value
 from pessoa.pipelines.slots import kept_slots
 from pessoa.pipelines.spark_link import SparkLink
-from pessoa.pipelines.state_topic import StateUnavailable
 from pessoa.pipelines.topic_writer import marker_topic
 from tests.support.topics import eventually
 
@@ -71,7 +71,7 @@ class Cluster:
         if self.write_failures:
             raise self.write_failures.pop()
 
-    def remove_topic(self, _: object, name: str) -> None:
+    def delete_topic(self, _: object, name: str) -> None:
         self.while_removing()
         self.removed.append(name)
         self.steps.append("removed")
@@ -91,11 +91,11 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     made = Cluster()
-    for name in ("ensure_topic", "remove_topic"):
+    for name in ("ensure_topic", "delete_topic"):
         monkeypatch.setattr(traces, name, getattr(made, name))
     monkeypatch.setattr(engine_file, "launch", made.launch)
     monkeypatch.setattr(engine_file, "StateTopic", made.state_topic)
-    # No group is deleted: nobody would answer, and whoever closes an engine waits for that.
+    # No group is deleted: there is no cluster that answers, and closing an engine waits for the answer.
     monkeypatch.setattr(group_offsets, "_delete", lambda *_: None)
     monkeypatch.setattr(engine_file, "in_use", nullcontext)
     monkeypatch.setattr(SparkLink, "_connect", lambda _: made.session())
@@ -152,7 +152,7 @@ def test_others_can_be_stopped_while_a_query_waits_to_be_started_by_hand(cluster
 
 
 def test_a_cluster_that_is_away_costs_a_query_none_of_its_attempts(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.refusals = [StateUnavailable("no broker answered", may_pass=True) for _ in range(5)]
+    cluster.refusals = [TopicUnavailable("no broker answered", may_pass=True) for _ in range(5)]
     cluster.may_answer.set()
     cluster.remembered["a"] = {"spec": to_value(once("a", max_restarts=0)), "target": "RUNNING"}
     with make_engine(tmp_path) as engine:
@@ -160,7 +160,7 @@ def test_a_cluster_that_is_away_costs_a_query_none_of_its_attempts(cluster: Clus
 
 
 def test_a_cluster_that_refuses_the_markers_ends_the_query_with_its_sentence(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.refusals = [StateUnavailable("you may not create topics") for _ in range(3)]
+    cluster.refusals = [TopicUnavailable("you may not create topics") for _ in range(3)]
     cluster.may_answer.set()
     cluster.remembered["a"] = {"spec": to_value(once("a", max_restarts=2)), "target": "RUNNING"}
     with make_engine(tmp_path) as engine:
@@ -226,8 +226,8 @@ def test_a_query_whose_deletion_the_cluster_did_not_hear_keeps_its_checkpoint_an
     cluster.remembered["a"] = {"spec": to_value(once("a")), "target": "RUNNING"}
     with make_engine(tmp_path) as engine:
         eventually(lambda: cluster.launched == ["a"])
-        cluster.write_failures = [StateUnavailable("no broker answered")]
-        with pytest.raises(StateUnavailable):
+        cluster.write_failures = [TopicUnavailable("no broker answered")]
+        with pytest.raises(TopicUnavailable):
             engine.delete("a")
         assert engine.query("a").status().state == "STOPPED"
         assert cluster.remembered["a"] is not None, "what was not heard in time may be heard yet"
@@ -240,7 +240,7 @@ def test_a_query_whose_deletion_the_cluster_did_not_hear_keeps_its_checkpoint_an
     assert cluster.launched == ["a"]
 
 
-def test_nobody_has_a_say_in_a_query_while_it_is_being_deleted(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_query_that_is_being_deleted_refuses_every_command(cluster: Cluster, tmp_path: Path) -> None:
     cluster.may_answer.set()
     cluster.remembered["a"] = {"spec": to_value(once("a")), "target": "RUNNING"}
     refused: list[str] = []
@@ -361,7 +361,7 @@ KILLS = {
     "before the cluster has heard of it": "put",
     "before anything is moved away": "rename",
     "when the checkpoint is moved away": "rmtree",
-    "before the markers go": "remove_topic",
+    "before the markers go": "delete_topic",
     "behind them": "unlink",
 }
 
@@ -382,7 +382,7 @@ def test_a_deletion_in_which_an_engine_was_killed_is_ended_by_the_next_one_or_wa
 
     with make_engine(home, checkpoints=str(elsewhere)) as engine:
         eventually(lambda: cluster.launched == ["a"], DEADLINE_S)
-        owner: Any = {"put": engine._state, "rmtree": shutil, "remove_topic": traces}.get(KILLS[where], Path)
+        owner: Any = {"put": engine._state, "rmtree": shutil, "delete_topic": traces}.get(KILLS[where], Path)
         with monkeypatch.context() as killer:
             killer.setattr(owner, KILLS[where], die)
             with pytest.raises(Killed):
@@ -419,7 +419,7 @@ def test_a_query_whose_checkpoint_cannot_be_moved_away_stays_whole_and_can_be_de
                     engine.delete("a")
         assert engine.query("a").status().state == "STOPPED"
         engine.resume("a")
-    # Nobody takes it for deleted.
+    # A new engine does not take the query for deleted.
     make_engine(home, checkpoints=str(elsewhere), state_topic=state_topic).close()
     assert (elsewhere / "a" / "offsets").exists()
     assert cluster.removed == []
@@ -466,10 +466,10 @@ def test_a_query_that_is_deleted_while_it_is_prepared_leaves_nothing(cluster: Cl
 
 
 def test_a_query_that_could_not_be_remembered_does_not_run(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.write_failures = [StateUnavailable("no broker answered")]
+    cluster.write_failures = [TopicUnavailable("no broker answered")]
     spec = QuerySpec("a", start_function="tests.pipelines.flows:copy", topic="out")
     with make_engine(tmp_path) as engine:
-        with pytest.raises(StateUnavailable):
+        with pytest.raises(TopicUnavailable):
             engine.start(spec)
         assert engine.queries() == []
         assert cluster.stopped == ["a-1"]

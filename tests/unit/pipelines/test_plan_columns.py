@@ -11,12 +11,12 @@ from typing import Annotated, Any
 import pytest
 
 from pessoa.pipelines.avro_columns import avro_columns, avro_schema
-from pessoa.pipelines.columns import array_element, columns_of, quoted, read_columns, struct_fields, type_of
+from pessoa.pipelines.columns import array_element, columns_of, quote_name, read_columns, struct_fields, type_of
 from pessoa.pipelines.plan import PlanRefused
 from pessoa.pipelines.protobuf_columns import message_columns, proto_text
+from pessoa.serde.avro.avro_schema import AvroType
 from pessoa.serde.avro.parsing import parse_avro
-from pessoa.serde.avro.schema import AvroType
-from pessoa.serde.protobuf.messages import as_dict, fill
+from pessoa.serde.protobuf.plain_values import as_dict, fill
 
 
 @dataclass
@@ -40,7 +40,7 @@ def test_columns_are_read_through_brackets_quotes_and_trailers() -> None:
         ("b, `c`", "MAP<STRING, ARRAY<INT>>"),
         ("d", "STRUCT<x: INT, y STRING>"),
     ]
-    assert quoted("b, `c`") == "`b, ``c```"
+    assert quote_name("b, `c`") == "`b, ``c```"
 
 
 @pytest.mark.parametrize("text", ["a", "a INT, b", "a ARRAY<INT", "`a INT", "a INT, a INT"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +11,13 @@ from hypothesis import strategies as st
 from pessoa.pipelines.plan import How
 from pessoa.pipelines.table_join import LEFT, RIGHT, Joined, Result, Row
 
+
+def at(second: int) -> datetime:
+    return datetime(2026, 1, 1, second=second, tzinfo=UTC)
+
+
 payloads = st.none() | st.sampled_from(["a", "b", "c"])
-rows = st.lists(st.builds(Row, st.sampled_from([LEFT, RIGHT]), st.integers(0, 5), st.integers(0, 9), payloads))
+rows = st.lists(st.builds(Row, st.sampled_from([LEFT, RIGHT]), st.integers(0, 5).map(at), st.integers(0, 9), payloads))
 
 
 def taken(how: How, left_is_table: bool, given_rows: list[Row]) -> list[Result]:
@@ -18,22 +25,34 @@ def taken(how: How, left_is_table: bool, given_rows: list[Row]) -> list[Result]:
 
 
 def test_a_row_of_the_stream_meets_the_table_as_it_was_then() -> None:
-    given_rows = [Row(LEFT, 1, 0, "v1"), Row(RIGHT, 2, 0, "ana"), Row(LEFT, 3, 1, "v2"), Row(RIGHT, 4, 1, None)]
-    assert taken("inner", False, [*given_rows, Row(LEFT, 5, 2, "v3")]) == [Result(3, False, "v2", "ana")]
-    assert taken("left", False, [*given_rows, Row(LEFT, 5, 2, "v3")]) == [
-        Result(1, False, "v1", None),
-        Result(3, False, "v2", "ana"),
-        Result(5, False, "v3", None),
+    given_rows = [
+        Row(LEFT, at(1), 0, "v1"),
+        Row(RIGHT, at(2), 0, "ana"),
+        Row(LEFT, at(3), 1, "v2"),
+        Row(RIGHT, at(4), 1, None),
+    ]
+    assert taken("inner", False, [*given_rows, Row(LEFT, at(5), 2, "v3")]) == [Result(at(3), False, "v2", "ana")]
+    assert taken("left", False, [*given_rows, Row(LEFT, at(5), 2, "v3")]) == [
+        Result(at(1), False, "v1", None),
+        Result(at(3), False, "v2", "ana"),
+        Result(at(5), False, "v3", None),
     ]
 
 
 def test_at_the_same_time_the_table_goes_first() -> None:
-    assert taken("inner", False, [Row(LEFT, 1, 0, "v"), Row(RIGHT, 1, 9, "ana")]) == [Result(1, False, "v", "ana")]
+    assert taken("inner", False, [Row(LEFT, at(1), 0, "v"), Row(RIGHT, at(1), 9, "ana")]) == [
+        Result(at(1), False, "v", "ana")
+    ]
 
 
 def test_a_table_that_loses_a_side_deletes_the_result_of_an_inner_join_once() -> None:
-    given_rows = [Row(LEFT, 1, 0, "a"), Row(RIGHT, 2, 0, "b"), Row(RIGHT, 3, 1, None), Row(LEFT, 4, 1, None)]
-    assert taken("inner", True, given_rows) == [Result(2, False, "a", "b"), Result(3, True, None, None)]
+    given_rows = [
+        Row(LEFT, at(1), 0, "a"),
+        Row(RIGHT, at(2), 0, "b"),
+        Row(RIGHT, at(3), 1, None),
+        Row(LEFT, at(4), 1, None),
+    ]
+    assert taken("inner", True, given_rows) == [Result(at(2), False, "a", "b"), Result(at(3), True, None, None)]
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "outer"])

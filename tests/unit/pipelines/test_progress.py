@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pessoa.pipelines.progress import Progress, read_progress
+from pessoa.pipelines.query_progress import Progress, read_progress
 
 
 def report(**changes: object) -> dict[str, object]:

@@ -56,7 +56,8 @@ def test_a_producer_gets_every_row_with_what_it_has_even_if_its_queue_was_full()
         headers=[None, [{"key": "h", "value": b"x"}], []],
         timestamp=pa.array([None, moment, None], pa.timestamp("us", "UTC")),
     )
-    send(producer, rows)
+    sent_by: Any = producer
+    send(sent_by, rows)
     milliseconds = int(moment.timestamp() * 1000)
     assert producer.records == [
         ("t", b"1", b"k", {}),

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pessoa.platform.plan import CannotPlan, choose, installed, plan
-from pessoa.platform.services import Service
+from pessoa.platform.process_plan import CannotPlan, choose, installed, plan
+from pessoa.platform.service_rows import Service
 
 HOME = Path("/home/of/pessoa")
 
@@ -28,7 +28,7 @@ def test_three_brokers_and_every_service_are_on_the_ports_that_tutorials_name() 
     assert 19092 in rows[0].more_ports
 
 
-def test_no_two_processes_want_the_same_port() -> None:
+def test_no_two_processes_get_the_same_port() -> None:
     rows = plan(HOME, "c", 5, installed())
     ports = [port for row in rows for port in (row.port, *row.more_ports)]
     assert len(ports) == len(set(ports))
@@ -72,12 +72,24 @@ def test_services_come_in_the_order_in_which_they_start_and_by_either_name() -> 
     assert choose(None) == installed()
 
 
-def test_a_service_that_nobody_has_is_named() -> None:
+def test_an_unknown_service_is_refused_by_name() -> None:
     with pytest.raises(CannotPlan, match="There is no service called kafak-rest; this installation has schema-reg"):
         choose(["kafak-rest"])
 
 
 def test_a_service_that_this_installation_lacks_is_not_pretended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pessoa.platform.plan.installed", lambda: ["schema-registry"])
+    monkeypatch.setattr("pessoa.platform.process_plan.installed", lambda: ["schema-registry"])
     with pytest.raises(CannotPlan, match="This installation of Pessoa has no connect in it; it has schema-registry"):
         choose(["connect"])
+
+
+def test_brokers_write_the_logs_that_cost_no_request_anything_to_directories_of_their_own() -> None:
+    for number, row in enumerate(plan(HOME, "c", 2, []), start=1):
+        assert settings_of(row)["pessoa.logs.dir"] == str(HOME / "logs" / f"broker-{number}")
+        assert "access" not in settings_of(row)["pessoa.logs"].split(",")
+
+
+def test_every_broker_shows_its_metrics_on_a_port_that_moves_with_the_others() -> None:
+    rows = plan(HOME, "c", 3, [], shift=10)
+    assert [settings_of(row)["pessoa.metrics.port"] for row in rows] == ["9414", "9415", "9416"]
+    assert all(int(settings_of(row)["pessoa.metrics.port"]) in row.more_ports for row in rows)

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from pessoa.platform.ports import CAN_BE_SHARED, PortTaken, Reservation
-from pessoa.platform.services import Service
+from pessoa.platform.service_rows import Service
 
 on_linux = pytest.mark.skipif(not CAN_BE_SHARED, reason="only Linux lets a bound port be shared with a listener")
 
@@ -54,7 +54,7 @@ def test_a_port_we_may_not_have_is_said_to_be_so() -> None:
 
 
 @on_linux
-def test_who_has_reserved_a_port_leaves_it_to_a_server_and_to_nobody_else(free_port: Callable[[], int]) -> None:
+def test_a_reserved_port_is_left_to_a_server_that_listens_and_to_no_other_socket(free_port: Callable[[], int]) -> None:
     port = free_port()
     with Reservation.of(one(port)):
         for _ in range(2):  # a service that is started again finds its port free again
@@ -71,7 +71,7 @@ def test_a_port_that_a_connection_holds_is_waited_for(free_port: Callable[[], in
     waiting = threading.Thread(target=lambda: reserved.append(Reservation.of(one(port), wait_s=60)))
     with connection_from(port) as client:
         waiting.start()
-        # Whoever resets a connection leaves no TIME_WAIT behind.
+        # A client that resets its connection leaves no TIME_WAIT behind.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     waiting.join(60)
     assert len(reserved) == 1

@@ -29,7 +29,7 @@ def without_colour(text: str) -> str:
 
 
 def test_a_narrow_terminal_gets_whole_addresses_and_one_line_about_the_logs() -> None:
-    folder = "/home/somebody/" + "deep/" * 20
+    folder = "/home/user/" + "deep/" * 20
     drawn = without_colour(drawn_table([("broker", "localhost:9092", "71", f"{folder}broker.log")], 60, HEADINGS))
     *table, _, where = drawn.splitlines()
     assert [line.split() for line in table if "broker" in line] == [["broker", "localhost:9092", "71"]]

@@ -52,7 +52,7 @@ def test_the_platform_runs_as_long_as_the_lock_is_held(tmp_path: Path) -> None:
     assert read_run(tmp_path) is None
 
 
-def test_a_stale_file_does_not_stop_anybody_and_a_number_that_another_program_has_is_left_alone(tmp_path: Path) -> None:
+def test_a_stale_run_file_stops_no_process_of_another_program_that_has_the_same_pid(tmp_path: Path) -> None:
     with subprocess.Popen(ANOTHER, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -64,7 +64,7 @@ def test_a_stale_file_does_not_stop_anybody_and_a_number_that_another_program_ha
 
 
 def test_orphans_are_stopped_and_named(tmp_path: Path) -> None:
-    # Through a shell that ends at once, so that it is nobody's child and no zombie of ours.
+    # Through a process that ends at once, so that init adopts it and it becomes no zombie of the test.
     code = f"from subprocess import *; print(Popen({OURS!r}, stdout=DEVNULL, stderr=DEVNULL).pid)"
     pid = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
     write_run(tmp_path, Run(7, "ready", 1.5, [service(pid)]))

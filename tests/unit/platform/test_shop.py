@@ -19,8 +19,9 @@ def test_every_topic_gets_something_and_no_other_does() -> None:
 def test_what_is_bought_exists_and_a_payment_is_as_high_as_its_order() -> None:
     events = list(islice(trade(1), 2_000))
     customers = {event.value["id"] for event in stock(1) if event.topic == "customers"}
-    prices = {event.value["id"]: event.value["price_cents"] for event in stock(1) if event.topic == "products"}
-    orders = {event.value["id"]: event.value for event in events if event.topic == "orders"}
+    products = [json.loads(event.payload) for event in stock(1) if event.topic == "products"]
+    prices = {product["id"]: product["price_cents"] for product in products}
+    orders = {event.value["id"]: json.loads(event.payload) for event in events if event.topic == "orders"}
     for order in orders.values():
         assert order["customer_id"] in customers
         assert order["amount_cents"] == order["quantity"] * prices[order["product_id"]]

@@ -11,17 +11,17 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pessoa.platform import held
+from pessoa.platform import held_services
 from pessoa.platform import supervisor as supervisor_file
 from pessoa.platform.child import Child
-from pessoa.platform.services import Service, accepts_connections
-from pessoa.platform.supervisor import Patience, Supervisor
+from pessoa.platform.service_rows import Service, accepts_connections
+from pessoa.platform.supervisor import Patience, StartFailure, Supervisor
 
 PATIENCE = Patience(ready_s=60, stop_s=60, first_restart_s=0.01, longest_restart_s=0.02)
 
@@ -66,8 +66,10 @@ class Stage:
     def service(self, name: str, port: int, code: str = LISTEN) -> Service:
         return Service(name, (sys.executable, "-ISc", code, str(port), str(self.diary), name), port)
 
-    def supervisor(self, *services: Service) -> Supervisor:
-        return Supervisor(services, self.home, self._hear, self._patience)
+    def supervisor(
+        self, *services: Service, after_tier: Mapping[str, Callable[[], object]] | None = None
+    ) -> Supervisor:
+        return Supervisor(services, self.home, self._hear, self._patience, after_tier=after_tier)
 
     def _hear(self, text: str) -> None:
         self.told.append(text)
@@ -97,6 +99,32 @@ def run_until(supervisor: Supervisor, script: Callable[[], object]) -> int:
         return life.result()
 
     return asyncio.run(both())
+
+
+def test_what_follows_a_tier_is_done_when_it_is_ready_and_before_the_next_one_starts(
+    stage: Stage, free_port: Callable[[], int]
+) -> None:
+    rows = [replace(stage.service(name, free_port()), tier=name) for name in ("brokers", "services")]
+    seen: list[list[str]] = []
+    supervisor = stage.supervisor(*rows, after_tier={"brokers": lambda: seen.append(stage.happened())})
+
+    async def script() -> None:
+        await stage.wait_for("Ctrl-C stops everything")
+        supervisor.request_stop()
+
+    assert run_until(supervisor, script) == 0
+    assert seen == [["brokers starts"]]
+
+
+def test_what_follows_a_tier_and_fails_ends_the_start(stage: Stage, free_port: Callable[[], int]) -> None:
+    rows = [replace(stage.service(name, free_port()), tier=name) for name in ("brokers", "services")]
+
+    def fail() -> None:
+        raise StartFailure("no users could be made")
+
+    assert asyncio.run(stage.supervisor(*rows, after_tier={"brokers": fail}).run()) == 1
+    assert "no users could be made" in stage.told
+    assert stage.happened() == ["brokers starts", "brokers stops"]
 
 
 def test_services_start_in_the_order_of_the_table_and_stop_in_reverse(
@@ -194,15 +222,15 @@ def test_a_service_that_the_user_has_stopped_stays_down_until_it_is_released(
     stage: Stage, free_port: Callable[[], int]
 ) -> None:
     supervisor = stage.supervisor(stage.service("one", free_port()), stage.service("two", free_port()))
-    tell_nobody = signal.signal(held.CHANGED, signal.SIG_IGN)
+    previous_handler = signal.signal(held_services.CHANGED, signal.SIG_IGN)
 
     async def script() -> None:
         await stage.wait_for("Ctrl-C stops everything")
-        held.hold(stage.home, ["two"], os.getpid())
+        held_services.hold(stage.home, ["two"], os.getpid())
         supervisor.look_who_is_held()
         await stage.wait_for("two was stopped and stays so until it is started again")
         assert [child.state for child in supervisor.children] == ["ready", "stopped"]
-        held.release(stage.home, ["two"], os.getpid())
+        held_services.release(stage.home, ["two"], os.getpid())
         supervisor.look_who_is_held()
         await stage.wait_for("two is back")
         supervisor.request_stop()
@@ -210,7 +238,7 @@ def test_a_service_that_the_user_has_stopped_stays_down_until_it_is_released(
     try:
         assert run_until(supervisor, script) == 0
     finally:
-        signal.signal(held.CHANGED, tell_nobody)
+        signal.signal(held_services.CHANGED, previous_handler)
     assert stage.happened() == ["one starts", "two starts", "two stops", "two starts", "two stops", "one stops"]
 
 
@@ -308,7 +336,7 @@ def test_a_signal_to_the_supervisor_stops_the_services_and_exits_with_0(
     code = f"""
 import sys
 from pathlib import Path
-from pessoa.platform.services import Service, accepts_connections
+from pessoa.platform.service_rows import Service, accepts_connections
 from pessoa.platform.supervisor import Supervisor
 def tell(text):
     print(text, flush=True)

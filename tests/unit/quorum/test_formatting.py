@@ -9,9 +9,9 @@ import pytest
 
 from pessoa.base.ids import Uuid
 from pessoa.log.simulated_disk import Crashed, SimulatedDisk
-from pessoa.metadata.features import bootstrap_records
+from pessoa.metadata.supported_features import bootstrap_records
 from pessoa.quorum.formatting import WrongDirectory, format_metadata, read_bootstrap
-from pessoa.wire.stored.metadata_log import FeatureLevelRecord
+from pessoa.wire.stored.metadata_records import FeatureLevelRecord
 
 
 def uuids(start: int = 1 << 100) -> Callable[[], Uuid]:
@@ -44,7 +44,7 @@ def test_a_directory_that_is_added_joins_the_cluster_of_the_others() -> None:
 
 
 @pytest.mark.parametrize(("node_id", "cluster_id", "sentence"), [(4, None, "node 3"), (3, "other", "not to other")])
-def test_a_directory_of_somebody_else_is_refused(node_id: int, cluster_id: str | None, sentence: str) -> None:
+def test_a_directory_of_another_node_or_cluster_is_refused(node_id: int, cluster_id: str | None, sentence: str) -> None:
     disk = SimulatedDisk()
     format_metadata(disk, ["/a"], "/a", 3, uuids(), 0)
     with pytest.raises(WrongDirectory, match=sentence):

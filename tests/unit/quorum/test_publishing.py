@@ -1,4 +1,4 @@
-"""The image follows the committed batches; nobody hears of them before the log has been read."""
+"""The image follows the committed batches; subscribers hear of them only after the log has been read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from pessoa.base.ids import Uuid
 from pessoa.metadata.delta import MetadataDelta
-from pessoa.quorum.batches import CommittedBatch, UnknownMetadataRecord, decode_batch
+from pessoa.quorum.batches import MetadataBatch, UnknownMetadataRecord, decode_batch
 from pessoa.quorum.describe import describe_quorum
 from pessoa.quorum.publishing import ImagePublisher
 from pessoa.records.batch import RecordBatch
@@ -14,7 +14,7 @@ from pessoa.records.builder import build_batch
 from pessoa.records.record import Record
 from pessoa.wire.api.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.metadata_log import RemoveTopicRecord, TopicRecord
+from pessoa.wire.stored.metadata_records import RemoveTopicRecord, TopicRecord
 from tests.support.quorums import Quorums
 from tests.support.virtual_time import run
 
@@ -25,9 +25,9 @@ def test_what_was_deleted_before_the_start_is_never_told() -> None:
     publisher = ImagePublisher()
     told: list[MetadataDelta] = []
     publisher.subscribers.append(told.append)
-    publisher.listen(CommittedBatch(0, 1, 0, [TopicRecord(name="t", topic_id=T)]))
-    publisher.listen(CommittedBatch(1, 1, 0, [TopicRecord(name="u", topic_id=U)]))
-    publisher.listen(CommittedBatch(2, 1, 0, [RemoveTopicRecord(topic_id=T)]))
+    publisher.listen(MetadataBatch(0, 1, 0, [TopicRecord(name="t", topic_id=T)]))
+    publisher.listen(MetadataBatch(1, 1, 0, [TopicRecord(name="u", topic_id=U)]))
+    publisher.listen(MetadataBatch(2, 1, 0, [RemoveTopicRecord(topic_id=T)]))
     assert told == []
     publisher.go_live()
     (start,) = told
@@ -41,8 +41,8 @@ def test_every_batch_is_told_from_then_on() -> None:
     told: list[MetadataDelta] = []
     publisher.subscribers.append(told.append)
     publisher.go_live()
-    publisher.listen(CommittedBatch(0, 1, 0, [TopicRecord(name="t", topic_id=T)]))
-    publisher.listen(CommittedBatch(1, 1, 0, [RemoveTopicRecord(topic_id=T)]))
+    publisher.listen(MetadataBatch(0, 1, 0, [TopicRecord(name="t", topic_id=T)]))
+    publisher.listen(MetadataBatch(1, 1, 0, [RemoveTopicRecord(topic_id=T)]))
     _, created, removed = told
     assert list(created.changed_topics) == [T]
     assert created.new is removed.old
@@ -52,7 +52,7 @@ def test_every_batch_is_told_from_then_on() -> None:
 def test_control_batches_move_the_offset_and_may_set_the_level_of_the_quorum() -> None:
     publisher = ImagePublisher()
     publisher.go_live()
-    publisher.listen(CommittedBatch(5, 2, 0, [], kraft_version=1))
+    publisher.listen(MetadataBatch(5, 2, 0, [], kraft_version=1))
     assert (publisher.image.offset, publisher.image.epoch) == (5, 2)
     assert publisher.image.features.kraft_version == 1
 

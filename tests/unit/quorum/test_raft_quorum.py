@@ -1,4 +1,4 @@
-"""A quorum of several nodes commits together, survives its leader, and tells everybody the same."""
+"""A quorum of several nodes commits together, survives its leader, and delivers the same records on every node."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 
 from pessoa.log.files import DiskError
 from pessoa.log.simulated_disk import SimulatedDisk
-from pessoa.quorum.raft_quorum import NotLeader, QuorumFailed
-from pessoa.quorum.settings import LeaderAndEpoch
+from pessoa.quorum.quorum_settings import LeaderAndEpoch
 from pessoa.quorum.state_file import CorruptQuorumState
+from pessoa.quorum.uncommitted_appends import NotLeader, QuorumFailed
 from pessoa.wire.api import vote
 from pessoa.wire.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, PartitionData, TopicData
 from pessoa.wire.api.vote import VoteRequest, VoteResponse
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.metadata_log import NoOpRecord
-from tests.support.quorums import Context, Node, Quorums, topic, topics
+from pessoa.wire.stored.metadata_records import NoOpRecord
+from tests.support.quorums import Node, Quorums, ask_quorum, topic, topics
 from tests.support.virtual_time import run
 
 STATE_FILE = "/meta/__cluster_metadata-0/quorum-state"
@@ -65,7 +65,7 @@ def test_many_writers_share_few_syncs_and_keep_their_order() -> None:
         futures = [quorum.append([topic("x" * length)]) for length in range(1, 51)]
         assert await asyncio.gather(*futures) == list(range(1, 51))
         assert topics(node) == ["x" * length for length in range(1, 51)]
-        assert quorum._flusher.flush_count <= 2
+        assert quorum._sync.flusher.flush_count <= 2
         await node.stop()
 
     run(body)
@@ -86,7 +86,7 @@ def test_a_restart_begins_a_new_epoch_and_replays_everything() -> None:
     run(body)
 
 
-def test_what_was_committed_survives_a_loss_of_power_whatever_the_disk_makes_of_the_rest() -> None:
+def test_what_was_committed_survives_a_loss_of_power_that_tears_what_was_not_synced() -> None:
     async def body() -> None:
         for seed in range(30):
             node = alone(SimulatedDisk(seed))
@@ -173,7 +173,7 @@ def test_what_cannot_be_ends_the_quorum_whether_time_or_a_request_shows_it(monke
             monkeypatch.setattr(first.quorum.raft, "tick", impossible)
             monkeypatch.setattr(second.quorum.raft, "vote", impossible)
             with pytest.raises(AssertionError, match="two leaders"):
-                second.quorum.handle(pre_vote(), Context(2))
+                ask_quorum(second.quorum, pre_vote(), 2)
             await nodes.wait_until(lambda: len(failures) == 2)
             assert [str(one) for one in failures] == ["two leaders", "two leaders"]
             for node in (first, second):
@@ -303,7 +303,7 @@ def test_a_leader_that_stops_in_order_hands_over_at_once() -> None:
             began = loop.time()
             await first.stop()
             await nodes.leader()
-            assert loop.time() - began < 0.1, "nobody waited for the fetch timeout"
+            assert loop.time() - began < 0.1, "no voter waited for the fetch timeout"
 
     run(body)
 
@@ -346,7 +346,7 @@ def describe() -> DescribeQuorumRequest:
     )
 
 
-def test_the_leader_describes_how_far_everybody_is() -> None:
+def test_the_leader_describes_the_log_end_offset_of_every_voter_and_observer() -> None:
     async def body() -> None:
         async with Quorums(3, observers=1) as nodes:
             leader = await nodes.leader()
@@ -354,7 +354,7 @@ def test_the_leader_describes_how_far_everybody_is() -> None:
             await nodes.wait_for_all("a")
 
             def described() -> DescribeQuorumResponse:
-                response = leader.quorum.handle(describe(), Context(2))
+                response = ask_quorum(leader.quorum, describe(), 2)
                 assert isinstance(response, DescribeQuorumResponse)
                 return response
 
@@ -381,7 +381,7 @@ def test_a_follower_does_not_describe_the_quorum() -> None:
         async with Quorums(3) as nodes:
             leader = await nodes.leader()
             other = next(one for one in nodes.by_id.values() if one is not leader)
-            response = other.quorum.handle(describe(), Context(2))
+            response = ask_quorum(other.quorum, describe(), 2)
             assert isinstance(response, DescribeQuorumResponse)
             assert response.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -392,7 +392,7 @@ def test_a_request_of_another_cluster_is_refused() -> None:
     async def body() -> None:
         node = alone()
         await node.start()
-        response = node.quorum.handle(VoteRequest(cluster_id="another", voter_id=1, topics=[]), Context(2))
+        response = ask_quorum(node.quorum, VoteRequest(cluster_id="another", voter_id=1, topics=[]), 2)
         assert isinstance(response, VoteResponse)
         assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
         await node.stop()

@@ -14,9 +14,9 @@ import pytest
 
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.quorum.metadata_log import CorruptMetadataLog, MetadataLog
-from pessoa.quorum.remembering import memory_of
-from pessoa.quorum.settings import DEFAULT_SETTINGS
+from pessoa.quorum.quorum_settings import DEFAULT_SETTINGS
 from pessoa.quorum.state_file import parse_quorum_state
+from pessoa.quorum.voter_memory import memory_of
 from pessoa.raft.memory import Memory
 from pessoa.raft.messages import ReplicaKey
 from pessoa.raft.voters import VoterSet
@@ -40,8 +40,8 @@ class Shape(NamedTuple):
     content: tuple[bytes, ...]
 
 
-class Picture(NamedTuple):
-    """The disk of a voter between two lives."""
+class DiskImage(NamedTuple):
+    """The disk of a voter that was stopped or killed."""
 
     files: dict[str, bytes]
     shape: Shape
@@ -57,7 +57,7 @@ async def some_epochs(nodes: Quorums) -> Node:
         if name != NAMES[-1]:
             leader.quorum.resign(leader.quorum.epoch)
             await nodes.wait_until(lambda old=leader: nodes.leading not in (None, old))  # type: ignore[misc]
-    # The mark of what is durable follows within a second.
+    # The file of the durable offset follows within a second.
     await leader.quorum.wait_ms(1_500)
     await leader.quorum.append([topic("eeeee")])
     await nodes.wait_for_all(*NAMES, "eeeee")
@@ -65,7 +65,7 @@ async def some_epochs(nodes: Quorums) -> Node:
 
 
 @cache
-def picture(how: str) -> Picture:
+def disk_image(how: str) -> DiskImage:
     found: list[dict[str, bytes]] = []
 
     async def body() -> None:
@@ -88,7 +88,7 @@ def picture(how: str) -> Picture:
     whole = opened(disk_with(files))
     assert whole.damaged_from is None
     assert not whole.has_forgotten
-    return Picture(files, shape_of(whole), positions)
+    return DiskImage(files, shape_of(whole), positions)
 
 
 def disk_with(files: dict[str, bytes]) -> SimulatedDisk:
@@ -120,8 +120,8 @@ def shape_of(log: MetadataLog) -> Shape:
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 @pytest.mark.parametrize("which", ["first", "middle", "last"])
 def test_a_voter_knows_that_a_bit_has_turned_over_or_has_the_same_log(how: str, which: str) -> None:
-    files, whole, positions = picture(how)
-    mark = int(files[f"{DIRECTORY}/pessoa.durable-offset"])
+    files, whole, positions = disk_image(how)
+    durable_offset = int(files[f"{DIRECTORY}/pessoa.durable-offset"])
     for byte in (*range(ATTRIBUTES_POSITION), ATTRIBUTES_POSITION, HEADER_SIZE):
         # The lowest byte of an offset and of an epoch is where the next ones are.
         for bit in range(8) if byte in (7, EPOCH_POSITION + 3) else (byte % 7, 7):
@@ -129,10 +129,10 @@ def test_a_voter_knows_that_a_bit_has_turned_over_or_has_the_same_log(how: str, 
             disk.flip_bit(LOG, positions[which] + byte, bit)
             log = opened(disk)
             memory, shape = memory_in(disk, log), shape_of(log)
-            # Nothing that is left is damaged: what was cut comes from the leader, behind what is left.
+            # Nothing that is left is damaged: what was truncated comes from the leader, behind what is left.
             assert shape.content == whole.content[: len(shape.content)], (byte, bit)
-            # What was written within a second before a kill may be cut without notice, like a torn tail.
-            is_noticeable = how == "stopped" or whole.end_offset <= mark or which != "last"
+            # What was written within a second before a kill may be truncated without notice, like a torn tail.
+            is_noticeable = how == "stopped" or whole.end_offset <= durable_offset or which != "last"
             if is_noticeable:
                 assert memory is Memory.DAMAGED, (byte, bit)
                 again = opened(disk)
@@ -140,7 +140,7 @@ def test_a_voter_knows_that_a_bit_has_turned_over_or_has_the_same_log(how: str, 
 
 
 def test_an_epoch_above_the_one_that_was_written_down_first_is_noticed_whenever_it_was_written() -> None:
-    files, _, positions = picture("killed")
+    files, _, positions = disk_image("killed")
     for bit in range(3, 31):
         disk = disk_with(files)
         disk.flip_bit(LOG, positions["last"] + EPOCH_POSITION + 3 - bit // 8, bit % 8)
@@ -151,7 +151,7 @@ def test_an_epoch_above_the_one_that_was_written_down_first_is_noticed_whenever_
 
 @pytest.mark.parametrize("digit", range(1, 10))
 def test_an_epoch_of_the_vote_that_parses_and_is_too_small_is_noticed(digit: int) -> None:
-    files, whole, _ = picture("stopped")
+    files, whole, _ = disk_image("stopped")
     epoch = epoch_in(disk_with(files))
     state = files[STATE].replace(b'"leaderEpoch":%d' % epoch, b'"leaderEpoch":%d' % digit)
     disk = disk_with(files | {STATE: state})
@@ -162,8 +162,8 @@ def test_an_epoch_of_the_vote_that_parses_and_is_too_small_is_noticed(digit: int
 
 @pytest.mark.parametrize("position", [EPOCH_POSITION + 3, 7])
 def test_the_only_voter_keeps_what_only_it_has_or_says_what_to_do(position: int) -> None:
-    """Another epoch harms nobody; another offset would be another record for everybody who follows."""
-    files, whole, positions = picture("stopped")
+    """Another epoch harms no node; with another offset every follower would have another record there."""
+    files, whole, positions = disk_image("stopped")
     disk = disk_with(files)
     disk.flip_bit(LOG, positions["last"] + position, 6)
     log = opened(disk, voters=(1,))
@@ -177,8 +177,30 @@ def test_the_only_voter_keeps_what_only_it_has_or_says_what_to_do(position: int)
         assert len(disk.read_file(LOG)) == len(files[LOG])
 
 
-def test_the_only_voter_does_not_go_on_in_an_epoch_in_which_nobody_would_follow() -> None:
-    files, _, positions = picture("stopped")
+@pytest.mark.parametrize(("byte", "bit"), [(7, 6), (7, 0), (11, 3), (HEADER_SIZE, 0)])
+@pytest.mark.parametrize("which", ["first", "middle"])
+def test_the_only_voter_that_refuses_to_start_has_lost_none_of_its_bytes(which: str, byte: int, bit: int) -> None:
+    """What stands behind a displaced or damaged batch may be all there is to repair the log with."""
+    files, _, positions = disk_image("stopped")
+    disk = disk_with(files)
+    disk.flip_bit(LOG, positions[which] + byte, bit)
+    damaged = disk.read_file(LOG)
+    for _ in range(2):
+        with pytest.raises(CorruptMetadataLog, match=r"Restore .* kept as 0{20}\.log\.damaged"):
+            memory_in(disk, opened(disk, voters=(1,)))
+        assert disk.read_file(f"{LOG}.damaged") == damaged
+
+
+def test_a_voter_that_has_others_keeps_no_copy_of_what_it_fetches_again() -> None:
+    files, _, positions = disk_image("stopped")
+    disk = disk_with(files)
+    disk.flip_bit(LOG, positions["middle"] + HEADER_SIZE, 0)
+    assert memory_in(disk, opened(disk)) is Memory.DAMAGED
+    assert not disk.exists(f"{LOG}.damaged")
+
+
+def test_the_only_voter_does_not_go_on_in_an_epoch_that_no_follower_would_accept() -> None:
+    files, _, positions = disk_image("stopped")
     disk = disk_with(files)
     disk.flip_bit(LOG, positions["last"] + EPOCH_POSITION, 6)
     log = opened(disk, voters=(1,))
@@ -187,7 +209,7 @@ def test_the_only_voter_does_not_go_on_in_an_epoch_in_which_nobody_would_follow(
 
 
 def test_a_checkpoint_of_the_epochs_that_is_damaged_or_gone_raises_no_doubt() -> None:
-    files, whole, _ = picture("stopped")
+    files, whole, _ = disk_image("stopped")
     for content in (b"", b"0\n", b"0\n1\n1", b"\x00" * 20, None):
         damaged = {path: one for path, one in files.items() if path != EPOCHS}
         if content is not None:
@@ -205,7 +227,9 @@ DAMAGES = [(7, 0), (6, 3), (11, 2), (12, 6), (15, 5), (15, 0), (12, 7), (16, 1),
 @pytest.mark.parametrize(
     ("which", "byte", "bit"), [*(("last", *one) for one in DAMAGES), ("middle", 7, 0), ("middle", 15, 5)]
 )
-def test_whoever_has_less_does_not_win_by_a_bit_and_all_are_equal_in_the_end(which: str, byte: int, bit: int) -> None:
+def test_a_voter_with_a_shorter_log_is_not_elected_by_one_whose_log_is_damaged_and_all_logs_become_equal(
+    which: str, byte: int, bit: int
+) -> None:
     """Two have a record that the third has never seen. Of the two one is away, and the log of the other is damaged."""
 
     async def body() -> None:

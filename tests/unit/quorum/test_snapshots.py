@@ -11,13 +11,13 @@ from pessoa.log.simulated_disk import Crashed, SimulatedDisk
 from pessoa.metadata.delta import MetadataDelta
 from pessoa.quorum.metadata_log import CorruptMetadataLog, MetadataLog
 from pessoa.quorum.publishing import ImagePublisher
-from pessoa.quorum.settings import QuorumSettings
+from pessoa.quorum.quorum_settings import QuorumSettings
 from pessoa.quorum.snapshot_file import render_snapshot, snapshot_name, snapshots_among, write_snapshot
 from pessoa.quorum.snapshotting import SnapshotTaker
 from pessoa.raft.messages import OffsetAndEpoch
 from pessoa.raft.voters import VoterSet
 from pessoa.wire.schema import Message
-from pessoa.wire.stored.metadata_log import (
+from pessoa.wire.stored.metadata_records import (
     BeginTransactionRecord,
     ConfigRecord,
     EndTransactionRecord,
@@ -211,6 +211,20 @@ def test_what_is_too_large_goes_up_to_the_next_snapshot_and_never_the_last_one()
     assert again.end_of_epoch(1) == OffsetAndEpoch(40, 1)
 
 
+def test_a_log_that_starts_within_a_segment_starts_there_again() -> None:
+    """What stands before it is nothing any more: no checkpoint tells its epochs, so no damage of them is noticed."""
+    disk = SimulatedDisk()
+    settings = QuorumSettings(metadata_max_retention_bytes=1)
+    log = log_with(disk, settings, 40)
+    snapshot_at(disk, log, 10)
+    last = snapshot_at(disk, log, 20)
+    log.clean(0)
+    assert (log.log_start_offset, log.partition.segments[0].base_offset) == (20, 0)
+    log.close()
+    again = MetadataLog(disk, DIRECTORY, settings, VoterSet.of(1), 0)
+    assert (again.log_start_offset, again.log_end_offset, again.snapshots) == (20, 40, [last])
+
+
 def test_what_is_too_old_goes_too() -> None:
     disk = SimulatedDisk()
     settings = QuorumSettings(metadata_max_retention_ms=1_000)
@@ -233,8 +247,9 @@ def test_a_log_that_ends_before_the_snapshot_goes_on_behind_it() -> None:
     assert again.end_of_epoch(1) == snapshot
 
 
-def test_a_log_that_was_cut_at_its_head_does_not_take_an_earlier_epoch_for_its_own() -> None:
-    """An epoch that began before the cut seems to begin there; who has another epoch up to there has parted before."""
+def test_a_log_whose_start_has_moved_does_not_take_an_earlier_epoch_for_its_own() -> None:
+    """An epoch that began before the log start seems to begin there; a replica with another epoch up to there diverged
+    before."""
     disk = SimulatedDisk()
     log = log_with(disk, QuorumSettings(metadata_max_retention_bytes=1), 24)
     for number in range(24, 26):
@@ -279,7 +294,7 @@ def test_a_snapshot_names_the_voters_where_the_log_does() -> None:
     assert again.history.kraft_version == 1
 
 
-def test_a_bit_that_has_changed_in_a_snapshot_is_found_before_anybody_believes_it() -> None:
+def test_a_bit_that_has_changed_in_a_snapshot_is_found_before_it_is_replayed() -> None:
     async def body() -> None:
         nodes = Quorums(1, metadata_log_max_record_bytes_between_snapshots=1_000)
         one = Follower(nodes.by_id[1])
@@ -296,7 +311,7 @@ def test_a_bit_that_has_changed_in_a_snapshot_is_found_before_anybody_believes_i
         one.node.disk.write_file(latest, damaged)
         with pytest.raises(CorruptMetadataLog, match="checksum"):
             await one.start()
-        # One that nobody reads any more stops nobody, and goes when its time has come.
+        # An older snapshot is not read: a damaged one stops no node, and is deleted when its time has come.
         one.node.disk.write_file(latest, good)
         one.node.disk.write_file(older, b"\x00")
         await one.start()

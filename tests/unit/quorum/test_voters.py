@@ -11,12 +11,12 @@ from pessoa.quorum.metadata_log import METADATA_DIRECTORY
 from pessoa.quorum.snapshot_file import render_snapshot, write_snapshot
 from pessoa.raft.memory import Memory
 from pessoa.raft.messages import OffsetAndEpoch, ReplicaKey
-from pessoa.raft.voters import Address, Voter, VoterHistory, VoterSet, parse_dynamic_voter, parse_voters
+from pessoa.raft.voters import Address, Voter, VoterHistory, VoterSet, parse_dynamic_voter
 from pessoa.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from pessoa.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message
-from tests.support.quorums import CLUSTER_ID, PORT_BASE, Context, Node, Quorums, topic
+from tests.support.quorums import CLUSTER_ID, PORT_BASE, Node, Quorums, ask_quorum, topic
 from tests.support.virtual_time import run
 
 
@@ -26,7 +26,7 @@ def voter(node: Node) -> Voter:
 
 
 def format_alone(node: Node) -> None:
-    """As `kafka-storage format --standalone` leaves the directory."""
+    """Format the directory as `kafka-storage format --standalone` does."""
     directory = f"/meta/{METADATA_DIRECTORY}"
     node.disk.make_directory(directory)
     beginning = OffsetAndEpoch(0, 0)
@@ -35,7 +35,7 @@ def format_alone(node: Node) -> None:
 
 
 async def ask(node: Node, request: Message) -> tuple[ErrorCode, str | None]:
-    answer = node.quorum.handle(request, Context(max(type(request).versions)))
+    answer = ask_quorum(node.quorum, request, max(type(request).versions))
     response = answer if isinstance(answer, Message) else await answer
     assert isinstance(response, AddRaftVoterResponse | RemoveRaftVoterResponse)
     return ErrorCode.of(response.error_code), response.error_message
@@ -187,7 +187,7 @@ def test_voters_of_the_configuration_move_into_the_log_and_can_be_changed_from_t
             await nodes.wait_until(lambda: all(one.quorum.log.history.kraft_version for one in nodes.by_id.values()))
             assert await ask(leader, adding(nodes.by_id[4])) == (ErrorCode.NONE, None)
             await nodes.wait_until(lambda: nodes.by_id[4].quorum.raft.is_voter)
-            # All of them remember it, whoever leads then.
+            # All of them remember it: the leader after the restart may be any of them.
             for node in nodes.by_id.values():
                 node.kill()
             for node in nodes.by_id.values():
@@ -198,7 +198,7 @@ def test_voters_of_the_configuration_move_into_the_log_and_can_be_changed_from_t
     run(body)
 
 
-def test_kraft_version_waits_for_voters_whose_directory_nobody_knows() -> None:
+def test_kraft_version_waits_for_voters_whose_directory_id_is_unknown() -> None:
     async def body() -> None:
         async with Quorums(3) as nodes:
             leader = await nodes.leader()
@@ -255,7 +255,7 @@ def test_a_voter_that_has_moved_tells_the_leader() -> None:
     run(body)
 
 
-def test_a_change_that_was_never_committed_is_cut_off_with_the_log() -> None:
+def test_a_change_of_voters_that_was_never_committed_is_truncated_with_the_log() -> None:
     history = VoterHistory(VoterSet())
     history.restart(0, VoterSet.of(1), 1)
     history.add_voters(5, VoterSet.of(1, 2))
@@ -265,7 +265,7 @@ def test_a_change_that_was_never_committed_is_cut_off_with_the_log() -> None:
     assert (history.voters.ids, history.kraft_version) == ((1,), 1)
 
 
-def test_a_voter_is_leaving_while_the_change_that_removes_it_may_be_cut_off() -> None:
+def test_a_voter_is_leaving_while_the_change_that_removes_it_may_be_truncated() -> None:
     history, first = VoterHistory(VoterSet()), ReplicaKey(1)
     history.restart(0, VoterSet.of(1, 2), 1)
     assert not history.is_leaving(first, 0)
@@ -310,14 +310,3 @@ def test_a_first_controller_may_have_an_address_of_either_kind() -> None:
     directory = Uuid.parse("07R5amHmR32VDA6jHkGbTA")
     assert parse_dynamic_voter(f"7@h:1:{directory}", "C") == Voter(ReplicaKey(7, directory), {"C": Address("h", 1)})
     assert parse_dynamic_voter(f"7@[::1]:1:{directory}", "C").address == Address("::1", 1)
-
-
-@pytest.mark.parametrize(
-    ("entries", "expected"),
-    [
-        (["1@localhost:9093"], {1: ("localhost", 9093)}),
-        (["1@a:1", "2@[::1]:2"], {1: ("a", 1), 2: ("::1", 2)}),
-    ],
-)
-def test_voters_are_read_from_the_configuration(entries: list[str], expected: dict[int, tuple[str, int]]) -> None:
-    assert parse_voters(entries, "C") == VoterSet.static(expected, "C")

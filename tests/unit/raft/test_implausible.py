@@ -1,4 +1,4 @@
-"""What others may say and is not believed: epochs out of reach, and fetches of replicas without number."""
+"""Messages of other nodes that are refused: epochs out of reach, and fetches of replicas without number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_an_epoch_that_no_elections_can_have_led_to_changes_nothing(epoch: int) 
     assert raft.take_ready().persist is None
 
 
-def test_an_answer_that_speaks_of_such_an_epoch_is_none() -> None:
+def test_a_response_with_an_epoch_out_of_reach_is_ignored() -> None:
     raft, ready = prospective(log_of(1, HERE), ElectionState(HERE))
     (peer, request), *_ = ready.sends
     raft.replied(2, peer, request, VoteReply(OK, LAST_EPOCH, NO_NODE, False))
@@ -39,7 +39,7 @@ def test_many_elections_may_have_been_missed() -> None:
     assert raft.epoch == HERE + MAX_EPOCH_LEAP
 
 
-def test_who_knows_nothing_believes_the_first_that_it_hears() -> None:
+def test_a_node_without_an_epoch_follows_the_first_leader_that_it_hears() -> None:
     raft, _ = machine()
     assert raft.begin_epoch(1, BeginEpoch(MAX_EPOCH_LEAP + 7, 2, ME)).error is OK
     assert raft.epoch == MAX_EPOCH_LEAP + 7

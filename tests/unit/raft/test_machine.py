@@ -79,7 +79,7 @@ def leader(log: ListLog | None = None, stored: ElectionState | None = None) -> t
 
 
 def follower(log: ListLog | None = None, epoch: int = 1) -> tuple[Raft, Fetch]:
-    """Of member 2, with its first fetch on its way."""
+    """A follower of member 2, with its first fetch on its way."""
     raft, ready = machine(log, ElectionState(epoch, 2))
     ((peer, request),) = ready.sends
     assert peer == 2
@@ -152,7 +152,7 @@ def test_a_candidate_that_lost_asks_again_before_it_begins_another_epoch() -> No
     assert raft.epoch == 1
 
 
-def test_nobody_votes_twice_in_one_epoch_nor_after_a_restart() -> None:
+def test_a_voter_votes_once_in_an_epoch_also_after_a_restart() -> None:
     raft, _ = machine()
     assert raft.vote(0, vote(3)).granted
     stored = raft.take_ready().persist
@@ -181,7 +181,7 @@ def test_a_member_that_hears_its_leader_gives_no_pre_vote_and_one_that_does_not_
     assert raft.vote(2, vote(1, pre=True, who=THIRD)).granted
 
 
-def test_a_pre_vote_binds_nobody() -> None:
+def test_a_pre_vote_does_not_bind_the_voter_that_gave_it() -> None:
     raft, _ = machine()
     assert raft.vote(0, vote(0, pre=True)).granted
     assert raft.take_ready().persist is None
@@ -211,14 +211,14 @@ def test_a_higher_epoch_deposes_a_leader() -> None:
     assert raft.take_ready().persist == ElectionState(9, NO_NODE, SECOND)
 
 
-def test_whoever_led_before_a_restart_does_not_lead_that_epoch_again() -> None:
+def test_a_leader_that_restarts_does_not_lead_its_epoch_again() -> None:
     raft, ready = machine(stored=ElectionState(7, 1))
     assert raft.epoch == 8
     assert ready.persist == ElectionState(8)
     assert raft.vote(0, vote(7)).error is ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_two_leaders_of_one_epoch_are_not_believed() -> None:
+def test_a_follower_refuses_a_second_leader_of_its_epoch() -> None:
     raft, _ = follower()
     assert raft.begin_epoch(1, BeginEpoch(1, 3, ME)).error is ErrorCode.INVALID_REQUEST
     assert raft.leader_id == 2
@@ -253,7 +253,7 @@ def test_a_connection_that_breaks_makes_a_voter_ask_soon_but_only_once() -> None
     assert raft.role.silence_ms > 2_000, "the others hear it, so it is this one's connection that is bad"
 
 
-def test_a_fetch_that_is_late_is_repeated_and_the_leader_is_believed_until_the_fetch_timeout() -> None:
+def test_a_fetch_that_is_late_is_repeated_and_the_leader_stays_until_the_fetch_timeout() -> None:
     raft, fetch = follower()
     raft.replied(1, 2, fetch, FetchReply(OK, 1, 2, 0))
     ((_, again),) = raft.take_ready().sends
@@ -295,21 +295,21 @@ def test_the_high_watermark_of_a_follower_ends_with_its_log_and_never_goes_back(
 
 
 @pytest.mark.parametrize(
-    ("diverging", "cut"),
+    ("diverging", "end_offset"),
     [
         (OffsetAndEpoch(2, 1), 2),  # both have epoch 1, and the leader's ends earlier
         (OffsetAndEpoch(9, 2), 3),  # the leader has an epoch 2 that this log never saw
         (OffsetAndEpoch(4, 3), 4),
     ],
 )
-def test_a_follower_cuts_its_log_where_it_parts_from_the_leaders(diverging: OffsetAndEpoch, cut: int) -> None:
+def test_a_follower_truncates_its_log_where_it_diverges(diverging: OffsetAndEpoch, end_offset: int) -> None:
     raft, fetch = follower(log_of(1, 1, 1, 3, 3), epoch=5)
     raft.replied(1, 2, fetch, FetchReply(OK, 5, 2, 0, diverging=diverging))
     ready = raft.take_ready()
-    assert (ready.truncate_to, ready.sends) == (cut, [])
+    assert (ready.truncate_to, ready.sends) == (end_offset, [])
 
 
-def test_what_is_committed_is_never_cut() -> None:
+def test_what_is_committed_is_never_truncated() -> None:
     log = log_of(1, 1)
     raft, fetch = follower(log)
     raft.replied(1, 2, fetch, FetchReply(OK, 1, 2, 2))
@@ -327,11 +327,11 @@ def test_an_answer_to_a_fetch_of_another_time_changes_nothing() -> None:
     assert raft.take_ready().records is None
 
 
-def test_an_observer_asks_around_until_somebody_knows_the_leader() -> None:
+def test_an_observer_asks_one_voter_after_the_other_for_the_leader() -> None:
     raft, ready = machine(voters=VoterSet.of(2, 3))
     ((peer, request),) = ready.sends
     assert peer == 2
-    assert raft.deadline_ms == NEVER, "an observer elects nobody"
+    assert raft.deadline_ms == NEVER, "an observer holds no elections"
     raft.replied(1, peer, request, FetchReply(ErrorCode.NOT_LEADER_OR_FOLLOWER, 4, 3))
     ready = raft.take_ready()
     assert ready.persist == ElectionState(4, 3)
@@ -352,7 +352,7 @@ def test_an_observer_whose_disk_was_slow_goes_on_asking_when_it_has_caught_up() 
 
 
 def test_a_voter_that_knows_of_no_leader_asks_around_as_well() -> None:
-    """Its voters may be of yesterday."""
+    """The voter set that it knows may be an old one."""
     _, ready = machine(stored=ElectionState(4))
     assert [(peer, type(request)) for peer, request in ready.sends] == [(2, Fetch)]
 
@@ -459,7 +459,7 @@ def test_a_leader_says_where_the_logs_part(offset: int, last_epoch: int, divergi
     assert fetched(raft, SECOND, offset, last_epoch=last_epoch).diverging == diverging
 
 
-def test_whoever_is_behind_the_start_of_the_log_is_sent_to_the_snapshot() -> None:
+def test_a_follower_behind_the_log_start_is_sent_to_the_snapshot() -> None:
     raft, log = leader(log_of(1, 1, 1))
     log.log_start_offset, log.latest_snapshot = 2, OffsetAndEpoch(2, 1)
     assert fetched(raft, SECOND, 0, last_epoch=0).snapshot == OffsetAndEpoch(2, 1)
@@ -516,7 +516,7 @@ def test_the_first_successor_tries_at_once_and_the_others_let_it() -> None:
     assert second.vote(11, vote(1, pre=True, who=THIRD)).granted
 
 
-def test_a_leader_tells_everybody_until_they_fetch() -> None:
+def test_a_leader_sends_begin_quorum_epoch_again_to_each_voter_that_does_not_fetch() -> None:
     raft, _ = machine()
     raft.tick(1)
     for now_ms in (2, 3):
@@ -532,7 +532,7 @@ def test_a_leader_tells_everybody_until_they_fetch() -> None:
     assert [peer for peer, _ in raft.take_ready().sends] == [2]
 
 
-def test_a_state_older_than_the_log_says_nothing_more_in_that_epoch() -> None:
+def test_a_quorum_state_older_than_the_log_is_replaced_by_the_epoch_of_the_log() -> None:
     raft, ready = machine(log_of(1, 6), ElectionState(3, NO_NODE, SECOND))
     assert raft.epoch == 6
     assert ready.persist == ElectionState(6)
@@ -542,7 +542,7 @@ def test_a_state_older_than_the_log_says_nothing_more_in_that_epoch() -> None:
 
 
 @pytest.mark.parametrize("pre_vote", [True, False])
-def test_a_voter_without_any_memory_votes_for_those_alone_who_have_none_either(pre_vote: bool) -> None:
+def test_a_voter_without_any_memory_votes_only_for_candidates_that_have_none_either(pre_vote: bool) -> None:
     raft = remembering(Memory.NEW)
     assert not raft.vote(1, Vote(1, SECOND, 1, 5, pre_vote, ME)).granted
     assert raft.vote(2, Vote(1, THIRD, 0, 0, pre_vote, ME)).granted
@@ -551,7 +551,7 @@ def test_a_voter_without_any_memory_votes_for_those_alone_who_have_none_either(p
 def test_a_voter_without_any_memory_goes_on_with_the_one_that_it_has_elected() -> None:
     raft = remembering(Memory.NEW)
     assert raft.vote(1, Vote(1, SECOND, 0, 0, False, ME)).granted
-    # It wrote its first record, died before anybody had that, and came back.
+    # SECOND wrote its first record, died before another voter had fetched it, and came back.
     assert not raft.vote(2, Vote(2, THIRD, 1, 1, False, ME)).granted
     assert raft.vote(3, Vote(3, SECOND, 1, 1, False, ME)).granted
 

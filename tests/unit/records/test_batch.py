@@ -18,7 +18,7 @@ from pessoa.records.batch import (
 )
 from pessoa.records.builder import build_batch
 from pessoa.records.compression import Codec
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.records.record import Record, records
 from pessoa.wire.errors import ErrorCode
 

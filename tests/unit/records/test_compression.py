@@ -11,7 +11,7 @@ import cramjam
 import pytest
 
 from pessoa.records.compression import Codec, compress, decompress
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.errors import ErrorCode
 
 CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
@@ -140,7 +140,7 @@ def test_nothing_fits_a_limit_of_nothing_but_nothing(codec: Codec) -> None:
 BOMB = """
 import pathlib, resource, sys
 from pessoa.records.compression import Codec, decompress
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 
 def peak_mib():
     # On Linux ru_maxrss also counts what the parent had when it forked, which would hide any growth below that.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tracemalloc
+from random import Random
 
 import pytest
 
 from pessoa.records.batch import RecordBatch
 from pessoa.records.builder import build_batch, encode_records
 from pessoa.records.compression import Codec, compress
-from pessoa.records.errors import InvalidBatch
-from pessoa.records.record import Record, records, spans, unpacked_records
+from pessoa.records.invalid_batch import InvalidBatch
+from pessoa.records.record import Record, largest_timestamp, records, spans, unpacked_records
 from pessoa.wire.errors import ErrorCode
 
 RECORDS = [
@@ -53,6 +54,35 @@ def test_spans_point_at_the_parts_of_a_record() -> None:
     assert second.value_end - second.value_start == 0
     assert third.value_end - third.value_start == -1
     assert (fourth.offset_delta, fourth.timestamp_delta, fourth.end) == (390, 1_000, len(data))
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_the_largest_timestamp_is_that_of_any_record(codec: Codec) -> None:
+    rng = Random(7)
+    for _ in range(50):
+        times = [rng.choice((-1, -50, 0, 1_000, rng.randrange(1 << 41))) for _ in range(rng.randrange(1, 20))]
+        sizes = [rng.choice((0, 5, 60, 200, 9_000, 20_000)) for _ in times]
+        made = [Record(at, time, None, b"." * size) for at, (time, size) in enumerate(zip(times, sizes, strict=True))]
+        assert largest_timestamp(RecordBatch(build_batch(made, codec=codec))) == max(-1, *times)
+
+
+def test_a_search_for_the_largest_timestamp_finds_every_count_and_length_that_cannot_be() -> None:
+    payload = encode_records(RECORDS[:3], 10, 1_000)
+    assert largest_timestamp(batch_of(payload, 3)) == 1_000_000 - 1_000
+    for broken in (*(batch_of(payload, count) for count in (-1, 0, 1, 2, 4, 2**31 - 1)), batch_of(payload + b"\0", 3)):
+        with pytest.raises(InvalidBatch) as refusal:
+            largest_timestamp(broken)
+        assert refusal.value.error is ErrorCode.INVALID_RECORD
+    for size in range(len(payload)):
+        with pytest.raises(InvalidBatch):
+            largest_timestamp(batch_of(payload[:size], 3))
+    for hostile in (
+        *("negative record length", "record longer than the batch", "record longer than 2 GiB"),
+        *("record length that does not end", "record length of 33 bits"),
+        *("timestamp delta that does not end", "timestamp delta of 65 bits"),
+    ):
+        with pytest.raises(InvalidBatch):
+            largest_timestamp(batch_of(bytes.fromhex(HOSTILE[hostile])))
 
 
 @pytest.mark.parametrize("size", range(len(encode_records(RECORDS[:3], 10, 1_000))))

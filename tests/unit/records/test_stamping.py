@@ -8,7 +8,7 @@ from pessoa.records.batch import RecordBatch, TimestampType
 from pessoa.records.builder import build_batch
 from pessoa.records.compression import Codec
 from pessoa.records.record import Record, records
-from pessoa.records.stamping import stamp, stamp_log_append_time
+from pessoa.records.stamping import stamp, stamp_log_append_time, stamp_max_timestamp
 
 PRODUCED = [Record(0, 100, b"k", b"v"), Record(1, 90, None, b"w")]
 
@@ -47,6 +47,19 @@ def test_log_append_time_becomes_the_timestamp_of_every_record() -> None:
     assert again.max_timestamp == batch.max_timestamp == 5_000
     assert again.is_transactional
     assert [record.timestamp for record in records(again)] == [5_000, 5_000]
+
+
+@pytest.mark.parametrize("timestamp", [-1, 0, 1_700_000_000_000])
+def test_a_max_timestamp_is_written_with_a_right_crc_and_without_bits_that_have_no_meaning(timestamp: int) -> None:
+    data = build_batch([Record(0, 5, b"k", b"v"), Record(1, 6, b"k", b"v")])
+    expected = build_batch([Record(0, 5, b"k", b"v"), Record(1, 6, b"k", b"v")])
+    batch = RecordBatch(data)
+    batch.attributes |= 0x7F80
+    stamp_max_timestamp(batch, timestamp)
+    assert (batch.max_timestamp, batch.attributes) == (timestamp, 0)
+    again = RecordBatch(data)
+    assert (again.max_timestamp, again.attributes, again.crc, again.is_valid()) == (timestamp, 0, batch.crc, True)
+    assert (data[:17], data[21:35], data[43:]) == (expected[:17], expected[21:35], expected[43:])
 
 
 def test_read_only_bytes_cannot_be_stamped() -> None:

@@ -1,4 +1,4 @@
-"""A log whose disk has changed or lost what it was given: its partition says so, and nobody else notices."""
+"""A log whose disk has changed or lost what it was given: its partition reports it, and the others go on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from pessoa.log.files import DiskError
 from pessoa.log.readable_log import Fetched
-from pessoa.records.errors import InvalidBatch
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.errors import ErrorCode
 from tests.support.replication_stage import Stage
 from tests.unit.replication.test_fetch_handler import ask, request
@@ -23,7 +23,7 @@ class _Unreadable:
         raise DiskError("read", "/data/orders-0/00000000000000000000.log", OSError(5, "Input/output error"))
 
 
-def test_damage_is_told_of_its_partition_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetch_reports_damage_for_the_damaged_partition_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         node = stage.nodes[1]

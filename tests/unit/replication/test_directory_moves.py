@@ -13,16 +13,16 @@ import pytest
 from pessoa.base.entropy import SeededEntropy, new_uuid
 from pessoa.base.ids import Uuid
 from pessoa.log.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE, parse_offsets
-from pessoa.log.config import LogConfig
 from pessoa.log.directory import LogDirectory
-from pessoa.log.flushing import Flusher
+from pessoa.log.flusher import Flusher
 from pessoa.log.future_log import FutureLog
+from pessoa.log.log_config import LogConfig
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.log.upkeep import Upkeep
 from pessoa.metadata.image import MetadataImage
-from pessoa.metadata.topics import DIRECTORY_UNASSIGNED, PartitionImage, TopicImage, TopicsImage
-from pessoa.replication.replicas import Replicas
-from pessoa.replication.settings import ReplicationSettings
+from pessoa.metadata.topics_image import DIRECTORY_UNASSIGNED, PartitionImage, TopicImage, TopicsImage
+from pessoa.replication.local_replicas import LocalReplicas
+from pessoa.replication.replication_settings import ReplicationSettings
 from pessoa.wire.errors import ErrorCode
 from tests.simulation.loop import new_loop
 from tests.support.batches import NOW_MS, idempotent, plain
@@ -39,7 +39,7 @@ Scene = Callable[["Rig"], Coroutine[Any, Any, None]]
 
 
 class Rig:
-    """One broker that leads its partitions alone, with three directories on one disk, over several lives."""
+    """One broker that leads its partitions alone, with three directories on one disk, over several restarts."""
 
     def __init__(
         self, *, config: LogConfig = SMALL, topic: str = TOPIC, rate: int | None = None, partitions: int = 1
@@ -48,30 +48,30 @@ class Rig:
         self.loop.worker_delay = lambda: 0.001
         self.clock = StageClock(self.loop)
         self.disk = SimulatedDisk(now_ms=lambda: NOW_MS)
-        self.config, self.topic, self.lives, self._partitions = config, topic, 0, partitions
+        self.config, self.topic, self.incarnations, self._partitions = config, topic, 0, partitions
         self.settings = ReplicationSettings(replica_alter_log_dirs_io_max_bytes_per_second=rate)
         self.moved: list[str] = []
 
     def start(self) -> None:
-        self.lives += 1
+        self.incarnations += 1
         self.directories = [LogDirectory(self.disk, path) for path in PATHS]
         for directory in self.directories:
             directory.open(lambda _: self.config, self.clock.now_ms())
         self.flusher = Flusher()
         upkeep = self.upkeep = Upkeep(self.disk, self.directories, self.clock, self.flusher)
-        self.replicas = Replicas(
-            1, self.directories, upkeep, lambda _: self.config, partial(new_uuid, SeededEntropy(self.lives)),
+        self.replicas = LocalReplicas(
+            1, self.directories, upkeep, lambda _: self.config, partial(new_uuid, SeededEntropy(self.incarnations)),
             clock=self.clock, flusher=self.flusher, settings=self.settings,
         )  # fmt: skip
         self.replicas.moves.on_moved.append(lambda partition: self.moved.append(partition.directory.path))
         state = PartitionImage(
             replicas=(1,), directories=(DIRECTORY_UNASSIGNED,), isr=(1,), removing_replicas=(), adding_replicas=(),
-            elr=(), last_known_elr=(), leader=1, leader_epoch=self.lives, partition_epoch=self.lives,
+            elr=(), last_known_elr=(), leader=1, leader_epoch=self.incarnations, partition_epoch=self.incarnations,
             leader_recovery_state=0,
         )  # fmt: skip
         topic = TopicImage(self.topic, TOPIC_ID, dict.fromkeys(range(self._partitions), state))
         self.image = replace(
-            MetadataImage.EMPTY, offset=self.lives, topics=TopicsImage({self.topic: topic}, {TOPIC_ID: topic})
+            MetadataImage.EMPTY, offset=self.incarnations, topics=TopicsImage({self.topic: topic}, {TOPIC_ID: topic})
         )
         self.replicas.apply(self.image, [TOPIC_ID], ())
         self.replicas.remove_strays(self.image)
@@ -107,7 +107,7 @@ class Rig:
         await self.until(lambda: self.partition.directory.path == path)
 
     def names(self) -> dict[str, list[str]]:
-        """What lies in each directory, as far as it is somebody's."""
+        """The partitions and copies in each directory."""
         return {
             path: [name for name in self.disk.list(path) if name.startswith(self.topic[:5])]
             for path in PATHS
@@ -177,7 +177,7 @@ def test_the_bytes_of_a_moved_log_are_those_of_the_original() -> None:
     play(scene)
 
 
-def test_what_batches_do_not_tell_moves_as_well() -> None:
+def test_a_moved_log_keeps_producers_epochs_and_offsets_that_no_batch_tells() -> None:
     async def scene(rig: Rig) -> None:
         rig.start()
         now_ms = rig.clock.now_ms()
@@ -217,7 +217,7 @@ def test_a_move_is_held_to_its_rate() -> None:
     play(scene, rate=10_000, config=LogConfig(segment_bytes=20_000))
 
 
-def test_a_move_elsewhere_and_a_move_to_where_it_is_stop_the_one_under_way() -> None:
+def test_a_move_to_another_or_to_its_own_directory_cancels_the_move_under_way() -> None:
     async def scene(rig: Rig) -> None:
         rig.start()
         rig.fill(10)
@@ -238,7 +238,7 @@ def test_a_move_elsewhere_and_a_move_to_where_it_is_stop_the_one_under_way() -> 
     play(scene, rate=0)
 
 
-def test_a_topic_that_is_deleted_takes_its_copy_along() -> None:
+def test_deleting_a_topic_removes_the_copies_of_its_moves() -> None:
     async def scene(rig: Rig) -> None:
         rig.start()
         rig.fill(10)
@@ -251,8 +251,8 @@ def test_a_topic_that_is_deleted_takes_its_copy_along() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("cut", [0, 5, 31])
-def test_what_cuts_the_original_cuts_the_copy(cut: int) -> None:
+@pytest.mark.parametrize("end_offset", [0, 5, 31])
+def test_truncating_the_original_truncates_the_copy(end_offset: int) -> None:
     async def scene(rig: Rig) -> None:
         rig.start()
         rig.fill(20)
@@ -260,8 +260,8 @@ def test_what_cuts_the_original_cuts_the_copy(cut: int) -> None:
         future = rig.partition.future
         assert future is not None
         await rig.until(lambda: future.log.log_end_offset > 30)
-        rig.partition.truncate_to(cut, rig.clock.now_ms())
-        assert future.log.log_end_offset <= cut
+        rig.partition.truncate_to(end_offset, rig.clock.now_ms())
+        assert future.log.log_end_offset <= end_offset
         rig.partition.leader_epoch += 1
         rig.fill(20, size=150)
         expected = read_bytes(rig.partition.log)
@@ -271,7 +271,7 @@ def test_what_cuts_the_original_cuts_the_copy(cut: int) -> None:
     play(scene, rate=100_000)
 
 
-def test_a_log_that_begins_anew_while_it_is_copied_is_copied_anew() -> None:
+def test_a_log_that_restarts_at_another_offset_is_copied_from_its_start() -> None:
     async def scene(rig: Rig) -> None:
         rig.start()
         rig.fill(20)
@@ -305,7 +305,7 @@ def test_retention_that_is_faster_than_the_copy_leaves_nothing_out() -> None:
     play(scene, rate=0)
 
 
-def test_a_replica_that_syncs_every_record_moves_with_what_it_has_promised() -> None:
+def test_a_replica_with_flush_messages_is_synced_before_the_move_ends() -> None:
     async def scene(rig: Rig) -> None:
         rig.start()
         rig.move("/b")
@@ -414,7 +414,7 @@ def test_while_a_disk_refuses_to_end_an_interrupted_swap_no_empty_replica_takes_
 # What cannot happen.
 
 
-def test_what_nobody_has_foreseen_ends_the_moves_to_that_directory_and_they_can_be_asked_for_again(
+def test_an_unexpected_error_ends_the_moves_to_that_directory_and_they_can_be_requested_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object) -> int:
@@ -440,7 +440,7 @@ def test_what_nobody_has_foreseen_ends_the_moves_to_that_directory_and_they_can_
     play(scene, partitions=6)
 
 
-def test_whoever_stops_keeps_the_copies_that_it_has_begun() -> None:
+def test_a_broker_that_stops_keeps_the_copies_of_unfinished_moves() -> None:
     async def scene(rig: Rig) -> None:
         rig.start()
         rig.fill(10)
@@ -458,7 +458,7 @@ def test_whoever_stops_keeps_the_copies_that_it_has_begun() -> None:
 
 
 @pytest.mark.parametrize("how", ["process", "power"])
-def test_wherever_the_broker_dies_the_move_goes_on_and_nothing_is_lost(how: str) -> None:
+def test_a_move_goes_on_without_loss_wherever_the_broker_died(how: str) -> None:
     """Within every fourth call that changes something on the disks, from the request to the end of the move."""
     nth = 1
     while _dies_at(nth, how):

@@ -1,4 +1,4 @@
-"""Who is refused, or not counted, because it lives in another epoch than the leader (KIP-320, KIP-841, KIP-903)."""
+"""Requests and replicas that are refused, or not counted, because of their epoch (KIP-320, KIP-841, KIP-903)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pessoa.broker.context import RequestContext
-from pessoa.broker.handlers import list_offsets, offset_for_leader_epoch
+from pessoa.broker.apis import list_offsets, offset_for_leader_epoch
 from pessoa.replication.isr import UNKNOWN, Follower
 from pessoa.replication.partition import LocalBroker
 from pessoa.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -19,6 +18,7 @@ from pessoa.wire.api.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.request_context import RequestContext
 from tests.support.replication_stage import LISTENER, TOPIC, Stage
 
 if TYPE_CHECKING:
@@ -65,14 +65,14 @@ def test_list_offsets_and_offset_for_leader_epoch_fence_in_both_directions() -> 
     [
         pytest.param({}, 7, True, id="a live one"),
         pytest.param({}, UNKNOWN, True, id="one that does not say in which life it is"),
-        pytest.param({}, 6, False, id="an earlier life"),
+        pytest.param({}, 6, False, id="an earlier broker epoch"),
         pytest.param({}, 8, False, id="a life that the metadata does not know"),
         pytest.param({"fenced": True}, 7, False, id="fenced"),
         pytest.param({"in_controlled_shutdown": True}, 7, False, id="on its way out"),
         pytest.param(None, 7, False, id="not registered"),
     ],
 )
-def test_only_a_live_follower_joins_and_only_in_the_life_in_which_it_fetched(
+def test_only_a_live_follower_joins_the_isr_and_only_under_the_broker_epoch_of_its_fetch(
     known: dict[str, bool] | None, fetched_epoch: int, may_join: bool
 ) -> None:
     registered = {"epoch": 7, "fenced": False, "in_controlled_shutdown": False, **(known or {})}
@@ -83,7 +83,7 @@ def test_only_a_live_follower_joins_and_only_in_the_life_in_which_it_fetched(
     assert LocalBroker.is_eligible(leader, follower) is may_join
 
 
-def test_whose_record_is_committed_hears_all_the_same_that_too_few_are_in_sync_by_now() -> None:
+def test_a_committed_produce_is_answered_not_enough_replicas_after_append_if_the_isr_has_shrunk() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         assert (await stage.produce(stage.nodes[1], 1))[0] == ErrorCode.NONE
@@ -93,9 +93,9 @@ def test_whose_record_is_committed_hears_all_the_same_that_too_few_are_in_sync_b
         partition.min_insync_replicas = 2
         assert partition.commit_error(1) is ErrorCode.NONE
         assert partition.commit_error(2) is None, "it is not replicated"
-        everybody, partition.in_sync.isr = partition.in_sync.isr, (1,)
+        full_isr, partition.in_sync.isr = partition.in_sync.isr, (1,)
         assert partition.commit_error(1) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        partition.in_sync.isr = everybody
+        partition.in_sync.isr = full_isr
 
     with Stage(Random(1)) as stage:
         stage.run(scene(stage))

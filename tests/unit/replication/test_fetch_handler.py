@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pessoa.broker.context import RequestContext
-from pessoa.broker.handlers import fetch
+from pessoa.base.ids import Uuid
+from pessoa.broker.apis import fetch
+from pessoa.metadata.table_images import Acl
+from pessoa.security import acl
+from pessoa.security.authorizer import Authorizer
 from pessoa.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.request_context import RequestContext
 from tests.support.batches import plain
 from tests.support.replication_stage import LISTENER, TOPIC, TOPIC_ID, Node, Stage
 
@@ -76,7 +80,7 @@ async def alone(stage: Stage) -> Node:
     return leader
 
 
-def test_a_fetch_that_begins_to_wait_notices_what_came_since_it_looked() -> None:
+def test_a_fetch_that_begins_to_wait_sees_what_was_appended_since_its_read() -> None:
     async def scene(stage: Stage) -> None:
         leader = await alone(stage)
         partition = leader.partition
@@ -127,7 +131,7 @@ def test_an_append_wakes_a_waiting_follower_and_the_high_watermark_a_waiting_con
         stage.run(scene(stage))
 
 
-def test_a_consumer_never_sees_what_is_not_replicated() -> None:
+def test_a_consumer_never_reads_above_the_high_watermark() -> None:
     async def scene(stage: Stage) -> None:
         leader = await alone(stage)
         partition = leader.partition
@@ -151,7 +155,35 @@ def test_a_fetch_as_replica_is_refused_on_a_listener_of_clients() -> None:
         stage.run(scene(stage))
 
 
-def test_who_is_no_replica_or_lives_no_more_moves_nothing() -> None:
+def test_a_client_without_cluster_action_gets_no_session_of_a_follower() -> None:
+    async def scene(stage: Stage) -> None:
+        leader = await alone(stage)
+        authorizer = Authorizer()
+        authorizer.load({})
+        leader.services.authorizer, sessions = authorizer, leader.services.fetch_sessions
+        before = len(sessions)
+        wanted = request(replica=7, epoch=1)
+        wanted.session_epoch = 0
+        response: Any = fetch.handle(leader.services, context(), wanted)
+        assert answer(response).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert (response.session_id, len(sessions)) == (0, before)
+
+        right = Acl(acl.CLUSTER, acl.CLUSTER_NAME, acl.LITERAL, context().principal, "*", acl.CLUSTER_ACTION, acl.ALLOW)
+        authorizer.load({Uuid(bytes(16)): right})
+        allowed: Any = fetch.handle(leader.services, context(), wanted)
+        assert (allowed.session_id > 0, len(sessions)) == (True, before + 1)
+
+        # The right is gone again: the follower is to begin anew, and then hears for each partition what it lacks.
+        authorizer.load({})
+        wanted.session_id, wanted.session_epoch = allowed.session_id, 1
+        later: Any = fetch.handle(leader.services, context(), wanted)
+        assert later.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    with Stage(Random(1)) as stage:
+        stage.run(scene(stage))
+
+
+def test_a_fetch_of_no_replica_or_of_an_earlier_broker_epoch_does_not_move_the_high_watermark() -> None:
     async def scene(stage: Stage) -> None:
         leader = await alone(stage)
         partition = leader.partition
@@ -179,7 +211,7 @@ def test_leader_epochs_fence_in_both_directions() -> None:
         stage.run(scene(stage))
 
 
-def test_a_log_that_parts_from_the_leaders_is_told_where() -> None:
+def test_a_fetch_of_a_diverging_log_is_answered_with_the_diverging_epoch() -> None:
     async def scene(stage: Stage) -> None:
         leader = await alone(stage)
         partition = leader.partition

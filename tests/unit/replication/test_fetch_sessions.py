@@ -59,7 +59,7 @@ def test_a_session_goes_on_with_the_next_epoch_and_no_other() -> None:
     assert table.plan(request(session_id + 1, 1), VERSION, 0).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_session_of_one_replica_is_none_of_anothers() -> None:
+def test_a_fetch_session_of_one_replica_is_unknown_to_another() -> None:
     table = sessions()
     session_id = begin(table, replica=2).session_id
     for stranger in (3, -1):
@@ -79,7 +79,7 @@ def test_a_follower_takes_the_place_of_a_consumer_and_a_consumer_only_of_an_idle
     assert begin(table, now_ms=2 + EVICTION_MS, replica=3).session_id
 
 
-def test_what_was_told_is_no_news() -> None:
+def test_a_fetch_session_does_not_repeat_an_unchanged_high_watermark() -> None:
     plan = begin(sessions())
     session = plan.session
     assert session is not None
@@ -87,7 +87,7 @@ def test_what_was_told_is_no_news() -> None:
     assert not session.is_news(first(plan), data(), 0)
 
 
-def test_after_an_error_or_a_parting_of_logs_the_high_watermark_is_told_again() -> None:
+def test_a_fetch_session_repeats_the_high_watermark_after_an_error_or_a_divergence() -> None:
     for trouble in (data(ErrorCode.NOT_LEADER_OR_FOLLOWER), data(parts=True)):
         plan = begin(sessions())
         session = plan.session

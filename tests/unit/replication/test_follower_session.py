@@ -48,7 +48,7 @@ def test_a_partition_that_is_not_followed_any_more_is_forgotten() -> None:
     assert told(session, a=START, b=START) == ([1], [])
 
 
-def test_after_a_lost_answer_everything_is_told_again() -> None:
+def test_a_follower_names_all_partitions_again_after_a_lost_answer() -> None:
     session = FollowerSession()
     told(session, a=START)
     session.answered(ErrorCode.NONE, 5)
@@ -59,7 +59,7 @@ def test_after_a_lost_answer_everything_is_told_again() -> None:
     assert (session.id, session.epoch) == (5, 0)
 
 
-def test_a_session_that_the_leader_has_thrown_away_begins_anew() -> None:
+def test_a_follower_opens_a_new_session_when_the_leader_has_evicted_its_own() -> None:
     session = FollowerSession()
     told(session, a=START)
     session.answered(ErrorCode.NONE, 5)

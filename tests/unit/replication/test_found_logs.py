@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def left_over(disk: SimulatedDisk, path: str, batches: int, topic_id: Uuid = TOPIC_ID, *, epoch: int = 0) -> None:
-    """What an earlier life has left in a directory."""
+    """What an earlier incarnation of the broker has left in a directory."""
     directory = LogDirectory(disk, path)
     directory.open(lambda _: SMALL, NOW_MS)
     log = directory.create(TOPIC, 0, topic_id, SMALL, NOW_MS)
@@ -28,7 +28,7 @@ def left_over(disk: SimulatedDisk, path: str, batches: int, topic_id: Uuid = TOP
 
 
 @pytest.mark.parametrize("path", ["/a", "/b", "/c"])
-def test_a_log_with_data_goes_before_empty_directories_of_its_name(path: str) -> None:
+def test_a_log_with_data_is_preferred_to_empty_directories_of_its_name(path: str) -> None:
     async def scene(rig: Rig) -> None:
         for one in ("/a", "/b", "/c"):
             left_over(rig.disk, one, 5 if one == path else 0)
@@ -53,8 +53,8 @@ def test_of_two_logs_of_one_topic_the_longer_is_served_and_the_other_kept(caplog
     assert "orders-0 is in /b and in /a" in caplog.text
 
 
-def test_the_log_that_knows_the_latest_leader_goes_before_one_that_reaches_further() -> None:
-    """What reaches further was perhaps never committed, and followers would cut theirs to match it (KIP-101)."""
+def test_a_log_with_a_later_leader_epoch_is_preferred_to_a_longer_one() -> None:
+    """What reaches further was perhaps never committed, and followers would truncate theirs to match it (KIP-101)."""
 
     async def scene(rig: Rig) -> None:
         left_over(rig.disk, "/a", 9, epoch=5)

@@ -1,4 +1,4 @@
-"""Who is in sync and how far the high watermark goes, rule by rule."""
+"""Which replicas are in sync, and how far the high watermark goes, rule by rule."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def leading(isr: tuple[int, ...] = (1, 2, 3), end: int = 100, now_ms: int = 0) -
     return in_sync
 
 
-def anybody(_: Follower) -> bool:
+def all_eligible(_: Follower) -> bool:
     return True
 
 
-def nobody(_: Follower) -> bool:
+def none_eligible(_: Follower) -> bool:
     return False
 
 
 def watermark(in_sync: InSyncReplicas, end: int, *, least: int = 1, now_ms: int = 0) -> int:
-    return in_sync.high_watermark(end, end, least, now_ms, LAG_MS, nobody)
+    return in_sync.high_watermark(end, end, least, now_ms, LAG_MS, none_eligible)
 
 
 def fetch(in_sync: InSyncReplicas, replica: int, offset: int, end: int, now_ms: int = 0) -> Follower:
@@ -52,42 +52,42 @@ def test_a_replica_that_is_not_in_sync_does_not_hold_up_the_high_watermark() -> 
     assert watermark(in_sync, 110) == 110
 
 
-def test_a_caught_up_follower_that_may_join_is_waited_for() -> None:
+def test_the_high_watermark_waits_for_a_caught_up_follower_that_may_join() -> None:
     in_sync = leading(isr=(1, 2))
     fetch(in_sync, 2, 110, 110)
     fetch(in_sync, 3, 109, 109, now_ms=5)
-    assert in_sync.high_watermark(110, 110, 1, 6, LAG_MS, anybody) == 109
-    assert in_sync.high_watermark(110, 110, 1, 6, LAG_MS, nobody) == 110
+    assert in_sync.high_watermark(110, 110, 1, 6, LAG_MS, all_eligible) == 109
+    assert in_sync.high_watermark(110, 110, 1, 6, LAG_MS, none_eligible) == 110
 
 
-def test_the_leader_vouches_for_no_more_than_it_is_told() -> None:
+def test_the_leader_counts_itself_up_to_the_given_offset() -> None:
     in_sync = leading(isr=(1,))
-    assert in_sync.high_watermark(110, 103, 1, 0, LAG_MS, nobody) == 103
+    assert in_sync.high_watermark(110, 103, 1, 0, LAG_MS, none_eligible) == 103
 
 
-def test_below_min_insync_replicas_the_high_watermark_stands_still() -> None:
+def test_the_high_watermark_does_not_move_below_min_insync_replicas() -> None:
     in_sync = leading(isr=(1, 2))
     fetch(in_sync, 2, 110, 110)
     assert watermark(in_sync, 110, least=2) == 110
     assert watermark(in_sync, 110, least=3) == UNKNOWN
-    # Nobody can ask for more replicas than there are.
+    # A topic cannot require more replicas than it has.
     in_sync.update(LEADER_EPOCH, 10, (1, 2, 3), (1, 2, 3), 110, 0)
     fetch(in_sync, 3, 110, 110)
     assert watermark(in_sync, 110, least=5) == 110
 
 
-def test_a_replica_that_is_proposed_counts_from_the_proposal_on() -> None:
+def test_a_replica_counts_for_the_high_watermark_from_its_proposal_on() -> None:
     in_sync = leading(isr=(1, 2))
     fetch(in_sync, 2, 100, 100)
     third = fetch(in_sync, 3, 100, 100)
-    assert in_sync.propose_joining(third, 100, BROKER_EPOCH, anybody) is not None
+    assert in_sync.propose_joining(third, 100, BROKER_EPOCH, all_eligible) is not None
     assert in_sync.isr == (1, 2)
     assert in_sync.maximal == (1, 2, 3)
     fetch(in_sync, 2, 110, 110)
     assert watermark(in_sync, 110) == 100
 
 
-def test_a_replica_whose_removal_is_proposed_counts_until_the_controller_has_agreed() -> None:
+def test_a_replica_counts_for_the_high_watermark_until_the_controller_has_removed_it() -> None:
     in_sync = leading()
     fetch(in_sync, 2, 110, 110, now_ms=LAG_MS + 1)
     change = in_sync.propose_leaving(110, LAG_MS + 1, LAG_MS, BROKER_EPOCH)
@@ -98,9 +98,9 @@ def test_a_replica_whose_removal_is_proposed_counts_until_the_controller_has_agr
     assert watermark(in_sync, 110, now_ms=LAG_MS + 1) == 110
 
 
-def test_a_proposal_names_the_lives_in_which_the_replicas_were_seen() -> None:
+def test_a_proposed_isr_names_the_broker_epochs_of_its_replicas() -> None:
     in_sync = leading(isr=(1, 2))
-    change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, anybody)
+    change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, all_eligible)
     assert change is not None
     assert change.isr == (1, 2, 3)
     assert change.broker_epochs == (BROKER_EPOCH, UNKNOWN, 23)
@@ -121,18 +121,18 @@ def test_a_follower_joins_at_the_high_watermark_and_the_start_of_the_epoch(
 ) -> None:
     in_sync = leading(isr=(1, 2), end=100)
     follower = fetch(in_sync, 3, offset, 110)
-    assert (in_sync.propose_joining(follower, high_watermark, BROKER_EPOCH, anybody) is not None) == joins
+    assert (in_sync.propose_joining(follower, high_watermark, BROKER_EPOCH, all_eligible) is not None) == joins
 
 
 def test_a_follower_that_is_not_eligible_does_not_join() -> None:
     in_sync = leading(isr=(1, 2))
-    assert in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, nobody) is None
+    assert in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, none_eligible) is None
 
 
-def test_one_change_is_on_its_way_at_a_time() -> None:
+def test_one_isr_change_is_in_flight_at_a_time() -> None:
     in_sync = leading(isr=(1,))
-    assert in_sync.propose_joining(fetch(in_sync, 2, 100, 100), 100, BROKER_EPOCH, anybody) is not None
-    assert in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, anybody) is None
+    assert in_sync.propose_joining(fetch(in_sync, 2, 100, 100), 100, BROKER_EPOCH, all_eligible) is not None
+    assert in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, all_eligible) is None
     assert in_sync.propose_leaving(100, LAG_MS * 9, LAG_MS, BROKER_EPOCH) is None
 
 
@@ -162,18 +162,18 @@ def test_while_nothing_is_appended_a_silent_follower_at_the_end_stays_in_sync() 
     assert in_sync.propose_leaving(100, LAG_MS * 9, LAG_MS, BROKER_EPOCH) is None
 
 
-def test_a_new_leader_gives_its_in_sync_followers_their_time() -> None:
+def test_a_new_leader_counts_the_lag_of_its_isr_from_its_epoch_on() -> None:
     in_sync = leading(now_ms=50_000)
     assert in_sync.propose_leaving(100, 50_000 + LAG_MS, LAG_MS, BROKER_EPOCH) is None
     assert in_sync.propose_leaving(100, 50_001 + LAG_MS, LAG_MS, BROKER_EPOCH) is not None
 
 
-def test_in_a_new_epoch_what_followers_had_before_does_not_count() -> None:
+def test_a_new_leader_epoch_forgets_the_log_ends_of_followers() -> None:
     in_sync = leading()
     fetch(in_sync, 2, 110, 110)
     fetch(in_sync, 3, 110, 110)
     assert watermark(in_sync, 110) == 110
-    # Somebody else led in epoch 5, and followers may have cut their logs for that one.
+    # Another broker led in epoch 5, and followers may have truncated their logs for it.
     in_sync.update(LEADER_EPOCH + 2, 12, (1, 2, 3), (1, 2, 3), 115, 0)
     assert watermark(in_sync, 115) == UNKNOWN
     fetch(in_sync, 2, 105, 115)
@@ -181,9 +181,9 @@ def test_in_a_new_epoch_what_followers_had_before_does_not_count() -> None:
     assert watermark(in_sync, 115) == 105
 
 
-def test_a_refused_change_is_forgotten() -> None:
+def test_a_refused_isr_change_leaves_the_committed_isr() -> None:
     in_sync = leading(isr=(1, 2))
-    change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, anybody)
+    change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, all_eligible)
     assert change is not None
     outcome = in_sync.answered(change, IsrAnswer(ErrorCode.INELIGIBLE_REPLICA))
     assert outcome.has_changed
@@ -193,9 +193,9 @@ def test_a_refused_change_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FENCED_LEADER_EPOCH])
-def test_after_an_outdated_change_what_was_proposed_counts_until_the_metadata_comes(error: ErrorCode) -> None:
+def test_after_an_outdated_isr_change_the_maximal_isr_counts_until_metadata_comes(error: ErrorCode) -> None:
     in_sync = leading(isr=(1, 2))
-    change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, anybody)
+    change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, all_eligible)
     assert change is not None
     outcome = in_sync.answered(change, IsrAnswer(error))
     assert outcome == (False, False)
@@ -204,17 +204,17 @@ def test_after_an_outdated_change_what_was_proposed_counts_until_the_metadata_co
     assert len(in_sync.maximal) == 2
 
 
-def test_a_change_whose_fate_is_not_known_is_proposed_again() -> None:
+def test_an_isr_change_without_an_answer_is_sent_again() -> None:
     in_sync = leading(isr=(1, 2))
-    change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, anybody)
+    change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, all_eligible)
     assert change is not None
     assert in_sync.answered(change, IsrAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)).try_again
     assert in_sync.pending is change
 
 
-def test_an_answer_that_metadata_has_overtaken_means_nothing() -> None:
+def test_an_answer_to_an_isr_change_is_ignored_after_newer_metadata() -> None:
     in_sync = leading(isr=(1, 2))
-    change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, anybody)
+    change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, all_eligible)
     assert change is not None
     in_sync.update(LEADER_EPOCH, 11, (1, 2, 3), (1,), 100, 0)
     assert in_sync.answered(change, IsrAnswer(ErrorCode.NONE, LEADER_EPOCH, 10, (1, 2, 3))) == (False, False)

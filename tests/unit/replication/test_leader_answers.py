@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pessoa.broker.context import RequestContext
-from pessoa.broker.handlers import delete_records, fetch, list_offsets
-from pessoa.metadata.cluster import ClusterImage
-from pessoa.replication.read_replicas import RACK_AWARE
+from pessoa.broker.apis import delete_records, fetch, list_offsets
+from pessoa.metadata.cluster_image import ClusterImage
+from pessoa.replication.replica_selector import RACK_AWARE
 from pessoa.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from pessoa.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from pessoa.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.request_context import RequestContext
 from tests.support.replication_stage import LISTENER, TOPIC, TOPIC_ID, Node, Stage
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_deleting_records_waits_until_no_live_replica_has_them() -> None:
         response = await delete(stage.nodes[1], 4)
         [result] = response.topics[0].partitions
         assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 4)
-        # Nobody had to wait for the end of an idle fetch.
+        # No request had to wait for the end of an idle fetch.
         assert stage.loop.now_s - begun < 0.1
         for node in stage.running():
             assert node.partition is not None
@@ -165,5 +165,31 @@ def test_a_consumer_is_sent_to_a_replica_in_its_rack(selector: str | None, rack:
         [answer] = response.responses[0].partitions
         assert answer.preferred_read_replica == expected
         assert bool(answer.records) == (expected < 0)
+
+    play(scene)
+
+
+def test_a_consumer_that_reads_from_a_follower_is_sent_to_the_leader_when_the_follower_stops() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.start()
+        assert (await stage.produce(stage.nodes[1], 5))[0] == ErrorCode.NONE
+        await stage.until(stage.is_quiet)
+        follower = stage.nodes[2]
+        assert follower.partition is not None
+        partition = FetchPartition(partition=0, fetch_offset=5, partition_max_bytes=1000)
+        request = FetchRequest(
+            max_wait_ms=60_000, min_bytes=1, topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[partition])]
+        )
+        waiting: Any = fetch.handle(follower.services, context(18), request)
+        assert isinstance(waiting, fetch.WaitingFetch)
+        follower.services.is_leaving = True
+        follower.partition.wake_all()
+        assert waiting.is_ready
+        later: Any = fetch.handle(follower.services, context(18), request)
+        for response in (waiting.response(), later):
+            [answer] = response.responses[0].partitions
+            assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert answer.current_leader is not None
+            assert answer.current_leader.leader_id == 1
 
     play(scene)

@@ -1,4 +1,4 @@
-"""A topic of many partitions: each is there at once for whoever asks, and the rest is made in slices."""
+"""A topic of many partitions: each is created at once for a request, and the rest in slices."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from pessoa.base.entropy import SeededEntropy, new_uuid
 from pessoa.base.ids import Uuid
-from pessoa.log.config import LogConfig
 from pessoa.log.directory import LogDirectory
-from pessoa.log.flushing import Flusher
+from pessoa.log.flusher import Flusher
+from pessoa.log.log_config import LogConfig
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.log.upkeep import Upkeep
 from pessoa.metadata.image import MetadataImage
-from pessoa.metadata.topics import DIRECTORY_UNASSIGNED, PartitionImage, TopicImage, TopicsImage
-from pessoa.replication.replicas import Replicas
+from pessoa.metadata.topics_image import DIRECTORY_UNASSIGNED, PartitionImage, TopicImage, TopicsImage
+from pessoa.replication.local_replicas import LocalReplicas
 from tests.simulation.loop import new_loop
 from tests.support.batches import NOW_MS, plain
 from tests.support.partition_logs import PRODUCE_VERSION
@@ -45,29 +45,29 @@ def topic_of(topic_id: Uuid = TOPIC_ID, state: PartitionImage = STATE) -> TopicI
 
 
 class Rig:
-    """One broker with one disk, over several lives."""
+    """One broker with one disk, over several restarts."""
 
     def __init__(self) -> None:
         self.loop = new_loop()
         self.loop.worker_delay = lambda: 0.001
         self.clock = StageClock(self.loop)
         self.disk = SimulatedDisk(now_ms=lambda: NOW_MS)
-        self.arrived: list[Uuid] = []
+        self.created: list[Uuid] = []
         self.led: list[Partition] = []
 
     def start(self) -> None:
         self.directory = LogDirectory(self.disk, "/data")
         self.directory.open(lambda _: LogConfig(), NOW_MS)
         flusher = Flusher()
-        self.replicas = Replicas(
+        self.replicas = LocalReplicas(
             1, [self.directory], Upkeep(self.disk, [self.directory], self.clock, flusher), lambda _: LogConfig(),
             partial(new_uuid, SeededEntropy(1)), clock=self.clock, flusher=flusher,
         )  # fmt: skip
-        self.replicas.on_arrived.append(self.arrived.append)
+        self.replicas.on_created.append(self.created.append)
         self.replicas.on_leadership.append(self.led.append)
 
-    async def until_arrived(self) -> None:
-        while not self.arrived:  # noqa: ASYNC110  the loop is simulated
+    async def until_created(self) -> None:
+        while not self.created:  # noqa: ASYNC110  the loop is simulated
             await asyncio.sleep(0)
 
     def produce(self, index: int) -> None:
@@ -96,9 +96,10 @@ def test_every_partition_can_be_written_to_as_soon_as_the_metadata_names_it() ->
         rig.replicas.apply(image_of(1, topic_of()), [TOPIC_ID], ())
         assert len(rig.directory.partitions) < MANY
         rig.produce(MANY - 1)
-        assert rig.replicas.by_id[TOPIC_ID][MANY - 2].is_leader
+        assert (asked := rig.replicas.get_by_id(TOPIC_ID, MANY - 2)) is not None
+        assert asked.is_leader
         assert rig.replicas.get(TOPIC, MANY) is None
-        await rig.until_arrived()
+        await rig.until_created()
         table = rig.replicas.by_name[TOPIC]
         assert (type(table), sorted(table)) == (dict, list(range(MANY)))
         assert rig.replicas.by_id[TOPIC_ID] is table
@@ -108,12 +109,12 @@ def test_every_partition_can_be_written_to_as_soon_as_the_metadata_names_it() ->
     play(scene)
 
 
-def test_what_changes_before_a_partition_is_made_counts_for_it() -> None:
+def test_a_pending_partition_is_created_in_the_state_of_the_latest_image() -> None:
     async def scene(rig: Rig) -> None:
         rig.replicas.apply(image_of(1, topic_of()), [TOPIC_ID], ())
         later = STATE._replace(leader_epoch=7, partition_epoch=7)
         rig.replicas.apply(image_of(2, topic_of(state=later)), [TOPIC_ID], ())
-        await rig.until_arrived()
+        await rig.until_created()
         assert {partition.leader_epoch for partition in rig.replicas.all()} == {7}
 
     play(scene)
@@ -128,8 +129,8 @@ def test_a_topic_that_is_deleted_and_created_anew_meanwhile_leaves_nothing_of_th
         rig.replicas.apply(image_of(2, topic_of(other)), [other], [TOPIC_ID])
         assert TOPIC_ID not in rig.replicas.by_id
         assert rig.ends() == {}
-        rig.arrived.clear()
-        await rig.until_arrived()
+        rig.created.clear()
+        await rig.until_created()
         assert {partition.topic_id for partition in rig.replicas.all()} == {other}
         assert len(list(rig.replicas.all())) == MANY
         assert sum(name.endswith("-delete") for name in rig.disk.list("/data")) == 2
@@ -142,14 +143,14 @@ def test_a_topic_that_is_deleted_and_created_anew_meanwhile_leaves_nothing_of_th
 def test_a_restart_finds_all_of_them_and_what_was_written() -> None:
     async def scene(rig: Rig) -> None:
         rig.replicas.apply(image_of(1, topic_of()), [TOPIC_ID], ())
-        await rig.until_arrived()
+        await rig.until_created()
         rig.produce(3)
         rig.disk.crash_process()
         rig.start()
         assert len(rig.directory.partitions) == MANY
         image = image_of(1, topic_of())
         rig.replicas.apply(image, [TOPIC_ID], ())
-        # Whoever decides about strays has to know all partitions.
+        # Removing strays has to know all partitions.
         rig.replicas.remove_strays(image)
         assert len(list(rig.replicas.all())) == MANY
         assert rig.ends() == {3: 1}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pessoa.broker.handlers import fetch
+from pessoa.broker.apis import fetch
 from pessoa.log.partition_log import PartitionLog
 from pessoa.replication.follower_session import FollowerSession, Position
 from pessoa.wire.api.fetch import FetchRequest, FetchResponse, ReplicaState
@@ -62,7 +62,7 @@ class Follower:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_after_whatever_has_happened_the_next_fetch_tells_it(seed: int) -> None:
+def test_the_next_fetch_tells_every_change_of_a_quiet_partition(seed: int) -> None:
     chance = Random(seed)
 
     async def scene(stage: Stage) -> None:
@@ -138,7 +138,7 @@ def test_a_quiet_partition_is_not_read_again_and_its_follower_counts_as_caught_u
         stage.run(scene(stage))
 
 
-def test_a_follower_that_says_something_else_or_knows_another_epoch_is_looked_at() -> None:
+def test_a_quiet_partition_is_read_when_its_follower_names_another_offset_or_epoch() -> None:
     async def scene(stage: Stage) -> None:
         leader = await alone(stage)
         partition = leader.partition

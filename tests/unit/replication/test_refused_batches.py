@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from pessoa.broker.context import RequestContext
-from pessoa.broker.handlers import produce
+from pessoa.broker.apis import produce
 from pessoa.log.producer_state import ProducerState
 from pessoa.records.batch import RecordBatch
 from pessoa.replication.refused_batches import FORGOTTEN_AFTER_MS, IN_FLIGHT, MAX_PRODUCERS, RefusedBatches
 from pessoa.wire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.request_context import RequestContext
 from tests.support.batches import NOW_MS, idempotent, plain
 from tests.support.replication_stage import LISTENER, PRODUCE_VERSION, TOPIC, Node, Stage
 
@@ -34,7 +34,7 @@ def refused(data: memoryview) -> RefusedBatches:
     return made
 
 
-def test_what_lies_behind_hears_the_same_until_the_batch_comes_again() -> None:
+def test_batches_behind_a_refused_one_get_its_error_until_it_comes_again() -> None:
     known, producers = refused(idempotent(PRODUCER, 5, 2)), states(idempotent(PRODUCER, 0, 5))
     for sequence in (7, 8, 9):
         assert known.error_behind(idempotent(PRODUCER, sequence), producers, NOW_MS) is NOT_ENOUGH
@@ -51,7 +51,7 @@ def test_a_second_refusal_behind_the_first_leaves_the_first() -> None:
 @pytest.mark.parametrize("later_ms", [0, FORGOTTEN_AFTER_MS], ids=["appended meanwhile", "long ago"])
 def test_a_refusal_that_is_over_does_not_hide_the_next_one(later_ms: int) -> None:
     known = refused(idempotent(PRODUCER, 7))
-    # It had been appended after all, or nobody knows what became of it.
+    # It had been appended after all, or it is not known what became of it.
     producers = states(idempotent(PRODUCER, 0, 8)) if not later_ms else states()
     known.note(idempotent(PRODUCER, 8), NOT_ENOUGH, producers, NOW_MS + later_ms)
     assert known.error_behind(idempotent(PRODUCER, 9), producers, NOW_MS + later_ms) is NOT_ENOUGH
@@ -63,7 +63,7 @@ def test_a_producer_that_nothing_is_known_of_is_not_taken_in_the_middle() -> Non
     assert known.error_behind(idempotent(PRODUCER, 1), states(), NOW_MS) is NOT_ENOUGH
 
 
-def test_sequences_go_round() -> None:
+def test_refused_sequences_wrap_around() -> None:
     known = refused(idempotent(PRODUCER, LAST_SEQUENCE))
     assert known.error_behind(idempotent(PRODUCER, 0), states(), NOW_MS) is NOT_ENOUGH
 
@@ -95,7 +95,7 @@ def test_a_refusal_that_is_over_refuses_nothing(batch: memoryview, producers: Pr
     assert not known
 
 
-def test_others_are_not_concerned_nor_what_has_no_sequence() -> None:
+def test_a_refusal_concerns_no_other_producer_and_no_batch_without_a_sequence() -> None:
     known = refused(idempotent(PRODUCER, 5))
     for data in (idempotent(PRODUCER + 1, 9), plain(1), memoryview(b"no batch"), None):
         assert known.error_behind(data, states(), NOW_MS) is None
@@ -103,7 +103,7 @@ def test_others_are_not_concerned_nor_what_has_no_sequence() -> None:
     assert list(known) == [PRODUCER]
 
 
-def test_few_are_remembered_and_not_for_long() -> None:
+def test_a_partition_remembers_few_refused_batches_and_not_for_long() -> None:
     known = RefusedBatches()
     for producer in range(2 * MAX_PRODUCERS):
         known.note(idempotent(producer, 0), NOT_ENOUGH, states(), NOW_MS)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from pessoa.log.checkpoints import REPLICATION_OFFSET_FILE
-from pessoa.log.config import LogConfig
+from pessoa.log.log_config import LogConfig
 from pessoa.records.batch import LOG_OVERHEAD
 from pessoa.wire.errors import ErrorCode
 from tests.support.partition_logs import read_bytes, read_offsets
@@ -22,7 +22,7 @@ def log_of(node: Node) -> bytes:
     return read_bytes(node.partition.log)
 
 
-def test_what_is_acknowledged_with_acks_all_is_on_every_in_sync_replica() -> None:
+def test_a_record_acknowledged_with_acks_all_is_on_every_in_sync_replica() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         leader = stage.leader()
@@ -37,7 +37,7 @@ def test_what_is_acknowledged_with_acks_all_is_on_every_in_sync_replica() -> Non
         stage.run(scene(stage))
 
 
-def test_a_follower_that_is_cut_off_leaves_the_in_sync_replicas_and_comes_back_when_it_has_caught_up() -> None:
+def test_an_isolated_follower_leaves_the_isr_and_rejoins_when_it_has_caught_up() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         leader = stage.leader()
@@ -55,7 +55,7 @@ def test_a_follower_that_is_cut_off_leaves_the_in_sync_replicas_and_comes_back_w
         stage.run(scene(stage))
 
 
-def test_with_too_few_in_sync_replicas_nothing_is_appended_and_the_high_watermark_stands() -> None:
+def test_nothing_is_appended_and_the_high_watermark_does_not_move_below_min_insync_replicas() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         leader = stage.leader()
@@ -71,7 +71,7 @@ def test_with_too_few_in_sync_replicas_nothing_is_appended_and_the_high_watermar
         end = partition.log.log_end_offset
         assert await stage.produce(leader) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
         assert partition.log.log_end_offset == end
-        # Who asks for one replica only gets it, but nobody reads it until enough have it.
+        # A produce with acks=1 is answered, but consumers do not read it until enough replicas have it.
         assert (await stage.produce(leader, acks=1))[0] == ErrorCode.NONE
         assert partition.log.high_watermark == 0
         stage.heal()
@@ -82,7 +82,7 @@ def test_with_too_few_in_sync_replicas_nothing_is_appended_and_the_high_watermar
         stage.run(scene(stage))
 
 
-def test_a_deposed_leader_cuts_what_nobody_else_got_and_ends_up_equal_to_the_new_one() -> None:
+def test_a_deposed_leader_truncates_unreplicated_records_and_becomes_equal_to_the_new_leader() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         assert (await stage.produce(stage.nodes[1], 2))[0] == ErrorCode.NONE
@@ -105,7 +105,7 @@ def test_a_deposed_leader_cuts_what_nobody_else_got_and_ends_up_equal_to_the_new
         stage.run(scene(stage))
 
 
-def test_a_follower_that_cut_its_log_hears_the_high_watermark_though_nothing_more_is_written() -> None:
+def test_a_follower_that_truncated_its_log_gets_the_high_watermark_without_new_records() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         assert (await stage.produce(stage.nodes[1], 2))[0] == ErrorCode.NONE
@@ -115,7 +115,7 @@ def test_a_follower_that_cut_its_log_hears_the_high_watermark_though_nothing_mor
         await stage.until(lambda: stage.leader() is stage.nodes[2])
         stage.nodes[1].crash()
         stage.heal()
-        # It forgets its high watermark, and has a tail that nobody knows.
+        # It forgets its high watermark, and has a tail that no other replica has.
         stage.nodes[1].disk.remove(f"{DIRECTORY}/{REPLICATION_OFFSET_FILE}", missing_ok=True)
         stage.nodes[1].start()
         await stage.until(stage.is_quiet)
@@ -150,7 +150,7 @@ def test_a_leader_that_is_killed_is_followed_by_one_that_has_everything_that_was
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_a_follower_whose_disk_has_made_up_an_epoch_gets_the_batch_from_its_leader_again(number: int) -> None:
+def test_a_follower_fetches_a_batch_again_whose_epoch_its_disk_has_changed(number: int) -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         for _ in range(3):
@@ -166,7 +166,7 @@ def test_a_follower_whose_disk_has_made_up_an_epoch_gets_the_batch_from_its_lead
         stage.run(scene(stage))
 
 
-def test_a_leader_whose_disk_has_made_up_an_epoch_does_not_have_its_followers_cut_what_is_whole() -> None:
+def test_followers_keep_their_records_when_the_leaders_disk_has_changed_an_epoch() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         for _ in range(3):

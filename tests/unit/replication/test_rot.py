@@ -1,5 +1,5 @@
 """A bit turns over in the header of a batch while its broker is away. The replica comes back equal to its leader,
-though the leader has gone on meanwhile; and whoever counts as in sync keeps what it has.
+though the leader has gone on meanwhile; and a replica in the ISR keeps what it has.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from random import Random
 
 import pytest
 
+from pessoa.records.batch import MAGIC_POSITION
+from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.errors import ErrorCode
 from tests.support.partition_logs import read_bytes
 from tests.support.replication_stage import DIRECTORY, TOPIC, Node, Stage
@@ -50,7 +52,29 @@ def test_a_replica_whose_disk_has_changed_a_bit_is_equal_to_its_leader_again(num
         stage.run(scene(stage))
 
 
-def test_who_may_be_elected_keeps_its_records_whatever_their_epochs_and_who_may_not_cuts_them() -> None:
+def test_a_follower_fetches_a_synced_batch_again_whose_epoch_was_changed_also_below_later_batches() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.start()
+        for number in range(BATCHES):
+            assert (await stage.produce(stage.nodes[1]))[0] == ErrorCode.NONE
+            await stage.until(stage.is_quiet)
+            partition = stage.nodes[3].partition
+            assert partition is not None
+            if number == BATCHES - 2:
+                partition.log.flush()
+                partition.directory.write_checkpoints()
+        stage.nodes[3].crash()
+        stage.controller.fence(3)
+        flip(stage.nodes[3], 1, 12, 6)
+        stage.nodes[3].start()
+        await stage.until(stage.is_quiet)
+        assert log_of(stage.nodes[3]) == log_of(stage.nodes[1])
+
+    with Stage(Random(SEED)) as stage:
+        stage.run(scene(stage))
+
+
+def test_a_replica_that_may_be_elected_keeps_records_of_impossible_epochs_and_another_truncates_them() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         for _ in range(BATCHES):
@@ -61,22 +85,22 @@ def test_who_may_be_elected_keeps_its_records_whatever_their_epochs_and_who_may_
         partition.log.epochs.assign(1 << 20, 2)
         wanted = stage.controller.partition
         partition.follow(wanted._replace(isr=(1, 2, 3)))
-        assert not partition.settle_impossible(0)
+        assert not partition.resolve_impossible_epochs(0)
         partition.follow(wanted._replace(isr=(1, 2), elr=(3,)))
-        assert partition.settle_impossible(0)
+        assert partition.resolve_impossible_epochs(0)
         # It asks in an epoch that its leader knows.
         assert partition.log.epochs.latest_epoch == partition.leader_epoch
         assert partition.log.log_end_offset == BATCHES
         partition.log.epochs.assign(1 << 20, 2)
         partition.follow(wanted._replace(isr=(1, 2)))
-        assert partition.settle_impossible(0)
+        assert partition.resolve_impossible_epochs(0)
         assert partition.log.log_end_offset == 2
 
     with Stage(Random(SEED)) as stage:
         stage.run(scene(stage))
 
 
-def test_the_only_one_that_is_left_keeps_what_cannot_be_and_serves_it() -> None:
+def test_the_last_replica_keeps_and_serves_records_of_impossible_epochs() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         for _ in range(BATCHES):
@@ -93,6 +117,32 @@ def test_the_only_one_that_is_left_keeps_what_cannot_be_and_serves_it() -> None:
         await stage.until(lambda: stage.leader() is stage.nodes[1])
         assert len(log_of(stage.nodes[1])) == len(whole)
         assert (await stage.produce(stage.nodes[1]))[1] == BATCHES + 1
+
+    with Stage(Random(SEED)) as stage:
+        stage.run(scene(stage))
+
+
+def test_a_damaged_follower_that_must_truncate_keeps_its_records_while_in_sync_and_fetches_them_again_later() -> None:
+    """The header in front of where it should be truncated is damaged while it runs."""
+
+    async def scene(stage: Stage) -> None:
+        await stage.start()
+        for _ in range(BATCHES):
+            assert (await stage.produce(stage.nodes[1]))[0] == ErrorCode.NONE
+        await stage.until(stage.is_quiet)
+        partition = stage.nodes[3].partition
+        assert partition is not None
+        stage.nodes[3].disk.flip_bit(LOG, 1 * (stage.nodes[3].disk.size(LOG) // BATCHES) + MAGIC_POSITION, 3)
+        wanted = stage.controller.partition
+        partition.follow(wanted._replace(isr=(1, 2, 3)))
+        with pytest.raises(InvalidBatch):
+            partition.truncate_to(3, 0)
+        assert partition.log.log_end_offset == BATCHES
+        partition.follow(wanted._replace(isr=(1, 2)))
+        partition.truncate_to(3, 0)
+        assert partition.log.log_end_offset == 1
+        await stage.until(lambda: partition.log.log_end_offset == BATCHES)
+        assert log_of(stage.nodes[3]) == log_of(stage.nodes[1])
 
     with Stage(Random(SEED)) as stage:
         stage.run(scene(stage))

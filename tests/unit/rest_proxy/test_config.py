@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from pessoa.rest_proxy.app import is_offered
-from pessoa.rest_proxy.config import Listener, WrongSetting, from_properties
+from pessoa.base.config_values import ConfigProblem
+from pessoa.rest_proxy.proxy_app import is_offered
+from pessoa.rest_proxy.proxy_config import from_properties
+from pessoa.web.http_settings import Listener
 
 
 def test_defaults_are_those_of_the_jvm_proxy() -> None:
     config = from_properties({})
-    assert config.listener == Listener("http", "127.0.0.1", 8082)
+    assert config.http.listener == Listener("http", "127.0.0.1", 8082)
     assert (config.consumer_request_timeout_ms, config.consumer_instance_timeout_ms) == (1000, 300_000)
     assert (config.consumer_request_max_bytes, config.consumer_threads, config.fetch_min_bytes) == (67_108_864, 50, -1)
-    assert config.schema_registry_url == "http://localhost:8081"
+    assert config.registry_settings["schema.registry.url"] == "http://localhost:8081"
     assert config.batch_maximum_entries == 10
     assert config.producer == config.consumer == config.admin == {"bootstrap.servers": "localhost:9092"}
 
@@ -51,10 +53,11 @@ def test_security_as_the_jvm_spells_it() -> None:
             "client.ssl.truststore.type": "PEM",
             "client.ssl.truststore.password": "x",
             "client.ssl.keystore.location": "/me.pem",
+            "client.ssl.keystore.type": "PEM",
             "client.ssl.endpoint.identification.algorithm": "",
             "client.ssl.keystore.password": "y",
             "client.request.timeout.ms": "7000",
-            "producer.key.serializer": "org.apache.kafka.Whatever",
+            "producer.key.serializer": "org.apache.kafka.Serializer",
             "producer.schema.registry.url": "http://elsewhere",
             "producer.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner",
             "producer.batch.size": "0",
@@ -84,7 +87,7 @@ def test_security_as_the_jvm_spells_it() -> None:
     ],
 )
 def test_listeners(text: str, listener: Listener) -> None:
-    assert from_properties({"listeners": text}).listener == listener
+    assert from_properties({"listeners": text, "ssl.keystore.location": "own.pem"}).http.listener == listener
 
 
 @pytest.mark.parametrize(
@@ -100,7 +103,7 @@ def test_listeners(text: str, listener: Listener) -> None:
     ],
 )
 def test_a_wrong_value_is_named_in_the_sentence(key: str, value: str) -> None:
-    with pytest.raises(WrongSetting, match=value):
+    with pytest.raises(ConfigProblem, match=value):
         from_properties({key: value})
 
 

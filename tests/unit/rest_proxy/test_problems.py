@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from pessoa.rest_proxy.problems import from_kafka, from_wire, record_code
+from pessoa.rest_proxy.proxy_problems import from_kafka, from_wire, record_code
 from pessoa.wire.errors import ErrorCode
 
 TABLE = {
@@ -32,6 +32,8 @@ TABLE = {
     "INVALID_TOPIC_EXCEPTION": (400, 40002),
     "NOT_ENOUGH_REPLICAS": (500, 50003),
     "COORDINATOR_NOT_AVAILABLE": (500, 50003),
+    "KAFKA_STORAGE_ERROR": (500, 50003),
+    "NOT_CONTROLLER": (500, 50003),
     "OFFSET_OUT_OF_RANGE": (500, 50002),
     "ILLEGAL_GENERATION": (500, 50002),
 }

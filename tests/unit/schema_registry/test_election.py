@@ -1,4 +1,4 @@
-"""Who is chosen, and the JSON that registries of several makes exchange in their group."""
+"""Which registry is chosen as leader, and the JSON that registries of several makes exchange in their group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_first_by_address_leads() -> None:
     assert choose({"m1": C, "m2": A, "m3": B}, None) == ("m2", A)
 
 
-def test_whoever_leads_goes_on_leading() -> None:
+def test_the_registry_that_leads_goes_on_leading() -> None:
     assert choose({"m1": C, "m2": A, "m3": B}, C) == ("m1", C)
 
 
@@ -26,7 +26,7 @@ def test_a_leader_that_has_gone_is_followed_by_the_first() -> None:
     assert choose({"m2": B, "m3": C}, A) == ("m2", B)
 
 
-def test_whoever_may_not_lead_is_passed_over() -> None:
+def test_a_registry_that_is_not_eligible_is_not_chosen() -> None:
     idle = A._replace(is_eligible=False)
     assert choose({"m1": idle, "m2": B}, None) == ("m2", B)
     assert choose({"m1": idle}, None) is None
@@ -54,7 +54,7 @@ def test_identities_of_both_spellings_are_read() -> None:
     assert decode_identity({**tree, "leader_eligibility": False}) == A._replace(is_eligible=False)
 
 
-def test_whoever_stops_waits_for_no_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registry_that_stops_does_not_wait_for_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, answers = threading.Event(), threading.Event()
 
     class Away:
@@ -70,7 +70,7 @@ def test_whoever_stops_waits_for_no_broker_that_is_away(monkeypatch: pytest.Monk
         def coordinator(self, group: str) -> int:
             asked.set()
             answers.wait()
-            raise OSError("nobody answers")
+            raise OSError("no broker answers")
 
     monkeypatch.setattr(election, "Cluster", Away)
     monkeypatch.setattr(election, "_LEAVE_S", 0.01)

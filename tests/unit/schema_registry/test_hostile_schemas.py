@@ -1,17 +1,21 @@
-"""Whatever text comes in as a schema: it parses, or it is a SchemaProblem; and what parses can be compared."""
+"""Any text that comes in as a schema parses or raises a SchemaProblem; and what parses can be compared."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pessoa.schema_registry.compatibility.differences import Difference
+from pessoa.schema_registry.compatibility.json_schema_compatibility import check_json
 from pessoa.schema_registry.compatibility.levels import Earlier, Level, check_level
 from pessoa.schema_registry.schemas import Parsed, canonical_of, parse_schema
-from pessoa.serde.problems import SchemaProblem
+from pessoa.serde.json_schema import JsonSchema
+from pessoa.serde.schema_problems import SchemaProblem
 
 KEYWORDS = """
     type properties items additionalProperties required enum const allOf anyOf oneOf not $ref minLength maximum pattern
@@ -96,3 +100,21 @@ def test_schemas_that_are_nested_without_end_are_a_problem() -> None:
         ("PROTOBUF", "message A { " * 5000),
     ):
         assert parsed(kind, text) is None
+
+
+def test_a_chain_of_references_without_end_is_too_complex_and_does_not_end_the_process() -> None:
+    """The library that follows references panics where the interpreter's stack ends."""
+    links = 300
+    definitions: dict[str, Any] = {
+        f"d{index}": {"anyOf": [{"$ref": f"#/definitions/d{index + 1}"}, {"type": "null"}]} for index in range(links)
+    }
+    old, new = (
+        JsonSchema({"$ref": "#/definitions/d0", "definitions": definitions | {f"d{links}": {"type": leaf}}})
+        for leaf in ("integer", "number")
+    )
+    for frames in range(40):  # wherever the stack ends
+        assert [each.kind for each in _below(frames, lambda: check_json(new, old))] == ["TOO_COMPLEX"]
+
+
+def _below(frames: int, check: Callable[[], list[Difference]]) -> list[Difference]:
+    return check() if frames == 0 else _below(frames - 1, check)

@@ -12,7 +12,7 @@ from pessoa.schema_registry.model import (
     Reference,
     SchemaValue,
 )
-from pessoa.schema_registry.records import (
+from pessoa.schema_registry.registry_records import (
     ClearSubjectKey,
     ConfigKey,
     ContextKey,

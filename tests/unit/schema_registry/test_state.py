@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pessoa.schema_registry.candidates import Request
 from pessoa.schema_registry.compatibility.levels import Level
 from pessoa.schema_registry.deleting import decide_delete_subject, decide_delete_version
-from pessoa.schema_registry.records import Record, decode, encode_key, encode_value
-from pessoa.schema_registry.registering import Request, decide_register
+from pessoa.schema_registry.registering import decide_register
+from pessoa.schema_registry.registry_records import Record, decode, encode_key, encode_value
 from pessoa.schema_registry.schemas import canonical_of
 from pessoa.schema_registry.scopes import ConfigRequest, decide_set_config
 from pessoa.schema_registry.state import State
@@ -55,7 +56,7 @@ class Log:
         return [self.records[number] for number in sorted(last.values()) if self.records[number].value is not None]
 
 
-def picture(state: State) -> object:
+def visible(state: State) -> object:
     """Everything that a reader can see."""
     return (
         {subject: {n: (e.value, e.guid) for n, e in versions.items()} for subject, versions in state.subjects.items()},
@@ -100,14 +101,14 @@ def test_the_log_and_its_compaction_give_the_same_registry(steps: list[tuple[str
     log = Log()
     for step in steps:
         act(log, step)
-    assert picture(log.replayed(log.records)) == picture(log.state)
-    assert picture(log.state.copy()) == picture(log.state)
-    assert picture(log.replayed(log.compacted())) == picture(log.state)
+    assert visible(log.replayed(log.records)) == visible(log.state)
+    assert visible(log.state.copy()) == visible(log.state)
+    assert visible(log.replayed(log.compacted())) == visible(log.state)
 
 
 @settings(max_examples=300)
 @given(st.lists(actions(), max_size=25), st.integers(0, 25))
-def test_an_id_means_one_schema_for_ever_whatever_is_deleted_and_restarted(
+def test_an_id_means_one_schema_for_ever_through_deletions_and_restarts(
     steps: list[tuple[str, str, int, bool]], restart: int
 ) -> None:
     log = Log()
@@ -143,10 +144,10 @@ def test_versions_of_other_contexts_do_not_share_ids() -> None:
 
 @pytest.mark.parametrize("mode", ["READONLY", "READONLY_OVERRIDE"])
 def test_a_mode_of_the_context_holds_for_its_subjects(mode: str) -> None:
-    from pessoa.schema_registry.scopes import decide_set_mode
+    from pessoa.schema_registry.scopes import ModeRequest, decide_set_mode
 
     log = Log()
-    log.write(lambda state: decide_set_mode(state, ":.c:", mode, force=False, mutable=True))
+    log.write(lambda state: decide_set_mode(state, ":.c:", ModeRequest(mode), force=False, mutable=True))
     with pytest.raises(HttpProblem) as refused:
         log.register(":.c:a", '"int"')
     assert refused.value.code == 42205

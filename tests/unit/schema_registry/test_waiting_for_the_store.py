@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from pessoa.schema_registry.config import make_config
 from pessoa.schema_registry.election import Identity
 from pessoa.schema_registry.registry import Registry
-from pessoa.schema_registry.store import Store
+from pessoa.schema_registry.registry_config import make_config
+from pessoa.schema_registry.schemas_topic import Store
 
 
 def test_a_wait_that_is_cancelled_in_the_moment_of_its_result_is_cancelled() -> None:
@@ -27,7 +27,7 @@ def test_a_wait_that_is_cancelled_in_the_moment_of_its_result_is_cancelled() -> 
 
 
 @pytest.mark.parametrize("turns", range(4))
-def test_whoever_waits_for_a_change_of_leaders_and_is_cancelled_in_its_moment_is_cancelled(turns: int) -> None:
+def test_a_wait_for_a_new_leader_that_is_cancelled_in_the_moment_of_the_change_is_cancelled(turns: int) -> None:
     async def scenario() -> bool:
         config = make_config({"kafkastore.bootstrap.servers": "localhost:9092"})
         registry = Registry(config, Identity("localhost", 8081), {})

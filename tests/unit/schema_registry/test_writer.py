@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from pessoa.schema_registry.config import Config
-from pessoa.schema_registry.records import NoopKey, Record
-from pessoa.schema_registry.store import StoreFailed, Writer
+from pessoa.client.topic_creation import TopicUnavailable
+from pessoa.schema_registry.registry_config import Config
+from pessoa.schema_registry.registry_records import NoopKey, Record
+from pessoa.schema_registry.schemas_topic import Writer
 
 
 class Acknowledging:
@@ -41,10 +42,10 @@ def write(offsets: list[int | None]) -> int:
     return writer._write([Record(NoopKey(), None)] * len(offsets))
 
 
-def test_a_record_may_be_written_without_anybody_saying_where() -> None:
+def test_only_the_last_acknowledgement_has_to_name_an_offset() -> None:
     assert write([None, 8]) == 8
 
 
-def test_somebody_has_to_say_where_the_last_one_is() -> None:
-    with pytest.raises(StoreFailed):
+def test_a_last_acknowledgement_without_an_offset_makes_the_topic_unavailable() -> None:
+    with pytest.raises(TopicUnavailable):
         write([None])

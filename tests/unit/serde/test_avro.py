@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from pessoa.base.json_value import JsonObject
 from pessoa.serde.avro.codec import AvroCodec
 from pessoa.serde.avro.parsing import parse_avro
 from pessoa.serde.avro.printing import print_avro
-from pessoa.serde.problems import DataProblem, SchemaProblem
+from pessoa.serde.schema_problems import DataProblem, SchemaProblem
 
 
 def canonical(text: str, *, normalize: bool = False) -> str:
@@ -119,7 +120,7 @@ RECORD = (
     '{"name":"b","type":"bytes"},{"name":"m","type":{"type":"map","values":"int"}}]}'
 )
 VALUE: dict[str, Any] = {"u": "x", "b": b"\xff", "m": {"k": 1}}
-AS_JSON = {"u": {"string": "x"}, "b": "\xff", "m": {"k": 1}}
+AS_JSON: JsonObject = {"u": {"string": "x"}, "b": "\xff", "m": {"k": 1}}
 
 
 def test_data_goes_through_binary_and_avro_json() -> None:
@@ -139,7 +140,8 @@ def test_data_that_does_not_fit_is_refused() -> None:
     for data in (b"", b"\2", b"\7", codec.encode(VALUE) + b"x"):
         with pytest.raises(DataProblem):
             codec.decode(data)
-    unwrapped, wrapped_wrong = {"u": "x", "b": "", "m": {}}, {"u": {"int": 3}, "b": "", "m": {}}
+    unwrapped: JsonObject = {"u": "x", "b": "", "m": {}}
+    wrapped_wrong: JsonObject = {"u": {"int": 3}, "b": "", "m": {}}
     for text in (unwrapped, wrapped_wrong, "x", 3):
         with pytest.raises(DataProblem):
             codec.from_json(text)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pessoa.serde.framing import Frame, decode_message_indexes, encode_message_indexes, frame, unframe
-from pessoa.serde.problems import DataProblem
+from pessoa.serde.schema_problems import DataProblem
 
 GUID = UUID("01234567-89ab-cdef-0123-456789abcdef")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pessoa.serde.json_schema import JsonSchema, draft_of, parse_json
-from pessoa.serde.problems import DataProblem, SchemaProblem
+from pessoa.serde.schema_problems import DataProblem, SchemaProblem
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
+from pessoa.base.json_value import JsonObject, JsonValue
 from pessoa.serde.json_schema import JsonSchema
-from pessoa.serde.json_validation import bounded, check
-from pessoa.serde.problems import DataProblem
+from pessoa.serde.json_validation import bounded_validator, check
+from pessoa.serde.schema_problems import DataProblem
 
 NEW = "https://json-schema.org/draft/2020-12/schema"
 
@@ -60,7 +62,7 @@ def test_a_pattern_that_cannot_be_matched_is_named() -> None:
 
 
 def test_items_are_compared_without_comparing_each_with_each() -> None:
-    items = [{"number": number} for number in range(20_000)]
+    items: list[JsonValue] = [{"number": number} for number in range(20_000)]
     schema = JsonSchema({"uniqueItems": True})
     schema.encode(items)
     assert "twice" in refusal({"uniqueItems": True}, [*items, {"number": 7.0}])
@@ -68,7 +70,7 @@ def test_items_are_compared_without_comparing_each_with_each() -> None:
 
 
 def test_a_long_list_of_alternatives_is_paid_for_by_every_item() -> None:
-    schema = {"items": {"enum": [f"word {number}" for number in range(20_000)]}}
+    schema: JsonObject = {"items": {"enum": [f"word {number}" for number in range(20_000)]}}
     assert "too much work" in refusal(schema, ["word 1"] * 500)
     JsonSchema(schema).encode(["word 1"] * 10)
 
@@ -81,13 +83,13 @@ def test_a_large_value_that_is_wrong_is_not_spelt_out() -> None:
 
 
 def test_a_value_of_thousands_of_objects_is_checked_to_its_end() -> None:
-    person = {
+    person: JsonObject = {
         "type": "object",
         "required": ["name", "age"],
         "properties": {"name": {"type": "string", "pattern": "^[A-Z]"}, "age": {"type": "integer", "minimum": 0}},
         "additionalProperties": False,
     }
-    people = [{"name": f"Person {number}", "age": number} for number in range(5000)]
+    people: list[JsonValue] = [{"name": f"Person {number}", "age": number} for number in range(5000)]
     assert JsonSchema({"items": person}).encode(people) == json.dumps(people, separators=(",", ":")).encode()
 
 
@@ -128,7 +130,7 @@ values = st.recursive(
 @given(schema=schemas, value=values)
 def test_the_verdict_is_the_one_without_bounds(draft: Any, schema: Any, value: Any) -> None:
     try:
-        check(bounded(draft)(schema), value, 1000)
+        check(bounded_validator(draft)(schema), value, 1000)
         is_valid = True
     except ValidationError:
         is_valid = False
@@ -153,3 +155,16 @@ def test_properties_are_evaluated_through_references(schema: Any, value: Any, is
         JsonSchema(tree).encode(value)
     else:
         refusal(tree, value)
+
+
+def test_a_value_nested_as_deeply_as_the_stack_is_a_problem_and_not_a_panic() -> None:
+    """The package that follows references panics where the stack ends within it, which is no Exception."""
+    schema = JsonSchema({"type": "object", "properties": {"a": {"$ref": "#"}}})
+    value: dict[str, Any] = {}
+    for depth in range(200):
+        value = {"a": value}
+        if depth > 70:
+            with suppress(DataProblem):
+                schema.validate(value, 1000)
+    with pytest.raises(DataProblem, match="nested too deeply"):
+        schema.validate(value, 1000)

@@ -10,16 +10,18 @@ import base64
 from importlib import import_module
 from importlib.metadata import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf import any_pb2, descriptor_pb2, struct_pb2
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
+from pessoa.base.json_value import JsonValue
 from pessoa.serde.codecs import codec_for
-from pessoa.serde.problems import DataProblem, SchemaProblem
 from pessoa.serde.protobuf.linking import ProtoFile, _all_options, link, read_proto, walk
 from pessoa.serde.protobuf.parsing import camel_case, parse_proto
 from pessoa.serde.protobuf.printing import print_proto
+from pessoa.serde.schema_problems import DataProblem, SchemaProblem
 
 OTHER = 'syntax = "proto3"; package a.b; message X { string q = 1; }'
 TEXT = """
@@ -95,7 +97,8 @@ def test_our_parser_makes_of_a_file_what_protoc_made_of_it(path: str) -> None:
         if not each.startswith("google/protobuf/")
     }
     made = FileDescriptorProto.FromString(link(read_proto(text, path), imports).serialized())
-    for options in (*_all_options(wanted), *_all_options(made)):
+    every: list[Any] = [*_all_options(wanted), *_all_options(made)]
+    for options in every:
         # Options that are extensions are understood by protoc and kept as words by us.
         for field, _ in options.ListFields():
             if field.is_extension:
@@ -168,14 +171,14 @@ def test_data_goes_through_json_and_binary() -> None:
     codec = codec_for("PROTOBUF", TEXT, {"x.proto": OTHER})
     payload = codec.from_json({"a": 5, "m": {"k": {"xs": [1, 2], "message": {"q": "z"}}}})
     assert payload[:3] == b"\0\x08\5"
-    back = codec.to_json(payload)
+    back: Any = codec.to_json(payload)
     assert back["a"] == 5
     assert back["m"]["k"]["xs"] == ["1", "2"]
     assert back["m"]["k"]["message"] == {"q": "z"}
 
 
 @pytest.mark.parametrize("value", [{"nope": 1}, {"a": "x"}, 3, [1], None, {"a": 2**40}])
-def test_json_that_does_not_fit_is_refused(value: object) -> None:
+def test_json_that_does_not_fit_is_refused(value: JsonValue) -> None:
     with pytest.raises(DataProblem):
         codec_for("PROTOBUF", TEXT, {"x.proto": OTHER}).from_json(value)
 

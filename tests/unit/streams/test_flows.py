@@ -39,7 +39,7 @@ from pessoa.streams import (
     string,
     tumbling,
 )
-from pessoa.streams.app import finished
+from pessoa.streams.app import finish_sink
 from pessoa.streams.learning import learn_columns
 from pessoa.streams.windows import milliseconds
 
@@ -184,7 +184,7 @@ def test_plain_values_are_written_as_text_and_objects_as_json() -> None:
     loja.stream("a", value=Sale).map_values(double).to("json-2")
     loja.stream("a", value=string).group_by("value").count("value2").to("json-3")
     for plan in loja.plans:
-        done = finished(plan)
+        done = finish_sink(plan)
         assert isinstance(done, Sink)
         assert done.value.kind == plan.topic.partition("-")[0]
 

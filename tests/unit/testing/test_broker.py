@@ -94,7 +94,7 @@ def test_a_wrong_setting_stops_the_start_with_its_key_and_what_is_allowed() -> N
 
 
 def test_a_mistake_in_the_broker_fails_the_test_with_its_own_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pessoa.broker.handlers import metadata
+    from pessoa.broker.apis import metadata
 
     was_asked = threading.Event()
 
@@ -102,13 +102,13 @@ def test_a_mistake_in_the_broker_fails_the_test_with_its_own_traceback(monkeypat
         was_asked.set()
         raise ZeroDivisionError("a mistake")
 
-    monkeypatch.setattr(metadata, "handle", mistaken)
+    monkeypatch.setattr(metadata.ROW, "handle", mistaken)
     broker = Broker()
     broker.start()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     deadline = time.monotonic() + TIMEOUT_S
     while not was_asked.is_set():
-        assert time.monotonic() < deadline, "nobody asked"
+        assert time.monotonic() < deadline, "the handler was never called"
         with pytest.raises(Exception, match="Failed to get metadata"):
             admin.list_topics(timeout=0.5)
     with pytest.raises(ZeroDivisionError, match="a mistake"):

@@ -8,9 +8,10 @@ import threading
 import httpx
 import pytest
 
-from pessoa.schema_registry.config import BadConfig, make_config
-from pessoa.schema_registry.service import _ATTEMPT_MS
-from pessoa.schema_registry.store import StoreFailed
+from pessoa.base.config_values import ConfigProblem
+from pessoa.client.cluster_id import ATTEMPT_MS
+from pessoa.client.topic_creation import TopicUnavailable
+from pessoa.schema_registry.registry_config import make_config
 from pessoa.testing import Broker, RestProxy, SchemaRegistry
 from pessoa.web.serving import START_TIMEOUT_S
 
@@ -45,7 +46,7 @@ def test_a_registry_has_the_settings_it_was_given_and_leaves_no_thread(kafka_bro
 
 def test_a_service_that_cannot_start_says_why() -> None:
     with (
-        pytest.raises(BadConfig, match=r"schema\.compatibility\.level=any"),
+        pytest.raises(ConfigProblem, match=r"schema\.compatibility\.level=any"),
         SchemaRegistry("127.0.0.1:1", {"schema.compatibility.level": "any"}),
     ):
         pass
@@ -54,11 +55,11 @@ def test_a_service_that_cannot_start_says_why() -> None:
 def test_a_registry_gives_up_on_kafka_with_a_sentence_and_leaves_no_thread() -> None:
     before = set(threading.enumerate())
     impatient = {"kafkastore.init.timeout.ms": "100"}
-    with pytest.raises(StoreFailed, match="does not answer"), SchemaRegistry("127.0.0.1:1", impatient):
+    with pytest.raises(TopicUnavailable, match="does not answer"), SchemaRegistry("127.0.0.1:1", impatient):
         pass
     assert {one.name for one in set(threading.enumerate()) - before if one.name == "pessoa-web"} == set()
 
 
 def test_a_registry_gives_up_on_kafka_before_the_test_gives_up_on_the_registry() -> None:
     patience_s = make_config(SchemaRegistry("127.0.0.1:1")._settings).init_timeout_ms / 1000
-    assert patience_s + _ATTEMPT_MS / 1000 < START_TIMEOUT_S
+    assert patience_s + ATTEMPT_MS / 1000 < START_TIMEOUT_S

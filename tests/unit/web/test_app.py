@@ -13,7 +13,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pessoa.web.app import App, json_response, make_app, user
+from pessoa.web.asgi_app import App, json_response, make_app, user
 from pessoa.web.auth import BasicAuth, parse_users
 from pessoa.web.bodies import read_json
 from pessoa.web.problems import HttpProblem
@@ -168,7 +168,7 @@ def test_with_users_only_they_come_in() -> None:
         assert client.get("/health").status_code == 200
 
 
-def test_with_roles_only_those_who_have_one_come_in() -> None:
+def test_with_roles_only_users_that_have_one_are_let_in() -> None:
     with serving(BasicAuth(parse_users(USERS), roles=["admin"])) as client:
         assert client.get("/who", headers=basic("alice:wonder:land")).status_code == 200
         assert problem(client.get("/who", headers=basic("bob:password"))) == (403, 403)

@@ -1,4 +1,4 @@
-"""One connection and whoever is at its other end: slow, endless, silent, broken, or in a hurry."""
+"""One HTTP connection and its client: slow, endless, silent, broken, or in a hurry."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from starlette.responses import Response, StreamingResponse
 
 from pessoa.web import http
 from pessoa.web.answers import Answer
-from pessoa.web.app import App, json_response, make_app
+from pessoa.web.asgi_app import App, json_response, make_app
 from pessoa.web.bodies import read_body
 from pessoa.web.http import Limits
 from pessoa.web.routing import Endpoint
 from pessoa.web.serving import ThreadedServer
 
-# Whatever is waited for here comes at once, or a test fails.
+# What a test waits for comes at once; after this time the test fails.
 PATIENCE_S = 60.0
 LARGE = 30_000_000
 
@@ -88,7 +88,7 @@ class Caller:
         self.socket.close()
 
     def send(self, *data: bytes) -> Caller:
-        # Whoever is refused half-way may find the door closed.
+        # The server may have refused the request, and closed, before all of it is sent.
         with contextlib.suppress(ConnectionError):
             for each in data:
                 self.socket.sendall(each)
@@ -139,7 +139,7 @@ def test_a_body_may_come_in_chunks_with_trailers(port: int) -> None:
         assert caller.answer() == (200, b'{"path":"/deaf"}')
 
 
-def test_whoever_waits_for_an_invitation_gets_one(port: int) -> None:
+def test_a_client_that_expects_100_continue_gets_it_before_it_sends_the_body(port: int) -> None:
     with Caller(port) as caller:
         caller.send(POST, b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
         invitation = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -155,7 +155,7 @@ def test_requests_that_come_all_at_once_are_answered_in_their_order(port: int) -
         assert [caller.answer()[1] for _ in bodies] == [b'{"size":%d}' % len(each) for each in bodies]
 
 
-def test_whoever_has_said_everything_is_still_answered(port: int) -> None:
+def test_a_client_that_has_closed_its_sending_side_is_still_answered(port: int) -> None:
     with Caller(port) as caller:
         caller.send(get("/deaf"), get("/deaf")).socket.shutdown(socket.SHUT_WR)
         assert caller.everything().count(b"HTTP/1.1 200 ") == 2
@@ -272,10 +272,10 @@ def test_half_a_body_is_refused_in_the_end(quick: None, head: bytes) -> None:
         assert caller.send(POST, head, b"abc").everything().startswith(b"HTTP/1.1 408 ")
 
 
-def test_whoever_does_not_read_an_answer_loses_it(quick: None) -> None:
+def test_a_client_that_does_not_read_its_answer_loses_the_connection(quick: None) -> None:
     with serving(head_timeout_s=0.1, keep_alive_s=0.5) as port, Caller(port) as caller:
         caller.send(get("/large"))
-        # The answer does not fit between the two; nothing is taken of it until somebody who came later has been closed.
+        # The answer does not fit into the buffers; none of it is read until a later connection has been closed.
         heard(port, get("/deaf"))
         assert len(caller.everything()) < LARGE
 

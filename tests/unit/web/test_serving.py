@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 
-from pessoa.web.app import App, make_app
+from pessoa.web.asgi_app import App, make_app
 from pessoa.web.serving import serve_until_signalled
 
 DEADLINE_S = 60.0
@@ -27,7 +27,7 @@ def test_a_service_that_is_told_to_end_while_it_starts_ends_even_if_a_part_of_it
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             return make_app("small", [], consumes=(), produces=())
-        raise AssertionError("nobody sets that event")
+        raise AssertionError("that event is never set")
 
     assert serve_until_signalled(make, "127.0.0.1", 0, tell=lambda sentence: None) == 0
     assert in_vain == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pessoa.wire.catalogue import ApiKey, all_messages
-from pessoa.wire.headers import RequestHeader, ResponseHeader
+from pessoa.wire.message_headers import RequestHeader, ResponseHeader
 from pessoa.wire.schema import Message, Struct
 from pessoa.wire.versions import Versions
 

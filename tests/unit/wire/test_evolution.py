@@ -121,7 +121,7 @@ TAGGED: list[tuple[dict[str, Any], str]] = [
     ({"hosts": ["a", "b"]}, "01 01 05 03 02 61 02 62"),
     ({"topic_id": Uuid.of(1)}, "01 02 10" + " 00" * 15 + " 01"),
     ({"leader": Leader(id=1, epoch=2)}, "01 03 03 01 02 00"),
-    # Written in the order of their tags, whatever the order of declaration.
+    # Written in the order of their tags, not in that of their declaration.
     ({"leader": Leader(id=1), "rack": "r"}, "02 00 02 02 72 03 03 01 ff 00"),
     # A body of 128 bytes and more has a size of two bytes.
     ({"rack": "x" * 127}, "01 00 81 01 80 01" + " 78" * 127),
@@ -222,7 +222,7 @@ class Fused(Message, versions="0", flexible="0+"):
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 20_000])
 @pytest.mark.parametrize("count", [0, 1, 126, 127, 16_383])
 @pytest.mark.parametrize("tags", [0, 1, 130])
-def test_a_run_ends_well_whatever_the_length_that_ends_it(size: int, count: int, tags: int) -> None:
+def test_a_run_of_fixed_fields_before_a_length_of_any_size_is_written_well(size: int, count: int, tags: int) -> None:
     message = Fused(a=-2, b=True, c=Uuid.of(5), d=3, text="x" * size, e=-4, numbers=list(range(count)), f=-128)
     message.unknown_tagged_fields = tuple((tag, b"t") for tag in range(tags))
     expected = b"\xff" * 7 + b"\xfe" + b"\x01" + (5).to_bytes(16, "big") + (3).to_bytes(4, "big")
@@ -248,7 +248,7 @@ class Arrays(Message, versions="0-1", flexible="1+"):
 @pytest.mark.parametrize("isr", [None, 0, 31, 127])
 @pytest.mark.parametrize("offline", [0, 2, 128])
 @pytest.mark.parametrize("rack", [0, 127])
-def test_neighbouring_arrays_are_written_well_whatever_their_lengths(
+def test_neighbouring_arrays_of_any_lengths_are_written_well(
     replicas: int, isr: int | None, offline: int, rack: int
 ) -> None:
     message = Arrays(

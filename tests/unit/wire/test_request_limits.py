@@ -12,7 +12,7 @@ from pessoa.wire.api.metadata import MetadataRequest
 from pessoa.wire.api.offset_fetch import OffsetFetchResponse
 from pessoa.wire.api.produce import ProduceRequest
 from pessoa.wire.errors import ProtocolViolation
-from pessoa.wire.headers import RequestHeader
+from pessoa.wire.message_headers import RequestHeader
 from pessoa.wire.primitives import MAX_REQUEST_ITEMS, uvarint
 from pessoa.wire.schema import Message
 

@@ -1,26 +1,68 @@
-"""/connectors: made, asked about, changed, paused, restarted, deleted."""
+"""/connectors: create, read, change, pause, restart and delete connectors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pessoa.connect.api.desk import Desk, answer, as_texts, flag, in_thread, json_body, nothing, settings_body
-from pessoa.connect.offsets import alter_offsets, read_offsets, reset_offsets
+from pessoa.connect.api.json_messages import answer, as_texts, flag, in_thread, json_body, nothing, settings_body
+from pessoa.connect.api.leader_gate import LeaderGate
+from pessoa.connect.cluster_state import PAUSED, STARTED, STATUS_TOPIC, STOPPED, Status
+from pessoa.connect.config_validation import validate
+from pessoa.connect.connector_offsets import alter_offsets, read_offsets, reset_offsets
 from pessoa.connect.plugins import UnknownPlugin
-from pessoa.connect.state import PAUSED, STARTED, STATUS_TOPIC, STOPPED, Status
-from pessoa.connect.store import STATUS
-from pessoa.connect.validation import validate
+from pessoa.connect.worker_store import STATUS
 from pessoa.web.problems import HttpProblem
 from pessoa.web.routing import Endpoint, Query
 
-# What a request may ask a new connector to be.
+# The states in which a request may create a connector.
 INITIAL = {"RUNNING": STARTED, "PAUSED": PAUSED, "STOPPED": STOPPED}
+
+
+# The answers, under Kafka's names. What is not known of a task or a connector is left out.
+
+
+class TaskId(TypedDict):
+    connector: str
+    task: int
+
+
+class ConnectorInfo(TypedDict):
+    name: str
+    config: dict[str, str]
+    tasks: list[TaskId]
+    type: str
+
+
+class ShownStatus(TypedDict):
+    state: str
+    worker_id: str
+    trace: NotRequired[str]
+    version: NotRequired[str]
+
+
+class TaskStatus(ShownStatus):
+    id: int
+
+
+class ConnectorStatus(TypedDict):
+    name: str
+    connector: ShownStatus
+    tasks: list[TaskStatus]
+    type: str
+
+
+class ExpandedConnector(TypedDict):
+    status: NotRequired[ConnectorStatus]
+    info: NotRequired[ConnectorInfo]
+
+
+# The requests. Any is a value of JSON: msgspec takes no recursive type.
 
 
 class NewConnector(msgspec.Struct, forbid_unknown_fields=True):
@@ -29,50 +71,54 @@ class NewConnector(msgspec.Struct, forbid_unknown_fields=True):
     initial_state: str | None = None
 
 
-class OffsetChange(msgspec.Struct):
+class OffsetChanges(msgspec.Struct):
     offsets: list[dict[str, Any]] | None = None
 
 
 class Connectors:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._herder = desk.herder
-        self._store = desk.herder.store
+    def __init__(self, gate: LeaderGate) -> None:
+        self._gate = gate
+        self._herder = gate.herder
+        self._store = gate.herder.store
 
     def endpoints(self) -> list[Endpoint]:
-        of, changing = "/connectors/{connector}", self._desk.changing
+        of, on_leader = "/connectors/{connector}", self._gate.on_leader
         expand = (Query("expand", help="status or info, or both", many=True),)
         tasks = (Query("includeTasks", "boolean"), Query("onlyFailed", "boolean"))
         return [
             Endpoint(
-                "GET", "/connectors", self.listed, "The names of all connectors, or what is known of them.", expand
+                "GET",
+                "/connectors",
+                self.list_connectors,
+                "The names of all connectors, or what is known of them.",
+                expand,
             ),
-            Endpoint("POST", "/connectors", changing(self.create), "A new connector.", body=NewConnector, status=201),
+            Endpoint("POST", "/connectors", on_leader(self.create), "A new connector.", body=NewConnector, status=201),
             Endpoint("GET", of, self.info, "A connector's configuration and tasks."),
-            Endpoint("DELETE", of, changing(self.delete), "Stop a connector and forget it.", status=204),
+            Endpoint("DELETE", of, on_leader(self.delete), "Stop a connector and forget it.", status=204),
             Endpoint("GET", f"{of}/config", self.config, "A connector's configuration."),
-            Endpoint("PUT", f"{of}/config", changing(self.put_config), "Another configuration, or a new connector."),
-            Endpoint("PATCH", f"{of}/config", changing(self.patch_config), "Some keys of the configuration."),
+            Endpoint("PUT", f"{of}/config", on_leader(self.put_config), "Another configuration, or a new connector."),
+            Endpoint("PATCH", f"{of}/config", on_leader(self.patch_config), "Some keys of the configuration."),
             Endpoint("GET", f"{of}/status", self.status, "What a connector and its tasks do."),
             Endpoint("GET", f"{of}/tasks", self.tasks, "The tasks and their configurations."),
             Endpoint("GET", f"{of}/tasks/{{task}}/status", self.task_status, "What one task does."),
             Endpoint(
-                "POST", f"{of}/tasks/{{task}}/restart", changing(self.restart_task), "Start a task again.", status=204
+                "POST", f"{of}/tasks/{{task}}/restart", on_leader(self.restart_task), "Start a task again.", status=204
             ),
             Endpoint("GET", f"{of}/topics", self.topics, "The topics that it has used."),
-            Endpoint("PUT", f"{of}/topics/reset", changing(self.reset_topics), "Forget them.", status=202),
-            Endpoint("POST", f"{of}/restart", changing(self.restart), "Start it again.", tasks, status=204),
-            Endpoint("PUT", f"{of}/pause", changing(self.pause), "Let it rest.", status=202),
-            Endpoint("PUT", f"{of}/resume", changing(self.resume), "Let it go on.", status=202),
-            Endpoint("PUT", f"{of}/stop", changing(self.stop), "End its tasks, and keep it.", status=204),
+            Endpoint("PUT", f"{of}/topics/reset", on_leader(self.reset_topics), "Forget them.", status=202),
+            Endpoint("POST", f"{of}/restart", on_leader(self.restart), "Start it again.", tasks, status=204),
+            Endpoint("PUT", f"{of}/pause", on_leader(self.pause), "Let it rest.", status=202),
+            Endpoint("PUT", f"{of}/resume", on_leader(self.resume), "Let it go on.", status=202),
+            Endpoint("PUT", f"{of}/stop", on_leader(self.stop), "End its tasks, and keep it.", status=204),
             Endpoint("GET", f"{of}/offsets", self.offsets, "How far it is."),
             Endpoint(
-                "PATCH", f"{of}/offsets", changing(self.alter_offsets), "Where it is to go on.", body=OffsetChange
+                "PATCH", f"{of}/offsets", on_leader(self.alter_offsets), "Where it is to go on.", body=OffsetChanges
             ),
-            Endpoint("DELETE", f"{of}/offsets", changing(self.reset_offsets), "Let it begin anew."),
+            Endpoint("DELETE", f"{of}/offsets", on_leader(self.reset_offsets), "Let it begin anew."),
         ]
 
-    # What is known.
+    # Answers.
 
     def _config(self, name: str) -> dict[str, str]:
         config = self._store.state.configs.get(name)
@@ -86,7 +132,7 @@ class Connectors:
         except UnknownPlugin:
             return "unknown"
 
-    def _info(self, name: str) -> dict[str, Any]:
+    def _info(self, name: str) -> ConnectorInfo:
         with self._store.lock:
             config = self._config(name)
             count = len(self._store.state.tasks.get(name, []))
@@ -97,7 +143,7 @@ class Connectors:
                 "type": self._type(config),
             }
 
-    def _status(self, name: str) -> dict[str, Any]:
+    def _status(self, name: str) -> ConnectorStatus:
         with self._store.lock:
             state = self._store.state
             status = state.connector_status.get(name)
@@ -106,24 +152,24 @@ class Connectors:
             tasks = sorted((number, one) for (connector, number), one in state.task_status.items() if connector == name)
             return {
                 "name": name,
-                "connector": _shown(status),
-                "tasks": [{"id": number, **_shown(one)} for number, one in tasks],
+                "connector": _shown_status(status),
+                "tasks": [_task_status(number, one) for number, one in tasks],
                 "type": self._type(state.configs.get(name, {})),
             }
 
-    # Asking.
+    # Requests that read.
 
-    async def listed(self, request: Request) -> Response:
+    async def list_connectors(self, request: Request) -> Response:
         wanted = request.query_params.getlist("expand")
         with self._store.lock:
             names = list(self._store.state.configs)
         if not wanted:
             return answer(names)
-        found: dict[str, Any] = {}
+        found: dict[str, ExpandedConnector] = {}
         for name in names:
-            parts: dict[str, Any] = {}
+            parts: ExpandedConnector = {}
             for each in wanted:
-                # A connector that comes or goes this moment is left out.
+                # A connector that is created or deleted this moment is left out.
                 try:
                     if each == "status":
                         parts["status"] = self._status(name)
@@ -159,7 +205,7 @@ class Connectors:
             status = self._store.state.task_status.get((name, number))
         if status is None:
             raise HttpProblem(404, f"No status found for task {name}-{number}")
-        return answer({"id": number, **_shown(status)})
+        return answer(_task_status(number, status))
 
     async def topics(self, request: Request) -> Response:
         self._check_tracking()
@@ -175,7 +221,7 @@ class Connectors:
         found = await in_thread(read_offsets, self._herder, request.path_params["connector"])
         return answer({"offsets": found})
 
-    # Changing.
+    # Requests that change.
 
     async def create(self, request: Request) -> Response:
         wanted = await json_body(request, NewConnector)
@@ -218,10 +264,12 @@ class Connectors:
         verdict = await in_thread(validate, self._herder.plugins, self._herder.config.settings, texts)
         verdict.refuse_if_wrong()
         await in_thread(self._herder.put, name, texts, target)
-        headers = {}
+        headers, info = {}, self._info(name)
         if status == 201:
+            # As Kafka's answer, it shows no tasks of a new connector, also if the herder was quick to make them.
+            info["tasks"] = []
             headers["Location"] = f"{request.url.scheme}://{request.url.netloc}/connectors/{quote(name, safe='')}"
-        return answer(self._info(name), status, headers)
+        return answer(info, status, headers)
 
     async def delete(self, request: Request) -> Response:
         name = request.path_params["connector"]
@@ -276,7 +324,7 @@ class Connectors:
 
     async def reset_topics(self, request: Request) -> Response:
         self._check_tracking()
-        if self._herder.config["topic.tracking.allow.reset"].lower() != "true":
+        if not self._herder.config.forgets_topics:
             raise HttpProblem(403, "Topic tracking reset is disabled.")
         name = request.path_params["connector"]
         for topic in list(self._store.state.topics.get(name, {})):
@@ -285,7 +333,7 @@ class Connectors:
 
     async def alter_offsets(self, request: Request) -> Response:
         name = request.path_params["connector"]
-        wanted = await json_body(request, OffsetChange)
+        wanted = await json_body(request, OffsetChanges)
         return answer({"message": await in_thread(alter_offsets, self._herder, name, wanted.offsets or [])})
 
     async def reset_offsets(self, request: Request) -> Response:
@@ -293,13 +341,17 @@ class Connectors:
         return answer({"message": await in_thread(reset_offsets, self._herder, name)})
 
 
-def _shown(status: Status) -> dict[str, Any]:
-    shown: dict[str, Any] = {"state": status.state, "worker_id": status.worker_id}
+def _shown_status(status: Status) -> ShownStatus:
+    shown: ShownStatus = {"state": status.state, "worker_id": status.worker_id}
     if status.trace:
         shown["trace"] = status.trace
     if status.version:
         shown["version"] = status.version
     return shown
+
+
+def _task_status(number: int, status: Status) -> TaskStatus:
+    return {"id": number, **_shown_status(status)}
 
 
 def _number(request: Request) -> int:

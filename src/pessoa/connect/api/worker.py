@@ -1,4 +1,4 @@
-"""The worker itself: what it is, how it is, and what it logs."""
+"""/ and /admin/loggers: the worker's version, and the levels of its loggers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import time
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pessoa.connect.api.desk import Desk, answer, in_thread, json_body, nothing
-from pessoa.connect.state import LOGGER
-from pessoa.connect.store import CONFIG
+from pessoa.connect.api.json_messages import answer, in_thread, json_body, nothing
+from pessoa.connect.cluster_state import LOGGER
+from pessoa.connect.herder import Herder
+from pessoa.connect.worker_store import CONFIG
 from pessoa.web.problems import HttpProblem
 from pessoa.web.routing import Endpoint, Query
 
@@ -31,9 +32,8 @@ ROOT = "root"
 
 
 class WorkerApi:
-    def __init__(self, desk: Desk, cluster_id: str) -> None:
-        self._desk = desk
-        self._herder = desk.herder
+    def __init__(self, herder: Herder, cluster_id: str) -> None:
+        self._herder = herder
         self._cluster_id = cluster_id
         self._modified: dict[str, int] = {}
 
@@ -49,7 +49,7 @@ class WorkerApi:
     async def root(self, _: Request) -> Response:
         return answer({"version": KAFKA_VERSION, "commit": KAFKA_COMMIT, "kafka_cluster_id": self._cluster_id})
 
-    def _shown(self, name: str) -> dict[str, object]:
+    def _level_of(self, name: str) -> dict[str, object]:
         number = _logger(name).getEffectiveLevel()
         level = _NAMES.get(number) or min(_NAMES.items(), key=lambda pair: abs(pair[0] - number))[1]
         return {"level": level, "last_modified": self._modified.get(name)}
@@ -57,10 +57,10 @@ class WorkerApi:
     async def loggers(self, _: Request) -> Response:
         known = [name for name, one in logging.root.manager.loggerDict.items()
                  if isinstance(one, logging.Logger) and one.level != logging.NOTSET]  # fmt: skip
-        return answer({name: self._shown(name) for name in [*sorted(known), ROOT]})
+        return answer({name: self._level_of(name) for name in [*sorted(known), ROOT]})
 
     async def logger(self, request: Request) -> Response:
-        return answer(self._shown(request.path_params["logger"]))
+        return answer(self._level_of(request.path_params["logger"]))
 
     async def set_level(self, request: Request) -> Response:
         name = request.path_params["logger"]
@@ -77,7 +77,7 @@ class WorkerApi:
         return answer(self.apply(name, level))
 
     def apply(self, name: str, level: str) -> list[str]:
-        """Set a level here; the loggers that it reaches."""
+        """Set the level of a logger in this worker, and return the loggers that it changes."""
         below = [one for one in logging.root.manager.loggerDict if one.startswith(f"{name}.")]
         _logger(name).setLevel(LEVELS[level.upper()])
         self._modified[name] = int(time.time() * 1000)

@@ -1,4 +1,4 @@
-"""The databases that the JDBC connectors speak to, behind one small door: PostgreSQL by psycopg, SQLite by sqlite3.
+"""The databases that the JDBC connectors speak to, behind one interface: PostgreSQL by psycopg, SQLite by sqlite3.
 
     jdbc:postgresql://host:5432/shop?user=ana       jdbc:sqlite:/data/shop.db
 
@@ -15,13 +15,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pessoa.connect.connector import RetriableFailure
-from pessoa.connect.data import DATE, DECIMAL, TIME, TIMESTAMP, DataFailure, Schema, Type
+from pessoa.connect.data import DATE, DECIMAL, LOGICAL, TIME, TIMESTAMP, ConnectValue, DataFailure, Schema, Type
 
-Row = Sequence[Any]
+if TYPE_CHECKING:
+    import psycopg
+
+# The cells of a row, and the values of a statement's parameters.
+Row = Sequence[ConnectValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +37,12 @@ class Column:
     is_key: bool = False
     scale: int | None = None
     precision: int | None = None
-    # Filled in by the database itself, by counting up.
+    # Whether the database fills it in by counting up.
     counts_up: bool = False
 
 
 class DatabaseFailure(Exception):
-    """The database said no; trying again would not help."""
+    """The database has refused a statement; trying again would not help."""
 
 
 class Database(ABC):
@@ -47,21 +51,21 @@ class Database(ABC):
     def quote(self, name: str) -> str:
         return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
 
-    # Asking and telling.
+    # Statements and transactions.
 
     @abstractmethod
-    def rows(self, sql: str, values: Sequence[Any] = (), limit: int | None = None) -> Iterator[Row]: ...
+    def rows(self, sql: str, values: Row = (), limit: int | None = None) -> Iterator[Row]: ...
 
     @abstractmethod
-    def columns_of(self, sql: str, values: Sequence[Any]) -> list[str]:
-        """The names that a query's columns have."""
+    def columns_of(self, sql: str, values: Row) -> list[str]:
+        """Return the names of a query's columns."""
 
     @abstractmethod
-    def run(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """The number of rows that were changed."""
+    def run(self, sql: str, values: Row = ()) -> int:
+        """Run a statement and return the count of rows that it changed."""
 
     @abstractmethod
-    def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None: ...
+    def run_many(self, sql: str, rows: Iterable[Row]) -> None: ...
 
     @abstractmethod
     def commit(self) -> None: ...
@@ -72,14 +76,14 @@ class Database(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
-    # What is there.
+    # Tables.
 
     @abstractmethod
     def tables(self, kinds: Sequence[str], schema: str | None = None) -> list[str]: ...
 
     @abstractmethod
     def columns(self, table: str) -> list[Column]:
-        """Empty if there is no such table."""
+        """Return the columns of a table; none if there is no such table."""
 
     @abstractmethod
     def now(self) -> datetime: ...
@@ -89,10 +93,10 @@ class Database(ABC):
     @abstractmethod
     def type_for(self, schema: Schema, *, is_key: bool) -> str: ...
 
-    def to_database(self, schema: Schema | None, value: Any) -> Any:
+    def to_database(self, schema: Schema | None, value: ConnectValue) -> ConnectValue:
         return value
 
-    # Statements.
+    # SQL.
 
     def insert_sql(self, table: str, columns: Sequence[str]) -> str:
         names = ", ".join(self.quote(each) for each in columns)
@@ -100,12 +104,12 @@ class Database(ABC):
         return f"INSERT INTO {self.quote(table)} ({names}) VALUES ({marks})"  # noqa: S608
 
     def insert_once_sql(self, table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
-        """For keys that no two records share: a row with such a key is the same row."""
+        """Return an INSERT that does nothing where a row of this key exists: no two records share such a key."""
         conflict = ", ".join(self.quote(each) for each in keys)
         return f"{self.insert_sql(table, columns)} ON CONFLICT ({conflict}) DO NOTHING"
 
     def upsert_sql(self, table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
-        """Both databases speak the same dialect here."""
+        """Return an INSERT that updates the row of this key where it exists, in the words of both databases."""
         conflict = ", ".join(self.quote(each) for each in keys)
         others = [each for each in columns if each not in keys]
         sets = ", ".join(f"{self.quote(each)} = excluded.{self.quote(each)}" for each in others)
@@ -113,7 +117,7 @@ class Database(ABC):
         return f"{self.insert_sql(table, columns)} ON CONFLICT ({conflict}) {action}"
 
     def update_sql(self, table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
-        """Takes the other columns first, then the keys."""
+        """Return an UPDATE, whose parameters are the other columns first, then the keys."""
         sets = ", ".join(f"{self.quote(each)} = {self.placeholder}" for each in columns if each not in keys)
         return f"UPDATE {self.quote(table)} SET {sets} WHERE {self._where(keys)}"  # noqa: S608
 
@@ -135,7 +139,7 @@ class Database(ABC):
             return f"{text} DEFAULT {self._literal(schema.default)}"
         return f"{text} NULL" if schema.optional and not is_key else f"{text} NOT NULL"
 
-    def _literal(self, value: Any) -> str:
+    def _literal(self, value: ConnectValue) -> str:
         if isinstance(value, bool):
             return "TRUE" if value else "FALSE"
         if isinstance(value, int | float | Decimal):
@@ -144,7 +148,7 @@ class Database(ABC):
 
 
 def connect(url: str, user: str | None = None, password: str | None = None) -> Database:
-    """DataFailure for an address that nobody understands, RetriableFailure where the database does not answer."""
+    """Connect to the database at an address: DataFailure if it is no address, RetriableFailure if nothing answers."""
     if url.startswith("jdbc:sqlite:"):
         return Sqlite(url.removeprefix("jdbc:sqlite:"))
     if url.startswith(("jdbc:postgresql:", "jdbc:pgsql:")):
@@ -169,23 +173,23 @@ class Sqlite(Database):
         except sqlite3.Error as wrong:
             raise RetriableFailure(f"{path}: {wrong}") from None
 
-    def rows(self, sql: str, values: Sequence[Any] = (), limit: int | None = None) -> Iterator[Row]:
+    def rows(self, sql: str, values: Row = (), limit: int | None = None) -> Iterator[Row]:
         cursor = self._execute(sql, values)
         return iter(cursor.fetchall() if limit is None else cursor.fetchmany(limit))
 
-    def columns_of(self, sql: str, values: Sequence[Any]) -> list[str]:
+    def columns_of(self, sql: str, values: Row) -> list[str]:
         return [each[0] for each in self._execute(sql, values).description]
 
-    def run(self, sql: str, values: Sequence[Any] = ()) -> int:
+    def run(self, sql: str, values: Row = ()) -> int:
         return self._execute(sql, values).rowcount
 
-    def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+    def run_many(self, sql: str, rows: Iterable[Row]) -> None:
         try:
             self._connection.executemany(sql, rows)
         except sqlite3.Error as wrong:
             raise _sqlite_failure(wrong, sql) from None
 
-    def _execute(self, sql: str, values: Sequence[Any]) -> sqlite3.Cursor:
+    def _execute(self, sql: str, values: Row) -> sqlite3.Cursor:
         try:
             return self._connection.execute(sql, values)
         except sqlite3.Error as wrong:
@@ -210,7 +214,7 @@ class Sqlite(Database):
         found = list(self.rows(f"PRAGMA table_info({self.quote(table)})"))
         single = sum(1 for row in found if row[5]) == 1
         return [
-            Column(row[1], str(row[2]).lower(), is_nullable=not row[3], is_key=bool(row[5]),
+            Column(str(row[1]), str(row[2]).lower(), is_nullable=not row[3], is_key=bool(row[5]),
                    counts_up=single and bool(row[5]) and str(row[2]).upper() == "INTEGER")
             for row in found
         ]  # fmt: skip
@@ -219,13 +223,11 @@ class Sqlite(Database):
         return datetime.now(UTC)
 
     def type_for(self, schema: Schema, *, is_key: bool) -> str:
-        if schema.name == DECIMAL:
-            return "NUMERIC"
-        if schema.name in (DATE, TIME, TIMESTAMP):
+        if schema.name in LOGICAL:
             return "NUMERIC"
         return _type(_SQLITE_TYPES, schema)
 
-    def to_database(self, schema: Schema | None, value: Any) -> Any:
+    def to_database(self, schema: Schema | None, value: ConnectValue) -> ConnectValue:
         match value:
             case Decimal():
                 return str(value)
@@ -250,6 +252,7 @@ _POSTGRES_TYPES = {
     Type.INT8: "SMALLINT", Type.INT16: "SMALLINT", Type.INT32: "INT", Type.INT64: "BIGINT", Type.FLOAT32: "REAL",
     Type.FLOAT64: "DOUBLE PRECISION", Type.BOOLEAN: "BOOLEAN", Type.STRING: "TEXT", Type.BYTES: "BYTEA",
 }  # fmt: skip
+_POSTGRES_LOGICAL_TYPES = {DECIMAL: "DECIMAL", DATE: "DATE", TIME: "TIME", TIMESTAMP: "TIMESTAMP"}
 _COLUMNS_SQL = """
     SELECT a.attname, format_type(a.atttypid, NULL), NOT a.attnotnull, COALESCE(a.attnum = ANY(i.indkey), false),
            CASE WHEN a.atttypid = 1700 AND a.atttypmod > 0 THEN (a.atttypmod - 4) & 65535 END,
@@ -279,49 +282,48 @@ class Postgres(Database):
         except ValueError as wrong:
             raise DataFailure(f"jdbc:{url} is no address of a database: {wrong}") from None
         options = dict(parse_qsl(parts.query))
-        facts: dict[str, Any] = {
-            "host": options.pop("host", None) or parts.hostname or "localhost",
-            "port": port,
-            "dbname": unquote(parts.path.lstrip("/")) or "postgres",
-            "user": user or options.pop("user", None) or parts.username,
-            "password": password or options.pop("password", None) or parts.password,
-        }
-        self.schema = options.pop("currentSchema", "public")
-        # Durable or not is the server's affair; the rest of what a JDBC address may say is Java's.
-        facts = {name: fact for name, fact in facts.items() if fact is not None}
+        # The other options of a JDBC address are for Java's driver.
+        self.schema = options.get("currentSchema", "public")
         try:
-            self._connection = psycopg.connect(**facts, connect_timeout=10)
+            self._connection = psycopg.connect(
+                host=options.get("host") or parts.hostname or "localhost",
+                port=port,
+                dbname=unquote(parts.path.lstrip("/")) or "postgres",
+                user=user or options.get("user") or parts.username,
+                password=password or options.get("password") or parts.password,
+                connect_timeout=10,
+            )
         except psycopg.OperationalError as wrong:
             raise RetriableFailure(f"{url.partition('?')[0]}: {wrong}") from None
         self._connection.execute("SET TIME ZONE 'UTC'")
         self._connection.commit()
 
-    def rows(self, sql: str, values: Sequence[Any] = (), limit: int | None = None) -> Iterator[Row]:
+    def rows(self, sql: str, values: Row = (), limit: int | None = None) -> Iterator[Row]:
         cursor = self._execute(sql, values)
         return iter(cursor.fetchall() if limit is None else cursor.fetchmany(limit))
 
-    def columns_of(self, sql: str, values: Sequence[Any]) -> list[str]:
+    def columns_of(self, sql: str, values: Row) -> list[str]:
         description = self._execute(sql, values).description
         return [each.name for each in description or ()]
 
-    def run(self, sql: str, values: Sequence[Any] = ()) -> int:
+    def run(self, sql: str, values: Row = ()) -> int:
         return int(self._execute(sql, values).rowcount)
 
-    def run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+    def run_many(self, sql: str, rows: Iterable[Row]) -> None:
         try:
             with self._connection.cursor() as cursor:
                 cursor.executemany(sql, list(rows))
         except self._psycopg.Error as wrong:
             raise self._failure(wrong) from None
 
-    def _execute(self, sql: str, values: Sequence[Any]) -> Any:
+    def _execute(self, sql: str, values: Row) -> psycopg.Cursor:
         try:
-            # Without values a percent sign is a percent sign.
+            # Without parameters psycopg leaves a percent sign alone.
             return self._connection.execute(sql, values or None)
         except self._psycopg.Error as wrong:
             raise self._failure(wrong) from None
 
-    def _failure(self, wrong: Any) -> Exception:
+    def _failure(self, wrong: psycopg.Error) -> Exception:
         # Connections that break, deadlocks, a server that shuts down.
         passing = isinstance(wrong, self._psycopg.OperationalError) or (wrong.sqlstate or "")[:2] in ("08", "40", "57")
         if self._connection.closed:
@@ -337,7 +339,7 @@ class Postgres(Database):
             raise self._failure(wrong) from None
 
     def rollback(self) -> None:
-        # A connection that is about to break forgets what was done in it too.
+        # A connection that breaks is rolled back by the server.
         with suppress(self._psycopg.Error):
             self._connection.rollback()
 
@@ -345,39 +347,36 @@ class Postgres(Database):
         self._connection.close()
 
     def tables(self, kinds: Sequence[str], schema: str | None = None) -> list[str]:
-        wanted = ["BASE TABLE" if kind.upper() == "TABLE" else kind.upper() for kind in kinds]
+        wanted: list[ConnectValue] = ["BASE TABLE" if kind.upper() == "TABLE" else kind.upper() for kind in kinds]
         return [str(row[0]) for row in self.rows(_TABLES_SQL, (schema or self.schema, wanted))]
 
     def columns(self, table: str) -> list[Column]:
         name = table if "." in table else f"{self.schema}.{table}"
-        return [Column(row[0], row[1], row[2], row[3], row[4], row[5], row[6])
-                for row in self.rows(_COLUMNS_SQL, (self.quote(name),))]  # fmt: skip
-
-    def quote(self, name: str) -> str:
-        return super().quote(name)
+        found = self.rows(_COLUMNS_SQL, (self.quote(name),))
+        return [
+            Column(str(name), str(kind), bool(nullable), bool(is_key), _whole(scale), _whole(precision), bool(counts))
+            for name, kind, nullable, is_key, scale, precision, counts in found
+        ]
 
     def now(self) -> datetime:
-        (row,) = self.rows("SELECT clock_timestamp()")
-        moment: datetime = row[0]
+        ((moment,),) = self.rows("SELECT clock_timestamp()")
+        assert isinstance(moment, datetime)
         return moment.astimezone(UTC)
 
     def type_for(self, schema: Schema, *, is_key: bool) -> str:
-        match schema.name:
-            case "org.apache.kafka.connect.data.Decimal":
-                return "DECIMAL"
-            case "org.apache.kafka.connect.data.Date":
-                return "DATE"
-            case "org.apache.kafka.connect.data.Time":
-                return "TIME"
-            case "org.apache.kafka.connect.data.Timestamp":
-                return "TIMESTAMP"
+        if schema.name in _POSTGRES_LOGICAL_TYPES:
+            return _POSTGRES_LOGICAL_TYPES[schema.name]
         if schema.type is Type.ARRAY and schema.values is not None:
             return f"{self.type_for(schema.values, is_key=False)}[]"
         return _type(_POSTGRES_TYPES, schema)
 
-    def to_database(self, schema: Schema | None, value: Any) -> Any:
+    def to_database(self, schema: Schema | None, value: ConnectValue) -> ConnectValue:
         # Columns are TIMESTAMP without a zone, in UTC.
         return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
+
+
+def _whole(cell: ConnectValue) -> int | None:
+    return cell if isinstance(cell, int) else None
 
 
 def _type(types: dict[Type, str], schema: Schema) -> str:

@@ -1,4 +1,4 @@
-"""Datagen: records made up from an Avro schema, for tutorials and tests.
+"""Datagen: random records of an Avro schema, for tutorials and tests.
 
 A schema's types say what a value is, and its property `arg.properties` what it looks like:
 
@@ -17,27 +17,27 @@ import random
 import time as clock
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from pessoa.base.config_values import at_least
-from pessoa.connect.connector import Offset, OffsetRefused, Offsets, Partition, SourceConnector
+from pessoa.base.config_values import Value, at_least
+from pessoa.base.json_value import JsonObject, JsonValue
+from pessoa.connect.connector import Offset, OffsetRefused, Offsets, Partition, SourceConnector, offset_number
 from pessoa.connect.connectors.datagen_schemas import QUICKSTARTS
 from pessoa.connect.connectors.regex_text import random_match
-from pessoa.connect.converters.avro import connect_schema
-from pessoa.connect.data import DataFailure, Record, Schema, Type, from_plain
-from pessoa.connect.definition import HIGH, LONG, REQUIRED, STRING, Settings, Table, key
+from pessoa.connect.converters.avro_converter import connect_schema
+from pessoa.connect.data import ConnectValue, DataFailure, Record, Schema, Struct, Type, connect_value, from_plain
+from pessoa.connect.definition import HIGH, LONG, REQUIRED, STRING, Config, Settings, Table, key
+from pessoa.serde.avro.avro_schema import Array, AvroType, EnumType, Fixed, Map, Primitive, Union
+from pessoa.serde.avro.avro_schema import Record as AvroRecord
 from pessoa.serde.avro.parsing import parse_avro
-from pessoa.serde.avro.schema import Array, AvroType, EnumType, Fixed, Map, Primitive, Union
-from pessoa.serde.avro.schema import Record as AvroRecord
-from pessoa.serde.problems import SchemaProblem
+from pessoa.serde.schema_problems import SchemaProblem
 
 ITERATION, SEED, GENERATION = "current.iteration", "random.seed", "task.generation"
-# Of one poll, when nothing holds it back.
+# The most records of one poll.
 BURST = 2000
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def _one_schema(value: Any, settings: Settings) -> str | None:
+def _one_schema(value: Value, settings: Settings) -> str | None:
     given = [name for name in ("quickstart", "schema.string", "schema.filename") if settings.get(name, "").strip()]
     if len(given) != 1:
         return "Set exactly one of quickstart, schema.string and schema.filename"
@@ -81,20 +81,24 @@ class DatagenConnector(SourceConnector):
         if "task.id" not in partition or not isinstance(offset.get(ITERATION), int):
             raise OffsetRefused(f"a partition is {{'task.id': 0}}, and an offset has the number '{ITERATION}'")
 
-    def start(self, config: dict[str, Any], offsets: Offsets) -> None:
-        texts = {name: str(config[name]) for name in ("quickstart", "schema.string", "schema.filename")}
+    def start(self, config: Config, offsets: Offsets) -> None:
+        texts = {name: config.string(name) for name in ("quickstart", "schema.string", "schema.filename")}
         self._generator = _generator(texts)
-        self._topic: str = config["kafka.topic"]
-        self._interval_s: float = config["max.interval"] / 1000
-        self._end: int = config["iterations"]
-        self._partition = {"task.id": config["task.id"]}
+        self._topic = config.string("kafka.topic")
+        self._interval_s = config.integer("max.interval") / 1000
+        self._end = config.integer("iterations")
+        self._partition = {"task.id": config.integer("task.id")}
         offset = offsets.of(self._partition)
-        self._count = int(offset.get(ITERATION, 0))
-        self._generation = int(offset.get(GENERATION, -1)) + 1
-        seed = offset.get(SEED) if config["random.seed"] is None else config["random.seed"]
-        self._seed: int = random.SystemRandom().getrandbits(48) if seed is None else seed
-        quick = QUICKSTARTS.get(config["quickstart"].lower())
-        self._key_field: str = config["schema.keyfield"] or (quick.key if quick else "")
+        self._count = offset_number(offset, ITERATION)
+        self._generation = offset_number(offset, GENERATION, -1) + 1
+        if config["random.seed"] is not None:
+            self._seed = config.integer("random.seed")
+        elif offset.get(SEED) is not None:
+            self._seed = offset_number(offset, SEED)
+        else:
+            self._seed = random.SystemRandom().getrandbits(48)
+        quick = QUICKSTARTS.get(texts["quickstart"].lower())
+        self._key_field = config.string("schema.keyfield") or (quick.key if quick else "")
         self._due_at = clock.monotonic()
 
     def poll(self) -> list[Record]:
@@ -136,7 +140,7 @@ def _generator(settings: Mapping[str, str]) -> Generator:
 
 
 class Generator:
-    """Values of one Avro schema."""
+    """Random values of one Avro schema."""
 
     def __init__(self, text: str) -> None:
         self._avro = parse_avro(text)[0]
@@ -144,82 +148,97 @@ class Generator:
         if self.schema.type is not Type.STRUCT:
             raise DataFailure("the schema is no record")
 
-    def value(self, chance: random.Random, number: int) -> Any:
-        return _value(self._avro, self.schema, chance, number)
+    def value(self, chance: random.Random, number: int) -> Struct:
+        made = _make_value(self._avro, self.schema, chance, number)
+        if not isinstance(made, dict):
+            raise DataFailure("the options of the record are no records")
+        return made
 
 
-def _value(avro: AvroType, schema: Schema, chance: random.Random, number: int) -> Any:
-    arguments: Mapping[str, Any] = getattr(avro, "properties", {}).get("arg.properties") or {}
+def _make_value(avro: AvroType, schema: Schema, chance: random.Random, number: int) -> ConnectValue:
+    properties = {} if isinstance(avro, Union) else avro.properties
+    arguments = properties.get("arg.properties")
+    if not isinstance(arguments, dict):
+        arguments = {}
     if "options" in arguments:
-        return chance.choice(_listed(arguments["options"]))
+        return connect_value(chance.choice(_options(arguments["options"])))
     match avro:
         case AvroRecord():
             pairs = zip(avro.fields, schema.fields, strict=True)
-            return {one.name: _value(each.type, one.schema, chance, number) for each, one in pairs}
+            return {one.name: _make_value(each.type, one.schema, chance, number) for each, one in pairs}
         case Union(branches=branches):
             chosen = chance.choice(branches)
-            return None if chosen.kind == "null" else _value(chosen, schema, chance, number)
+            return None if chosen.kind == "null" else _make_value(chosen, schema, chance, number)
         case Array():
             assert schema.values is not None
-            return [_value(avro.items, schema.values, chance, number) for _ in range(_length(arguments, chance, 3))]
+            return [
+                _make_value(avro.items, schema.values, chance, number) for _ in range(_length(arguments, chance, 3))
+            ]
         case Map():
             assert schema.values is not None
-            names = [_key(arguments, chance) for _ in range(_length(arguments, chance, 3))]
-            return {name: _value(avro.values, schema.values, chance, number) for name in names}
+            names = [_make_key(arguments, chance) for _ in range(_length(arguments, chance, 3))]
+            return {name: _make_value(avro.values, schema.values, chance, number) for name in names}
         case EnumType():
             return chance.choice(avro.symbols)
         case Fixed():
             return chance.randbytes(avro.size)
         case Primitive():
-            return from_plain(schema, _primitive(avro.kind, arguments, chance, number))
+            return from_plain(schema, _make_primitive(avro.kind, arguments, chance, number))
 
 
-def _primitive(kind: str, arguments: Mapping[str, Any], chance: random.Random, number: int) -> Any:
+def _make_primitive(kind: str, arguments: JsonObject, chance: random.Random, number: int) -> ConnectValue:
     if "iteration" in arguments:
-        return _iteration(kind, arguments["iteration"], number)
-    limits = arguments.get("range", {})
+        return _count_up(kind, arguments["iteration"], number)
+    limits = arguments.get("range")
     match kind:
         case "int" | "long":
-            low, high = limits.get("min", 0), limits.get("max", (1 << 31) - 1)
-            return chance.randrange(int(low), max(int(high), int(low) + 1))
+            low, high = int(_number(limits, "min", 0)), int(_number(limits, "max", (1 << 31) - 1))
+            return chance.randrange(low, max(high, low + 1))
         case "float" | "double":
-            return chance.uniform(float(limits.get("min", 0.0)), float(limits.get("max", 1.0)))
+            return chance.uniform(float(_number(limits, "min", 0.0)), float(_number(limits, "max", 1.0)))
         case "boolean":
-            return chance.random() < float(arguments.get("odds", 0.5))
+            return chance.random() < _number(arguments, "odds", 0.5)
         case "bytes":
             return chance.randbytes(_length(arguments, chance, 8))
         case "null":
             return None
     if "regex" in arguments:
-        return random_match(arguments["regex"], chance)
+        return random_match(str(arguments["regex"]), chance)
     return "".join(chance.choice(_LETTERS) for _ in range(_length(arguments, chance, 8)))
 
 
-def _iteration(kind: str, facts: Mapping[str, Any], number: int) -> Any:
-    start, step = facts.get("start", 0), facts.get("step", 1)
-    restart = facts.get("restart")
-    first = facts.get("initial", start)
-    value = first + step * number
-    if restart is not None and restart != start:
+def _number(facts: JsonValue, name: str, default: float) -> float:
+    found = facts.get(name, default) if isinstance(facts, dict) else default
+    if not isinstance(found, int | float):
+        raise DataFailure(f"{name} is no number: {found}")
+    return found
+
+
+def _count_up(kind: str, facts: JsonValue, number: int) -> ConnectValue:
+    start, step = _number(facts, "start", 0), _number(facts, "step", 1)
+    # Without an end it goes on for ever.
+    restart = _number(facts, "restart", start)
+    value = _number(facts, "initial", start) + step * number
+    if restart != start:
         value = start + (value - start) % (restart - start)
     return str(value) if kind == "string" else float(value) if kind in ("float", "double") else int(value)
 
 
-def _length(arguments: Mapping[str, Any], chance: random.Random, default: int) -> int:
-    length = arguments.get("length", default)
+def _length(arguments: JsonObject, chance: random.Random, default: int) -> int:
+    length = arguments.get("length")
     if isinstance(length, dict):
-        return chance.randrange(int(length.get("min", 0)), int(length.get("max", default)) + 1)
-    return int(length)
+        return chance.randrange(int(_number(length, "min", 0)), int(_number(length, "max", default)) + 1)
+    return int(_number(arguments, "length", default))
 
 
-def _key(arguments: Mapping[str, Any], chance: random.Random) -> str:
+def _make_key(arguments: JsonObject, chance: random.Random) -> str:
     keys = arguments.get("keys", {})
     if isinstance(keys, dict) and "options" in keys:
-        return str(chance.choice(_listed(keys["options"])))
+        return str(chance.choice(_options(keys["options"])))
     return "".join(chance.choice(_LETTERS) for _ in range(6))
 
 
-def _listed(options: Any) -> Sequence[Any]:
+def _options(options: JsonValue) -> Sequence[JsonValue]:
     if not isinstance(options, list) or not options:
         raise DataFailure("options is a list of values")
     return options

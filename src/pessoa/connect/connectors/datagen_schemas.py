@@ -6,34 +6,34 @@ is a number within it, `counting(start, step)` counts up; the helpers make Avro 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-Kind = Any
+from collections.abc import Mapping
+from typing import NamedTuple
 
 
 class Quickstart(NamedTuple):
-    schema: dict[str, Any]
-    # The field that is the key, unless somebody says otherwise.
+    schema: dict[str, object]
+    # The field that is the key, unless the configuration names another.
     key: str
 
 
-def counting(start: int, step: int = 1, kind: str = "long") -> dict[str, Any]:
+def counting(start: int, step: int = 1, kind: str = "long") -> dict[str, object]:
     return {"type": kind, "arg.properties": {"iteration": {"start": start, "step": step}}}
 
 
-def text_counting(start: int, step: int = 1) -> dict[str, Any]:
+def text_counting(start: int, step: int = 1) -> dict[str, object]:
     return counting(start, step, "string")
 
 
-def real(low: float, high: float) -> dict[str, Any]:
+def real(low: float, high: float) -> dict[str, object]:
     return {"type": "double", "arg.properties": {"range": {"min": low, "max": high}}}
 
 
-def between(low: int, high: int, kind: str = "long") -> dict[str, Any]:
+def between(low: int, high: int, kind: str = "long") -> dict[str, object]:
     return {"type": kind, "arg.properties": {"range": {"min": low, "max": high}}}
 
 
-def _kind(name: str, kind: Kind) -> Any:
+def _kind(name: str, kind: object) -> object:
+    """Return the Avro type of a field that is written shortly; a whole Avro type as it is."""
     if isinstance(kind, str):
         return {"type": "string", "arg.properties": {"regex": kind}}
     if isinstance(kind, range):
@@ -47,15 +47,15 @@ def _kind(name: str, kind: Kind) -> Any:
     return kind
 
 
-def _record(name: str, fields: dict[str, Kind], namespace: str = "") -> dict[str, Any]:
+def _record(name: str, fields: Mapping[str, object], namespace: str = "") -> dict[str, object]:
     rows = [{"name": field, "type": _kind(field, kind)} for field, kind in fields.items()]
-    made: dict[str, Any] = {"type": "record", "name": name, "fields": rows}
+    made: dict[str, object] = {"type": "record", "name": name, "fields": rows}
     if namespace:
         made["namespace"] = namespace
     return made
 
 
-def _quick(record: str, key: str, /, **fields: Kind) -> Quickstart:
+def _quick(record: str, key: str, /, **fields: object) -> Quickstart:
     return Quickstart(_record(record, fields, "pessoa.datagen"), key)
 
 

@@ -11,13 +11,21 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from pessoa.base.config_values import at_least
-from pessoa.connect.connector import Offset, OffsetRefused, Offsets, Partition, SinkConnector, SourceConnector
+from pessoa.connect.connector import (
+    Offset,
+    OffsetRefused,
+    Offsets,
+    Partition,
+    SinkConnector,
+    SourceConnector,
+    offset_number,
+)
 from pessoa.connect.data import STRING as STRING_SCHEMA
 from pessoa.connect.data import Record, java_text
-from pessoa.connect.definition import HIGH, INT, LOW, REQUIRED, STRING, Table, key
+from pessoa.connect.definition import HIGH, INT, LOW, REQUIRED, STRING, Config, Table, key
 
 FILENAME, POSITION = "filename", "position"
 _READ_BYTES = 1 << 16
@@ -43,19 +51,19 @@ class FileStreamSourceConnector(SourceConnector):
 
     @classmethod
     def is_beyond(cls, offset: Offset, end: Offset) -> bool | None:
-        return bool(offset[POSITION] > end[POSITION])
+        return offset_number(offset, POSITION) > offset_number(end, POSITION)
 
-    def start(self, config: dict[str, Any], offsets: Offsets) -> None:
-        self._topic: str = config["topic"]
-        self._path: str | None = config["file"]
-        self._batch: int = config["batch.size"]
+    def start(self, config: Config, offsets: Offsets) -> None:
+        self._topic = config.string("topic")
+        self._path = config.optional_string("file")
+        self._batch = config.integer("batch.size")
         self._partition = {FILENAME: self._path}
-        self._position = int(offsets.of(self._partition).get(POSITION, 0))
+        self._position = offset_number(offsets.of(self._partition), POSITION)
         self._file: IO[bytes] | None = None
         self._rest = b""
 
     def poll(self) -> list[Record]:
-        file = self._opened()
+        file = self._open()
         if file is None:
             return []
         records: list[Record] = []
@@ -81,7 +89,7 @@ class FileStreamSourceConnector(SourceConnector):
             )
         return records
 
-    def _opened(self) -> IO[bytes] | None:
+    def _open(self) -> IO[bytes] | None:
         if self._file is None:
             if self._path is None:
                 self._file = sys.stdin.buffer
@@ -90,7 +98,7 @@ class FileStreamSourceConnector(SourceConnector):
                 try:
                     self._file = Path(self._path).open("rb")  # noqa: SIM115
                 except FileNotFoundError:
-                    # It may come into being.
+                    # It may be created later.
                     return None
                 self._file.seek(self._position)
         return self._file
@@ -108,8 +116,8 @@ class FileStreamSinkConnector(SinkConnector):
     NAMES = ("org.apache.kafka.connect.file.FileStreamSinkConnector",)
     CONFIG = Table(key("file", STRING, None, HIGH, "The file to append to; standard output without one."))
 
-    def start(self, config: dict[str, Any]) -> None:
-        path: str | None = config["file"]
+    def start(self, config: Config) -> None:
+        path = config.optional_string("file")
         self._file: IO[bytes] = sys.stdout.buffer
         if path is not None:
             self._file = Path(path).open("ab")  # noqa: SIM115

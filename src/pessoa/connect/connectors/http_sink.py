@@ -1,8 +1,8 @@
-"""HttpSink: records as requests to somebody's HTTP interface, one each or in batches.
+"""HttpSink: records as HTTP requests, one each or in batches.
 
 The keys are those of Aiven's connector; the names that Confluent's has for the same things are understood too. A
 value goes out as text: a string as it is, anything else as JSON. 429 and 5xx are tried again, and so is a server that
-does not answer; another refusal is that of the record.
+does not answer; every other refusal fails the record.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from pessoa.base.config_values import at_least, one_of
+from pessoa.base.config_values import Value, at_least, one_of
 from pessoa.connect.connector import SinkConnector
-from pessoa.connect.converters.json import JsonConverter
+from pessoa.connect.converters.json_converter import PLAIN_JSON
 from pessoa.connect.data import DataFailure, Record
 from pessoa.connect.definition import (
     BOOLEAN,
@@ -29,12 +28,12 @@ from pessoa.connect.definition import (
     PASSWORD,
     REQUIRED,
     STRING,
+    Config,
     Settings,
     Table,
     key,
 )
 
-_PLAIN = {"schemas.enable": "false"}
 _CONFLUENT = {
     "http.api.url": "http.url",
     "request.method": "http.method",
@@ -45,13 +44,17 @@ _CONFLUENT = {
 }
 
 
-def _url_complaint(value: Any, _: Settings) -> str | None:
+def _url_complaint(value: Value, _: Settings) -> str | None:
     parts = urllib.parse.urlsplit(str(value))
     return None if parts.scheme in ("http", "https") and parts.netloc else "it must be an http or https URL"
 
 
 class Refused(Exception):
-    """The server's no to a request."""
+    """The server has refused a request; `is_retriable` if it may accept the same request later."""
+
+    def __init__(self, sentence: str, *, is_retriable: bool) -> None:
+        super().__init__(sentence)
+        self.is_retriable = is_retriable
 
 
 class HttpSinkConnector(SinkConnector):
@@ -108,22 +111,22 @@ class HttpSinkConnector(SinkConnector):
                     return {name: "it is needed with http.authorization.type=oauth2"}
         return {}
 
-    def start(self, config: dict[str, Any]) -> None:
+    def start(self, config: Config) -> None:
         self._config = config
-        self._json = JsonConverter(_PLAIN)
         self._token: str | None = None
 
     def put(self, records: Sequence[Record]) -> None:
         config = self._config
-        if not config["batching.enabled"]:
+        if not config.boolean("batching.enabled"):
             for record in records:
                 self._send([record], self._text(record))
             return
-        for first in range(0, len(records), config["batch.max.size"]):
-            part = records[first : first + config["batch.max.size"]]
-            separator, suffix = _unescaped(config["batch.separator"]), _unescaped(config["batch.suffix"])
-            inside = separator.join(self._text(record) for record in part)
-            self._send(part, f"{_unescaped(config['batch.prefix'])}{inside}{suffix}")
+        size = config.integer("batch.max.size")
+        words = ("batch.prefix", "batch.separator", "batch.suffix")
+        prefix, separator, suffix = (_unescape(config.string(word)) for word in words)
+        for first in range(0, len(records), size):
+            part = records[first : first + size]
+            self._send(part, f"{prefix}{separator.join(self._text(record) for record in part)}{suffix}")
 
     def _text(self, record: Record) -> str:
         value = record.value
@@ -131,54 +134,48 @@ class HttpSinkConnector(SinkConnector):
             return value
         if isinstance(value, bytes):
             return value.decode(errors="replace")
-        return json.dumps(self._json.to_json(record.value_schema, value), ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(PLAIN_JSON.to_json(record.value_schema, value), ensure_ascii=False, separators=(",", ":"))
 
     def _send(self, records: Sequence[Record], body: str) -> None:
-        retries = self._config["max.retries"]
+        retries = self._config.integer("max.retries")
         while True:
             try:
                 self._request(records[0], body.encode())
             except (OSError, Refused) as failure:
-                if isinstance(failure, Refused) and not failure.args[1]:
-                    self._refuse(records, failure)
-                    return
-                if not retries:
-                    self._refuse(records, failure)
+                if not retries or (isinstance(failure, Refused) and not failure.is_retriable):
+                    for record in records:
+                        self.report(record, DataFailure(f"Sending failed: {failure}"))
                     return
                 retries -= 1
-                clock.sleep(self._config["retry.backoff.ms"] / 1000)
+                clock.sleep(self._config.integer("retry.backoff.ms") / 1000)
             else:
                 return
 
-    def _refuse(self, records: Sequence[Record], failure: Exception) -> None:
-        sentence = failure.args[0] if isinstance(failure, Refused) else str(failure)
-        for record in records:
-            self.report(record, DataFailure(f"Sending failed: {sentence}"))
-
     def _request(self, record: Record, body: bytes) -> None:
         config = self._config
-        url = config["http.url"].replace("${topic}", urllib.parse.quote(record.topic, safe=""))
+        url, method = config.string("http.url"), config.string("http.method")
+        url = url.replace("${topic}", urllib.parse.quote(record.topic, safe=""))
         if "${key}" in url:
             url = url.replace("${key}", urllib.parse.quote(str(record.key), safe=""))
-        request = urllib.request.Request(url, body, self._headers(), method=config["http.method"])  # noqa: S310
+        request = urllib.request.Request(url, body, self._headers(), method=method)  # noqa: S310
         try:
-            with urllib.request.urlopen(request, timeout=config["http.timeout"]) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=config.integer("http.timeout")) as answer:  # noqa: S310
                 answer.read()
         except urllib.error.HTTPError as refused:
             text = refused.read().decode(errors="replace")[:500]
             if refused.code == 401:
                 self._token = None
-            passes = refused.code == 429 or refused.code >= 500 or refused.code == 401
-            raise Refused(f"{config['http.method']} {url}: {refused.code} {text}", passes) from None
+            is_retriable = refused.code in (401, 429) or refused.code >= 500
+            raise Refused(f"{method} {url}: {refused.code} {text}", is_retriable=is_retriable) from None
 
     def _headers(self) -> dict[str, str]:
         config = self._config
-        headers = {"Content-Type": config["http.headers.content.type"] or "application/json"}
-        for each in config["http.headers.additional"]:
+        headers = {"Content-Type": config.optional_string("http.headers.content.type") or "application/json"}
+        for each in config.entries("http.headers.additional"):
             name, _, value = each.partition(":")
             headers[name.strip()] = value.strip()
         if config["http.authorization.type"] == "static":
-            headers["Authorization"] = config["http.headers.authorization"]
+            headers["Authorization"] = config.string("http.headers.authorization")
         elif config["http.authorization.type"] == "oauth2":
             headers["Authorization"] = f"Bearer {self._access_token()}"
         elif config["pessoa.user"]:
@@ -191,16 +188,18 @@ class HttpSinkConnector(SinkConnector):
     def _access_token(self) -> str:
         if self._token is None:
             config = self._config
-            form = {"grant_type": "client_credentials", "client_id": config["oauth2.client.id"],
-                    "client_secret": config["oauth2.client.secret"]}  # fmt: skip
-            if config["oauth2.client.scope"]:
-                form["scope"] = config["oauth2.client.scope"]
+            form = {"grant_type": "client_credentials", "client_id": config.string("oauth2.client.id"),
+                    "client_secret": config.string("oauth2.client.secret")}  # fmt: skip
+            scope = config.optional_string("oauth2.client.scope")
+            if scope:
+                form["scope"] = scope
             data = urllib.parse.urlencode(form).encode()
-            with urllib.request.urlopen(config["oauth2.access.token.url"], data, config["http.timeout"]) as answer:  # noqa: S310
+            url, timeout_s = config.string("oauth2.access.token.url"), config.integer("http.timeout")
+            with urllib.request.urlopen(url, data, timeout_s) as answer:  # noqa: S310
                 self._token = str(json.load(answer)["access_token"])
         return self._token
 
 
-def _unescaped(text: str) -> str:
-    """A configuration's value loses blanks at its ends; so a newline is written as two characters."""
+def _unescape(text: str) -> str:
+    """Return the text with its escapes replaced: a newline at the end of a setting would be stripped as a blank."""
     return text.replace("\\n", "\n").replace("\\t", "\t")

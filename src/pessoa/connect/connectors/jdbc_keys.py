@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pessoa.base.config_values import at_least
+from pessoa.base.config_values import Value, at_least
 from pessoa.connect.connector import RetriableFailure
-from pessoa.connect.connectors.databases import connect
+from pessoa.connect.connectors.databases import Database, connect
 from pessoa.connect.data import DataFailure
-from pessoa.connect.definition import HIGH, INT, LONG, LOW, MEDIUM, PASSWORD, REQUIRED, STRING, Key, Settings, key
+from pessoa.connect.definition import (
+    HIGH,
+    INT,
+    LONG,
+    LOW,
+    MEDIUM,
+    PASSWORD,
+    REQUIRED,
+    STRING,
+    Config,
+    Key,
+    Settings,
+    key,
+)
 
 
-def _complaint(value: Any, settings: Settings) -> str | None:
-    """An address that nobody understands is wrong; a database that is away may come back."""
+def _complaint(value: Value, settings: Settings) -> str | None:
+    """Return what is wrong with an address. A database that does not answer is no fault of its address."""
     if "${" in str(value):
         return None
     try:
@@ -22,6 +33,14 @@ def _complaint(value: Any, settings: Settings) -> str | None:
     except RetriableFailure:
         return None
     return None
+
+
+def connect_with(config: Config) -> Database:
+    return connect(
+        config.string("connection.url"),
+        config.optional_string("connection.user"),
+        config.optional_string("connection.password"),
+    )
 
 
 def connection_keys() -> list[Key]:

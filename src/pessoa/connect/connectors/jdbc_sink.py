@@ -14,16 +14,16 @@ from __future__ import annotations
 import logging
 import time as clock
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pessoa.base.config_values import at_least, one_of
 from pessoa.connect.connector import RetriableFailure, SinkConnector
-from pessoa.connect.connectors.databases import Database, DatabaseFailure, connect
-from pessoa.connect.connectors.jdbc_keys import connection_keys
-from pessoa.connect.converters.avro import schema_of
-from pessoa.connect.data import INT32, INT64, DataFailure, Record, Schema, Type
+from pessoa.connect.connectors.databases import Database, DatabaseFailure
+from pessoa.connect.connectors.jdbc_keys import connect_with, connection_keys
+from pessoa.connect.converters.avro_converter import schema_of
+from pessoa.connect.data import INT32, INT64, ConnectValue, DataFailure, Record, Schema, Struct, Type
 from pessoa.connect.data import STRING as STRING_SCHEMA
-from pessoa.connect.definition import BOOLEAN, HIGH, INT, LIST, LOW, MEDIUM, STRING, Table, key
+from pessoa.connect.definition import BOOLEAN, HIGH, INT, LIST, LOW, MEDIUM, STRING, Config, Table, key
 
 log = logging.getLogger("pessoa.connect")
 
@@ -34,12 +34,12 @@ INSERT_MODES = ("insert", "upsert", "update")
 
 
 class _Row(NamedTuple):
-    """What a record means for its table: values by column, None if the row of the key is to be deleted."""
+    """A record as a row: values by column, None if the row of the key is to be deleted."""
 
     record: Record
     table: str
-    keys: dict[str, Any]
-    values: dict[str, Any] | None
+    keys: Struct
+    values: Struct | None
     schemas: dict[str, Schema]
 
 
@@ -76,7 +76,7 @@ class JdbcSinkConnector(SinkConnector):
             return {"insert.mode": f"{keys} needs to know what a row's key is: set pk.mode"}
         return {}
 
-    def start(self, config: dict[str, Any]) -> None:
+    def start(self, config: Config) -> None:
         self._config = config
         self._database: Database | None = None
         # Columns by table, as far as they are known to be there, and those of the primary key.
@@ -91,7 +91,7 @@ class JdbcSinkConnector(SinkConnector):
 
     def put(self, records: Sequence[Record]) -> None:
         rows = self._rows(records)
-        retries = self._config["max.retries"]
+        retries, backoff_ms = self._config.integer("max.retries"), self._config.integer("retry.backoff.ms")
         while rows:
             try:
                 self._write(rows)
@@ -99,15 +99,15 @@ class JdbcSinkConnector(SinkConnector):
                 self.stop()
                 if not retries:
                     raise DatabaseFailure(f"given up after {self._config['max.retries']} retries: {failure}") from None
-                log.warning("the database is asked again in %d ms: %s", self._config["retry.backoff.ms"], failure)
+                log.warning("the database is asked again in %d ms: %s", backoff_ms, failure)
                 retries -= 1
-                clock.sleep(self._config["retry.backoff.ms"] / 1000)
+                clock.sleep(backoff_ms / 1000)
             except (DatabaseFailure, DataFailure) as failure:
                 self._rollback()
                 if len(rows) == 1:
                     self.report(rows[0].record, failure)
                     return
-                # One of them is wrong, and whoever tolerates that wants the others.
+                # One of them is wrong; with errors.tolerance=all the others are to be written.
                 for row in rows:
                     self._write_one(row)
                 return
@@ -138,7 +138,7 @@ class JdbcSinkConnector(SinkConnector):
         return rows
 
     def _row(self, record: Record) -> _Row:
-        table = self._config["table.name.format"].replace("${topic}", record.topic)
+        table = self._config.string("table.name.format").replace("${topic}", record.topic)
         if record.value is None:
             if not self._config["delete.enabled"]:
                 raise DataFailure(f"a record of {record.topic} has no value, and delete.enabled is false")
@@ -150,21 +150,19 @@ class JdbcSinkConnector(SinkConnector):
         values = {each.name: record.value.get(each.name) for each in schema.fields}
         schemas = {each.name: each.schema for each in schema.fields}
         keys, key_schemas = self._keys(record, values, schemas)
-        chosen = self._config["fields.whitelist"]
+        chosen = self._config.entries("fields.whitelist")
         columns = {name: one for name, one in values.items() if not chosen or name in chosen or name in keys}
         return _Row(record, table, keys, {**columns, **keys}, {**schemas, **key_schemas})
 
-    def _keys(
-        self, record: Record, values: dict[str, Any], schemas: dict[str, Schema]
-    ) -> tuple[dict[str, Any], dict[str, Schema]]:
-        names: tuple[str, ...] = self._config["pk.fields"]
+    def _keys(self, record: Record, values: Struct, schemas: dict[str, Schema]) -> tuple[Struct, dict[str, Schema]]:
+        names = self._config.entries("pk.fields")
         match self._config["pk.mode"]:
             case "none":
                 return {}, {}
             case "kafka":
                 names = names or KAFKA_KEYS
-                facts = (record.topic, record.partition, record.offset)
-                return dict(zip(names, facts, strict=True)), dict(zip(names, KAFKA_SCHEMAS.values(), strict=True))
+                place: tuple[ConnectValue, ...] = (record.topic, record.partition, record.offset)
+                return dict(zip(names, place, strict=True)), dict(zip(names, KAFKA_SCHEMAS.values(), strict=True))
             case "record_value":
                 names = names or tuple(values)
                 source, known = values, schemas
@@ -180,9 +178,8 @@ class JdbcSinkConnector(SinkConnector):
 
     def _write(self, rows: Sequence[_Row]) -> None:
         if self._database is None:
-            config = self._config
-            self._database = connect(config["connection.url"], config["connection.user"], config["connection.password"])
-        size = self._config["batch.size"] or len(rows)
+            self._database = connect_with(self._config)
+        size = self._config.integer("batch.size") or len(rows)
         for first in range(0, len(rows), size):
             # Rows of one shape in a row make one statement, so that their order stays.
             run: list[_Row] = []
@@ -248,7 +245,7 @@ class JdbcSinkConnector(SinkConnector):
             database.run(f"ALTER TABLE {database.quote(row.table)} ADD COLUMN {column}")
 
 
-def _key_fields(record: Record, names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Schema]]:
+def _key_fields(record: Record, names: Sequence[str]) -> tuple[Struct, dict[str, Schema]]:
     if record.key is None:
         raise DataFailure(f"a record of {record.topic} has no key, and pk.mode is record_key")
     if isinstance(record.key, dict):
@@ -260,11 +257,11 @@ def _key_fields(record: Record, names: Sequence[str]) -> tuple[dict[str, Any], d
     return {names[0]: record.key}, {names[0]: schema}
 
 
-def _shape(row: _Row) -> tuple[Any, ...]:
+def _shape(row: _Row) -> tuple[str, bool, tuple[str, ...]]:
     return row.table, row.values is None, tuple(row.values or row.keys)
 
 
-def _cell(database: Database, row: _Row, name: str) -> Any:
+def _cell(database: Database, row: _Row, name: str) -> ConnectValue:
     value = (row.values or row.keys)[name]
     schema = row.schemas.get(name)
     if value is None and schema is not None:

@@ -18,15 +18,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
 
 from pessoa.base.config_values import at_least, one_of, split_list
-from pessoa.connect.connector import Offset, Offsets, RetriableFailure, SourceConnector
-from pessoa.connect.connectors.databases import Column, Database, DatabaseFailure, connect
-from pessoa.connect.connectors.jdbc_keys import connection_keys
-from pessoa.connect.data import (
-    BOOLEAN as BOOLEAN_SCHEMA,
-)
+from pessoa.base.json_value import JsonObject
+from pessoa.connect.connector import Offset, Offsets, RetriableFailure, SourceConnector, offset_number
+from pessoa.connect.connectors.databases import Column, Database, DatabaseFailure, Row
+from pessoa.connect.connectors.jdbc_keys import connect_with, connection_keys
+from pessoa.connect.data import BOOLEAN as BOOLEAN_SCHEMA
 from pessoa.connect.data import (
     BYTES,
     DATE_SCHEMA,
@@ -38,6 +36,8 @@ from pessoa.connect.data import (
     INT64,
     TIME_SCHEMA,
     TIMESTAMP_SCHEMA,
+    Binary,
+    ConnectValue,
     DataFailure,
     Field,
     Record,
@@ -45,10 +45,8 @@ from pessoa.connect.data import (
     Type,
     decimal_schema,
 )
-from pessoa.connect.data import (
-    STRING as STRING_SCHEMA,
-)
-from pessoa.connect.definition import BOOLEAN, HIGH, INT, LIST, LONG, LOW, MEDIUM, REQUIRED, STRING, Table, key
+from pessoa.connect.data import STRING as STRING_SCHEMA
+from pessoa.connect.definition import BOOLEAN, HIGH, INT, LIST, LONG, LOW, MEDIUM, REQUIRED, STRING, Config, Table, key
 
 log = logging.getLogger("pessoa.connect")
 
@@ -60,7 +58,6 @@ _TYPES = {
     "time without time zone": TIME_SCHEMA, "time": TIME_SCHEMA, "timestamp without time zone": TIMESTAMP_SCHEMA,
     "timestamp with time zone": TIMESTAMP_SCHEMA, "timestamp": TIMESTAMP_SCHEMA, "datetime": TIMESTAMP_SCHEMA,
 }  # fmt: skip
-_EPOCH_TEXT = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class JdbcSourceConnector(SourceConnector):
@@ -117,7 +114,7 @@ class JdbcSourceConnector(SourceConnector):
 
     @classmethod
     def tasks(cls, settings: Mapping[str, str], max_tasks: int) -> Sequence[Mapping[str, str]]:
-        """Tables that are named are dealt out; all tables of a database are one task's, which sees new ones come."""
+        """Deal out tables that are named; all tables of a database are read by one task, which finds new ones too."""
         tables = split_list(cls.adapted(settings).get("table.whitelist", ""))
         count = min(max_tasks, len(tables))
         if count < 2:
@@ -134,7 +131,7 @@ class JdbcSourceConnector(SourceConnector):
             return None
         return _order_of(offset) > _order_of(end)
 
-    def start(self, config: dict[str, Any], offsets: Offsets) -> None:
+    def start(self, config: Config, offsets: Offsets) -> None:
         self._config = config
         self._offsets = offsets
         self._database: Database | None = None
@@ -145,24 +142,24 @@ class JdbcSourceConnector(SourceConnector):
         now = clock.monotonic()
         try:
             if self._database is None:
-                self._database = self._connected()
+                self._database = self._connect()
             if now >= self._look_for_tables_at:
                 self._find_inputs(self._database)
-                self._look_for_tables_at = now + self._config["table.poll.interval.ms"] / 1000
+                self._look_for_tables_at = now + self._config.integer("table.poll.interval.ms") / 1000
             for each in list(self._inputs):
                 if now >= each.due_at:
                     records = list(self._records(self._database, each))
                     if not each.has_more:
-                        each.due_at = clock.monotonic() + self._config["poll.interval.ms"] / 1000
+                        each.due_at = clock.monotonic() + self._config.integer("poll.interval.ms") / 1000
                         each.bulk_offset = 0
                     if records:
-                        # The others have their turn before this one has another.
+                        # The other tables have their turn before this one has another.
                         self._inputs.remove(each)
                         self._inputs.append(each)
                         return records
         except (RetriableFailure, ConnectionError) as failure:
             log.warning("the connection to the database broke: %s", failure)
-            # A connection that broke is made again at the next poll; `_connected` decides when it is hopeless.
+            # The next poll connects again; `_connect` gives up after `connection.attempts`.
             self._disconnect()
         return []
 
@@ -174,19 +171,19 @@ class JdbcSourceConnector(SourceConnector):
             self._database.close()
         self._database = None
 
-    def _connected(self) -> Database:
-        config = self._config
-        for attempt in range(config["connection.attempts"] or 1):
+    def _connect(self) -> Database:
+        attempts = self._config.integer("connection.attempts")
+        for attempt in range(attempts):
             try:
-                return connect(config["connection.url"], config["connection.user"], config["connection.password"])
+                return connect_with(self._config)
             except RetriableFailure as failure:
                 last = failure
                 log.warning("attempt %d at the database failed: %s", attempt + 1, failure)
-                if attempt + 1 < config["connection.attempts"]:
-                    clock.sleep(config["connection.backoff.ms"] / 1000)
+                if attempt + 1 < attempts:
+                    clock.sleep(self._config.integer("connection.backoff.ms") / 1000)
         raise DatabaseFailure(f"the database cannot be reached: {last}")
 
-    # What is read.
+    # Tables and queries.
 
     def _find_inputs(self, database: Database) -> None:
         config = self._config
@@ -194,8 +191,10 @@ class JdbcSourceConnector(SourceConnector):
         if config["query"]:
             names = ["query"]
         else:
-            names = list(config["table.whitelist"]) or database.tables(config["table.types"], config["schema.pattern"])
-            names = [name for name in names if name not in config["table.blacklist"]]
+            names = list(config.entries("table.whitelist")) or database.tables(
+                config.entries("table.types"), config.optional_string("schema.pattern")
+            )
+            names = [name for name in names if name not in config.entries("table.blacklist")]
         for name in names:
             if name not in known:
                 self._inputs.append(self._input(database, name))
@@ -206,55 +205,53 @@ class JdbcSourceConnector(SourceConnector):
         columns = [] if is_query else database.columns(name)
         if not is_query and not columns:
             raise DatabaseFailure(f"there is no table {name}")
-        mode: str = config["mode"]
-        incrementing = config["incrementing.column.name"] or None
-        if "incrementing" in mode and incrementing is None:
-            counting = [column.name for column in columns if column.counts_up]
-            if len(counting) != 1:
-                raise DatabaseFailure(f"{name} has no single column that counts up: set incrementing.column.name")
-            incrementing = counting[0]
-        times = list(config["timestamp.column.name"]) if "timestamp" in mode else []
-        used = ([incrementing] if "incrementing" in mode else []) + times
+        mode = config.string("mode")
+        incrementing = self._incrementing_column(name, columns) if "incrementing" in mode else None
+        times = list(config.entries("timestamp.column.name")) if "timestamp" in mode else []
+        self._check_columns(name, columns, [*([] if incrementing is None else [incrementing]), *times], len(times))
+        prefix = config.string("topic.prefix")
+        partition: JsonObject = {"query": "query"} if is_query else {"protocol": "1", "table": name}
+        offset = dict(self._offsets.of(partition))
+        initial = config["timestamp.initial"]
+        if times and "timestamp" not in offset and isinstance(initial, int):
+            offset |= _time_offset(database.now() if initial < 0 else EPOCH + timedelta(milliseconds=initial))
+        topic = prefix if is_query else prefix + name.rpartition(".")[2]
+        return _Input(name, topic, partition, columns, incrementing, times, offset)
+
+    def _incrementing_column(self, name: str, columns: Sequence[Column]) -> str:
+        given = self._config.string("incrementing.column.name")
+        counting = [column.name for column in columns if column.counts_up]
+        if not given and len(counting) != 1:
+            raise DatabaseFailure(f"{name} has no single column that counts up: set incrementing.column.name")
+        return given or counting[0]
+
+    def _check_columns(self, name: str, columns: Sequence[Column], used: Sequence[str], times_count: int) -> None:
         by_name = {column.name.lower(): column for column in columns}
         for each in used:
-            column = by_name.get(str(each).lower())
+            column = by_name.get(each.lower())
             if columns and column is None:
                 raise DatabaseFailure(f"{name} has no column {each}")
-            if config["validate.non.null"] and column is not None and column.is_nullable and len(times) < 2:
+            if self._config["validate.non.null"] and column is not None and column.is_nullable and times_count < 2:
                 raise DatabaseFailure(f"{name}.{each} may be null, so rows could be missed: make it NOT NULL, or set "
                                       "validate.non.null=false")  # fmt: skip
-        partition = {"query": "query"} if is_query else {"protocol": "1", "table": name}
-        offset = dict(self._offsets.of(partition))
-        made = _Input(
-            name,
-            config["topic.prefix"] if is_query else config["topic.prefix"] + name.rpartition(".")[2],
-            partition,
-            columns,
-            incrementing if "incrementing" in mode else None,
-            times,
-            offset,
-        )
-        if times and "timestamp" not in offset and config["timestamp.initial"] is not None:
-            initial = config["timestamp.initial"]
-            begin = database.now() if initial < 0 else EPOCH + timedelta(milliseconds=initial)
-            made.offset |= _time_offset(begin)
-        return made
 
-    # Reading.
+    # Rows.
 
     def _records(self, database: Database, each: _Input) -> Iterator[Record]:
-        sql, values = self._statement(database, each)
+        sql, values = self._select_sql(database, each)
         fetched = list(database.rows(sql, values))
-        each.has_more = len(fetched) >= self._config["batch.max.rows"]
+        each.has_more = len(fetched) >= self._config.integer("batch.max.rows")
         if not fetched:
             database.rollback()
             return
         names = [column.name for column in each.columns] or database.columns_of(sql, values)
-        rows = self._whole_moments(database, each, names, fetched)
+        rows = self._drop_last_moment(database, each, names, fetched)
         if each.schema is None:
             each.schema = self._schema(each, names, rows)
         for row in rows:
-            value = {one.name: _value(one.schema, cell) for one, cell in zip(each.schema.fields, row, strict=True)}
+            value = {
+                one.name: _convert_cell(one.schema, cell) for one, cell in zip(each.schema.fields, row, strict=True)
+            }
             each.advance(names, row)
             yield Record(
                 each.topic,
@@ -265,35 +262,36 @@ class JdbcSourceConnector(SourceConnector):
             )
         database.rollback()
 
-    def _whole_moments(
-        self, database: Database, each: _Input, names: Sequence[str], rows: list[Sequence[Any]]
-    ) -> list[Sequence[Any]]:
-        """By time alone, a page may not end between two rows of one moment: the second would never be seen."""
+    def _drop_last_moment(self, database: Database, each: _Input, names: Sequence[str], rows: list[Row]) -> list[Row]:
+        """Return the rows without those of the last moment, which the next page may have more of.
+
+        By time alone, a page may not end between two rows of one moment: the second would never be read.
+        """
         if not each.times or each.incrementing is not None or not each.has_more:
             return rows
         lowered = [name.lower() for name in names]
         indexes = [lowered.index(name.lower()) for name in each.times]
 
-        def moment(row: Sequence[Any]) -> Any:
+        def moment(row: Row) -> ConnectValue:
             return next((row[index] for index in indexes if row[index] is not None), None)
 
         last = moment(rows[-1])
         before = [row for row in rows if moment(row) != last]
         if before:
             return before
-        where = f"{_moment_text(database, each)} = {database.placeholder}"
-        return list(database.rows(f"{self._selection(database, each)} WHERE {where}", [last]))
+        where = f"{_moment_sql(database, each)} = {database.placeholder}"
+        return list(database.rows(f"{self._from_sql(database, each)} WHERE {where}", [last]))
 
-    def _selection(self, database: Database, each: _Input) -> str:
+    def _from_sql(self, database: Database, each: _Input) -> str:
         if self._config["query"]:
-            return str(self._config["query"])
+            return self._config.string("query")
         names = ", ".join(database.quote(column.name) for column in each.columns)
         return f"SELECT {names} FROM {database.quote(each.name)}"  # noqa: S608
 
-    def _statement(self, database: Database, each: _Input) -> tuple[str, list[Any]]:
+    def _select_sql(self, database: Database, each: _Input) -> tuple[str, Row]:
         config = self._config
-        sql = self._selection(database, each)
-        where, order, values = _condition(database, each, config["timestamp.delay.interval.ms"])
+        sql = self._from_sql(database, each)
+        where, order, values = _where_sql(database, each, config.integer("timestamp.delay.interval.ms"))
         limit = config["batch.max.rows"]
         suffix = f" {config['query.suffix']}" if config["query.suffix"] else ""
         if not where:
@@ -301,11 +299,11 @@ class JdbcSourceConnector(SourceConnector):
             return f"{sql}{suffix} LIMIT {limit} OFFSET {each.bulk_offset}", values
         return f"{sql} WHERE {where} ORDER BY {order}{suffix} LIMIT {limit}", values
 
-    def _schema(self, each: _Input, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Schema:
+    def _schema(self, each: _Input, names: Sequence[str], rows: Sequence[Row]) -> Schema:
         if each.columns:
             fields = [Field(one.name, self._column_schema(one)) for one in each.columns]
         else:
-            fields = [Field(name, _guessed([row[index] for row in rows])) for index, name in enumerate(names)]
+            fields = [Field(name, _guess_schema([row[index] for row in rows])) for index, name in enumerate(names)]
         return Schema(
             Type.STRUCT, name=None if not each.columns else each.name.rpartition(".")[2], fields=tuple(fields)
         )
@@ -314,9 +312,8 @@ class JdbcSourceConnector(SourceConnector):
         kind = column.type.partition("(")[0].strip()
         if kind in ("numeric", "decimal"):
             schema = self._numeric(column)
-        elif (
-            kind == "integer" and column.precision is None and self._config["connection.url"].startswith("jdbc:sqlite")
-        ):
+        elif kind == "integer" and self._config.string("connection.url").startswith("jdbc:sqlite"):
+            # SQLite's integers have up to 64 bits.
             schema = INT64
         else:
             schema = _TYPES.get(kind, STRING_SCHEMA)
@@ -336,43 +333,43 @@ class JdbcSourceConnector(SourceConnector):
 
 @dataclass(slots=True)
 class _Input:
-    """A table, or the query, and how far it was read."""
+    """A table, or the query, and the offset up to which it was read."""
 
     name: str
     topic: str
-    partition: dict[str, Any]
+    partition: JsonObject
     columns: list[Column]
     incrementing: str | None
     times: list[str]
-    offset: dict[str, Any] = field(default_factory=dict)
+    offset: JsonObject = field(default_factory=dict)
     schema: Schema | None = None
     due_at: float = 0.0
-    # Whether the last page was full. What was given of it may be less: see `_whole_moments`.
+    # Whether the last page was full. What was given of it may be less: see `_drop_last_moment`.
     has_more: bool = False
-    # Of bulk alone: how much of this look has been given.
+    # In mode bulk: the count of rows that were read in this round.
     bulk_offset: int = 0
 
-    def advance(self, names: Sequence[str], row: Sequence[Any]) -> None:
+    def advance(self, names: Sequence[str], row: Row) -> None:
         cells = {name.lower(): cell for name, cell in zip(names, row, strict=True)}
         if self.incrementing is not None:
-            self.offset["incrementing"] = int(cells[self.incrementing.lower()])
+            self.offset["incrementing"] = int(_number(cells[self.incrementing.lower()]))
         moments = [cells[name.lower()] for name in self.times if cells[name.lower()] is not None]
         if moments:
             self.offset |= _time_offset(_moment(moments[0]))
         self.bulk_offset += 1
 
 
-def _moment_text(database: Database, each: _Input) -> str:
-    """When a row was changed last, in SQL: the first of its times that is not null."""
+def _moment_sql(database: Database, each: _Input) -> str:
+    """Return SQL for when a row was changed last: the first of its times that is not null."""
     times = [database.quote(name) for name in each.times]
     return f"COALESCE({', '.join(times)})" if len(times) > 1 else "".join(times)
 
 
-def _condition(database: Database, each: _Input, delay_ms: int) -> tuple[str, str, list[Any]]:
+def _where_sql(database: Database, each: _Input, delay_ms: int) -> tuple[str, str, Row]:
     mark, quote = database.placeholder, database.quote
     number = quote(each.incrementing) if each.incrementing else ""
-    moment = _moment_text(database, each)
-    seen_number = each.offset.get("incrementing", -1)
+    moment = _moment_sql(database, each)
+    seen_number = offset_number(each.offset, "incrementing", -1)
     if not each.times:
         return (f"{number} > {mark}", f"{number} ASC", [seen_number]) if number else ("", "", [])
     until = database.to_database(TIMESTAMP_SCHEMA, database.now() - timedelta(milliseconds=delay_ms))
@@ -393,18 +390,17 @@ def _time_offset(moment: datetime) -> dict[str, int]:
     return {"timestamp": millis, "timestamp_nanos": nanos}
 
 
-def _seen_time(offset: Mapping[str, Any]) -> datetime:
-    if "timestamp" not in offset:
-        return _EPOCH_TEXT
-    seconds, nanos = offset["timestamp"] // 1000, offset.get("timestamp_nanos", offset["timestamp"] % 1000 * 1_000_000)
-    return EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
+def _seen_time(offset: Offset) -> datetime:
+    millis = offset_number(offset, "timestamp")
+    nanos = offset_number(offset, "timestamp_nanos", millis % 1000 * 1_000_000)
+    return EPOCH + timedelta(seconds=millis // 1000, microseconds=nanos // 1000)
 
 
-def _order_of(offset: Mapping[str, Any]) -> tuple[datetime, int]:
-    return _seen_time(offset), offset.get("incrementing", 0)
+def _order_of(offset: Offset) -> tuple[datetime, int]:
+    return _seen_time(offset), offset_number(offset, "incrementing")
 
 
-def _moment(value: Any) -> datetime:
+def _moment(value: ConnectValue) -> datetime:
     match value:
         case datetime():
             return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
@@ -418,8 +414,15 @@ def _moment(value: Any) -> datetime:
     raise DataFailure(f"{value!r} is no time")
 
 
-def _value(schema: Schema, cell: Any) -> Any:
-    """What the driver gives, as Connect has it."""
+def _number(cell: ConnectValue) -> float | str | Decimal:
+    """Return what `int` and `float` take: drivers give numbers of some types as text."""
+    if not isinstance(cell, int | float | str | Decimal):
+        raise TypeError(f"{cell!r} is no number")
+    return cell
+
+
+def _convert_cell(schema: Schema, cell: ConnectValue) -> ConnectValue:
+    """Return a cell that the driver has read as a value of Connect."""
     if cell is None:
         return None
     if schema.name == TIMESTAMP_SCHEMA.name:
@@ -430,24 +433,24 @@ def _value(schema: Schema, cell: Any) -> Any:
         return cell if isinstance(cell, time) else time.fromisoformat(str(cell))
     match schema.type:
         case Type.BYTES:
-            return (
-                cell
-                if isinstance(cell, Decimal | bytes)
-                else bytes(cell)
-                if schema.name is None
-                else Decimal(str(cell))
-            )
+            if isinstance(cell, Decimal | bytes):
+                return cell
+            if schema.name is not None:
+                return Decimal(str(cell))
+            if isinstance(cell, Binary):
+                return bytes(cell)
+            raise TypeError(f"{cell!r} is not binary")
         case Type.STRING:
             return cell if isinstance(cell, str) else str(cell)
         case Type.FLOAT32 | Type.FLOAT64:
-            return float(cell)
+            return float(_number(cell))
         case Type.BOOLEAN:
             return bool(cell)
-    return int(cell)
+    return int(_number(cell))
 
 
-def _guessed(cells: Sequence[Any]) -> Schema:
-    """A query's columns have no declared types; the first value that is there speaks for its column."""
+def _guess_schema(cells: Row) -> Schema:
+    """Return the schema of the first cell that is not null: a query's columns have no declared types."""
     kinds: list[tuple[type, Schema]] = [
         (bool, BOOLEAN_SCHEMA), (int, INT64), (float, FLOAT64), (str, STRING_SCHEMA), (bytes, BYTES),
         (datetime, TIMESTAMP_SCHEMA), (date, DATE_SCHEMA), (time, TIME_SCHEMA),

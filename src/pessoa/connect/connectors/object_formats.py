@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from pessoa.connect.converters.avro import avro_tree, schema_of, written
-from pessoa.connect.converters.json import JsonConverter
-from pessoa.connect.data import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, DataFailure, Record, Schema, Type, java_text
+from pessoa.connect.converters.avro_converter import avro_tree, schema_of, to_fastavro
+from pessoa.connect.converters.json_converter import PLAIN_JSON
+from pessoa.connect.data import DATE, DECIMAL, TIME, TIMESTAMP, DataFailure, Record, Schema, Type, java_text, scale_of
+from pessoa.connect.definition import Config
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 class Format(ABC):
@@ -17,31 +21,27 @@ class Format(ABC):
     # Avro and Parquet compress by themselves.
     may_be_compressed = False
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Config) -> None:
         self.config = config
 
     @abstractmethod
     def encode(self, records: Sequence[Record]) -> bytes:
-        """DataFailure if one of them cannot be written."""
+        """Return the file; DataFailure if one of the records cannot be written."""
 
 
 class JsonFormat(Format):
-    """One JSON text a line."""
+    """JSON, one value a line."""
 
     suffix = ".json"
     may_be_compressed = True
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        super().__init__(config)
-        self._json = JsonConverter({"schemas.enable": "false"})
-
     def encode(self, records: Sequence[Record]) -> bytes:
-        lines = [self._json.to_bytes(each.topic, each.value_schema, each.value) or b"null" for each in records]
+        lines = [PLAIN_JSON.to_bytes(each.topic, each.value_schema, each.value) or b"null" for each in records]
         return b"".join(line + b"\n" for line in lines)
 
 
 class ByteArrayFormat(Format):
-    """Raw bytes, a line each."""
+    """Raw bytes, one value a line."""
 
     suffix = ".bin"
     may_be_compressed = True
@@ -68,9 +68,9 @@ class AvroFormat(Format):
         out = io.BytesIO()
         try:
             parsed = fastavro.parse_schema(avro_tree(schema))
-            values = [written(schema, each.value) for each in records]
+            values = [to_fastavro(schema, each.value) for each in records]
             # The mark between blocks is random by default; the same records are the same bytes.
-            fastavro.writer(out, parsed, values, codec=self.config["avro.codec"], sync_marker=bytes(16))
+            fastavro.writer(out, parsed, values, codec=self.config.string("avro.codec"), sync_marker=bytes(16))
         except FAILURES as wrong:
             raise DataFailure(f"the records do not fit one Avro schema: {wrong}") from None
         return out.getvalue()
@@ -94,28 +94,24 @@ class ParquetFormat(Format):
         except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, TypeError) as wrong:
             raise DataFailure(f"the records do not fit one Parquet schema: {wrong}") from None
         out = io.BytesIO()
-        parquet.write_table(table, out, compression=self.config["parquet.codec"])
+        parquet.write_table(table, out, compression=self.config.string("parquet.codec"))
         return out.getvalue()
 
 
-def _field(name: str, schema: Schema) -> Any:
+def _field(name: str, schema: Schema) -> pyarrow.Field:
     import pyarrow
 
     return pyarrow.field(name, _arrow(schema), nullable=schema.optional or schema.default is not None)
 
 
-def _arrow(schema: Schema) -> Any:
+def _arrow(schema: Schema) -> pyarrow.DataType:
     import pyarrow as arrow
 
-    match schema.name:
-        case _ if schema.name == DECIMAL:
-            return arrow.decimal128(38, int(schema.parameters.get(SCALE, "0")))
-        case _ if schema.name == DATE:
-            return arrow.date32()
-        case _ if schema.name == TIME:
-            return arrow.time32("ms")
-        case _ if schema.name == TIMESTAMP:
-            return arrow.timestamp("ms", tz="UTC")
+    if schema.name == DECIMAL:
+        return arrow.decimal128(38, scale_of(schema))
+    logical = {DATE: arrow.date32(), TIME: arrow.time32("ms"), TIMESTAMP: arrow.timestamp("ms", tz="UTC")}
+    if schema.name in logical:
+        return logical[schema.name]
     match schema.type:
         case Type.STRUCT:
             return arrow.struct([_field(each.name, each.schema) for each in schema.fields])
@@ -134,7 +130,7 @@ def _arrow(schema: Schema) -> Any:
     return kinds[schema.type]()
 
 
-FORMATS: dict[str, Callable[[Mapping[str, Any]], Format]] = {
+FORMATS: dict[str, Callable[[Config], Format]] = {
     "JsonFormat": JsonFormat,
     "AvroFormat": AvroFormat,
     "ParquetFormat": ParquetFormat,

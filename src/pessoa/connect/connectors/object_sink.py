@@ -18,14 +18,14 @@ import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 from uuid import uuid4
 
-from pessoa.base.config_values import at_least, one_of
+from pessoa.base.config_values import Value, at_least, one_of
 from pessoa.connect.connector import RetriableFailure, SinkConnector
 from pessoa.connect.connectors.object_formats import FORMATS, Format
-from pessoa.connect.connectors.object_layouts import LAYOUTS, Layout
-from pessoa.connect.data import DataFailure, Record
+from pessoa.connect.connectors.object_partitioners import PARTITIONERS, Partitioner
+from pessoa.connect.data import DataFailure, Record, Schema
 from pessoa.connect.definition import (
     BOOLEAN,
     HIGH,
@@ -37,6 +37,7 @@ from pessoa.connect.definition import (
     PASSWORD,
     REQUIRED,
     STRING,
+    Config,
     Key,
     Settings,
     Table,
@@ -44,12 +45,12 @@ from pessoa.connect.definition import (
 )
 
 
-def _is_format(value: Any, _: Settings) -> str | None:
+def _is_format(value: Value, _: Settings) -> str | None:
     return None if str(value).rpartition(".")[2] in FORMATS else f"there are {', '.join(FORMATS)}"
 
 
-def _is_layout(value: Any, _: Settings) -> str | None:
-    return None if str(value).rpartition(".")[2] in LAYOUTS else f"there are {', '.join(LAYOUTS)}"
+def _is_partitioner(value: Value, _: Settings) -> str | None:
+    return None if str(value).rpartition(".")[2] in PARTITIONERS else f"there are {', '.join(PARTITIONERS)}"
 
 
 def storage_keys() -> list[Key]:
@@ -63,8 +64,8 @@ def storage_keys() -> list[Key]:
         key("topics.dir", STRING, "topics", HIGH, "The folder above all topics.", group="Storage"),
         key("file.delim", STRING, "+", MEDIUM, "What stands between the parts of a file's name.", group="Storage"),
         key("filename.offset.zero.pad.width", INT, 10, at_least(0), LOW, "The digits of an offset.", group="Connector"),
-        key("partitioner.class", STRING, "DefaultPartitioner", _is_layout, HIGH, "What decides about folders.",
-            group="Partitioner", recommended=tuple(LAYOUTS)),
+        key("partitioner.class", STRING, "DefaultPartitioner", _is_partitioner, HIGH, "What decides about folders.",
+            group="Partitioner", recommended=tuple(PARTITIONERS)),
         key("partition.field.name", LIST, (), MEDIUM, "The fields that name folders.", group="Partitioner"),
         key("partition.duration.ms", LONG, -1, MEDIUM, "The time of one folder.", group="Partitioner"),
         key("path.format", STRING, "", MEDIUM, "The folder for a time: 'year'=YYYY/'month'=MM.", group="Partitioner"),
@@ -95,34 +96,34 @@ class _ObjectSink(SinkConnector):
         missing = [name for name in needed.get(layout, ()) if not settings.get(name)]
         return dict.fromkeys(missing, f"{layout} needs it")
 
-    def start(self, config: dict[str, Any]) -> None:
+    def start(self, config: Config) -> None:
         self._config = config
-        self._format: Format = FORMATS[config["format.class"].rpartition(".")[2]](config)
-        self._layout: Layout = LAYOUTS[config["partitioner.class"].rpartition(".")[2]](config)
+        self._format: Format = FORMATS[config.string("format.class").rpartition(".")[2]](config)
+        self._partitioner: Partitioner = PARTITIONERS[config.string("partitioner.class").rpartition(".")[2]](config)
 
     def put(self, records: Sequence[Record]) -> None:
-        files: dict[tuple[Any, ...], list[Record]] = {}
+        files: dict[tuple[str, str, int | None, Schema | None], list[Record]] = {}
         for record in records:
             if record.value is None and not self._keeps_null(record):
                 continue
             try:
-                place = self._layout.place(record)
+                folder = self._partitioner.folder(record)
             except DataFailure as failure:
                 self.report(record, failure)
                 continue
-            files.setdefault((record.topic, place, record.partition, record.value_schema), []).append(record)
-        size = self._config["flush.size"]
-        for (topic, place, partition, _), inside in files.items():
+            files.setdefault((record.topic, folder, record.partition, record.value_schema), []).append(record)
+        size = self._config.integer("flush.size")
+        for (topic, folder, partition, _), inside in files.items():
             for first in range(0, len(inside), size):
-                self._write_file(topic, place, partition, inside[first : first + size])
+                self._write_file(topic, folder, partition, inside[first : first + size])
 
     def _keeps_null(self, record: Record) -> bool:
-        behaviour = self._config["behavior.on.null.values"]
+        behaviour = self._config.string("behavior.on.null.values")
         if behaviour == "fail":
             self.report(record, DataFailure("a record has no value, and behavior.on.null.values=fail"))
-        return bool(behaviour == "write")
+        return behaviour == "write"
 
-    def _write_file(self, topic: str, place: str, partition: int, records: Sequence[Record]) -> None:
+    def _write_file(self, topic: str, folder: str, partition: int | None, records: Sequence[Record]) -> None:
         config = self._config
         try:
             data = self._format.encode(records)
@@ -131,15 +132,15 @@ class _ObjectSink(SinkConnector):
                 self.report(records[0], failure)
                 return
             for record in records:
-                self._write_file(topic, place, partition, [record])
+                self._write_file(topic, folder, partition, [record])
             return
-        offset = str(records[0].offset).zfill(config["filename.offset.zero.pad.width"])
+        offset = str(records[0].offset).zfill(config.integer("filename.offset.zero.pad.width"))
         suffix = self._format.suffix
         if config.get("s3.compression.type") == "gzip" and self._format.may_be_compressed:
             # Without the time in the header: the same records are the same bytes.
             data, suffix = gzip.compress(data, mtime=0), f"{suffix}.gz"
-        name = config["file.delim"].join((topic, str(partition), offset)) + suffix
-        self._store("/".join(filter(None, (config["topics.dir"], topic, place, name))), data)
+        name = config.string("file.delim").join((topic, str(partition), offset)) + suffix
+        self._store("/".join(filter(None, (config.string("topics.dir"), topic, folder, name))), data)
 
     @abstractmethod
     def _store(self, path: str, data: bytes) -> None: ...
@@ -152,16 +153,22 @@ class FileSystemSinkConnector(_ObjectSink):
     CONFIG = Table(key("store.url", STRING, REQUIRED, HIGH, "The folder.", group="Storage"), storage_keys())
 
     def _store(self, path: str, data: bytes) -> None:
-        root = Path(self._config["store.url"].removeprefix("file://"))
+        root = Path(self._config.string("store.url").removeprefix("file://"))
         target = root / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Under a name of its own until it is whole, so that nobody reads half of it.
+        # Under a name of its own until it is whole, so that a reader never sees half of it.
         partial = target.with_name(f".{target.name}.{uuid4().hex}")
         with partial.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         partial.rename(target)
+
+
+class S3Client(Protocol):
+    """The one request that is made of boto3's client."""
+
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> object: ...  # noqa: N803
 
 
 class S3SinkConnector(_ObjectSink):
@@ -188,13 +195,13 @@ class S3SinkConnector(_ObjectSink):
             return {"s3.bucket.name": "S3 needs the package boto3: pip install boto3"}
         return super().check(settings)
 
-    def start(self, config: dict[str, Any]) -> None:
+    def start(self, config: Config) -> None:
         super().start(config)
         import boto3
         from botocore.config import Config
 
         style = "path" if config["s3.path.style.access.enabled"] else "virtual"
-        self._client: Any = boto3.client(
+        self._client: S3Client = boto3.client(
             "s3",
             region_name=config["s3.region"],
             endpoint_url=config["store.url"] or None,
@@ -207,7 +214,7 @@ class S3SinkConnector(_ObjectSink):
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            self._client.put_object(Bucket=self._config["s3.bucket.name"], Key=path, Body=data)
+            self._client.put_object(Bucket=self._config.string("s3.bucket.name"), Key=path, Body=data)
         except BotoCoreError as failure:
             raise RetriableFailure(f"S3: {failure}") from None
         except ClientError as refused:

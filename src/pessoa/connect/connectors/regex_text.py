@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import random
 import string
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
-# Python's own parser of expressions, which has no public name.
-parser: Any = import_module("re._parser")
+# The parser of `re` has no public name, and its arguments are of another type for each operation.
+Argument = Any
+Parts: TypeAlias = Iterable[tuple[object, Argument]]
+_parse: Callable[[str], Parts] = import_module("re._parser").parse
 
 _MOST = 8
 _PRINTABLE = string.ascii_letters + string.digits
@@ -27,19 +30,19 @@ _CATEGORIES = {
 
 
 @lru_cache(maxsize=1000)
-def _parsed(pattern: str) -> Any:
-    return parser.parse(pattern)
+def _cached_parse(pattern: str) -> Parts:
+    return _parse(pattern)
 
 
 def random_match(pattern: str, chance: random.Random) -> str:
-    return _text(_parsed(pattern), chance, {})
+    return _make_text(_cached_parse(pattern), chance, {})
 
 
-def _text(parts: Any, chance: random.Random, groups: dict[int, str]) -> str:
-    return "".join(_part(str(word), argument, chance, groups) for word, argument in parts)
+def _make_text(parts: Parts, chance: random.Random, groups: dict[int, str]) -> str:
+    return "".join(_make_part(str(word), argument, chance, groups) for word, argument in parts)
 
 
-def _part(word: str, argument: Any, chance: random.Random, groups: dict[int, str]) -> str:
+def _make_part(word: str, argument: Argument, chance: random.Random, groups: dict[int, str]) -> str:
     match word:
         case "LITERAL":
             return chr(argument)
@@ -52,11 +55,11 @@ def _part(word: str, argument: Any, chance: random.Random, groups: dict[int, str
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
             low, high, inside = argument
             high = min(int(high), low + _MOST)
-            return "".join(_text(inside, chance, groups) for _ in range(chance.randint(low, high)))
+            return "".join(_make_text(inside, chance, groups) for _ in range(chance.randint(low, high)))
         case "BRANCH":
-            return _text(chance.choice(argument[1]), chance, groups)
+            return _make_text(chance.choice(argument[1]), chance, groups)
         case "SUBPATTERN":
-            text = _text(argument[-1], chance, groups)
+            text = _make_text(argument[-1], chance, groups)
             if argument[0] is not None:
                 groups[argument[0]] = text
             return text
@@ -67,7 +70,7 @@ def _part(word: str, argument: Any, chance: random.Random, groups: dict[int, str
     raise ValueError(f"no text can be made up for {word} in a regular expression")
 
 
-def _members(parts: Any) -> list[str]:
+def _members(parts: Parts) -> list[str]:
     found: list[str] = []
     is_negated = False
     for word, argument in parts:

@@ -1,4 +1,4 @@
-"""Converters: the table of their class names. They are imported when somebody asks for them."""
+"""Converters: the table of their class names. A converter is imported when a configuration names it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pessoa.connect.converters.converter import Converter
 _PACKAGE = "pessoa.connect.converters"
 CONVERTERS: dict[str, tuple[str, str]] = {
     **{
-        f"org.apache.kafka.connect.converters.{name}": ("simple", name)
+        f"org.apache.kafka.connect.converters.{name}": ("simple_converters", name)
         for name in (
             "BooleanConverter", "ByteArrayConverter", "DoubleConverter", "FloatConverter", "IntegerConverter",
             "LongConverter", "ShortConverter",
         )
     },
-    "org.apache.kafka.connect.json.JsonConverter": ("json", "JsonConverter"),
-    "org.apache.kafka.connect.storage.StringConverter": ("simple", "StringConverter"),
-    "io.confluent.connect.avro.AvroConverter": ("avro", "AvroConverter"),
-    "io.confluent.connect.json.JsonSchemaConverter": ("json_schema", "JsonSchemaConverter"),
-    "io.confluent.connect.protobuf.ProtobufConverter": ("protobuf", "ProtobufConverter"),
+    "org.apache.kafka.connect.json.JsonConverter": ("json_converter", "JsonConverter"),
+    "org.apache.kafka.connect.storage.StringConverter": ("simple_converters", "StringConverter"),
+    "io.confluent.connect.avro.AvroConverter": ("avro_converter", "AvroConverter"),
+    "io.confluent.connect.json.JsonSchemaConverter": ("json_schema_converter", "JsonSchemaConverter"),
+    "io.confluent.connect.protobuf.ProtobufConverter": ("protobuf_converter", "ProtobufConverter"),
 }  # fmt: skip
 SIMPLE_HEADER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 HEADER_CONVERTERS: dict[str, tuple[str, str]] = {
     name: place for name, place in CONVERTERS.items() if name.startswith("org.apache.kafka.")
-} | {SIMPLE_HEADER: ("simple", "SimpleHeaderConverter")}
+} | {SIMPLE_HEADER: ("simple_converters", "SimpleHeaderConverter")}
 
 
 def load(place: tuple[str, str]) -> type[Converter]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from pessoa.connect.data import Schema
-from pessoa.connect.definition import Table
+from pessoa.connect.data import ConnectValue, Schema
+from pessoa.connect.definition import Config, Table
 
 
 class Converter(ABC):
@@ -22,16 +22,16 @@ class Converter(ABC):
         self.settings = settings
         self.configure(self.CONFIG.parse(settings))
 
-    def configure(self, config: dict[str, Any]) -> None:  # noqa: B027
-        """Take what is needed from typed settings."""
+    def configure(self, config: Config) -> None:  # noqa: B027
+        """Prepare for records with these settings."""
 
     @abstractmethod
-    def to_bytes(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """DataFailure if the value cannot be written."""
+    def to_bytes(self, topic: str, schema: Schema | None, value: ConnectValue) -> bytes | None:
+        """Return the value as bytes; DataFailure if it cannot be written."""
 
     @abstractmethod
-    def from_bytes(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """Schema and value; DataFailure if the bytes are none of this converter's."""
+    def from_bytes(self, topic: str, data: bytes | None) -> tuple[Schema | None, ConnectValue]:
+        """Return schema and value; DataFailure if the bytes are none of this converter's."""
 
     def close(self) -> None:  # noqa: B027
-        """Give back what `configure` took."""
+        """Close what `configure` has opened."""

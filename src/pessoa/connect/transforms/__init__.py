@@ -12,10 +12,10 @@ from pessoa.connect.transforms.fields import (
     ReplaceField,
     ValueToKey,
 )
-from pessoa.connect.transforms.headers import DropHeaders, HeaderFrom, InsertHeader
-from pessoa.connect.transforms.routing import Filter, RegexRouter, TimestampRouter
+from pessoa.connect.transforms.header_transforms import DropHeaders, HeaderFrom, InsertHeader
 from pessoa.connect.transforms.schema_metadata import SetSchemaMetadata
 from pessoa.connect.transforms.timestamps import TimestampConverter
+from pessoa.connect.transforms.topic_routing import Filter, RegexRouter, TimestampRouter
 from pessoa.connect.transforms.transform import Sided, Transform
 
 _PACKAGE = "org.apache.kafka.connect.transforms."

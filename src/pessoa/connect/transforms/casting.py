@@ -11,10 +11,21 @@ import math
 from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any
 
-from pessoa.connect.data import LOGICAL, DataFailure, Field, Record, Schema, Type, as_single, java_text, to_plain
-from pessoa.connect.definition import HIGH, LIST, REQUIRED, Settings, Table, key
+from pessoa.base.config_values import Value
+from pessoa.connect.data import (
+    LOGICAL,
+    ConnectValue,
+    DataFailure,
+    Field,
+    Record,
+    Schema,
+    Type,
+    as_single,
+    java_text,
+    to_plain,
+)
+from pessoa.connect.definition import HIGH, LIST, REQUIRED, Config, Settings, Table, key
 from pessoa.connect.transforms.fields import REPLACE_NULL
 from pessoa.connect.transforms.transform import Sided, with_default
 from pessoa.connect.values import to_text
@@ -26,7 +37,7 @@ _BITS = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
 
 
 def _parse_spec(entries: tuple[str, ...]) -> tuple[dict[str, Type], Type | None]:
-    """Types by field, and the type of the whole."""
+    """Return the types by field, and the type of the whole."""
     fields: dict[str, Type] = {}
     whole: Type | None = None
     for entry in entries:
@@ -50,8 +61,8 @@ def _parse_spec(entries: tuple[str, ...]) -> tuple[dict[str, Type], Type | None]
     return fields, whole
 
 
-def _complaint(value: Any, _: Settings) -> str | None:
-    if not value:
+def _complaint(value: Value, _: Settings) -> str | None:
+    if not isinstance(value, tuple) or not value:
         return "Must specify at least one field to cast."
     try:
         _parse_spec(value)
@@ -68,9 +79,9 @@ class Cast(Sided):
         REPLACE_NULL,
     )  # fmt: skip
 
-    def configure(self, config: dict[str, Any]) -> None:
-        self._fields, self._whole = _parse_spec(config["spec"])
-        self._replace_null: bool = config["replace.null.with.default"]
+    def configure(self, config: Config) -> None:
+        self._fields, self._whole = _parse_spec(config.entries("spec"))
+        self._replace_null = config.boolean("replace.null.with.default")
         self._schemas: dict[Schema, Schema] = {}
 
     def apply(self, record: Record) -> Record:
@@ -85,7 +96,7 @@ class Cast(Sided):
             return record
         fields = self.fields_of(schema, value)
         if schema is None:
-            # A field that is named and not there comes into being, as null.
+            # A field that is named and missing is added, as null.
             named = {name: cast(fields.get(name), kind) for name, kind in self._fields.items()}
             return self.changed(record, None, {**fields, **named})
         updated = {}
@@ -113,8 +124,8 @@ def _changed_schema(schema: Schema, target: Type) -> Schema:
     return Schema(target, optional=schema.optional, default=default)
 
 
-def cast(value: Any, target: Type, schema: Schema | None = None) -> Any:
-    """The value as one of the target type; DataFailure where that makes no sense."""
+def cast(value: ConnectValue, target: Type, schema: Schema | None = None) -> ConnectValue:
+    """Return the value as one of the target type; DataFailure where that makes no sense."""
     if value is None:
         return None
     if target is Type.STRING:
@@ -130,10 +141,11 @@ def cast(value: Any, target: Type, schema: Schema | None = None) -> Any:
             return _to_whole(value, _BITS[target])
         return _to_fraction(value, is_single=target is Type.FLOAT32)
     except (ValueError, OverflowError, TypeError):
-        raise DataFailure(f"Value ({value}) was out of range or not of a type that can become {target}") from None
+        shown = str(value)
+        raise DataFailure(f"Value ({shown}) was out of range or not of a type that can become {target}") from None
 
 
-def _to_string(value: Any, schema: Schema | None) -> str:
+def _to_string(value: ConnectValue, schema: Schema | None) -> str:
     if isinstance(value, datetime | date | time):
         return str(to_text(schema, value))
     if isinstance(value, bytes):
@@ -141,18 +153,18 @@ def _to_string(value: Any, schema: Schema | None) -> str:
     return java_text(schema, value)
 
 
-def _to_boolean(value: Any) -> bool:
+def _to_boolean(value: ConnectValue) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
         return value.lower() == "true"
     if isinstance(value, int | float | Decimal):
-        # As a long: what is left of half a yes is no.
+        # As a long, so that 0.5 is false.
         return int(value) != 0
     raise TypeError
 
 
-def _to_whole(value: Any, bits: int) -> int:
+def _to_whole(value: ConnectValue, bits: int) -> int:
     limit = 1 << (bits - 1)
     if isinstance(value, bool):
         return int(value)
@@ -171,7 +183,7 @@ def _to_whole(value: Any, bits: int) -> int:
     return (int(value) + limit) % (2 * limit) - limit
 
 
-def _to_fraction(value: Any, *, is_single: bool) -> float:
+def _to_fraction(value: ConnectValue, *, is_single: bool) -> float:
     if not isinstance(value, bool | str | int | float | Decimal):
         raise TypeError
     number = float(value)

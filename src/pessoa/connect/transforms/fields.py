@@ -6,27 +6,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pessoa.base.config_values import NOT_EMPTY, SOME_ENTRIES
+from pessoa.base.config_values import NOT_EMPTY, SOME_ENTRIES, Value
 from pessoa.connect.data import (
     EPOCH,
     EPOCH_DAY,
     INT32,
     INT64,
     TIMESTAMP_SCHEMA,
+    ConnectValue,
     DataFailure,
     Field,
     Record,
     Schema,
+    Struct,
     Type,
     from_millis,
     struct,
 )
-from pessoa.connect.data import (
-    STRING as STRING_SCHEMA,
-)
-from pessoa.connect.definition import BOOLEAN, HIGH, LIST, MEDIUM, REQUIRED, STRING, Settings, Table, key
+from pessoa.connect.data import STRING as STRING_SCHEMA
+from pessoa.connect.definition import BOOLEAN, HIGH, LIST, MEDIUM, REQUIRED, STRING, Config, Settings, Table, key
 from pessoa.connect.transforms.paths import parse_path, schema_at, syntax_key, value_at
 from pessoa.connect.transforms.transform import Sided, Transform, with_default
 
@@ -40,15 +40,15 @@ REPLACE_NULL = key(
 
 
 class ExtractField(Sided):
-    """One field instead of the whole."""
+    """Replaces the key or value by one of its fields."""
 
     PURPOSE = "field extraction"
     CONFIG = Table(key("field", STRING, REQUIRED, MEDIUM, "Field name to extract."), syntax_key(), REPLACE_NULL)
 
-    def configure(self, config: dict[str, Any]) -> None:
-        self._name: str = config["field"]
-        self._path = parse_path(self._name, config["field.syntax.version"])
-        self._replace_null: bool = config["replace.null.with.default"]
+    def configure(self, config: Config) -> None:
+        self._name = config.string("field")
+        self._path = parse_path(self._name, config.string("field.syntax.version"))
+        self._replace_null = config.boolean("replace.null.with.default")
 
     def apply(self, record: Record) -> Record:
         schema, value = self.schema_of(record), self.value_of(record)
@@ -63,12 +63,12 @@ class ExtractField(Sided):
 
 
 class HoistField(Sided):
-    """The whole as the only field of something new."""
+    """Puts the key or value into a new struct as its only field."""
 
     CONFIG = Table(key("field", STRING, REQUIRED, MEDIUM, "Field name for the single field that will be created."))
 
-    def configure(self, config: dict[str, Any]) -> None:
-        self._name: str = config["field"]
+    def configure(self, config: Config) -> None:
+        self._name = config.string("field")
 
     def apply(self, record: Record) -> Record:
         schema = self.schema_of(record)
@@ -92,7 +92,7 @@ def _insertion(text: str | None) -> _Insertion | None:
 
 
 class InsertField(Sided):
-    """New fields out of the record's own circumstances, or with a fixed text."""
+    """Adds fields with the record's topic, partition, offset or timestamp, or with a fixed text."""
 
     PURPOSE = "field insertion"
     _SUFFIX = (
@@ -108,16 +108,16 @@ class InsertField(Sided):
         REPLACE_NULL,
     )
 
-    def configure(self, config: dict[str, Any]) -> None:
-        static: str | None = config["static.value"]
+    def configure(self, config: Config) -> None:
+        static = config.optional_string("static.value")
         if config["static.field"] is not None and static is None:
             raise DataFailure("No value specified for static field: static.value")
-        specs: list[tuple[_Insertion | None, Schema, Callable[[Record, bool], Any]]] = [
-            (_insertion(config["topic.field"]), STRING_SCHEMA, lambda record, _: record.topic),
-            (_insertion(config["partition.field"]), INT32, lambda record, _: record.partition),
-            (_insertion(config["offset.field"]), INT64, lambda record, _: record.offset),
-            (_insertion(config["timestamp.field"]), TIMESTAMP_SCHEMA, _timestamp),
-            (_insertion(config["static.field"]), STRING_SCHEMA, lambda _, __: static),
+        specs: list[tuple[_Insertion | None, Schema, Callable[[Record, bool], ConnectValue]]] = [
+            (_insertion(config.optional_string("topic.field")), STRING_SCHEMA, lambda record, _: record.topic),
+            (_insertion(config.optional_string("partition.field")), INT32, lambda record, _: record.partition),
+            (_insertion(config.optional_string("offset.field")), INT64, lambda record, _: record.offset),
+            (_insertion(config.optional_string("timestamp.field")), TIMESTAMP_SCHEMA, _timestamp),
+            (_insertion(config.optional_string("static.field")), STRING_SCHEMA, lambda _, __: static),
         ]
         self._specs = [(spec, schema, look) for spec, schema, look in specs if spec is not None]
         if not self._specs:
@@ -144,14 +144,14 @@ class InsertField(Sided):
         return known
 
 
-def _timestamp(record: Record, has_schema: bool) -> Any:
+def _timestamp(record: Record, has_schema: bool) -> ConnectValue:
     if record.timestamp is None:
         return None
     return from_millis(record.timestamp) if has_schema else record.timestamp
 
 
 class MaskField(Sided):
-    """Fields emptied, or replaced by a text."""
+    """Empties fields, or replaces them by a text."""
 
     PURPOSE = "mask fields"
     CONFIG = Table(
@@ -166,25 +166,25 @@ class MaskField(Sided):
         REPLACE_NULL,
     )
 
-    def configure(self, config: dict[str, Any]) -> None:
-        self._names: tuple[str, ...] = config["fields"]
-        self._replacement: str | None = config["replacement"]
+    def configure(self, config: Config) -> None:
+        self._names = config.entries("fields")
+        self._replacement = config.optional_string("replacement")
 
     def apply(self, record: Record) -> Record:
         schema, value = self.schema_of(record), self.value_of(record)
         fields = self.fields_of(schema, value)
-        # Without a schema, a field that is named and not there comes into being, as null.
+        # Without a schema, a field that is named and missing is added, as null.
         named = [name for name in self._names if schema is None or name in fields]
-        masked = {name: self._masked(name, fields.get(name)) for name in named}
+        masked = {name: self._mask(name, fields.get(name)) for name in named}
         return self.changed(record, schema, {**fields, **masked})
 
-    def _masked(self, name: str, value: Any) -> Any:
+    def _mask(self, name: str, value: ConnectValue) -> ConnectValue:
         if value is None:
             return None
         if self._replacement is None:
-            for kind, nothing in _NOTHING:
+            for kind, make_empty in _EMPTY:
                 if isinstance(value, kind):
-                    return nothing() if callable(nothing) else nothing
+                    return make_empty()
             raise DataFailure(f"Cannot mask value of type: {type(value).__name__}")
         for replaceable in (str, int, float, Decimal):
             if isinstance(value, replaceable) and not isinstance(value, bool):
@@ -196,15 +196,15 @@ class MaskField(Sided):
 
 
 # bool before int and datetime before date: each is also the other.
-_NOTHING: list[tuple[type, Any]] = [
-    (bool, False),
-    (int, 0),
-    (float, 0.0),
-    (str, ""),
-    (Decimal, Decimal(0)),
-    (datetime, EPOCH),
-    (date, EPOCH_DAY),
-    (time, time(0)),
+_EMPTY: list[tuple[type, Callable[[], ConnectValue]]] = [
+    (bool, bool),
+    (int, int),
+    (float, float),
+    (str, str),
+    (Decimal, Decimal),
+    (datetime, lambda: EPOCH),
+    (date, lambda: EPOCH_DAY),
+    (time, time),
     (list, list),
     (dict, dict),
 ]
@@ -220,16 +220,16 @@ def _renames(text: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _renames_complaint(value: Any, _: Settings) -> str | None:
+def _renames_complaint(value: Value, _: Settings) -> str | None:
     try:
-        _renames(value or ())
+        _renames(value if isinstance(value, tuple) else ())
     except DataFailure:
         return "should be colon-delimited pairs, example: <code>foo:bar,abc:xyz</code>"
     return None
 
 
 class ReplaceField(Sided):
-    """Fields left out, or kept alone, or under other names."""
+    """Drops fields, keeps only some, or renames them."""
 
     PURPOSE = "field replacement"
     CONFIG = Table(
@@ -244,10 +244,10 @@ class ReplaceField(Sided):
         old = {"blacklist": "exclude", "whitelist": "include"}
         super().__init__({old.get(name, name): text for name, text in settings.items()})
 
-    def configure(self, config: dict[str, Any]) -> None:
-        self._exclude: set[str] = set(config["exclude"])
-        self._include: set[str] = set(config["include"])
-        self._renames = _renames(config["renames"])
+    def configure(self, config: Config) -> None:
+        self._exclude = set(config.entries("exclude"))
+        self._include = set(config.entries("include"))
+        self._renames = _renames(config.entries("renames"))
         self._schemas: dict[Schema, Schema] = {}
 
     def _keeps(self, name: str) -> bool:
@@ -274,7 +274,7 @@ class ReplaceField(Sided):
 
 
 class ValueToKey(Transform):
-    """A new key out of fields of the value."""
+    """Makes the key of fields of the value."""
 
     CONFIG = Table(
         key(
@@ -288,9 +288,9 @@ class ValueToKey(Transform):
         REPLACE_NULL,
     )
 
-    def configure(self, config: dict[str, Any]) -> None:
-        self._names: tuple[str, ...] = config["fields"]
-        # Of the last value and its key: record after record has the same.
+    def configure(self, config: Config) -> None:
+        self._names = config.entries("fields")
+        # The schemas of the last value and its key: record after record has the same.
         self._schemas: tuple[Schema, Schema] | None = None
 
     def apply(self, record: Record) -> Record:
@@ -316,7 +316,7 @@ class ValueToKey(Transform):
 
 
 class Flatten(Sided):
-    """Nested fields at the top, their names joined."""
+    """Moves nested fields to the top, under joined names."""
 
     PURPOSE = "flattening"
     CONFIG = Table(
@@ -325,8 +325,8 @@ class Flatten(Sided):
         )
     )
 
-    def configure(self, config: dict[str, Any]) -> None:
-        self._delimiter: str = config["delimiter"]
+    def configure(self, config: Config) -> None:
+        self._delimiter = config.string("delimiter")
         self._schemas: dict[Schema, Schema] = {}
 
     def apply(self, record: Record) -> Record:
@@ -335,7 +335,7 @@ class Flatten(Sided):
             return record
         fields = self.fields_of(schema, value)
         if schema is None:
-            flat: dict[str, Any] = {}
+            flat: Struct = {}
             self._flatten_map(fields, "", flat)
             return self.changed(record, None, flat)
         known = self._schemas.get(schema)
@@ -350,7 +350,7 @@ class Flatten(Sided):
     def _name(self, prefix: str, name: str) -> str:
         return f"{prefix}{self._delimiter}{name}" if prefix else name
 
-    def _flatten_map(self, fields: dict[str, Any], prefix: str, flat: dict[str, Any]) -> None:
+    def _flatten_map(self, fields: Struct, prefix: str, flat: Struct) -> None:
         for name, value in fields.items():
             full = self._name(prefix, name)
             if isinstance(value, dict):
@@ -371,11 +371,12 @@ class Flatten(Sided):
             else:
                 found.append(Field(full, each.schema.as_optional if is_optional else each.schema))
 
-    def _flatten_struct(self, schema: Schema, value: dict[str, Any] | None, prefix: str, flat: dict[str, Any]) -> None:
+    def _flatten_struct(self, schema: Schema, value: Struct | None, prefix: str, flat: Struct) -> None:
         for each in schema.fields:
             full = self._name(prefix, each.name)
             inner = None if value is None else value.get(each.name)
             if each.schema.type is Type.STRUCT:
-                self._flatten_struct(each.schema, inner, full, flat)
+                nested = None if inner is None else self.fields_of(each.schema, inner)
+                self._flatten_struct(each.schema, nested, full, flat)
             else:
                 flat[full] = inner

@@ -5,10 +5,8 @@ a.b       the field b of the field a         `a.b`.c    in backticks a dot is pa
 
 from __future__ import annotations
 
-from typing import Any
-
 from pessoa.base.config_values import one_of
-from pessoa.connect.data import Schema
+from pessoa.connect.data import ConnectValue, Schema
 from pessoa.connect.definition import HIGH, STRING, Key, key
 
 
@@ -46,7 +44,7 @@ def parse_path(text: str, version: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def value_at(value: Any, path: tuple[str, ...]) -> Any:
+def value_at(value: ConnectValue, path: tuple[str, ...]) -> ConnectValue:
     for name in path:
         if not isinstance(value, dict):
             return None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from pessoa.connect.data import DataFailure, Record
-from pessoa.connect.definition import HIGH, INT, STRING, Table, key
+from pessoa.connect.definition import HIGH, INT, STRING, Config, Table, key
 from pessoa.connect.transforms.fields import REPLACE_NULL
 from pessoa.connect.transforms.transform import Sided
 
@@ -18,11 +17,10 @@ class SetSchemaMetadata(Sided):
         REPLACE_NULL,
     )
 
-    def configure(self, config: dict[str, Any]) -> None:
-        self._changes = {
-            name: config[f"schema.{name}"] for name in ("name", "version") if config[f"schema.{name}"] is not None
-        }
-        if not self._changes:
+    def configure(self, config: Config) -> None:
+        self._name = config.optional_string("schema.name")
+        self._version = None if config["schema.version"] is None else config.integer("schema.version")
+        if self._name is None and self._version is None:
             raise DataFailure("Neither schema name nor version configured")
 
     def apply(self, record: Record) -> Record:
@@ -31,4 +29,6 @@ class SetSchemaMetadata(Sided):
             if self.value_of(record) is None:
                 return record
             raise DataFailure("Schema required for [updating schema metadata]")
-        return self.changed(record, replace(schema, **self._changes), self.value_of(record))
+        name = schema.name if self._name is None else self._name
+        version = schema.version if self._version is None else self._version
+        return self.changed(record, replace(schema, name=name, version=version), self.value_of(record))

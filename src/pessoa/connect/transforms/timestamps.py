@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any
 
 from pessoa.base.config_values import one_of
 from pessoa.connect.data import (
@@ -14,18 +13,16 @@ from pessoa.connect.data import (
     INT64,
     TIME,
     TIME_SCHEMA,
-    TIMESTAMP,
     TIMESTAMP_SCHEMA,
+    ConnectValue,
     DataFailure,
     Field,
     Record,
     Schema,
     Type,
 )
-from pessoa.connect.data import (
-    STRING as STRING_SCHEMA,
-)
-from pessoa.connect.definition import HIGH, LOW, REQUIRED, STRING, Table, key
+from pessoa.connect.data import STRING as STRING_SCHEMA
+from pessoa.connect.definition import HIGH, LOW, REQUIRED, STRING, Config, Table, key
 from pessoa.connect.java_dates import JavaDateFormat
 from pessoa.connect.transforms.fields import REPLACE_NULL
 from pessoa.connect.transforms.transform import Sided, with_default
@@ -56,17 +53,17 @@ class TimestampConverter(Sided):
         REPLACE_NULL,
     )  # fmt: skip
 
-    def configure(self, config: dict[str, Any]) -> None:
-        self._field: str = config["field"]
-        self._target: str = config["target.type"]
-        self._precision: str = config["unix.precision"]
-        self._replace_null: bool = config["replace.null.with.default"]
-        if self._target == "string" and not config["format"]:
+    def configure(self, config: Config) -> None:
+        self._field = config.string("field")
+        self._target = config.string("target.type")
+        self._precision = config.string("unix.precision")
+        self._replace_null = config.boolean("replace.null.with.default")
+        pattern = config.string("format")
+        if self._target == "string" and not pattern:
             raise DataFailure("TimestampConverter requires format option to be specified when using string timestamps")
         try:
-            self._format = JavaDateFormat(config["format"]) if config["format"] else None
+            self._format = JavaDateFormat(pattern) if pattern else None
         except ValueError as wrong:
-            pattern = config["format"]
             raise DataFailure(
                 "TimestampConverter requires a SimpleDateFormat-compatible pattern for string timestamps: "
                 f"{pattern} ({wrong})"
@@ -79,17 +76,17 @@ class TimestampConverter(Sided):
             if value is None and schema is None:
                 return record
             target = None if schema is None else self._target_schema(schema)
-            return self.changed(record, target, self._converted(schema, value))
+            return self.changed(record, target, self._convert(schema, value))
         if value is None:
             return record
         fields = dict(self.fields_of(schema, value))
         if schema is None:
-            fields[self._field] = self._converted(None, fields.get(self._field))
+            fields[self._field] = self._convert(None, fields.get(self._field))
             return self.changed(record, None, fields)
         inner = schema.field(self._field)
         if inner is None:
             raise DataFailure(f"Unknown field: {self._field}")
-        fields[self._field] = self._converted(inner, fields.get(self._field))
+        fields[self._field] = self._convert(inner, fields.get(self._field))
         known = self._schemas.get(schema)
         if known is None:
             changed = (
@@ -102,14 +99,14 @@ class TimestampConverter(Sided):
     def _target_schema(self, schema: Schema) -> Schema:
         return replace(_TARGETS[self._target], optional=schema.optional)
 
-    def _converted(self, schema: Schema | None, value: Any) -> Any:
+    def _convert(self, schema: Schema | None, value: ConnectValue) -> ConnectValue:
         if schema is not None:
             value = with_default(schema, value, self._replace_null)
         if value is None:
             return None
-        return self._written(self._read(schema, value))
+        return self._from_moment(self._to_moment(schema, value))
 
-    def _read(self, schema: Schema | None, value: Any) -> datetime:
+    def _to_moment(self, schema: Schema | None, value: ConnectValue) -> datetime:
         kind = schema.name if schema is not None else None
         if isinstance(value, datetime):
             return value
@@ -129,7 +126,7 @@ class TimestampConverter(Sided):
             return EPOCH + value * _UNITS[self._precision]
         raise DataFailure(f"TimestampConverter does not support {type(value).__name__} objects as timestamps")
 
-    def _written(self, moment: datetime) -> Any:
+    def _from_moment(self, moment: datetime) -> ConnectValue:
         match self._target:
             case "string":
                 assert self._format is not None
@@ -144,6 +141,3 @@ class TimestampConverter(Sided):
             case "Time":
                 return moment.time()
         return moment
-
-
-__all__ = ["TIMESTAMP", "TimestampConverter"]

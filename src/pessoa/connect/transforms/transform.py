@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from pessoa.connect.data import DataFailure, Record, Schema, Type
-from pessoa.connect.definition import Table
+from pessoa.connect.data import ConnectValue, DataFailure, Record, Schema, Struct, Type
+from pessoa.connect.definition import Config, Table
 
 
 class Transform(ABC):
@@ -21,37 +21,37 @@ class Transform(ABC):
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.configure(self.CONFIG.parse(settings))
 
-    def configure(self, config: dict[str, Any]) -> None:  # noqa: B027
-        """Take what is needed from typed settings."""
+    def configure(self, config: Config) -> None:  # noqa: B027
+        """Prepare for records with these settings."""
 
     @abstractmethod
     def apply(self, record: Record) -> Record | None:
-        """The record as it goes on; None drops it."""
+        """Return the record as it goes on; None drops it."""
 
     def close(self) -> None:  # noqa: B027
-        """Give back what `configure` took."""
+        """Close what `configure` has opened."""
 
 
 class Sided(Transform):
     """A transform of the key or of the value."""
 
     IS_KEY: ClassVar[bool] = False
-    # What the transform is for, in complaints.
+    # What the transform is for, in its failures.
     PURPOSE: ClassVar[str] = ""
 
     def schema_of(self, record: Record) -> Schema | None:
         return record.key_schema if self.IS_KEY else record.value_schema
 
-    def value_of(self, record: Record) -> Any:
+    def value_of(self, record: Record) -> ConnectValue:
         return record.key if self.IS_KEY else record.value
 
-    def changed(self, record: Record, schema: Schema | None, value: Any) -> Record:
+    def changed(self, record: Record, schema: Schema | None, value: ConnectValue) -> Record:
         if self.IS_KEY:
             return record.but(key_schema=schema, key=value)
         return record.but(value_schema=schema, value=value)
 
-    def fields_of(self, schema: Schema | None, value: Any) -> dict[str, Any]:
-        """The value as fields, or DataFailure: only maps (without a schema) and structs have any."""
+    def fields_of(self, schema: Schema | None, value: ConnectValue) -> Struct:
+        """Return the fields of a struct, or of a map without a schema. DataFailure for every other value."""
         if schema is not None and schema.type is not Type.STRUCT:
             raise DataFailure(f"Only Struct objects supported for [{self.PURPOSE}], found: {schema.type}")
         if not isinstance(value, dict):
@@ -61,5 +61,5 @@ class Sided(Transform):
         return value
 
 
-def with_default(schema: Schema, value: Any, replace_null: bool = True) -> Any:
+def with_default(schema: Schema, value: ConnectValue, replace_null: bool = True) -> ConnectValue:
     return schema.default if value is None and replace_null else value

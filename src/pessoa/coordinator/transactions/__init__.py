@@ -1,11 +1,11 @@
 """Transactions: who may write under a transactional id, what belongs to the open transaction, and how it ends.
 
-    submit ──► coordinator (shell) ──► runtime ──► shard (pure) ──► decisions (pure) over `transaction`
+    submit ──► transaction_coordinator (shell) ──► runtime ──► transaction_shard (pure) ──► decisions (pure)
                      │                               │  prepare record committed
-                     │                               └──► markers (shell) ──► the leaders of the partitions
-                     │                                        └── all written ──► shard: complete record
-                     ├── producer_ids (shell): blocks of ids from the controller
+                     │                               └──► marker_writer (shell) ──► the leaders of the partitions
+                     │                                        └── all written ──► transaction_shard: complete record
+                     ├── producer_id_pool (shell): blocks of ids from the controller
                      └── verification (shell): may this producer append to this partition?
 
-State lives in `__transaction_state`, one record for a transactional id (`stored`).
+State lives in `__transaction_state`, one record (`transaction_encoding`) for a transactional id (`transaction`).
 """

@@ -1,7 +1,7 @@
 """What a request may do to a transaction. Pure: a transaction goes in, the changed one comes out, or a `Refusal`.
 
-`is_changing` says that a change of the transaction is on its way to the log, or that markers are: whoever wants another
-one must come back (CONCURRENT_TRANSACTIONS). It is asked for before the producer is looked at, since what the producer
+`is_changing` says that a change of the transaction is on its way to the log, or that markers are: a request for another
+one is refused (CONCURRENT_TRANSACTIONS). It is asked for before the producer is looked at, since what the producer
 should be is just being changed. Only EndTxn of versions below 5 looks at the producer first; that is Kafka's order, and
 old clients see it.
 
@@ -13,11 +13,11 @@ The end of a transaction in version 2, for a client with the present epoch or, a
     CompleteCommit    INVALID_…      ends             as before       INVALID_…
 
 "Ends" is an abort of nothing: a client may have sent its partitions' first batches without knowing whether they came
-in, and needs a new epoch to be sure. "As before" answers again what was answered. In versions below 2 nobody can tell a
-retry from the end of the next transaction, so the present epoch is the only one, and Complete answers its own outcome.
-That is hard on a client whose AddPartitionsToTxn was lost together with its broker, and which then aborts: the last
-transaction that anybody knows of was committed, so it hears INVALID_TXN_STATE, and librdkafka gives up for good. To say
-yes would tell a client that asked for a commit, and then for an abort, that what is committed was aborted.
+in, and needs a new epoch to be sure. "As before" answers again what was answered. In versions below 2 a retry
+cannot be told from the end of the next transaction, so the present epoch is the only one, and Complete answers its own
+outcome. That is hard on a client whose AddPartitionsToTxn was lost together with its broker, and which then aborts: the
+last transaction that the coordinator knows of was committed, so it hears INVALID_TXN_STATE, and librdkafka gives up for
+good. To say yes would tell a client that asked for a commit, and then for an abort, that what is committed was aborted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pessoa.coordinator.shard import Refusal
 from pessoa.coordinator.transactions.transaction import (
     EPOCH_BUMP_VERSION,
     HIGHEST_CLIENT_EPOCH,
@@ -36,14 +35,14 @@ from pessoa.coordinator.transactions.transaction import (
     TopicPartition,
     Transaction,
 )
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 
 NextProducerId = Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The open transaction must be aborted first, by nobody but the coordinator."""
+    """The coordinator must abort the open transaction before the producer may begin."""
 
 
 def begin_producer(

@@ -1,6 +1,6 @@
 """What the coordinator knows of one transactional id, and how it may change.
 
-A `Transaction` is a value. A change makes another one; `stored` writes it down and reads it back.
+A `Transaction` is a value. A change makes another one; `transaction_encoding` writes it down and reads it back.
 
     Empty ──add──► Ongoing ──end──► PrepareCommit ──markers──► CompleteCommit ──add──► Ongoing …
       ▲               │                                             │
@@ -10,7 +10,7 @@ A `Transaction` is a value. A change makes another one; `stored` writes it down 
 PrepareEpochFence and Dead have a number and a name in Kafka's table and are never written: the first is an abort that
 the coordinator begins itself, the second an id between its tombstone and the tombstone's commit.
 
-**Epochs.** A producer writes under (id, epoch); whoever has an older epoch is a zombie. InitProducerId raises the
+**Epochs.** A producer writes under (id, epoch); a producer with an older epoch is a zombie. InitProducerId raises the
 epoch. Since transaction version 2 (KIP-890) the end of every transaction raises it too, so that a request which was
 delayed beyond the end of its transaction cannot be taken for one of the next. The epoch is a short. A client never gets
 the last value, 32767: it is kept so that there is always one left to fence with. After 32766 the id changes:
@@ -30,8 +30,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
-from pessoa.coordinator.shard import Refusal
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 
 TopicPartition = tuple[str, int]
 
@@ -43,7 +42,7 @@ LAST_EPOCH = 32767
 HIGHEST_CLIENT_EPOCH = LAST_EPOCH - 1
 # The first transaction.version whose transactions raise the epoch at their end.
 EPOCH_BUMP_VERSION = 2
-# Nobody can ask for this time-out but a participant of a two-phase commit, which has none (KIP-939).
+# Only a participant of a two-phase commit, which has no time-out, asks for this one (KIP-939).
 NO_TIMEOUT_MS = (1 << 31) - 1
 
 
@@ -104,7 +103,7 @@ class Transaction:
 
     @classmethod
     def new(cls, transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """An id that nobody has used yet. Its epoch is none: InitProducerId raises that to 0."""
+        """Return the transaction of an unused transactional id. InitProducerId raises its epoch, -1, to 0."""
         return cls(transactional_id, producer_id, NO_EPOCH, timeout_ms, State.EMPTY, now_ms)
 
     @property

@@ -19,15 +19,15 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
 from pessoa.base.clock import Clock
-from pessoa.coordinator.transactions.config import TransactionConfig
 from pessoa.coordinator.transactions.transaction import TopicPartition
+from pessoa.coordinator.transactions.transaction_config import TransactionConfig
 from pessoa.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import NO_COORDINATOR, ErrorCode
 
 FIRST_PRODUCE_THAT_ADDS = 12
 FIRST_TXN_OFFSET_COMMIT_THAT_ADDS = 5
@@ -36,14 +36,7 @@ _FIRST_PRODUCE_WITH_ABORTABLE = 11
 FIRST_TXN_OFFSET_COMMIT_WITH_ABORTABLE = 4
 
 # The coordinator is not to be had: a producer knows a leader that has too few replicas, and tries again.
-_NO_COORDINATOR = frozenset(
-    {
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
+_UNREACHABLE = NO_COORDINATOR | {ErrorCode.NETWORK_EXCEPTION}
 
 # Sends the request, in its newest version, to the coordinator of the transactional id, here or elsewhere.
 AskCoordinator = Callable[[AddPartitionsToTxnRequest], Awaitable[AddPartitionsToTxnResponse]]
@@ -94,7 +87,7 @@ def produce_error(code: ErrorCode, produce_version: int) -> ProduceError:
         code = ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.INVALID_TXN_STATE:
         return ProduceError(code, "Partition was not added to the transaction")
-    if code in _NO_COORDINATOR or (
+    if code in _UNREACHABLE or (
         code is ErrorCode.CONCURRENT_TRANSACTIONS and produce_version < FIRST_PRODUCE_THAT_ADDS
     ):
         return ProduceError(

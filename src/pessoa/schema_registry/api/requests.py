@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pessoa.schema_registry import problems
-from pessoa.schema_registry.forwarding import FORWARDED, OFFSET, Forwarder
+from pessoa.base.json_value import JsonObject
+from pessoa.schema_registry import registry_problems
+from pessoa.schema_registry.leader_forwarding import OFFSET, WriteForwarder
 from pessoa.schema_registry.model import AVRO, SchemaValue, as_json
 from pessoa.schema_registry.registry import NotLeader, Outcome, Registry
 from pessoa.schema_registry.schemas import LATEST, parsed_entry
 from pessoa.schema_registry.state import Entry, State, qualify
-from pessoa.serde.problems import SchemaProblem
+from pessoa.schema_registry.tags import find_tags
+from pessoa.serde.schema_problems import SchemaProblem
 from pessoa.serde.subjects import DEFAULT_CONTEXT, GLOBAL_CONTEXT, parse_subject
-from pessoa.web.app import json_response
+from pessoa.web.answers import Answer
+from pessoa.web.asgi_app import json_response
+from pessoa.web.forwarding import is_forwarded
 from pessoa.web.problems import HttpProblem
 from pessoa.web.routing import Query
 
@@ -31,24 +35,35 @@ PAGES = (
 )
 DELETED = Query("deleted", "boolean", "softly deleted ones too")
 FORMAT = Query("format", help="serialized (Protobuf), resolved (Avro)")
+FIND_TAGS = Query("findTags", help="name what has these tags; * for any", many=True)
+REFERENCE_FORMAT = Query("referenceFormat", help="qualified: the subjects of references with their contexts")
 NORMALIZE = Query("normalize", "boolean", "compare in the normal spelling")
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """What handlers work with."""
+class RegistryGate:
+    """What handlers read, and the way of a write: here if this instance leads, else through the leader."""
 
     registry: Registry
-    forwarder: Forwarder
+    forwarder: WriteForwarder
 
     @property
     def state(self) -> State:
         return self.registry.state
 
+    def subject_of(self, request: Request) -> str:
+        """The full name of the subject in the path, or of the one that the path has an alias of."""
+        return self.state.unaliased(subject_of(request))
+
+    def located_subject(self, request: Request) -> str:
+        """The same, for what is only read: a name without context may be that of a subject in another."""
+        subject = self.subject_of(request)
+        return self.state.located(subject) if "context" not in request.path_params else subject
+
     async def write(
-        self, request: Request, body: bytes, decide: Callable[[State], O], answer: Callable[[O], Any]
+        self, request: Request, body: bytes, decide: Callable[[State], O], answer: Callable[[O], object] | None
     ) -> Response:
-        """Decide, write, and answer; or let the leader do it."""
+        """Decide, write, and answer; or let the leader do it. Without `answer` there is nothing to say: 204."""
         while True:
             if not self.registry.is_leader:
                 try:
@@ -58,10 +73,10 @@ class Desk:
             try:
                 outcome = await self.registry.write(decide)
             except NotLeader:
-                if FORWARDED in request.headers:
-                    raise problems.unknown_leader() from None
+                if is_forwarded(request):
+                    raise registry_problems.unknown_leader() from None
                 continue
-            response = json_response(request, answer(outcome))
+            response = Answer(b"", 204) if answer is None else json_response(request, answer(outcome))
             response.extra_headers[OFFSET] = str(self.registry.store.applied_offset)
             return response
 
@@ -116,7 +131,7 @@ def version_of(request: Request) -> int:
     except ValueError:
         number = 0  # more digits than Python turns into a number
     if number != LATEST and not 1 <= number <= MAX_VERSION:
-        raise problems.invalid_version(text)
+        raise registry_problems.invalid_version(text)
     return number
 
 
@@ -158,10 +173,10 @@ def page(request: Request, items: Sequence[T], highest: int | None = None) -> Se
 def find_entry(state: State, subject: str, version: int, *, deleted: bool = False) -> Entry:
     """A version of a subject, or the problem that it is not there."""
     if not state.versions(subject, deleted=deleted):
-        raise problems.subject_not_found(subject)
+        raise registry_problems.subject_not_found(subject)
     entry = state.latest(subject, deleted=deleted) if version == LATEST else state.entry(subject, version)
     if entry is None or (entry.value.deleted and not deleted):
-        raise problems.version_not_found(version)
+        raise registry_problems.version_not_found(version)
     return entry
 
 
@@ -172,17 +187,21 @@ def schema_text(state: State, entry: Entry, form: str) -> str:
     try:
         return parsed_entry(state, entry).formatted(form)
     except SchemaProblem as wrong:
-        raise problems.invalid_schema(str(wrong)) from None
+        raise registry_problems.invalid_schema(str(wrong)) from None
 
 
-def schema_part(state: State, entry: Entry, form: str = "") -> dict[str, Any]:
-    """What every answer says about a schema, whatever subjects have it."""
+def schema_part(state: State, entry: Entry, form: str = "", *, qualified: bool = False) -> JsonObject:
+    """What every answer says about a schema, for all subjects that have it."""
     value = entry.value
-    part: dict[str, Any] = {}
+    part: JsonObject = {}
     if value.schemaType != AVRO:
         part["schemaType"] = value.schemaType
     if value.references:
-        part["references"] = [as_json(reference) for reference in value.references]
+        context = parse_subject(value.subject).context
+        part["references"] = [
+            as_json(reference) | ({"subject": qualify(reference.subject, context)} if qualified else {})
+            for reference in value.references
+        ]
     if value.metadata is not None:
         part["metadata"] = as_json(value.metadata)
     if value.ruleSet is not None:
@@ -190,15 +209,32 @@ def schema_part(state: State, entry: Entry, form: str = "") -> dict[str, Any]:
     return {**part, "schema": schema_text(state, entry, form)}
 
 
-def version_part(state: State, entry: Entry, form: str = "") -> dict[str, Any]:
+def version_part(state: State, entry: Entry, form: str = "", *, qualified: bool = False) -> JsonObject:
     """A version of a subject, whole."""
     value = entry.value
-    part = {"subject": value.subject, "version": value.version, "id": value.id, "guid": entry.guid}
-    part |= schema_part(state, entry, form)
+    part: JsonObject = {"subject": value.subject, "version": value.version, "id": value.id, "guid": entry.guid}
+    part |= schema_part(state, entry, form, qualified=qualified) | timestamp_part(entry)
     return part | {"deleted": True} if value.deleted else part
+
+
+def timestamp_part(entry: Entry) -> JsonObject:
+    return {} if entry.timestamp_ms is None else {"ts": entry.timestamp_ms}
+
+
+def wants_qualified(request: Request) -> bool:
+    return request.query_params.get("referenceFormat", "").lower() == "qualified"
+
+
+def tags_part(request: Request, entry: Entry) -> JsonObject:
+    """The tags that were asked for, if any."""
+    wanted = request.query_params.getlist("findTags")
+    if not wanted:
+        return {}
+    return {"schemaTags": [as_json(each) for each in find_tags(entry.value.schemaType, entry.value.schema, wanted)]}
 
 
 class StoredVersion(SchemaValue, frozen=True):
     """For the document: a version as it is answered."""
 
     guid: str = ""
+    ts: int = 0

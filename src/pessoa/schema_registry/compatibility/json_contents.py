@@ -7,17 +7,23 @@ says with a schema; of all others it says one thing, which people call its conte
     closed           false    additionalProperties: false
     partially open   a schema, or patternProperties
 
+Since 2019-09 `unevaluatedProperties` says it where `additionalProperties` says nothing; `additionalItems` and
+`unevaluatedItems` are the same for arrays.
+
 So one rule holds for all names: what the old side says of a name must fit into what the new side says of it. Where only
 one side declares it, the other side's model stands in, and the finding is named after the model. That is how an open
 model, which people write without thinking, comes to refuse a new property: `true` does not fit into its type.
+
+Where the JVM registry looks less closely, its verdict holds: `required` counts for what the new side declares, and
+`propertyNames` for nothing.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 from pessoa.schema_registry.compatibility.json_facets import Node
-from pessoa.serde.patterns import BadPattern, compiled
+from pessoa.serde.patterns import BadPattern, compile_pattern
 
 
 class Judge(Protocol):
@@ -44,10 +50,16 @@ _MODELS = {
 
 def _lone(judge: Judge, word: str, old: Node, new: Node, path: str, *, is_added: bool) -> None:
     """Something that one side declares, against the other side's model in its place."""
-    if not judge.fits(old, new):
-        model = (old if is_added else new).tree
-        kind = {True: "open", False: "closed"}[model] if isinstance(model, bool) else "partially open"
-        judge.refuse(f"{word}_{_MODELS[kind][0 if is_added else 1]}_CONTENT_MODEL", path)
+    if judge.fits(old, new):
+        return
+    model = (old if is_added else new).tree
+    if isinstance(model, bool):
+        kind = "open" if model else "closed"
+    else:
+        # What keeps the one from fitting into the other stays incompatible, however lenient the policy is.
+        kind = "partially open"
+        judge.compare(old, new, path)
+    judge.refuse(f"{word}_{_MODELS[kind][0 if is_added else 1]}_CONTENT_MODEL", path)
 
 
 def _models(judge: Judge, stem: str, old: Node, new: Node, path: str) -> None:
@@ -76,13 +88,19 @@ class ObjectContents:
         old, new = (_children(node, "patternProperties") for node in (self._old, self._new))
         for pattern in [each for each in old if each in new]:
             judge.compare(old[pattern], new[pattern], f"{path}/patternProperties/{pattern}")
-        for keyword, stem in (
-            ("additionalProperties", "ADDITIONAL_PROPERTIES"),
-            ("unevaluatedProperties", "UNEVALUATED_PROPERTIES"),
-        ):
-            _models(judge, stem, _allowed(self._old, keyword), _allowed(self._new, keyword), f"{path}/{keyword}")
-        judge.compare(
-            _allowed(self._old, "propertyNames"), _allowed(self._new, "propertyNames"), f"{path}/propertyNames"
+        _models(
+            judge,
+            "ADDITIONAL_PROPERTIES",
+            _allowed(self._old, "additionalProperties"),
+            _allowed(self._new, "additionalProperties"),
+            f"{path}/additionalProperties",
+        )
+        _models(
+            judge,
+            "UNEVALUATED_PROPERTIES",
+            _unevaluated(self._old, "unevaluatedProperties"),
+            _unevaluated(self._new, "unevaluatedProperties"),
+            f"{path}/unevaluatedProperties",
         )
 
     def _property(self, name: str, path: str) -> None:
@@ -98,10 +116,9 @@ class ObjectContents:
         before, after = (_required_names(node) for node in (self._old, self._new))
         for name in after:
             declared = self._after.get(name)
-            if name in before or (declared is not None and _has_default(declared)):
+            if name in before or declared is None or _has_default(declared):
                 continue
-            is_new = declared is not None and name not in self._before
-            if is_new and _undeclared(self._old, name).tree is not True:
+            if name not in self._before and _undeclared(self._old, name).tree is not True:
                 self._judge.refuse("REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL", f"{self._path}/properties/{name}")
             else:
                 self._judge.refuse("REQUIRED_ATTRIBUTE_ADDED", f"{self._path}/required/{name}")
@@ -119,7 +136,11 @@ class ObjectContents:
 
 
 class ArrayContents:
-    """Items by position, and the schema of all others: tuples of the older drafts and `prefixItems` are the same."""
+    """Items: one schema for all of them, or one by position and a content model for what comes behind these.
+
+    A list that turns into a tuple, or a tuple into a list, is compared as the JVM registry does it: the one schema for
+    all items goes (which is fine) or comes (which is not), and positions come into, or go from, the model of the rest.
+    """
 
     def __init__(self, judge: Judge, old: Node, new: Node, path: str) -> None:
         self._judge = judge
@@ -132,35 +153,43 @@ class ArrayContents:
         self._items()
         if self._new.tree.get("uniqueItems") is True and self._old.tree.get("uniqueItems") is not True:
             judge.refuse("UNIQUE_ITEMS_ADDED", f"{path}/uniqueItems")
-        if "contains" in self._new.tree:
-            if "contains" in self._old.tree:
-                judge.compare(_allowed(self._old, "contains"), _allowed(self._new, "contains"), f"{path}/contains")
-            else:
-                judge.refuse("SCHEMA_ADDED", f"{path}/contains")
-        old, new = (_allowed(node, "unevaluatedItems") for node in (self._old, self._new))
+        self._only_schema("contains", _optional(self._old, "contains"), _optional(self._new, "contains"))
+        old, new = (_unevaluated(node, "unevaluatedItems") for node in (self._old, self._new))
         _models(judge, "UNEVALUATED_ITEMS", old, new, f"{path}/unevaluatedItems")
 
     def _items(self) -> None:
-        before, old_rest = _items(self._old)
-        after, new_rest = _items(self._new)
-        common = min(len(before), len(after))
-        places = [f"{self._path}/items/{index}" for index in range(max(len(before), len(after)))]
-        for old, new, path in zip(before, after, places, strict=False):
-            self._judge.compare(old, new, path)
-        for old, path in zip(before[common:], places[common:], strict=False):
-            _lone(self._judge, "ITEM", old, new_rest, path, is_added=False)
-        for new, path in zip(after[common:], places[common:], strict=False):
-            _lone(self._judge, "ITEM", old_rest, new, path, is_added=True)
-        if places:
-            _models(self._judge, "ADDITIONAL_ITEMS", old_rest, new_rest, f"{self._path}/additionalItems")
-        elif old_rest.tree is not True:
-            self._judge.compare(old_rest, new_rest, f"{self._path}/items")
-        elif not self._judge.fits(old_rest, new_rest):
-            self._judge.refuse("SCHEMA_ADDED", f"{self._path}/items")
+        old, new = _items(self._old), _items(self._new)
+        self._only_schema("items", old.all, new.all)
+        places = [f"{self._path}/items/{index}" for index in range(max(len(old.positions), len(new.positions)))]
+        common = min(len(old.positions), len(new.positions))
+        for before, after, path in zip(old.positions, new.positions, places, strict=False):
+            self._judge.compare(before, after, path)
+        for before, path in zip(old.positions[common:], places[common:], strict=False):
+            _lone(self._judge, "ITEM", before, _undeclared_item(self._new, new), path, is_added=False)
+        for after, path in zip(new.positions[common:], places[common:], strict=False):
+            _lone(self._judge, "ITEM", _undeclared_item(self._old, old), after, path, is_added=True)
+        _models(self._judge, "ADDITIONAL_ITEMS", old.rest, new.rest, f"{self._path}/additionalItems")
+
+    def _only_schema(self, keyword: str, old: Node | None, new: Node | None) -> None:
+        """A schema that may be missing."""
+        if new is None:
+            return
+        if old is not None:
+            self._judge.compare(old, new, f"{self._path}/{keyword}")
+        elif keyword == "contains" or not self._judge.fits(self._old.child(True), new):
+            self._judge.refuse("SCHEMA_ADDED", f"{self._path}/{keyword}")
+
+
+def _optional(node: Node, keyword: str) -> Node | None:
+    return node.child(node.tree[keyword]) if keyword in node.tree else None
 
 
 def _allowed(node: Node, keyword: str) -> Node:
     return node.child(node.tree.get(keyword, True))
+
+
+def _unevaluated(node: Node, keyword: str) -> Node:
+    return _allowed(node, keyword) if node.is_new_draft else node.child(True)
 
 
 def _children(node: Node, keyword: str) -> dict[str, Node]:
@@ -172,11 +201,13 @@ def _undeclared(node: Node, name: str) -> Node:
     patterns = node.tree.get("patternProperties") or {}
     for pattern, tree in patterns.items():
         try:
-            if compiled(pattern).is_in(name):
+            if compile_pattern(pattern).is_in(name):
                 return node.child(tree)
         except BadPattern:
             continue  # a pattern that cannot be matched covers nothing that we know of
     rest = _allowed(node, "additionalProperties")
+    if "additionalProperties" not in node.tree:
+        rest = _unevaluated(node, "unevaluatedProperties")
     # Patterns that do not match: the JVM registry counts such an object as closed to the name.
     return node.child(False) if patterns and rest.tree is True else rest
 
@@ -202,11 +233,27 @@ def _dependencies(node: Node) -> dict[tuple[str, str], Node | frozenset[str]]:
     return found
 
 
-def _items(node: Node) -> tuple[list[Node], Node]:
-    tree: dict[str, Any] = node.tree
-    if isinstance(tree.get("prefixItems"), list):
-        return [node.child(each) for each in tree["prefixItems"]], _allowed(node, "items")
-    items = tree.get("items", True)
+class _Items(NamedTuple):
+    positions: list[Node]
+    # The schema of every item, where positions are not told apart.
+    all: Node | None
+    # What comes behind the positions. Without positions it says nothing about a value, and is compared all the same.
+    rest: Node
+
+
+def _items(node: Node) -> _Items:
+    items = node.tree.get("items", True)
+    if node.draft == "2020-12":
+        positions = [node.child(each) for each in node.tree.get("prefixItems", ())]
+        if positions or isinstance(items, bool):
+            return _Items(positions, None, node.child(items))
+        return _Items([], node.child(items), node.child(True))
+    rest = _allowed(node, "additionalItems")
     if isinstance(items, list):
-        return [node.child(each) for each in items], _allowed(node, "additionalItems")
-    return [], node.child(items)
+        return _Items([node.child(each) for each in items], None, rest)
+    return _Items([], _optional(node, "items"), rest)
+
+
+def _undeclared_item(node: Node, items: _Items) -> Node:
+    """What an array says of a position that it does not declare."""
+    return items.rest if items.rest.tree is not True else _unevaluated(node, "unevaluatedItems")

@@ -5,22 +5,29 @@ one of these values *and* one of those. To compare two of them, each is taken ap
 the schema and several are an allOf:
 
     Empty       everything is valid: true, {}
-    Never       nothing is: false, {"not": {}}
+    Never       nothing is: false
     Simple      one type with its keywords: string, number, boolean, null, object, array
     Values      enum and const
     Combined    allOf, anyOf, oneOf; a list of types is an anyOf of them
     Not         not
     Condition   if, then, else
 
-References are followed on the way, through all drafts' keywords; `definitions` and annotations demand nothing.
+References are followed on the way; `definitions` and annotations demand nothing. What stands beside a `$ref` counts
+since 2019-09; before, a reference is all there is. References that are resolved while a value is read (`$dynamicRef`,
+`$recursiveRef`) are followed to where they lead without a detour, which is all that can be said without a value.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pessoa.serde.problems import SchemaProblem
+from pessoa.base.json_value import JsonObject, JsonValue
+from pessoa.serde.schema_problems import SchemaProblem
+
+if TYPE_CHECKING:
+    from referencing._core import Resolver
+    from referencing.jsonschema import Schema
 
 _STRING = {"minLength", "maxLength", "pattern"}
 _NUMBER = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
@@ -32,6 +39,8 @@ _ARRAY = {
     "items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains", "minContains",
     "maxContains", "unevaluatedItems",
 }  # fmt: skip
+_DEMANDING = _STRING | _NUMBER | _OBJECT | _ARRAY | {"type", "enum", "const", "allOf", "anyOf", "oneOf", "not", "if"}
+_NEW_DRAFTS = ("2019-09", "2020-12")
 _KEYWORDS = {"string": _STRING, "number": _NUMBER, "integer": _NUMBER, "object": _OBJECT, "array": _ARRAY}
 # A chain of references this long leads in a circle.
 _MAX_REFERENCES = 100
@@ -39,13 +48,20 @@ _MAX_REFERENCES = 100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A piece of schema with the resolver that its references are relative to."""
+    """A piece of schema with the resolver that its references are relative to, and the draft that it is written in."""
 
+    # Any JSON, behind a reference: the draft's own schema does not look there.
     tree: Any
-    resolver: Any
+    resolver: Resolver[Schema]
+    draft: str
 
-    def child(self, tree: Any) -> Node:
-        return Node(tree, self.resolver)
+    @property
+    def is_new_draft(self) -> bool:
+        """Whether this is 2019-09 or later."""
+        return self.draft in _NEW_DRAFTS
+
+    def child(self, tree: JsonValue) -> Node:
+        return Node(tree, self.resolver, self.draft)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +84,7 @@ class Simple:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Values:
-    values: list[Any]
+    values: list[JsonValue]
     name: str = "enum"
 
 
@@ -87,7 +103,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Condition:
-    tree: dict[str, Any]
+    tree: JsonObject
     name: str = "if"
 
 
@@ -95,22 +111,25 @@ Facet: TypeAlias = Empty | Never | Simple | Values | Combined | Not | Condition
 
 
 def resolve(node: Node) -> Node:
-    """Follow `$ref` until there is a schema. Siblings of a `$ref` count in the newer drafts; see `facet_of`."""
+    """Follow references until there is a schema. What counts beside a reference is not followed; see `_facets`."""
     for _ in range(_MAX_REFERENCES):
-        if not isinstance(node.tree, dict) or not isinstance(node.tree.get("$ref"), str) or _has_siblings(node.tree):
+        found = _references(node)
+        if not found or len(found) > 1 or (node.is_new_draft and not _DEMANDING.isdisjoint(node.tree)):
             return node
-        node = _target(node)
-    raise SchemaProblem(f"the reference {node.tree['$ref']} leads in a circle")
+        node = _target(node, found[0])
+    raise SchemaProblem(f"the reference {_references(node)[0]} leads in a circle")
 
 
-def _target(node: Node) -> Node:
-    found = node.resolver.lookup(node.tree["$ref"])
-    return Node(found.contents, found.resolver)
+def _references(node: Node) -> list[str]:
+    if not isinstance(node.tree, dict):
+        return []
+    keywords = ("$ref", "$dynamicRef", "$recursiveRef") if node.is_new_draft else ("$ref",)
+    return [node.tree[keyword] for keyword in keywords if isinstance(node.tree.get(keyword), str)]
 
 
-def _has_siblings(tree: dict[str, Any]) -> bool:
-    demanding = _STRING | _NUMBER | _OBJECT | _ARRAY | {"type", "enum", "const", "allOf", "anyOf", "oneOf", "not", "if"}
-    return any(key in demanding for key in tree)
+def _target(node: Node, reference: str) -> Node:
+    found = node.resolver.lookup(reference)
+    return Node(found.contents, found.resolver, node.draft)
 
 
 def facet_of(node: Node) -> Facet:
@@ -127,9 +146,7 @@ def facet_of(node: Node) -> Facet:
 
 def _facets(node: Node) -> list[Facet]:
     tree = node.tree
-    facets: list[Facet] = []
-    if isinstance(tree.get("$ref"), str):
-        facets.append(Combined("allOf", [_target(node)]))
+    facets: list[Facet] = [Combined("allOf", [_target(node, reference)]) for reference in _references(node)]
     facets += _typed(node)
     if "const" in tree:
         facets.append(Values([tree["const"]]))
@@ -139,8 +156,7 @@ def _facets(node: Node) -> list[Facet]:
         if isinstance(tree.get(criterion), list):
             facets.append(Combined(criterion, [node.child(each) for each in tree[criterion]]))
     if "not" in tree:
-        rejected = node.child(tree["not"])
-        facets.append(Never() if isinstance(facet_of(rejected), Empty) else Not(rejected))
+        facets.append(Not(node.child(tree["not"])))
     if "if" in tree and ("then" in tree or "else" in tree):
         facets.append(Condition({key: tree[key] for key in ("if", "then", "else") if key in tree}))
     return facets
@@ -151,8 +167,7 @@ def _typed(node: Node) -> list[Facet]:
     if isinstance(declared, str):
         return [_simple(declared, node)]
     if isinstance(declared, list):
-        kinds = [_simple(each, node) for each in declared]
-        return [kinds[0]] if len(kinds) == 1 else [Combined("anyOf", list(kinds))]
+        return [Combined("anyOf", [_simple(each, node) for each in declared])]
     # Without a type, keywords demand something of the values of theirs alone.
     return [
         _simple(kind, node) for kind in ("string", "number", "object", "array") if _KEYWORDS[kind] & node.tree.keys()

@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import TypeGuard
 
-from pessoa.serde.avro.schema import (
+from pessoa.base.json_value import JsonObject, JsonValue
+from pessoa.serde.avro.avro_schema import (
     MISSING,
     PRIMITIVES,
     Array,
@@ -29,7 +30,8 @@ from pessoa.serde.avro.schema import (
     Union,
     namespace_of,
 )
-from pessoa.serde.problems import SchemaProblem
+from pessoa.serde.json_text import read_json
+from pessoa.serde.schema_problems import SchemaProblem
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ORDERS = ("ascending", "descending", "ignore")
@@ -46,7 +48,7 @@ Verdicts = dict[tuple[int, int], bool]
 def parse_avro(text: str, known: Mapping[str, NamedType] | None = None) -> tuple[AvroType, dict[str, NamedType]]:
     """The schema, and the named types that it defines itself."""
     try:
-        tree = json.loads(text)
+        tree = read_json(text)
     except ValueError as wrong:
         raise SchemaProblem(f"not JSON: {wrong}") from None
     except RecursionError:
@@ -65,9 +67,9 @@ class _Parser:
         self._known = known
         self.defined: dict[str, NamedType] = {}
         # Checked at the end: a default may need a type that is defined further down.
-        self._defaults: list[tuple[str, Field]] = []
+        self._defaults: list[tuple[str, AvroType, JsonValue]] = []
 
-    def type_of(self, tree: Any, namespace: str) -> AvroType:
+    def type_of(self, tree: JsonValue, namespace: str) -> AvroType:
         if isinstance(tree, str):
             return self._by_name(tree, namespace)
         if isinstance(tree, list):
@@ -81,7 +83,7 @@ class _Parser:
             return self.type_of(kind, namespace)
         match kind:
             case "record" | "error":
-                return self._record(tree, namespace)
+                return self._record(tree, kind, namespace)
             case "enum":
                 return self._enum(tree, namespace)
             case "fixed":
@@ -96,7 +98,7 @@ class _Parser:
             return self._by_name(kind, namespace)
         raise SchemaProblem(f"{json.dumps(kind)} is no type")
 
-    def _inside(self, tree: dict[str, Any], key: str, namespace: str) -> AvroType:
+    def _inside(self, tree: JsonObject, key: str, namespace: str) -> AvroType:
         if key not in tree:
             raise SchemaProblem(f'an {tree["type"]} needs "{key}": {_short(tree)}')
         return self.type_of(tree[key], namespace)
@@ -113,7 +115,7 @@ class _Parser:
             raise SchemaProblem(f"nothing is called {name} here")
         return found
 
-    def _union(self, tree: list[Any], namespace: str) -> Union:
+    def _union(self, tree: list[JsonValue], namespace: str) -> Union:
         branches = [self.type_of(each, namespace) for each in tree]
         seen = set()
         for branch in branches:
@@ -127,7 +129,7 @@ class _Parser:
 
     # Named types.
 
-    def _name_of(self, tree: dict[str, Any], namespace: str) -> str:
+    def _name_of(self, tree: JsonObject, namespace: str) -> str:
         name = tree.get("name")
         if not isinstance(name, str) or not name:
             raise SchemaProblem(f"there is no name in {_short(tree)}")
@@ -150,10 +152,10 @@ class _Parser:
             raise SchemaProblem(f"{named.name} is defined twice")
         self.defined[named.name] = named
 
-    def _record(self, tree: dict[str, Any], namespace: str) -> Record:
+    def _record(self, tree: JsonObject, kind: str, namespace: str) -> Record:
         name = self._name_of(tree, namespace)
         space = namespace_of(name)
-        record = Record(name, [], _doc(tree), _aliases(tree, space), _others(tree, _RECORD_KEYS), tree["type"])
+        record = Record(name, [], _doc(tree), _aliases(tree, space), _others(tree, _RECORD_KEYS), kind)
         self._define(record)
         fields = tree.get("fields")
         if not isinstance(fields, list):
@@ -167,10 +169,10 @@ class _Parser:
             record.fields.append(field)
         return record
 
-    def _field(self, tree: Any, record: str, namespace: str) -> Field:
-        if not isinstance(tree, dict) or not isinstance(tree.get("name"), str):
+    def _field(self, tree: JsonValue, record: str, namespace: str) -> Field:
+        name = tree.get("name") if isinstance(tree, dict) else None
+        if not isinstance(tree, dict) or not isinstance(name, str):
             raise SchemaProblem(f"a field of {record} has no name: {_short(tree)}")
-        name = tree["name"]
         if not _NAME.match(name):
             raise SchemaProblem(f"{name} cannot be the name of a field, in {record}")
         if "type" not in tree:
@@ -178,38 +180,40 @@ class _Parser:
         order = tree.get("order", "ascending")
         if not isinstance(order, str) or order.lower() not in _ORDERS:
             raise SchemaProblem(f"the order of {record}.{name} is not one of {', '.join(_ORDERS)}")
-        field = Field(
+        kind = self.type_of(tree["type"], namespace)
+        if "default" in tree:
+            self._defaults.append((f"{record}.{name}", kind, tree["default"]))
+        return Field(
             name,
-            self.type_of(tree["type"], namespace),
+            kind,
             tree.get("default", MISSING),
             order.lower(),
             _doc(tree),
             _aliases(tree, ""),
             _others(tree, _FIELD_KEYS),
         )
-        if field.default is not MISSING:
-            self._defaults.append((f"{record}.{name}", field))
-        return field
 
-    def _enum(self, tree: dict[str, Any], namespace: str) -> EnumType:
+    def _enum(self, tree: JsonObject, namespace: str) -> EnumType:
         name = self._name_of(tree, namespace)
         symbols = tree.get("symbols")
         if not isinstance(symbols, list):
             raise SchemaProblem(f"the enum {name} has no list of symbols")
+        names: list[str] = []
         for symbol in symbols:
             if not isinstance(symbol, str) or not _NAME.match(symbol):
                 raise SchemaProblem(f"{json.dumps(symbol)} cannot be a symbol, in the enum {name}")
-        if len(set(symbols)) != len(symbols):
+            names.append(symbol)
+        if len(set(names)) != len(names):
             raise SchemaProblem(f"the enum {name} has a symbol twice")
         default = tree.get("default")
-        if default is not None and default not in symbols:
+        if default is not None and (not isinstance(default, str) or default not in names):
             raise SchemaProblem(f"the default {json.dumps(default)} is none of the symbols of the enum {name}")
         space = namespace_of(name)
-        enum = EnumType(name, symbols, default, _doc(tree), _aliases(tree, space), _others(tree, _ENUM_KEYS))
+        enum = EnumType(name, names, default, _doc(tree), _aliases(tree, space), _others(tree, _ENUM_KEYS))
         self._define(enum)
         return enum
 
-    def _fixed(self, tree: dict[str, Any], namespace: str) -> Fixed:
+    def _fixed(self, tree: JsonObject, namespace: str) -> Fixed:
         name = self._name_of(tree, namespace)
         size = tree.get("size")
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _INT[1]:
@@ -221,12 +225,12 @@ class _Parser:
 
     def check_defaults(self) -> None:
         known: Verdicts = {}
-        for place, field in self._defaults:
-            if not fits(field.type, field.default, known):
-                _refuse_default(place, field)
+        for place, kind, default in self._defaults:
+            if not fits(kind, default, known):
+                raise SchemaProblem(f"the default of {place} is no {_kind_name(kind)}: {json.dumps(default)}")
 
 
-def fits(kind: AvroType, value: Any, known: Verdicts) -> bool:
+def fits(kind: AvroType, value: JsonValue, known: Verdicts) -> bool:
     """Whether a default, as it stands in the JSON of a schema, is one of this type.
 
     `known` remembers records: each may fill in defaults of others, and twenty of them would be a million otherwise.
@@ -252,7 +256,7 @@ def fits(kind: AvroType, value: Any, known: Verdicts) -> bool:
             return _fits_primitive(kind.kind, value)
 
 
-def _fits_primitive(kind: str, value: Any) -> bool:
+def _fits_primitive(kind: str, value: JsonValue) -> bool:
     if kind == "null":
         return value is None
     if kind == "boolean":
@@ -267,32 +271,32 @@ def _fits_primitive(kind: str, value: Any) -> bool:
     return value == int(value) and low <= value <= high if isinstance(value, int) else False
 
 
-def _refuse_default(place: str, field: Field) -> NoReturn:
-    raise SchemaProblem(f"the default of {place} is no {_kind_name(field.type)}: {json.dumps(field.default)}")
-
-
 def _kind_name(kind: AvroType) -> str:
     if isinstance(kind, Union):
         return "union of " + ", ".join(_kind_name(branch) for branch in kind.branches)
     return kind.name if isinstance(kind, Record | EnumType | Fixed) else kind.kind
 
 
-def _doc(tree: dict[str, Any]) -> str | None:
+def _doc(tree: JsonObject) -> str | None:
     doc = tree.get("doc")
     return doc if isinstance(doc, str) else None
 
 
-def _aliases(tree: dict[str, Any], namespace: str) -> list[str]:
+def _aliases(tree: JsonObject, namespace: str) -> list[str]:
     aliases = tree.get("aliases", [])
-    if not isinstance(aliases, list) or not all(isinstance(each, str) for each in aliases):
+    if not _is_names(aliases):
         raise SchemaProblem(f"aliases are a list of names: {_short(tree)}")
     return [each if "." in each or not namespace else f"{namespace}.{each}" for each in aliases]
 
 
-def _others(tree: dict[str, Any], known: set[str]) -> dict[str, Any]:
+def _is_names(value: JsonValue) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _others(tree: JsonObject, known: set[str]) -> JsonObject:
     return {key: value for key, value in tree.items() if key not in known}
 
 
-def _short(tree: Any) -> str:
+def _short(tree: JsonValue) -> str:
     text = json.dumps(tree)
     return text if len(text) <= 200 else text[:200] + "…"

@@ -6,15 +6,19 @@ of duplicates to the other.
 
 A named type is written out where it is first used and by its name afterwards. Types of other schemas (references) are
 written by name only, unless `resolve` is set, which inlines them.
+
+With `normalize`, what has no meaning in its order is sorted, as the JVM registry does it: properties, the names within
+their values and within defaults, and aliases. A description that is empty goes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Container
-from typing import Any
+from collections.abc import Container, Sequence
+from typing import TypeAlias
 
-from pessoa.serde.avro.schema import (
+from pessoa.base.json_value import JsonObject, JsonValue
+from pessoa.serde.avro.avro_schema import (
     MISSING,
     Array,
     AvroType,
@@ -30,6 +34,9 @@ from pessoa.serde.avro.schema import (
     simple_name,
 )
 
+# A schema in JSON: a name, a union, or an object.
+AvroTree: TypeAlias = str | list[JsonValue] | JsonObject
+
 
 def print_avro(
     schema: AvroType, own: Container[str] | None = None, *, resolve: bool = False, normalize: bool = False
@@ -42,7 +49,7 @@ def print_avro(
 
 def avro_tree(
     schema: AvroType, own: Container[str] | None = None, *, resolve: bool = False, normalize: bool = False
-) -> Any:
+) -> AvroTree:
     """The same as a value of JSON."""
     return _Printer(None if resolve else own, normalize).tree(schema, "")
 
@@ -53,14 +60,22 @@ class _Printer:
         self._normalize = normalize
         self._written: set[str] = set()
 
-    def tree(self, kind: AvroType, namespace: str) -> Any:
+    def tree(self, kind: AvroType, namespace: str) -> AvroTree:
         match kind:
             case Primitive():
-                return {"type": kind.kind, **self._sorted(kind.properties)} if kind.properties else kind.kind
+                return {"type": kind.kind, **self._sort_properties(kind.properties)} if kind.properties else kind.kind
             case Array():
-                return {"type": "array", "items": self.tree(kind.items, namespace), **self._sorted(kind.properties)}
+                return {
+                    "type": "array",
+                    "items": self.tree(kind.items, namespace),
+                    **self._sort_properties(kind.properties),
+                }
             case Map():
-                return {"type": "map", "values": self.tree(kind.values, namespace), **self._sorted(kind.properties)}
+                return {
+                    "type": "map",
+                    "values": self.tree(kind.values, namespace),
+                    **self._sort_properties(kind.properties),
+                }
             case Union():
                 return [self.tree(branch, namespace) for branch in kind.branches]
             case Record() | EnumType() | Fixed():
@@ -68,43 +83,55 @@ class _Printer:
                     space = namespace_of(kind.name)
                     return kind.name if space and space != namespace else simple_name(kind.name)
                 self._written.add(kind.name)
-                return self._named(kind, namespace)
+                return self._named_type(kind, namespace)
 
-    def _named(self, kind: NamedType, enclosing: str) -> dict[str, Any]:
+    def _named_type(self, kind: NamedType, enclosing: str) -> JsonObject:
         space = namespace_of(kind.name)
-        tree: dict[str, Any] = {"type": kind.kind, "name": simple_name(kind.name)}
+        tree: JsonObject = {"type": kind.kind, "name": simple_name(kind.name)}
         if space != enclosing:
             tree["namespace"] = space
-        if kind.doc is not None:
+        if kind.doc is not None and (kind.doc or not self._normalize):
             tree["doc"] = kind.doc
         match kind:
             case Record():
                 tree["fields"] = [self._field(field, space) for field in kind.fields]
             case EnumType():
-                tree["symbols"] = kind.symbols
+                tree["symbols"] = [*kind.symbols]
                 if kind.default is not None:
                     tree["default"] = kind.default
             case Fixed():
                 tree["size"] = kind.size
-        tree.update(self._sorted(kind.properties))
+        tree.update(self._sort_properties(kind.properties))
         if kind.aliases:
-            tree["aliases"] = [_relative(alias, space) for alias in kind.aliases]
+            tree["aliases"] = [_relative(alias, space) for alias in self._sort_aliases(kind.aliases)]
         return tree
 
-    def _field(self, field: Field, namespace: str) -> dict[str, Any]:
-        tree: dict[str, Any] = {"name": field.name, "type": self.tree(field.type, namespace)}
+    def _field(self, field: Field, namespace: str) -> JsonObject:
+        tree: JsonObject = {"name": field.name, "type": self.tree(field.type, namespace)}
         if field.doc is not None:
             tree["doc"] = field.doc
         if field.default is not MISSING:
-            tree["default"] = field.default
+            tree["default"] = _sort_keys(field.default) if self._normalize else field.default
         if field.order != "ascending":
             tree["order"] = field.order
         if field.aliases:
-            tree["aliases"] = field.aliases
-        return {**tree, **self._sorted(field.properties)}
+            tree["aliases"] = [*self._sort_aliases(field.aliases)]
+        return {**tree, **self._sort_properties(field.properties)}
 
-    def _sorted(self, properties: dict[str, Any]) -> dict[str, Any]:
-        return dict(sorted(properties.items())) if self._normalize else properties
+    def _sort_properties(self, properties: JsonObject) -> JsonObject:
+        if not self._normalize:
+            return properties
+        return {name: _sort_keys(each) for name, each in sorted(properties.items())}
+
+    def _sort_aliases(self, aliases: Sequence[str]) -> Sequence[str]:
+        return sorted(aliases) if self._normalize else aliases
+
+
+def _sort_keys(value: JsonValue) -> JsonValue:
+    """The value with the names of every object within it in order."""
+    if isinstance(value, dict):
+        return {name: _sort_keys(each) for name, each in sorted(value.items())}
+    return [_sort_keys(each) for each in value] if isinstance(value, list) else value
 
 
 def _relative(name: str, namespace: str) -> str:

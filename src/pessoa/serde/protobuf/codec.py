@@ -1,20 +1,23 @@
 """Protobuf data: binary, and protobuf's JSON mapping with the field names of the .proto file.
 
-A payload says by its message indexes which message of the file it is. For data that comes in as JSON nobody says it;
+A payload says by its message indexes which message of the file it is. For data that comes in as JSON nothing says it;
 then it is the first message of the file, as in the JVM's REST proxy, unless a full name is given.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf import json_format
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import DecodeError, EncodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from pessoa.base.json_value import JsonValue
 from pessoa.serde.framing import decode_message_indexes, encode_message_indexes
-from pessoa.serde.problems import DataProblem
 from pessoa.serde.protobuf.linking import ProtoFile
+from pessoa.serde.schema_problems import DataProblem
 
 
 class ProtobufCodec:
@@ -31,7 +34,7 @@ class ProtobufCodec:
         except (json_format.Error, EncodeError, AttributeError, TypeError, ValueError, RecursionError) as wrong:
             raise DataProblem(f"the JSON does not fit the message {descriptor.full_name}: {wrong}") from None
 
-    def to_json(self, payload: bytes) -> Any:
+    def to_json(self, payload: bytes) -> JsonValue:
         """JSON from message indexes and binary."""
         message = self.read(payload)
         try:
@@ -44,7 +47,7 @@ class ProtobufCodec:
         except (json_format.Error, TypeError, ValueError) as wrong:
             raise DataProblem(f"the bytes are no message {message.DESCRIPTOR.full_name}: {wrong}") from None
 
-    def read(self, payload: bytes) -> Any:
+    def read(self, payload: bytes) -> Message:
         """The message itself, from message indexes and binary."""
         indexes, data = decode_message_indexes(payload)
         descriptor = self._at(indexes)
@@ -54,12 +57,11 @@ class ProtobufCodec:
             raise DataProblem(f"the bytes are no message {descriptor.full_name}: {wrong}") from None
 
     def message_name(self, indexes: tuple[int, ...]) -> str:
-        name: str = self._at(indexes).full_name
-        return name
+        return self._at(indexes).full_name
 
-    def _at(self, indexes: tuple[int, ...]) -> Any:
-        messages = self._messages
-        descriptor = None
+    def _at(self, indexes: tuple[int, ...]) -> Descriptor:
+        assert indexes, "a message has at least one index"
+        messages: Sequence[Descriptor] = self._messages
         for index in indexes:
             if index >= len(messages):
                 raise DataProblem(f"the schema has no message at {list(indexes)}")
@@ -67,8 +69,10 @@ class ProtobufCodec:
             messages = descriptor.nested_types
         return descriptor
 
-    def _by_name(self, full_name: str) -> tuple[tuple[int, ...], Any]:
-        pending: list[tuple[tuple[int, ...], Any]] = [((index,), each) for index, each in enumerate(self._messages)]
+    def _by_name(self, full_name: str) -> tuple[tuple[int, ...], Descriptor]:
+        pending: list[tuple[tuple[int, ...], Descriptor]] = [
+            ((index,), each) for index, each in enumerate(self._messages)
+        ]
         while pending:
             indexes, descriptor = pending.pop()
             if descriptor.full_name == full_name:

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
-from pessoa.serde.problems import SchemaProblem
 from pessoa.serde.protobuf.builtin import builtin_file
+from pessoa.serde.protobuf.options import Options
 from pessoa.serde.protobuf.parsing import parse_proto
+from pessoa.serde.schema_problems import SchemaProblem
 
-# The pool wants a name, and a schema has none of its own; nobody can import this one.
+# The pool needs a name, and a schema has none of its own; no file can import this one.
 ROOT_NAME = "schema.proto"
 
 
@@ -33,10 +34,10 @@ class ProtoFile:
         self.proto = proto
         self.pool = pool
         self.dependencies = dependencies
-        self.descriptor: Any = pool.FindFileByName(proto.name)
+        self.descriptor: FileDescriptor = pool.FindFileByName(proto.name)
 
     def serialized(self) -> bytes:
-        """The FileDescriptorProto in bytes, without the options that nobody has interpreted."""
+        """The FileDescriptorProto in bytes, without uninterpreted options."""
         proto = _for_pool(self.proto)
         if proto.name == ROOT_NAME:
             proto.name = ""
@@ -119,14 +120,14 @@ def _for_pool(proto: FileDescriptorProto) -> FileDescriptorProto:
     return plain
 
 
-def walk(messages: Any) -> Iterator[DescriptorProto]:
+def walk(messages: Iterable[DescriptorProto]) -> Iterator[DescriptorProto]:
     """Every message, those inside others too."""
     for message in messages:
         yield message
         yield from walk(message.nested_type)
 
 
-def _all_options(proto: FileDescriptorProto) -> Iterator[Any]:
+def _all_options(proto: FileDescriptorProto) -> Iterator[Options]:
     yield proto.options
     for extension in proto.extension:
         yield extension.options
@@ -146,7 +147,7 @@ def _all_options(proto: FileDescriptorProto) -> Iterator[Any]:
             yield from (value.options for value in enum.value)
 
 
-def _fill_names(proto: FileDescriptorProto, descriptor: Any) -> None:
+def _fill_names(proto: FileDescriptorProto, descriptor: FileDescriptor) -> None:
     """What the pool has resolved, written into the tree."""
     for message in proto.message_type:
         _fill_message(message, descriptor.message_types_by_name[message.name])
@@ -158,7 +159,7 @@ def _fill_names(proto: FileDescriptorProto, descriptor: Any) -> None:
             method.output_type = "." + found.output_type.full_name
 
 
-def _fill_message(message: DescriptorProto, descriptor: Any) -> None:
+def _fill_message(message: DescriptorProto, descriptor: Descriptor) -> None:
     for field in message.field:
         _fill_field(field, descriptor.fields_by_name[field.name])
     _fill_extensions(message, descriptor)
@@ -166,15 +167,19 @@ def _fill_message(message: DescriptorProto, descriptor: Any) -> None:
         _fill_message(nested, descriptor.nested_types_by_name[nested.name])
 
 
-def _fill_extensions(holder: FileDescriptorProto | DescriptorProto, descriptor: Any) -> None:
+def _fill_extensions(holder: FileDescriptorProto | DescriptorProto, descriptor: FileDescriptor | Descriptor) -> None:
     for extension in holder.extension:
         found = descriptor.extensions_by_name[extension.name]
         _fill_field(extension, found)
+        assert found.containing_type is not None, "an extension extends a message"
         extension.extendee = "." + found.containing_type.full_name
 
 
-def _fill_field(field: FieldDescriptorProto, descriptor: Any) -> None:
-    if field.type_name:
-        field.type = descriptor.type
-        referred = descriptor.message_type or descriptor.enum_type
-        field.type_name = "." + referred.full_name
+def _fill_field(field: FieldDescriptorProto, descriptor: FieldDescriptor) -> None:
+    if descriptor.message_type is not None:
+        is_group = descriptor.type == FieldDescriptor.TYPE_GROUP
+        field.type = FieldDescriptorProto.TYPE_GROUP if is_group else FieldDescriptorProto.TYPE_MESSAGE
+        field.type_name = "." + descriptor.message_type.full_name
+    elif descriptor.enum_type is not None:
+        field.type = FieldDescriptorProto.TYPE_ENUM
+        field.type_name = "." + descriptor.enum_type.full_name

@@ -7,22 +7,45 @@ before it looks for the definition.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from google.protobuf import text_format
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.descriptor_pb2 import UninterpretedOption
+from google.protobuf.descriptor_pb2 import (
+    EnumOptions,
+    EnumValueOptions,
+    ExtensionRangeOptions,
+    FieldOptions,
+    FileOptions,
+    MessageOptions,
+    MethodOptions,
+    OneofOptions,
+    ServiceOptions,
+)
 from google.protobuf.message import Message
 
-from pessoa.serde.problems import SchemaProblem
+from pessoa.serde.protobuf.proto_tokens import END, FLOAT, IDENTIFIER, INTEGER, STRING, Token, escape
 from pessoa.serde.protobuf.reading import Cursor, integer_of
-from pessoa.serde.protobuf.tokens import END, FLOAT, IDENTIFIER, INTEGER, STRING, Token, escape
+from pessoa.serde.schema_problems import SchemaProblem
+
+Options: TypeAlias = (
+    FileOptions
+    | MessageOptions
+    | FieldOptions
+    | OneofOptions
+    | ExtensionRangeOptions
+    | EnumOptions
+    | EnumValueOptions
+    | ServiceOptions
+    | MethodOptions
+)
 
 
 class Option(NamedTuple):
     # (name, is in parentheses)
     path: tuple[tuple[str, bool], ...]
-    value: Any
+    # The words of an aggregate, a string or an identifier, or a number.
+    value: str | int | float
     kind: str
     token: Token
 
@@ -46,7 +69,7 @@ def read_option(cursor: Cursor) -> Option:
     return Option(tuple(path), value, kind, token)
 
 
-def read_bracketed(cursor: Cursor) -> list[Option]:
+def read_bracketed_options(cursor: Cursor) -> list[Option]:
     """`[a = 1, b = 2]`, if it is there."""
     if not cursor.maybe("["):
         return []
@@ -65,7 +88,7 @@ def _name_part(cursor: Cursor) -> tuple[str, bool]:
     return cursor.identifier("the name of an option"), False
 
 
-def _value(cursor: Cursor) -> tuple[Any, str]:
+def _value(cursor: Cursor) -> tuple[str | int | float, str]:
     if cursor.at("{"):
         return _aggregate(cursor), AGGREGATE
     if cursor.token.kind == STRING:
@@ -106,9 +129,9 @@ def _aggregate(cursor: Cursor) -> str:
         words.append(escape(token.text) if token.kind == STRING else token.text)
 
 
-def apply_option(options: Message, option: Option) -> None:
+def apply_option(options: Options, option: Option) -> None:
     """Set an option on FileOptions, FieldOptions, …"""
-    target = options
+    target: Message = options
     for place, (name, is_extension) in enumerate(option.path):
         field = None if is_extension else target.DESCRIPTOR.fields_by_name.get(name)
         if field is None:
@@ -117,33 +140,34 @@ def apply_option(options: Message, option: Option) -> None:
             _keep(options, option)
             return
         if place == len(option.path) - 1:
-            _set(target, field, option)
+            _set(target, name, option)
         elif field.message_type is None or field.is_repeated:
             raise SchemaProblem(f"the option {name} has no parts", option.token.line, option.token.column)
         else:
             target = getattr(target, name)
 
 
-def _set(target: Message, field: Any, option: Option) -> None:
+def _set(target: Message, name: str, option: Option) -> None:
     def wrong() -> SchemaProblem:
-        return SchemaProblem(f"not a value for the option {field.name}", option.token.line, option.token.column)
+        return SchemaProblem(f"not a value for the option {name}", option.token.line, option.token.column)
 
+    field = target.DESCRIPTOR.fields_by_name[name]
     value = option.value
     if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
         if option.kind != IDENTIFIER or value not in ("true", "false"):
             raise wrong()
         value = value == "true"
     elif field.enum_type is not None:
-        number = field.enum_type.values_by_name.get(value) if option.kind == IDENTIFIER else None
+        number = field.enum_type.values_by_name.get(str(value)) if option.kind == IDENTIFIER else None
         if number is None:
             raise wrong()
         value = number.number
     elif field.message_type is not None:
         if option.kind != AGGREGATE:
             raise wrong()
-        inner = getattr(target, field.name).add() if field.is_repeated else getattr(target, field.name)
+        inner = getattr(target, name).add() if field.is_repeated else getattr(target, name)
         try:
-            text_format.Merge(value, inner)
+            text_format.Merge(str(value), inner)
         except text_format.ParseError:
             raise wrong() from None
         return
@@ -151,26 +175,28 @@ def _set(target: Message, field: Any, option: Option) -> None:
         raise wrong()
     try:
         if field.is_repeated:
-            getattr(target, field.name).append(value)
+            getattr(target, name).append(value)
         else:
-            setattr(target, field.name, value)
+            setattr(target, name, value)
     except (TypeError, ValueError):
         raise wrong() from None
 
 
-def _keep(options: Message, option: Option) -> None:
-    kept: UninterpretedOption = options.uninterpreted_option.add()  # type: ignore[attr-defined]
+def _keep(options: Options, option: Option) -> None:
+    kept = options.uninterpreted_option.add()
     for name, is_extension in option.path:
         kept.name.add(name_part=name, is_extension=is_extension)
-    if option.kind == AGGREGATE:
-        kept.aggregate_value = option.value
+    value = option.value
+    if isinstance(value, float):
+        kept.double_value = value
+    elif isinstance(value, int):
+        if value >= 0:
+            kept.positive_int_value = value & 0xFFFFFFFFFFFFFFFF
+        else:
+            kept.negative_int_value = value
+    elif option.kind == AGGREGATE:
+        kept.aggregate_value = value
     elif option.kind == STRING:
-        kept.string_value = option.value.encode("utf-8", "surrogateescape")
-    elif option.kind == IDENTIFIER:
-        kept.identifier_value = option.value
-    elif option.kind == FLOAT:
-        kept.double_value = option.value
-    elif option.value >= 0:
-        kept.positive_int_value = option.value & 0xFFFFFFFFFFFFFFFF
+        kept.string_value = value.encode("utf-8", "surrogateescape")
     else:
-        kept.negative_int_value = option.value
+        kept.identifier_value = value

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING
 
 from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor_pb2 import (
@@ -23,17 +23,22 @@ from google.protobuf.descriptor_pb2 import (
     MethodDescriptorProto,
     ServiceDescriptorProto,
 )
-from google.protobuf.message import Message
 
-from pessoa.serde.problems import SchemaProblem
-from pessoa.serde.protobuf.options import Option, apply_option, read_bracketed, read_option
+from pessoa.serde.protobuf.options import Option, Options, apply_option, read_bracketed_options, read_option
+from pessoa.serde.protobuf.proto_tokens import END, IDENTIFIER, STRING, Token, tokenize
 from pessoa.serde.protobuf.reading import Cursor
-from pessoa.serde.protobuf.tokens import END, IDENTIFIER, STRING, Token, tokenize
+from pessoa.serde.schema_problems import SchemaProblem
+
+if TYPE_CHECKING:
+    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+
+    Fields = RepeatedCompositeFieldContainer[FieldDescriptorProto]
+    Messages = RepeatedCompositeFieldContainer[DescriptorProto]
 
 _SCALAR_NAMES = """
     double float int64 uint64 int32 fixed64 fixed32 bool string bytes uint32 sfixed32 sfixed64 sint32 sint64
 """
-SCALARS: dict[str, Any] = {
+SCALARS: dict[str, FieldDescriptorProto.Type.ValueType] = {
     name: getattr(FieldDescriptorProto, f"TYPE_{name.upper()}") for name in _SCALAR_NAMES.split()
 }
 _KEY_TYPES = set(SCALARS) - {"double", "float", "bytes"}
@@ -155,7 +160,7 @@ class _Parser:
         self._file.dependency.append(name)
         cursor.expect(";")
 
-    def _option(self, options: Message) -> None:
+    def _option(self, options: Options) -> None:
         self._cursor.expect("option")
         apply_option(options, read_option(self._cursor))
         self._cursor.expect(";")
@@ -212,9 +217,9 @@ class _Parser:
             if field.proto3_optional:
                 optionals.append(field)
 
-    def _field(self, fields: Any, nested: Any, *, in_oneof: bool = False) -> FieldDescriptorProto:
+    def _field(self, fields: Fields, nested: Messages, *, in_oneof: bool = False) -> FieldDescriptorProto:
         cursor = self._cursor
-        field: FieldDescriptorProto = fields.add(label=FieldDescriptorProto.LABEL_OPTIONAL)
+        field = fields.add(label=FieldDescriptorProto.LABEL_OPTIONAL)
         if cursor.at(*_LABELS) and not in_oneof and cursor.peek().text != "=":
             label = cursor.take()
             if label.text == "required" and self._is_proto3:
@@ -248,21 +253,21 @@ class _Parser:
         if number in _RESERVED_BY_PROTOBUF:
             raise SchemaProblem("field numbers 19000 to 19999 belong to protobuf", token.line, token.column)
         field.number = number
-        for option in read_bracketed(cursor):
+        for option in read_bracketed_options(cursor):
             self._field_option(field, option)
 
     def _field_option(self, field: FieldDescriptorProto, option: Option) -> None:
         if option.name == "default":
             value = option.value
             if field.type == FieldDescriptorProto.TYPE_BYTES and isinstance(value, str):
-                value = _c_escaped(value)
+                value = _escape_bytes(value)
             field.default_value = str(value)
         elif option.name == "json_name" and option.kind == STRING:
-            field.json_name = option.value
+            field.json_name = str(option.value)
         else:
             apply_option(field.options, option)
 
-    def _group(self, field: FieldDescriptorProto, nested: Any) -> None:
+    def _group(self, field: FieldDescriptorProto, nested: Messages) -> None:
         self._cursor.expect("group")
         message = nested.add()
         message.name = self._cursor.identifier("the name of a group")
@@ -323,7 +328,7 @@ class _Parser:
         first = len(message.extension_range)
         for low, high in self._ranges(MAX_FIELD_NUMBER):
             message.extension_range.add(start=low, end=high + 1)
-        for option in read_bracketed(self._cursor):
+        for option in read_bracketed_options(self._cursor):
             for extension_range in list(message.extension_range)[first:]:
                 apply_option(extension_range.options, option)
         self._cursor.expect(";")
@@ -398,11 +403,11 @@ class _Parser:
         if number not in _INT32:
             raise SchemaProblem("enum values are 32-bit numbers", token.line, token.column)
         value.number = number
-        for option in read_bracketed(cursor):
+        for option in read_bracketed_options(cursor):
             apply_option(value.options, option)
         cursor.expect(";")
 
-    def _extend(self, extensions: Any, nested: Any) -> None:
+    def _extend(self, extensions: Fields, nested: Messages) -> None:
         cursor = self._cursor
         cursor.expect("extend")
         extended = cursor.type_name()
@@ -496,7 +501,7 @@ def _check_enum(enum: EnumDescriptorProto, place: Token, *, is_proto3: bool) -> 
         raise SchemaProblem(sentence, place.line, place.column)
 
 
-def _c_escaped(text: str) -> str:
+def _escape_bytes(text: str) -> str:
     return "".join(
         character if " " <= character < "\x7f" and character not in "\"'\\" else f"\\{ord(character) & 0xFF:03o}"
         for character in text

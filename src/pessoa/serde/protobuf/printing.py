@@ -2,13 +2,13 @@
 
 Comments are gone, blanks are ours, types are full names with a leading dot, and options that say what holds anyway are
 left out (the JSON name that a field has in any case). With `normalize`, what has no meaning in its order is sorted as
-well: imports, options, fields by number, reserved names. The order of messages stays: message indexes count on it.
+well: imports, options, reserved names, fields and constants by number. The order of messages stays: message indexes
+count on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from google.protobuf import text_format
 from google.protobuf.descriptor import FieldDescriptor
@@ -16,6 +16,7 @@ from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
     Edition,
     EnumDescriptorProto,
+    EnumValueDescriptorProto,
     FieldDescriptorProto,
     FileDescriptorProto,
     ServiceDescriptorProto,
@@ -23,8 +24,9 @@ from google.protobuf.descriptor_pb2 import (
 )
 from google.protobuf.message import Message
 
+from pessoa.serde.protobuf.options import Options
 from pessoa.serde.protobuf.parsing import MAX_FIELD_NUMBER, SCALARS, camel_case
-from pessoa.serde.protobuf.tokens import escape
+from pessoa.serde.protobuf.proto_tokens import escape
 
 _SCALAR_NAMES = {number: name for name, number in SCALARS.items()}
 _MAX_ENUM = 2**31 - 1
@@ -82,11 +84,10 @@ class _Printer:
             ranges = [(each.start, each.end - 1) for each in message.reserved_range]
             yield f"{indent}reserved {self._ranges(ranges, MAX_FIELD_NUMBER)};"
         if message.reserved_name:
-            names = sorted(message.reserved_name) if self._normalize else message.reserved_name
-            yield f"{indent}reserved {', '.join(escape(name) for name in names)};"
+            yield f"{indent}reserved {', '.join(escape(name) for name in self._names(message.reserved_name))};"
         for extension_range in message.extension_range:
             ranges = [(extension_range.start, extension_range.end - 1)]
-            options = self._bracketed(self._options(extension_range.options))
+            options = self._in_brackets(self._options(extension_range.options))
             yield f"{indent}extensions {self._ranges(ranges, MAX_FIELD_NUMBER)}{options};"
         entries = {nested.name: nested for nested in message.nested_type if nested.options.map_entry}
         groups = {
@@ -123,13 +124,13 @@ class _Printer:
     def _field(
         self,
         field: FieldDescriptorProto,
-        nested: Any,
+        nested: Iterable[DescriptorProto],
         entries: dict[str, DescriptorProto],
         indent: str,
         *,
         in_oneof: bool = False,
     ) -> Iterable[str]:
-        options = self._bracketed(self._field_options(field))
+        options = self._in_brackets(self._field_options(field))
         entry = entries.get(field.type_name.rpartition(".")[2])
         if entry is not None and field.label == FieldDescriptorProto.LABEL_REPEATED:
             key, value = entry.field
@@ -165,7 +166,9 @@ class _Printer:
             options.append(f"json_name = {escape(field.json_name)}")
         return options + self._options(field.options)
 
-    def _extensions(self, extensions: Any, nested: Any, indent: str) -> Iterable[str]:
+    def _extensions(
+        self, extensions: Iterable[FieldDescriptorProto], nested: Iterable[DescriptorProto], indent: str
+    ) -> Iterable[str]:
         for extension in extensions:
             yield f"{indent}extend {extension.extendee} {{"
             yield from self._field(extension, nested, {}, indent + "  ")
@@ -176,14 +179,23 @@ class _Printer:
     def _enum(self, enum: EnumDescriptorProto, indent: str) -> Iterable[str]:
         yield f"{indent}enum {enum.name} {{"
         yield from (f"{indent}  option {each};" for each in self._options(enum.options))
-        for value in enum.value:
-            yield f"{indent}  {value.name} = {value.number}{self._bracketed(self._options(value.options))};"
+        for value in self._constants(enum):
+            yield f"{indent}  {value.name} = {value.number}{self._in_brackets(self._options(value.options))};"
         if enum.reserved_range:
             ranges = [(each.start, each.end) for each in enum.reserved_range]
             yield f"{indent}  reserved {self._ranges(ranges, _MAX_ENUM)};"
         if enum.reserved_name:
-            yield f"{indent}  reserved {', '.join(escape(name) for name in enum.reserved_name)};"
+            yield f"{indent}  reserved {', '.join(escape(name) for name in self._names(enum.reserved_name))};"
         yield f"{indent}}}"
+
+    def _constants(self, enum: EnumDescriptorProto) -> Iterable[EnumValueDescriptorProto]:
+        if not self._normalize:
+            return enum.value
+        # The first is the default of an unset field, and in proto3 it has to be zero.
+        return [*enum.value[:1], *sorted(enum.value[1:], key=lambda value: (value.number, value.name))]
+
+    def _names(self, reserved: Iterable[str]) -> Iterable[str]:
+        return sorted(reserved) if self._normalize else reserved
 
     def _service(self, service: ServiceDescriptorProto) -> Iterable[str]:
         yield f"service {service.name} {{"
@@ -205,18 +217,17 @@ class _Printer:
             str(low) if low == high else f"{low} to {'max' if high >= highest else high}" for low, high in ranges
         )
 
-    def _options(self, options: Message, skip: tuple[str, ...] = ()) -> list[str]:
+    def _options(self, options: Options, skip: tuple[str, ...] = ()) -> list[str]:
         printed = []
         for field, value in options.ListFields():
             if field.is_extension or field.name in ("uninterpreted_option", *skip):
                 continue
             for each in value if field.is_repeated else [value]:
                 printed += _option(field, each, field.name)
-        kept: Iterable[UninterpretedOption] = options.uninterpreted_option  # type: ignore[attr-defined]
-        printed += [_uninterpreted(each) for each in kept]
+        printed += [_uninterpreted(each) for each in options.uninterpreted_option]
         return sorted(printed) if self._normalize else printed
 
-    def _bracketed(self, options: list[str]) -> str:
+    def _in_brackets(self, options: list[str]) -> str:
         return f" [{', '.join(options)}]" if options else ""
 
 
@@ -224,14 +235,14 @@ def _type(field: FieldDescriptorProto) -> str:
     return field.type_name or str(_SCALAR_NAMES[field.type])
 
 
-def _option(field: Any, value: Any, name: str) -> list[str]:
-    if field.message_type is not None and field.is_repeated:
-        return [f"{name} = {{ {text_format.MessageToString(value, as_one_line=True)} }}"]
-    if field.message_type is not None:
+def _option(field: FieldDescriptor, value: Message | str | bytes | float, name: str) -> list[str]:
+    if isinstance(value, Message):
+        if field.is_repeated:
+            return [f"{name} = {{ {text_format.MessageToString(value, as_one_line=True)} }}"]
         return [part for inner, each in value.ListFields() for part in _option(inner, each, f"{name}.{inner.name}")]
-    if field.enum_type is not None:
+    if field.enum_type is not None and isinstance(value, int):
         return [f"{name} = {field.enum_type.values_by_number[value].name}"]
-    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+    if isinstance(value, str | bytes):
         return [f"{name} = {escape(value if isinstance(value, str) else value.decode('latin-1'))}"]
     return [f"{name} = {str(value).lower()}"]
 

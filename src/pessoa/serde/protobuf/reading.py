@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from pessoa.serde.problems import SchemaProblem
-from pessoa.serde.protobuf.tokens import IDENTIFIER, INTEGER, STRING, SYMBOL, Token
+from pessoa.serde.protobuf.proto_tokens import IDENTIFIER, INTEGER, STRING, SYMBOL, Token
+from pessoa.serde.schema_problems import SchemaProblem
 
 
 class Cursor:

@@ -1,4 +1,4 @@
-"""A broker tells the controller that it lives, how far its metadata is, and whether it wants to stop."""
+"""A broker tells the controller that it runs, how far its metadata is, and whether it asks to be fenced or to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member of a classic group says that it lives."""
+"""A member of a classic group says that it is still there."""
 
 from __future__ import annotations
 

@@ -39,6 +39,7 @@ A = {"a": STRING}
 AB = {"a": STRING, "b": INTEGER}
 D2020 = "https://json-schema.org/draft/2020-12/schema"
 D4 = "http://json-schema.org/draft-04/schema#"
+NEW = {"$schema": D2020}
 LIST = obj({"v": INTEGER, "next": {"$ref": "#"}})
 
 
@@ -137,7 +138,7 @@ _PAIRS: list[tuple[Any, Any, bool, bool, str]] = [
     (obj(dependencies={"a": ["b"]}), obj(), True, False, "a needs nothing beside it"),
     (obj(dependencies={"a": ["b"]}), obj(dependencies={"a": ["c"]}), False, False, "a needs something else"),
     (obj(dependencies={"a": obj(A)}), obj(), True, False, "nothing depends on a any more"),
-    (obj(propertyNames={"maxLength": 3}), obj(propertyNames={"maxLength": 5}), True, False, "longer names"),
+    (obj(propertyNames={"maxLength": 3}), obj(propertyNames={"maxLength": 5}), True, True, "names are not compared"),
     # Arrays.
     (array(), array(), True, True, "the same"),
     (array(INTEGER), array(NUMBER), True, False, "any numbers"),
@@ -199,7 +200,11 @@ POLICY: list[tuple[str, str, bool, bool, str]] = [
         (obj(A), obj(AB), False, True, "writers write what is declared"),
         (closed(AB), closed(A), False, True, "a property that goes from a closed model"),
         (obj(A), closed(A), False, True, "an open model closes"),
-        (partly(STRING, {}), partly(STRING, {"a": INTEGER}), False, True, "not covered by the rule for the rest"),
+        (obj(A), partly(STRING, A), False, True, "an open model closes to a type"),
+        (obj(A), obj({"a": STRING, "b": INTEGER}, ["b"]), False, False, "a required property stays incompatible"),
+        (NEW | obj(), NEW | obj(unevaluatedProperties=False), False, True, "an open model closes to what is evaluated"),
+        (partly(STRING, {}), partly(STRING, {"a": INTEGER}), False, False, "a type that the rest refuses"),
+        (closed({"a": INTEGER}), partly(STRING, {}), False, False, "the same, of a property that goes"),
         (obj(A), obj({"a": INTEGER}), False, False, "another type stays incompatible"),
         (obj(A), obj(A, ["a"]), False, False, "a new demand stays incompatible"),
     )

@@ -61,7 +61,7 @@ PAIRS: list[Pair] = [
     (m("E a = 1;", E), m("E a = 1;", "enum E { NULL = 0; ONE = 1; }"), True, True, "values may be renamed"),
     (m("E a = 1;", E), m("int32 a = 1;", E), True, True, "an enum is a number on the wire"),
     (m("E a = 1;", E), m("int32 a = 1;"), True, True, "and the enum may go with it"),
-    (m("int32 a = 1;"), m("int32 a = 1;", E), True, True, "an enum that nobody uses"),
+    (m("int32 a = 1;"), m("int32 a = 1;", E), True, True, "an enum that no field uses"),
     (m("E a = 1;", E), m("string a = 1;", E), False, False, "an enum is no string"),
     (m("E a = 1;", E), m("D a = 1;", "enum D { ZERO = 0; }"), True, True, "any enum is a number"),
     # Messages.
@@ -69,7 +69,7 @@ PAIRS: list[Pair] = [
     (m("int32 a = 1;", N), m("int32 a = 1;"), False, True, "N has gone"),
     (m("N a = 1;", N), m("N a = 1;", N), True, True, "the same"),
     (m("N a = 1;", N), m("int32 a = 1;", N), False, False, "a message is no number"),
-    (m("N a = 1;", N), m("bytes a = 1;", N), False, False, "a message is no bytes to those who read it"),
+    (m("N a = 1;", N), m("bytes a = 1;", N), False, False, "a message is no bytes to its readers"),
     (m("N a = 1;", N), m("O a = 1;", N + "message O { int32 x = 1; }"), False, False, "a message of another type"),
     (m("N a = 1;", N), m("repeated N a = 1;", N), True, True, "messages are never packed"),
     (m("N a = 1;", N), m("N a = 1;", "message N { string x = 1; }"), False, False, "within N a type has changed"),

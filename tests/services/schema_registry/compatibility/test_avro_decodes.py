@@ -13,12 +13,12 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pessoa.schema_registry.compatibility.avro import check_avro
+from pessoa.schema_registry.compatibility.avro_compatibility import check_avro
+from pessoa.serde.avro.avro_schema import AvroType
 from pessoa.serde.avro.codec import AvroCodec
 from pessoa.serde.avro.parsing import parse_avro
 from pessoa.serde.avro.printing import avro_tree
-from pessoa.serde.avro.schema import AvroType
-from pessoa.serde.problems import DataProblem, SchemaProblem
+from pessoa.serde.schema_problems import DataProblem, SchemaProblem
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 COMPLEX = ("array", "map", "enum", "fixed", "record", "union")

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from pessoa.base.ids import Uuid
-from pessoa.coordinator.groups.config import GroupCoordinatorConfig
-from pessoa.coordinator.groups.shard import GroupShard
-from pessoa.coordinator.records import NO_PRODUCER, StoredRecord, decode_batch, encode_batch
-from pessoa.coordinator.shard import CoordinatorRecord, Output, Refusal, Reply
+from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
+from pessoa.coordinator.groups.group_shard import GroupShard
+from pessoa.coordinator.record_batches import NO_PRODUCER, StoredRecord, decode_batch, encode_batch
+from pessoa.coordinator.shard import CoordinatorRecord, Output, Reply
 from pessoa.records.batch import RecordBatch
 from pessoa.records.stamping import stamp
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.schema import Message
-from pessoa.wire.stored.framing import GROUP_LOG
+from pessoa.wire.stored.record_framing import GROUP_LOG
+from tests.support.shards import decide
 from tests.unit.coordinator.images import FakeImage, change, image
 
 M = TypeVar("M", bound=Message)
@@ -32,6 +33,8 @@ class Context:
     version: int = 9
     client_id: str | None = "client"
     client_host: str = "10.0.0.1"
+    principal: str = "User:ANONYMOUS"
+    api_key: int = -1
 
 
 class Bench:
@@ -66,7 +69,7 @@ class Bench:
         self._token += 1
         token = self._token
         context = Context(version, client_id, host)
-        self.perform(self.shard.handle(request, context, token, self.now_ms))
+        self.perform(decide(self.shard, request, context, token, self.now_ms))
         return token
 
     def answer(self, kind: type[M], token: int) -> M:
@@ -91,7 +94,7 @@ class Bench:
         self.notes += output.notes
         if output.records:
             if self.refuses_with is not None:
-                self._settle(output, Refusal(self.refuses_with))
+                self._finish(output, Refusal(self.refuses_with))
                 return
             self._write(output)
             offset = self.end_offset - len(output.records)
@@ -105,7 +108,7 @@ class Bench:
         if self.holds_back:
             self.held.append(output)
         else:
-            self._settle(output, None)
+            self._finish(output, None)
 
     def _write(self, output: Output) -> None:
         batch = encode_batch(output.records, self.now_ms, output.producer)
@@ -115,19 +118,19 @@ class Bench:
         self.end_offset += len(output.records)
 
     def commit(self) -> None:
-        """The high watermark reaches the end: what was held back is settled."""
+        """The high watermark reaches the end: what was held back is answered."""
         self.holds_back = False
         held, self.held = self.held, []
         for output in held:
-            self._settle(output, None)
+            self._finish(output, None)
 
-    def _settle(self, output: Output, refusal: Refusal | None) -> None:
+    def _finish(self, output: Output, refusal: Refusal | None) -> None:
         for token, reply in output.replies:
             assert token not in self.replies, f"request {token} is answered twice"
             self.replies[token] = reply if refusal is None else refusal
-        if output.settled is not None:
+        if output.on_outcome is not None:
             code = ErrorCode.NONE if refusal is None else refusal.code
-            self.perform(output.settled(code, self.now_ms))
+            self.perform(output.on_outcome(code, self.now_ms))
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         self.shard.replay_end_transaction(producer_id, 0, committed)
@@ -184,11 +187,11 @@ class Bench:
             shard.replay(each.key, each.value, each.offset, -1, -1)
         return shard
 
-    def records_since(self, mark: int) -> list[CoordinatorRecord]:
-        return self.written[mark:]
+    def records_since(self, count: int) -> list[CoordinatorRecord]:
+        return self.written[count:]
 
     @property
-    def mark(self) -> int:
+    def written_count(self) -> int:
         return len(self.written)
 
     def written_values(self, kind: type[M]) -> Iterator[M]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pessoa.base.ids import Uuid
-from pessoa.coordinator.groups.consumer_group import ConsumerGroup
-from pessoa.coordinator.shard import Refusal
+from pessoa.coordinator.groups.consumer.consumer_group import ConsumerGroup
 from pessoa.wire.api.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 from tests.unit.coordinator.groups.bench import Bench
 from tests.unit.coordinator.images import topic_id
 
@@ -120,8 +119,8 @@ def consumer_group(bench: Bench, group: str = GROUP) -> ConsumerGroup:
     return found
 
 
-def settle(*members: Member) -> None:
-    """Heartbeats until nothing moves. The assignment interval passes in between."""
+def reconcile(*members: Member) -> None:
+    """Send heartbeats until no member's epoch or assignment changes. The assignment interval passes in between."""
     for _ in range(10):
         before = [(member.epoch, member.names) for member in members]
         members[0].bench.pass_time(1_000)
@@ -130,5 +129,5 @@ def settle(*members: Member) -> None:
         if before == [(member.epoch, member.names) for member in members]:
             return
     raise AssertionError(
-        f"the group does not settle: {[(member.id, member.epoch, member.names) for member in members]}"
+        f"the group does not become stable: {[(member.id, member.epoch, member.names) for member in members]}"
     )

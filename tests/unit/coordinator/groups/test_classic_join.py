@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pessoa.coordinator.groups.classic_group import ClassicGroup, ClassicState
-from pessoa.coordinator.groups.config import GroupCoordinatorConfig
+from pessoa.coordinator.groups.classic.classic_group import ClassicGroup, ClassicState
+from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.group_log import GroupMetadataKey, GroupMetadataValue
+from pessoa.wire.stored.group_records import GroupMetadataKey, GroupMetadataValue
 from tests.unit.coordinator.groups.bench import START_MS, Bench
 from tests.unit.coordinator.groups.classic_client import DELAY_MS, GROUP, ORDERS, ClassicClient, subscription
 
@@ -63,7 +63,7 @@ def test_an_id_that_was_given_but_not_used_is_forgotten_after_the_session(bench:
     assert client.joined(client.join(member)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_that_nobody_knows_cannot_join_a_group_that_nobody_knows(client: ClassicClient) -> None:
+def test_an_unknown_member_id_cannot_join_an_unknown_group(client: ClassicClient) -> None:
     response = client.joined(client.join("ghost"))
     assert (response.error_code, response.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "ghost")
 
@@ -118,7 +118,9 @@ def test_a_new_member_makes_the_others_join_again(bench: Bench, client: ClassicC
     assert {each.member_id for each in client.joined(tokens[0]).members} == {first, second, newcomer}
 
 
-def test_who_does_not_join_again_in_time_is_out_and_a_new_leader_is_found(bench: Bench, client: ClassicClient) -> None:
+def test_a_member_that_misses_the_rebalance_timeout_is_removed_and_a_new_leader_is_elected(
+    bench: Bench, client: ClassicClient
+) -> None:
     first, second = client.stable_group(2)
     token = client.join(second, protocols=[("range", subscription("payments"))])
     while bench.is_waiting(token):

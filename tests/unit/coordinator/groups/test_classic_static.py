@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pessoa.coordinator.groups.classic_group import ClassicGroup, ClassicState
+from pessoa.coordinator.groups.classic.classic_group import ClassicGroup, ClassicState
 from pessoa.wire.errors import ErrorCode
 from tests.unit.coordinator.groups.bench import Bench
 from tests.unit.coordinator.groups.classic_client import DELAY_MS, GROUP, ORDERS, ClassicClient, subscription
@@ -113,7 +113,9 @@ def test_a_changed_subscription_alone_does_not_rebalance_a_returning_static_memb
     assert group(bench).state is ClassicState.STABLE
 
 
-def test_whoever_waits_under_the_old_id_is_fenced(bench: Bench, client: ClassicClient) -> None:
+def test_a_request_that_waits_under_the_old_member_id_of_a_static_member_is_fenced(
+    bench: Bench, client: ClassicClient
+) -> None:
     _, old = static_group(bench, client)
     client.join(client.member_id())
     joining = client.join(old, instance="b")
@@ -155,7 +157,7 @@ def test_static_members_that_are_away_stay_until_their_session_ends(bench: Bench
 
 def test_an_administrator_removes_a_static_member_by_its_instance(bench: Bench, client: ClassicClient) -> None:
     _, follower = static_group(bench, client)
-    assert client.leave(("", "b"), ("", "nobody"), ("", None), (follower, "a")) == [
+    assert client.leave(("", "b"), ("", "unknown"), ("", None), (follower, "a")) == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.UNKNOWN_MEMBER_ID,

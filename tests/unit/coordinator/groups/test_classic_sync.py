@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pessoa.coordinator.groups.classic_group import ClassicGroup, ClassicState
+from pessoa.coordinator.groups.classic.classic_group import ClassicGroup, ClassicState
 from pessoa.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.group_log import GroupMetadataValue, MemberMetadata
+from pessoa.wire.stored.group_records import GroupMetadataValue, MemberMetadata
 from tests.unit.coordinator.groups.bench import Bench
 from tests.unit.coordinator.groups.classic_client import DELAY_MS, GROUP, ORDERS, ClassicClient
 
@@ -80,7 +80,7 @@ def test_the_stable_generation_is_written_with_everything_a_successor_needs(
     )
 
 
-def test_nobody_is_stable_before_the_assignment_is_committed(bench: Bench, client: ClassicClient) -> None:
+def test_a_group_is_not_stable_before_its_assignment_is_committed(bench: Bench, client: ClassicClient) -> None:
     leader, follower = joined_group(bench, client)
     waiting = client.sync(follower, 1)
     bench.holds_back = True
@@ -130,13 +130,13 @@ def test_syncs_that_do_not_fit_are_refused(bench: Bench, client: ClassicClient) 
 
 
 def test_a_sync_to_no_group_or_an_empty_one_knows_no_member(bench: Bench, client: ClassicClient) -> None:
-    request = SyncGroupRequest(group_id="nobody", generation_id=1, member_id="m", assignments=[])
+    request = SyncGroupRequest(group_id="unknown", generation_id=1, member_id="m", assignments=[])
     assert bench.ask(SyncGroupResponse, request, 5).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     client.member_id()
     assert client.synced(client.sync("m", 0)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_does_not_sync_in_time_is_out(bench: Bench, client: ClassicClient) -> None:
+def test_a_member_that_does_not_sync_in_time_is_removed(bench: Bench, client: ClassicClient) -> None:
     leader, follower = joined_group(bench, client)
     client.sync(leader, 1, {leader: b"L", follower: b"F"})
     for _ in range(12):
@@ -147,7 +147,7 @@ def test_who_does_not_sync_in_time_is_out(bench: Bench, client: ClassicClient) -
     assert list(group(bench).members) == [leader]
 
 
-def test_a_rebalance_answers_those_who_wait_to_sync(bench: Bench, client: ClassicClient) -> None:
+def test_a_rebalance_answers_parked_syncs(bench: Bench, client: ClassicClient) -> None:
     _, follower = joined_group(bench, client)
     waiting = client.sync(follower, 1)
     client.join(client.member_id())
@@ -172,7 +172,7 @@ def test_heartbeats_that_do_not_fit_are_refused(client: ClassicClient) -> None:
     assert client.heartbeat_error(first, 0) is ErrorCode.ILLEGAL_GENERATION
     assert client.heartbeat_error(first, 2) is ErrorCode.ILLEGAL_GENERATION
     assert client.heartbeat_error("ghost", 1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert ClassicClient(client.bench, "nobody").heartbeat_error(first, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert ClassicClient(client.bench, "unknown").heartbeat_error(first, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_heartbeat_while_the_leader_assigns_is_fine(bench: Bench, client: ClassicClient) -> None:
@@ -180,7 +180,7 @@ def test_a_heartbeat_while_the_leader_assigns_is_fine(bench: Bench, client: Clas
     assert client.heartbeat(leader, 1) == ErrorCode.NONE
 
 
-def test_leaving_rebalances_those_who_stay(bench: Bench, client: ClassicClient) -> None:
+def test_a_leave_rebalances_the_remaining_members(bench: Bench, client: ClassicClient) -> None:
     first, second = client.stable_group(2)
     assert client.leave((second, None)) == [ErrorCode.NONE]
     assert client.heartbeat(first, 1) == ErrorCode.REBALANCE_IN_PROGRESS
@@ -218,5 +218,5 @@ def test_a_pending_member_that_leaves_lets_the_rebalance_end(bench: Bench, clien
 def test_leaving_no_group_knows_no_member(client: ClassicClient) -> None:
     from pessoa.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
 
-    request = LeaveGroupRequest(group_id="nobody", members=[MemberIdentity(member_id="m")])
+    request = LeaveGroupRequest(group_id="unknown", members=[MemberIdentity(member_id="m")])
     assert client.bench.refusal(request, 5).code is ErrorCode.UNKNOWN_MEMBER_ID

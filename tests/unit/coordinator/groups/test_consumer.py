@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from pessoa.coordinator.groups.config import GROUP_RESOURCE, GroupCoordinatorConfig
-from pessoa.coordinator.groups.consumer_group import ConsumerState, MemberState
+from pessoa.coordinator.groups.consumer.consumer_group import ConsumerState, MemberState
+from pessoa.coordinator.groups.group_config import GROUP_RESOURCE, GroupCoordinatorConfig
 from pessoa.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored import group_log
+from pessoa.wire.stored import group_records
+from pessoa.wire.unserved.share_group_records import ShareGroupMetadataKey, ShareGroupMetadataValue
+from pessoa.wire.unserved.streams_group_records import StreamsGroupMetadataKey, StreamsGroupMetadataValue
 from tests.unit.coordinator.groups.bench import START_MS, Bench
-from tests.unit.coordinator.groups.consumer_client import GROUP, Member, consumer_group, listed, settle, shown
+from tests.unit.coordinator.groups.consumer_client import GROUP, Member, consumer_group, listed, reconcile, shown
 from tests.unit.coordinator.images import FakeConfigs, image, topic_id
 
 SESSION_MS = 45_000
@@ -54,8 +56,8 @@ def test_the_records_of_a_first_join_are_those_of_kafka_in_its_order(bench: Benc
     orders = topic_id("orders")
     assert [(record.key, record.value, record.value_version) for record in bench.written] == [
         (
-            group_log.ConsumerGroupMemberMetadataKey(group_id=GROUP, member_id="a"),
-            group_log.ConsumerGroupMemberMetadataValue(
+            group_records.ConsumerGroupMemberMetadataKey(group_id=GROUP, member_id="a"),
+            group_records.ConsumerGroupMemberMetadataValue(
                 instance_id=None,
                 rack_id=None,
                 client_id="client",
@@ -68,30 +70,30 @@ def test_the_records_of_a_first_join_are_those_of_kafka_in_its_order(bench: Benc
             0,
         ),
         (
-            group_log.ConsumerGroupMetadataKey(group_id=GROUP),
-            group_log.ConsumerGroupMetadataValue(epoch=2, metadata_hash=group.metadata_hash),
+            group_records.ConsumerGroupMetadataKey(group_id=GROUP),
+            group_records.ConsumerGroupMetadataValue(epoch=2, metadata_hash=group.metadata_hash),
             0,
         ),
         (
-            group_log.ConsumerGroupTargetAssignmentMemberKey(group_id=GROUP, member_id="a"),
-            group_log.ConsumerGroupTargetAssignmentMemberValue(
-                topic_partitions=[group_log.TopicPartition(topic_id=orders, partitions=[0, 1, 2])]
+            group_records.ConsumerGroupTargetAssignmentMemberKey(group_id=GROUP, member_id="a"),
+            group_records.ConsumerGroupTargetAssignmentMemberValue(
+                topic_partitions=[group_records.TopicPartition(topic_id=orders, partitions=[0, 1, 2])]
             ),
             0,
         ),
         (
-            group_log.ConsumerGroupTargetAssignmentMetadataKey(group_id=GROUP),
-            group_log.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=2, assignment_timestamp=START_MS),
+            group_records.ConsumerGroupTargetAssignmentMetadataKey(group_id=GROUP),
+            group_records.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=2, assignment_timestamp=START_MS),
             0,
         ),
         (
-            group_log.ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="a"),
-            group_log.ConsumerGroupCurrentMemberAssignmentValue(
+            group_records.ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="a"),
+            group_records.ConsumerGroupCurrentMemberAssignmentValue(
                 member_epoch=2,
                 previous_member_epoch=0,
                 state=0,
                 assigned_partitions=[
-                    group_log.TopicPartitions(topic_id=orders, partitions=[0, 1, 2], assignment_epochs=[2, 2, 2])
+                    group_records.TopicPartitions(topic_id=orders, partitions=[0, 1, 2], assignment_epochs=[2, 2, 2])
                 ],
                 partitions_pending_revocation=[],
             ),
@@ -109,12 +111,12 @@ def test_version_0_gives_a_member_its_id(bench: Bench) -> None:
 def test_a_quiet_heartbeat_changes_nothing_and_writes_nothing(bench: Bench) -> None:
     member = Member(bench, "a", "orders")
     member.join()
-    mark = bench.mark
+    before = bench.written_count
     assert member.ping().assignment is None
-    assert bench.records_since(mark) == []
+    assert bench.records_since(before) == []
 
 
-def test_a_heartbeat_that_says_everything_hears_everything(bench: Bench) -> None:
+def test_a_full_heartbeat_is_answered_with_the_whole_assignment(bench: Bench) -> None:
     member = Member(bench, "a", "orders")
     member.join()
     response = member.send(
@@ -159,7 +161,7 @@ def test_the_group_s_own_configuration_counts(bench: Bench) -> None:
 # ── reconciliation ──
 
 
-def test_a_partition_is_given_up_before_it_is_given_away(bench: Bench) -> None:
+def test_a_partition_is_revoked_from_its_owner_before_another_member_gets_it(bench: Bench) -> None:
     first, second = Member(bench, "a", "orders"), Member(bench, "b", "orders")
     first.join()
     bench.pass_time(1_000)
@@ -199,13 +201,15 @@ def test_the_owner_s_revocation_is_written_with_both_lists(bench: Bench) -> None
     second.join()
     first.ping()
     orders = topic_id("orders")
-    assert bench.written[-1].value == group_log.ConsumerGroupCurrentMemberAssignmentValue(
+    assert bench.written[-1].value == group_records.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=2,
         previous_member_epoch=2,
         state=1,
-        assigned_partitions=[group_log.TopicPartitions(topic_id=orders, partitions=[0, 1], assignment_epochs=[2, 2])],
+        assigned_partitions=[
+            group_records.TopicPartitions(topic_id=orders, partitions=[0, 1], assignment_epochs=[2, 2])
+        ],
         partitions_pending_revocation=[
-            group_log.TopicPartitions(topic_id=orders, partitions=[2], assignment_epochs=[2])
+            group_records.TopicPartitions(topic_id=orders, partitions=[2], assignment_epochs=[2])
         ],
     )
 
@@ -214,7 +218,7 @@ def test_three_members_share_and_a_fourth_is_idle(bench: Bench) -> None:
     members = [Member(bench, name, "orders") for name in "abcd"]
     for member in members:
         member.join()
-        settle(*members[: members.index(member) + 1])
+        reconcile(*members[: members.index(member) + 1])
     assert sorted(len(member.names.get("orders", [])) for member in members) == [0, 1, 1, 1]
 
 
@@ -223,7 +227,7 @@ def test_a_member_that_leaves_hands_over_at_once(bench: Bench) -> None:
     first.join()
     bench.pass_time(1_000)
     second.join()
-    settle(first, second)
+    reconcile(first, second)
     first.leave()
     bench.pass_time(1_000)
     assert second.beat() == {"orders": [0, 1, 2]}
@@ -246,7 +250,7 @@ def test_members_choose_the_assignor_by_majority(bench: Bench) -> None:
     members = [Member(bench, name, "orders", "payments", assignor="range") for name in "ab"]
     for member in members:
         member.join()
-    settle(*members)
+    reconcile(*members)
     assert [member.names for member in members] == [
         {"orders": [0, 1], "payments": [0, 1]},
         {"orders": [2], "payments": [2]},
@@ -283,10 +287,10 @@ def test_epochs_that_were_never_given_are_fenced(bench: Bench) -> None:
     assert member.refusal(member_epoch=3).code is ErrorCode.FENCED_MEMBER_EPOCH
     assert member.refusal(member_epoch=1).code is ErrorCode.FENCED_MEMBER_EPOCH
     assert Member(bench, "ghost").refusal(member_epoch=2).code is ErrorCode.UNKNOWN_MEMBER_ID
-    assert Member(bench, "a", group="nobody").refusal(member_epoch=2).code is ErrorCode.GROUP_ID_NOT_FOUND
+    assert Member(bench, "a", group="unknown").refusal(member_epoch=2).code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_member_whose_answer_was_lost_may_come_with_the_epoch_before(bench: Bench) -> None:
+def test_a_member_whose_response_was_lost_may_heartbeat_with_its_previous_epoch(bench: Bench) -> None:
     member = Member(bench, "a", "orders")
     member.join()
     bench.publish(image(orders=4, payments=2))
@@ -314,13 +318,13 @@ def test_silence_ends_the_session(bench: Bench) -> None:
     first.join()
     bench.pass_time(1_000)
     second.join()
-    settle(first, second)
+    reconcile(first, second)
     keep_alive(bench, SESSION_MS, second)
     assert "a" not in consumer_group(bench).members
     assert second.beat() == {"orders": [0, 1, 2]}
 
 
-def test_who_does_not_give_up_partitions_in_time_is_fenced(bench: Bench) -> None:
+def test_a_member_that_does_not_revoke_partitions_in_time_is_fenced(bench: Bench) -> None:
     first = Member(bench, "a", "orders", rebalance_ms=30_000)
     second = Member(bench, "b", "orders")
     first.join()
@@ -339,7 +343,7 @@ def test_giving_up_in_time_stops_the_clock(bench: Bench) -> None:
     first.join()
     bench.pass_time(1_000)
     second.join()
-    settle(first, second)
+    reconcile(first, second)
     keep_alive(bench, 60_000, first, second)
     assert len(consumer_group(bench).members) == 2
 
@@ -363,19 +367,19 @@ def test_a_static_member_that_will_be_back_keeps_its_partitions(bench: Bench) ->
     first.join()
     bench.pass_time(1_000)
     second.join()
-    settle(first, second)
+    reconcile(first, second)
     had = first.names
     first.leave(-2)
     bench.pass_time(1_000)
     second.beat()
     assert len(second.names["orders"]) == 1
-    mark = bench.mark
+    before = bench.written_count
     back = Member(bench, "a2", "orders", instance="i-a")
     assert back.join() == had
     group = consumer_group(bench)
     assert list(group.members) == ["b", "a2"]
     assert back.epoch == group.epoch == 3, "nothing has changed for the group"
-    keys = [type(record.key).__name__.removeprefix("ConsumerGroup") for record in bench.records_since(mark)]
+    keys = [type(record.key).__name__.removeprefix("ConsumerGroup") for record in bench.records_since(before)]
     assert keys == [
         "CurrentMemberAssignmentKey",
         "TargetAssignmentMemberKey",
@@ -436,14 +440,14 @@ def test_a_deleted_topic_is_taken_away(bench: Bench) -> None:
     assert member.beat() == {"payments": [0, 1]}
 
 
-def test_a_topic_that_nobody_is_subscribed_to_moves_nobody(bench: Bench) -> None:
+def test_a_change_of_a_topic_without_subscribers_does_not_raise_the_group_epoch(bench: Bench) -> None:
     member = Member(bench, "a", "orders")
     member.join()
-    mark = bench.mark
+    before = bench.written_count
     bench.publish(image(orders=3, payments=7))
     bench.pass_time(1_000)
     member.beat()
-    assert bench.records_since(mark) == []
+    assert bench.records_since(before) == []
 
 
 # ── the coordinator moves ──
@@ -484,12 +488,12 @@ def test_sessions_and_revocations_are_timed_anew_by_a_new_coordinator(bench: Ben
 
 
 def test_partitions_without_stored_epochs_count_from_the_member_s(bench: Bench) -> None:
-    key = group_log.ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="a")
-    value = group_log.ConsumerGroupCurrentMemberAssignmentValue(
+    key = group_records.ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="a")
+    value = group_records.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=7,
         previous_member_epoch=6,
         state=99,
-        assigned_partitions=[group_log.TopicPartitions(topic_id=topic_id("orders"), partitions=[0, 1])],
+        assigned_partitions=[group_records.TopicPartitions(topic_id=topic_id("orders"), partitions=[0, 1])],
         partitions_pending_revocation=[],
     )
     bench.shard.replay(key, value, 0, -1, -1)
@@ -498,7 +502,7 @@ def test_partitions_without_stored_epochs_count_from_the_member_s(bench: Bench) 
     assert member.state is MemberState.UNKNOWN
 
 
-def test_a_member_in_a_state_that_nobody_knows_must_begin_anew(bench: Bench) -> None:
+def test_a_member_in_an_unknown_state_must_join_again(bench: Bench) -> None:
     member = Member(bench, "a", "orders")
     member.join()
     group = consumer_group(bench)
@@ -508,8 +512,8 @@ def test_a_member_in_a_state_that_nobody_knows_must_begin_anew(bench: Bench) -> 
 
 
 def test_records_of_share_and_streams_groups_are_passed_over(bench: Bench) -> None:
-    share = group_log.ShareGroupMetadataKey(group_id="s")
-    bench.shard.replay(share, group_log.ShareGroupMetadataValue(epoch=1, metadata_hash=0), 0, -1, -1)
-    streams = group_log.StreamsGroupMetadataKey(group_id="t")
-    bench.shard.replay(streams, group_log.StreamsGroupMetadataValue(epoch=1, metadata_hash=0), 1, -1, -1)
+    share = ShareGroupMetadataKey(group_id="s")
+    bench.shard.replay(share, ShareGroupMetadataValue(epoch=1, metadata_hash=0), 0, -1, -1)
+    streams = StreamsGroupMetadataKey(group_id="t")
+    bench.shard.replay(streams, StreamsGroupMetadataValue(epoch=1, metadata_hash=0), 1, -1, -1)
     assert bench.shard.registry.groups == {}

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pessoa.base.ids import ZERO_UUID
-from pessoa.coordinator.shard import Refusal
 from pessoa.wire.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from pessoa.wire.api.offset_delete import OffsetDeleteResponse
 from pessoa.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from pessoa.wire.api.txn_offset_commit import TxnOffsetCommitResponse
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 from tests.unit.coordinator.groups.bench import Bench
-from tests.unit.coordinator.groups.consumer_client import GROUP, Member, settle
+from tests.unit.coordinator.groups.consumer_client import GROUP, Member, reconcile
 from tests.unit.coordinator.groups.test_offsets import EXPIRY_CHECK_MS, WEEK_MS, OffsetClient
 
 
@@ -38,7 +37,9 @@ def test_a_member_commits_with_its_epoch(bench: Bench, client: OffsetClient) -> 
     assert client.commit(5, member="a", generation=2) == ErrorCode.NONE
     assert client.commit_error(6, member="a", generation=3) is ErrorCode.STALE_MEMBER_EPOCH
     assert client.commit_error(6, member="ghost", generation=2) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert client.commit_error(6) is ErrorCode.UNKNOWN_MEMBER_ID, "nobody commits by hand while there are members"
+    assert client.commit_error(6) is ErrorCode.UNKNOWN_MEMBER_ID, (
+        "an admin client cannot commit while there are members"
+    )
     assert client.offset() == 5
 
 
@@ -56,7 +57,7 @@ def test_an_older_epoch_is_good_for_partitions_that_the_member_had_then_and_has_
     first.join()
     bench.pass_time(1_000)
     second.join()
-    settle(first, second)
+    reconcile(first, second)
     assert first.names == {"orders": [0, 1]}
     assert (first.epoch, second.epoch) == (3, 3)
     assert client.commit(1, partition=0, member="a", generation=2) == ErrorCode.NONE
@@ -96,7 +97,7 @@ def test_transactional_commits_speak_of_generations(bench: Bench, client: Offset
     first.join()
     bench.pass_time(1_000)
     second.join()
-    settle(first, second)
+    reconcile(first, second)
 
     def error(**details: object) -> ErrorCode:
         reply = bench.replies[client.commit_in_transaction(1, **details)]  # type: ignore[arg-type]
@@ -122,7 +123,7 @@ def test_offsets_of_subscribed_topics_stay_and_others_can_be_deleted(bench: Benc
     assert client.fetch_all() == {("orders", 0): (1, 0)}
 
 
-def test_offsets_expire_by_their_commit_once_nobody_is_subscribed_and_then_the_group_goes(
+def test_offsets_expire_by_their_commit_once_no_member_is_subscribed_and_then_the_group_is_deleted(
     bench: Bench, client: OffsetClient
 ) -> None:
     member = Member(bench, "a", "orders")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pessoa.coordinator.groups.consumer_group import ResolvedRegex
+from pessoa.coordinator.groups.consumer.consumer_group import ResolvedRegex
 from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored import group_log
+from pessoa.wire.stored import group_records
 from tests.unit.coordinator.groups.bench import START_MS, Bench
-from tests.unit.coordinator.groups.consumer_client import GROUP, Member, consumer_group, settle
+from tests.unit.coordinator.groups.consumer_client import GROUP, Member, consumer_group, reconcile
 from tests.unit.coordinator.images import image
 
 
@@ -36,14 +36,16 @@ def test_an_expression_is_resolved_after_the_heartbeat_that_brought_it(bench: Be
 
 def test_the_resolution_is_written_with_the_epoch_that_it_raises(bench: Bench) -> None:
     subscriber(bench, "a", "orders.*").join()
-    mark = bench.mark
+    before = bench.written_count
     bench.pass_time(0)
-    expression, epoch = bench.records_since(mark)
-    assert expression.key == group_log.ConsumerGroupRegularExpressionKey(group_id=GROUP, regular_expression="orders.*")
-    assert expression.value == group_log.ConsumerGroupRegularExpressionValue(
+    expression, epoch = bench.records_since(before)
+    assert expression.key == group_records.ConsumerGroupRegularExpressionKey(
+        group_id=GROUP, regular_expression="orders.*"
+    )
+    assert expression.value == group_records.ConsumerGroupRegularExpressionValue(
         topics=["orders", "orders-old"], version=1, timestamp=START_MS
     )
-    assert isinstance(epoch.value, group_log.ConsumerGroupMetadataValue)
+    assert isinstance(epoch.value, group_records.ConsumerGroupMetadataValue)
     bench.reload()
     group = consumer_group(bench)
     assert group.resolved_regexes["orders.*"].topics == {"orders", "orders-old"}
@@ -53,63 +55,65 @@ def test_the_resolution_is_written_with_the_epoch_that_it_raises(bench: Bench) -
 def test_names_and_an_expression_add_up(bench: Bench) -> None:
     member = subscriber(bench, "a", "orders-.*", "payments")
     assert member.join() == {"payments": [0]}
-    settle(member)
+    reconcile(member)
     assert member.names == {"orders-old": [0], "payments": [0]}
 
 
 def test_a_second_member_with_the_same_expression_need_not_wait(bench: Bench) -> None:
     first, second = subscriber(bench, "a", "orders"), subscriber(bench, "b", "orders")
     first.join()
-    settle(first)
+    reconcile(first)
     bench.pass_time(1_000)
     second.join()
-    settle(first, second)
+    reconcile(first, second)
     assert [member.names for member in (first, second)] == [{"orders": [0]}, {"orders": [1]}]
 
 
 def test_expressions_that_come_soon_after_each_other_are_resolved_together_later(bench: Bench) -> None:
     first, second = subscriber(bench, "a", "orders"), subscriber(bench, "b", "payments")
     first.join()
-    settle(first)
+    reconcile(first)
     second.join()
-    settle(first, second)
+    reconcile(first, second)
     assert second.names == {}, "ten seconds have not passed"
     bench.pass_time(10_000)
     first.beat()
-    settle(first, second)
+    reconcile(first, second)
     assert second.names == {"payments": [0]}
 
 
 def test_each_expression_is_matched_in_a_turn_of_its_own_and_all_are_written_together(bench: Bench) -> None:
     first, *others = (subscriber(bench, name, f"{name}.*") for name in ("orders", "payments", "refunds"))
     first.join()
-    settle(first)
+    reconcile(first)
     for one in others:
         one.join()
     bench.pass_time(10_000)
-    mark = bench.mark
+    before = bench.written_count
     first.beat()
     for _ in range(2):
         bench.pass_time(0)
-        assert bench.records_since(mark) == []
+        assert bench.records_since(before) == []
         assert bench.shard.next_deadline_ms() == bench.now_ms + 1
         bench.pass_time(1)
-    written = [type(record.value) for record in bench.records_since(mark)]
-    assert written == [group_log.ConsumerGroupRegularExpressionValue] * 3 + [group_log.ConsumerGroupMetadataValue]
-    settle(first, *others)
+    written = [type(record.value) for record in bench.records_since(before)]
+    assert written == [group_records.ConsumerGroupRegularExpressionValue] * 3 + [
+        group_records.ConsumerGroupMetadataValue
+    ]
+    reconcile(first, *others)
     assert [one.names for one in others] == [{"payments": [0]}, {}]
 
 
 def test_a_new_topic_that_matches_is_found_ten_seconds_later_at_the_earliest(bench: Bench) -> None:
     member = subscriber(bench, "a", "orders.*")
     member.join()
-    settle(member)
+    reconcile(member)
     bench.publish(image(orders=2, orders_old=1, orders_new=1, payments=1))
-    settle(member)
+    reconcile(member)
     assert "orders-new" not in member.names
     bench.pass_time(10_000)
     member.beat()
-    settle(member)
+    reconcile(member)
     assert member.names["orders-new"] == [0]
 
 
@@ -118,7 +122,7 @@ def test_expressions_are_resolved_anew_after_ten_minutes_even_if_nothing_is_know
 ) -> None:
     member = subscriber(bench, "a", "orders.*")
     member.join()
-    settle(member)
+    reconcile(member)
     for _ in range(121):
         bench.pass_time(5_000)
         member.ping()
@@ -134,13 +138,13 @@ def test_an_expression_that_cannot_be_read_is_refused(bench: Bench) -> None:
     assert bench.written == []
 
 
-def test_an_expression_that_nobody_has_any_more_is_forgotten(bench: Bench) -> None:
+def test_an_expression_that_no_member_has_any_more_is_forgotten(bench: Bench) -> None:
     first, second = subscriber(bench, "a", "orders"), subscriber(bench, "b", "orders")
     first.join()
-    settle(first)
+    reconcile(first)
     bench.pass_time(1_000)
     second.join()
-    settle(first, second)
+    reconcile(first, second)
     first.leave()
     assert "orders" in consumer_group(bench).resolved_regexes
     second.leave()
@@ -151,14 +155,14 @@ def test_an_expression_that_nobody_has_any_more_is_forgotten(bench: Bench) -> No
 def test_a_member_changes_its_expression_and_then_has_none(bench: Bench) -> None:
     member = subscriber(bench, "a", "orders")
     member.join()
-    settle(member)
+    reconcile(member)
     bench.pass_time(11_000)
     member.send(subscribed_topic_regex="payments")
-    settle(member)
+    reconcile(member)
     assert member.names == {"payments": [0]}
     assert list(consumer_group(bench).resolved_regexes) == ["payments"]
     member.send(subscribed_topic_regex="")
-    settle(member)
+    reconcile(member)
     assert member.names == {}
     assert consumer_group(bench).resolved_regexes == {}
 
@@ -168,7 +172,7 @@ def test_an_expression_that_only_another_broker_could_read_matches_nothing(
 ) -> None:
     member = subscriber(bench, "a", "orders.*", "payments")
     member.join()
-    monkeypatch.setattr("pessoa.coordinator.groups.regex._LONGEST", 3)
-    settle(member)
+    monkeypatch.setattr("pessoa.coordinator.bounded_regex._LONGEST", 3)
+    reconcile(member)
     assert member.names == {"payments": [0]}
     assert consumer_group(bench).resolved_regexes["orders.*"].topics == frozenset()

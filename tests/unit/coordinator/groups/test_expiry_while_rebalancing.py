@@ -1,8 +1,8 @@
-"""While a group rebalances nobody knows what it is subscribed to, so none of its offsets expire (KIP-211)."""
+"""While a group rebalances its subscriptions are not known, so none of its offsets expire (KIP-211)."""
 
 from __future__ import annotations
 
-from pessoa.coordinator.groups.classic_group import ClassicGroup, ClassicState
+from pessoa.coordinator.groups.classic.classic_group import ClassicGroup, ClassicState
 from tests.unit.coordinator.groups.bench import Bench
 from tests.unit.coordinator.groups.classic_client import GROUP, ClassicClient
 from tests.unit.coordinator.groups.test_offsets import WEEK_MS, OffsetClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pessoa.base.ids import Uuid
-from pessoa.coordinator.groups.metadata_hash import group_hash, topic_hash, xxh3_64
+from pessoa.coordinator.groups.consumer.metadata_hash import group_hash, topic_hash, xxh3_64
 from tests.unit.coordinator.images import FakeBroker, FakeCluster, FakePartition, FakeTopic
 
 DATA = bytes(range(256)) * 5

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pessoa.coordinator.groups.classic_group import ClassicGroup, ClassicState
-from pessoa.coordinator.groups.config import GroupCoordinatorConfig, MigrationPolicy
-from pessoa.coordinator.groups.consumer_group import ConsumerGroup
-from pessoa.coordinator.groups.embedded import read_assignment, write_assignment
-from pessoa.coordinator.shard import Refusal
+from pessoa.coordinator.groups.classic.classic_group import ClassicGroup, ClassicState
+from pessoa.coordinator.groups.classic.consumer_payloads import read_assignment, write_assignment
+from pessoa.coordinator.groups.consumer.consumer_group import ConsumerGroup
+from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig, MigrationPolicy
 from pessoa.wire.api.join_group import JoinGroupResponse
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.stored.consumer_protocol import ConsumerProtocolAssignment
 from tests.unit.coordinator.groups.bench import Bench
 from tests.unit.coordinator.groups.classic_client import DELAY_MS, GROUP, ClassicClient, subscription
@@ -105,7 +104,7 @@ def test_a_consumer_that_joins_takes_the_classic_group_along(bench: Bench, clien
     assert not group.members["new"].uses_classic_protocol
 
 
-def test_everybody_ends_up_with_a_share(bench: Bench, client: ClassicClient) -> None:
+def test_after_an_upgrade_every_member_is_assigned_partitions(bench: Bench, client: ClassicClient) -> None:
     first, second = classic_members(bench, client, a=[0, 1], b=[2])
     newcomer = Member(bench, "new", "orders")
     newcomer.join()
@@ -155,7 +154,7 @@ def test_a_group_that_has_not_had_its_first_generation_moves_too(bench: Bench, c
     assert isinstance(bench.shard.registry.groups[GROUP], ConsumerGroup), "the old timer has nothing to say"
 
 
-def test_an_empty_classic_group_becomes_a_consumer_group_whatever_the_policy(bench: Bench) -> None:
+def test_an_empty_classic_group_becomes_a_consumer_group_under_any_migration_policy(bench: Bench) -> None:
     bench = Bench(GroupCoordinatorConfig(group_consumer_migration_policy=MigrationPolicy.DISABLED))
     client = ClassicClient(bench)
     (member,) = client.stable_group(1)
@@ -362,7 +361,7 @@ def test_a_way_down_that_cannot_be_written_did_not_happen(bench: Bench, client: 
 def test_leave_group_removes_classic_members_of_a_consumer_group(bench: Bench, client: ClassicClient) -> None:
     first, second = classic_members(bench, client, a=[0, 1], b=[2])
     Member(bench, "new", "orders").join()
-    assert client.leave((second, None), ("ghost", None), ("", "nobody")) == [
+    assert client.leave((second, None), ("ghost", None), ("", "unknown")) == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.UNKNOWN_MEMBER_ID,

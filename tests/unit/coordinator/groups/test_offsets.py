@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pessoa.base.ids import ZERO_UUID, Uuid
-from pessoa.coordinator.groups.classic_group import ClassicGroup
-from pessoa.coordinator.groups.config import GroupCoordinatorConfig
-from pessoa.coordinator.shard import Refusal
+from pessoa.coordinator.groups.classic.classic_group import ClassicGroup
+from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
 from pessoa.wire.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from pessoa.wire.api.offset_commit import (
     OffsetCommitRequest,
@@ -34,8 +33,8 @@ from pessoa.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from pessoa.wire.errors import ErrorCode
-from pessoa.wire.stored.group_log import LegacyOffsetCommitKey, LegacyOffsetCommitValue, OffsetCommitValue
+from pessoa.wire.errors import ErrorCode, Refusal
+from pessoa.wire.stored.group_records import LegacyOffsetCommitKey, LegacyOffsetCommitValue, OffsetCommitValue
 from tests.unit.coordinator.groups.bench import START_MS, Bench
 from tests.unit.coordinator.groups.classic_client import GROUP, ClassicClient, subscription
 from tests.unit.coordinator.images import image, topic_id
@@ -214,7 +213,7 @@ def test_what_was_never_committed_has_no_offset(client: OffsetClient) -> None:
     client.commit(1, partition=1)
     assert client.fetch() == missing
     assert client.fetch_all() == {("orders", 1): (1, 0)}
-    assert OffsetClient(client.bench, "nobody").fetch_all() == {}
+    assert OffsetClient(client.bench, "unknown").fetch_all() == {}
 
 
 def test_offsets_survive_the_coordinator(bench: Bench, client: OffsetClient) -> None:
@@ -259,7 +258,9 @@ def test_members_commit_with_their_generation(bench: Bench, client: OffsetClient
     assert client.commit_error(8, member=first, generation=0) is ErrorCode.ILLEGAL_GENERATION
     assert client.commit_error(8, member=first, generation=2) is ErrorCode.ILLEGAL_GENERATION
     assert client.commit_error(8, member="ghost", generation=1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert client.commit_error(8) is ErrorCode.UNKNOWN_MEMBER_ID, "nobody commits by hand while there are members"
+    assert client.commit_error(8) is ErrorCode.UNKNOWN_MEMBER_ID, (
+        "an admin client cannot commit while there are members"
+    )
     assert client.offset() == 7
 
 
@@ -394,10 +395,10 @@ def test_offsets_are_deleted_with_what_is_pending(bench: Bench, client: OffsetCl
     client.commit(1)
     client.commit(2, partition=1)
     client.commit_in_transaction(3, partition=2)
-    mark = bench.mark
+    before = bench.written_count
     response = bench.ask(OffsetDeleteResponse, client.delete(0, 2, 5))
     assert [each.error_code for each in response.topics[0].partitions] == [0, 0, 0]
-    assert len(bench.records_since(mark)) == 2, "what is not there needs no tombstone"
+    assert len(bench.records_since(before)) == 2, "what is not there needs no tombstone"
     bench.end_transaction(PRODUCER, committed=True)
     assert client.fetch_all() == {("orders", 1): (2, 0)}
 
@@ -421,14 +422,14 @@ def test_offsets_of_a_group_that_is_not_of_consumers_are_not_deleted_while_it_ha
     bench.pass_time(3_000)
     assert classic.joined(token).generation_id == 1
     assert bench.refusal(client.delete(0)).code is ErrorCode.NON_EMPTY_GROUP
-    assert bench.refusal(OffsetClient(bench, "nobody").delete(0)).code is ErrorCode.GROUP_ID_NOT_FOUND
+    assert bench.refusal(OffsetClient(bench, "unknown").delete(0)).code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_a_deleted_group_takes_its_offsets_along(bench: Bench, client: OffsetClient) -> None:
     client.commit(1)
     client.commit_in_transaction(2, partition=1)
     ClassicClient(bench, "other").stable_group(1)
-    request = DeleteGroupsRequest(groups_names=[GROUP, "other", "nobody"])
+    request = DeleteGroupsRequest(groups_names=[GROUP, "other", "unknown"])
     response = bench.ask(DeleteGroupsResponse, request)
     assert [result.error_code for result in response.results] == [
         ErrorCode.NONE,
@@ -483,7 +484,7 @@ def test_offsets_of_a_group_with_members_do_not_expire(bench: Bench, client: Off
     client.commit(1, member=member, generation=1)
     client.commit(2, topic="payments", member=member, generation=1)
     bench.pass_time(WEEK_MS + EXPIRY_CHECK_MS)
-    assert client.fetch_all() == {("orders", 0): (1, 0)}, "payments is not subscribed to by anybody (KIP-211)"
+    assert client.fetch_all() == {("orders", 0): (1, 0)}, "no member is subscribed to payments (KIP-211)"
 
 
 def test_offsets_of_a_group_that_lost_its_members_expire_a_week_after_the_last_left(

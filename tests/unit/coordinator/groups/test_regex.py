@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pessoa.base.linear_regex import InvalidRegex
-from pessoa.coordinator.groups.regex import Regex
+from pessoa.coordinator.bounded_regex import Regex
 
 
 @pytest.mark.parametrize(

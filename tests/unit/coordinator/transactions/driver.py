@@ -9,11 +9,11 @@ from __future__ import annotations
 from itertools import count
 from typing import NamedTuple
 
-from pessoa.coordinator.shard import Output, Refusal, Reply
-from pessoa.coordinator.transactions.config import TransactionConfig
-from pessoa.coordinator.transactions.marking import MarkersWritten, WriteMarkers
-from pessoa.coordinator.transactions.shard import Surroundings, TransactionShard
+from pessoa.coordinator.shard import Output, Reply
+from pessoa.coordinator.transactions.marker_messages import MarkersWritten, WriteMarkers
 from pessoa.coordinator.transactions.transaction import ProducerIdentity, TopicPartition, Transaction
+from pessoa.coordinator.transactions.transaction_config import TransactionConfig
+from pessoa.coordinator.transactions.transaction_shard import Surroundings, TransactionShard
 from pessoa.metadata.image import MetadataImage
 from pessoa.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from pessoa.wire.api.add_partitions_to_txn import (
@@ -25,16 +25,17 @@ from pessoa.wire.api.add_partitions_to_txn import (
 from pessoa.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 from pessoa.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from pessoa.wire.api.write_txn_markers import WritableTxnMarkerTopic
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.schema import Message
-from pessoa.wire.stored.framing import (
+from pessoa.wire.stored.record_framing import (
     TRANSACTION_LOG,
     decode_coordinator_key,
     decode_coordinator_value,
     encode_coordinator_key,
     encode_coordinator_value,
 )
-from pessoa.wire.stored.transaction_log import TransactionLogValue
+from pessoa.wire.stored.transaction_records import TransactionLogValue
+from tests.support.shards import decide
 
 NAME = "orders"
 TIMEOUT_MS = 60_000
@@ -49,6 +50,8 @@ class Context(NamedTuple):
     version: int
     client_id: str | None = "test"
     client_host: str = "127.0.0.1"
+    principal: str = "User:ANONYMOUS"
+    api_key: int = -1
 
 
 class Stored(NamedTuple):
@@ -62,6 +65,8 @@ class Driver:
         self.config = config or TransactionConfig()
         self.now_ms = START_MS
         self.log: list[Stored] = []
+        # How many answers the replicas were asked to confirm.
+        self.confirmations = 0
         self.committed = 0
         self.holds_back = False
         self.refuses_with: ErrorCode | None = None
@@ -91,9 +96,10 @@ class Driver:
         self.markers.append(wanted)
 
     def _perform(self, output: Output) -> None:
+        self.confirmations += output.is_confirmed
         if output.records:
             if self.refuses_with is not None:
-                self._settle(output, self.refuses_with)
+                self._finish(output, self.refuses_with)
                 return
             for record in output.records:
                 value = None if record.value is None else encode_coordinator_value(record.value, record.value_version)
@@ -101,30 +107,30 @@ class Driver:
                 self.shard.replay(record.key, record.value, len(self.log) - 1, -1, -1)
             if not self.holds_back:
                 self.committed = len(self.log)
-        elif not output.replies and output.settled is None:
+        elif not output.replies and output.on_outcome is None:
             return
         if self.committed == len(self.log) and not self._pending:
-            self._settle(output, ErrorCode.NONE)
+            self._finish(output, ErrorCode.NONE)
         else:
             self._pending.append((len(self.log), output))
 
-    def _settle(self, output: Output, code: ErrorCode) -> None:
+    def _finish(self, output: Output, code: ErrorCode) -> None:
         for token, reply in output.replies:
             self.replies.setdefault(token, reply if code is ErrorCode.NONE else Refusal(code))
-        if output.settled is not None:
-            self._perform(output.settled(code, self.now_ms))
+        if output.on_outcome is not None:
+            self._perform(output.on_outcome(code, self.now_ms))
 
     def commit(self, until: int | None = None) -> None:
         """Move the high watermark to the end of the log, or to `until`."""
         self.committed = len(self.log) if until is None else until
         while self._pending and self._pending[0][0] <= self.committed:
-            self._settle(self._pending.pop(0)[1], ErrorCode.NONE)
+            self._finish(self._pending.pop(0)[1], ErrorCode.NONE)
 
     def time_out_commits(self) -> None:
         """What waits for the watermark is told that it takes too long."""
         pending, self._pending = self._pending, []
         for _, output in pending:
-            self._settle(output, ErrorCode.REQUEST_TIMED_OUT)
+            self._finish(output, ErrorCode.REQUEST_TIMED_OUT)
 
     def advance_ms(self, duration_ms: int) -> None:
         self.now_ms += duration_ms
@@ -149,7 +155,7 @@ class Driver:
 
     def send(self, request: Message, version: int = 0) -> int:
         token = next(self._tokens)
-        self._perform(self.shard.handle(request, Context(version), token, self.now_ms))
+        self._perform(decide(self.shard, request, Context(version), token, self.now_ms))
         return token
 
     def ask(self, request: Message, version: int = 0) -> Reply:

@@ -45,6 +45,18 @@ def test_partitions_that_are_in_already_write_nothing() -> None:
     assert len(driver.log) == size
 
 
+def test_replicas_confirm_that_partitions_are_in_already() -> None:
+    """A coordinator that was deposed without hearing of it may take a transaction that has ended for the next one."""
+    driver = Driver()
+    producer = driver.begin_surely()
+    driver.add(producer, P0)
+    assert driver.confirmations == 0
+    assert driver.add(producer, P0) is ErrorCode.NONE
+    assert driver.confirmations == 1
+    assert driver.verify(producer, P0) == [ErrorCode.NONE]
+    assert driver.confirmations == 2
+
+
 def test_a_client_below_version_2_is_remembered_as_such() -> None:
     driver = Driver()
     producer = driver.begin_surely()
@@ -60,7 +72,7 @@ def test_the_partition_of_a_group_stands_for_its_offsets() -> None:
     assert driver.last_value().client_transaction_version == 0
 
 
-def test_who_is_not_known_and_who_is_fenced() -> None:
+def test_an_unknown_id_and_a_fenced_producer_cannot_add_partitions() -> None:
     driver = Driver()
     stranger = ProducerIdentity(1, 0)
     assert driver.add(stranger, P0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -116,7 +128,7 @@ def test_a_verification_does_not_speak_of_what_may_still_be_lost() -> None:
     assert token in driver.replies
 
 
-def test_nobody_adds_or_ends_before_the_last_addition_is_committed() -> None:
+def test_partitions_are_not_added_nor_the_transaction_ended_before_the_last_addition_is_committed() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.holds_back = True

@@ -186,7 +186,7 @@ def test_the_abort_at_the_last_epoch_of_an_id_uses_the_one_that_is_kept_for_it()
     assert driver.begin() == ProducerIdentity(1001, 1)
 
 
-def test_below_version_2_the_id_changes_after_such_an_abort() -> None:
+def test_below_version_2_the_producer_id_changes_after_an_abort_in_the_last_epoch() -> None:
     driver, producer = driver_at_epoch(HIGHEST_CLIENT_EPOCH, transaction_version=1)
     driver.add(producer, P0, version=3)
     driver.begin()

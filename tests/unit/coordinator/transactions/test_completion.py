@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pessoa.coordinator.shard import Refusal
-from pessoa.coordinator.transactions.config import TransactionConfig
-from pessoa.coordinator.transactions.marking import MarkersWritten
+from pessoa.coordinator.transactions.marker_messages import MarkersWritten
 from pessoa.coordinator.transactions.transaction import NO_TIMEOUT_MS, ProducerIdentity, State
+from pessoa.coordinator.transactions.transaction_config import TransactionConfig
 from pessoa.wire.api.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 from tests.unit.coordinator.transactions.driver import (
     NAME,
     TIMEOUT_MS,
@@ -215,7 +214,7 @@ def test_when_the_clock_jumps_an_open_transaction_keeps_the_rest_of_its_time() -
     assert driver.transaction().state is State.PREPARE_ABORT
 
 
-def test_an_id_that_nobody_uses_expires_with_a_tombstone() -> None:
+def test_an_unused_transactional_id_expires_with_a_tombstone() -> None:
     driver = Driver()
     driver.begin_surely()
     driver.advance_ms(7 * DAY_MS - HOUR_MS)

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from pessoa.base.clock import ManualClock
-from pessoa.coordinator.memory_log import MemoryLog
-from pessoa.coordinator.transactions.config import TransactionConfig
-from pessoa.coordinator.transactions.coordinator import TransactionCoordinator
-from pessoa.coordinator.transactions.markers import Marker
-from pessoa.coordinator.transactions.producer_ids import ProducerIds
+from pessoa.coordinator.transactions.marker_writer import Marker
+from pessoa.coordinator.transactions.producer_id_pool import ProducerIdPool
 from pessoa.coordinator.transactions.transaction import TopicPartition
+from pessoa.coordinator.transactions.transaction_config import TransactionConfig
+from pessoa.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from pessoa.coordinator.transactions.verification import Verifier
 from pessoa.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from pessoa.wire.api.add_partitions_to_txn import (
@@ -31,6 +30,8 @@ from pessoa.wire.api.init_producer_id import InitProducerIdRequest
 from pessoa.wire.api.list_transactions import ListTransactionsRequest
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message
+from tests.support.coordinators import submit
+from tests.support.memory_coordinator_log import MemoryLog
 from tests.unit.coordinator.transactions.driver import Context
 from tests.unit.coordinator.transactions.test_producer_ids import turn
 
@@ -60,7 +61,7 @@ class World:
             self.log,
             self.clock,
             self.image,
-            ProducerIds(self.allocate, self.clock),
+            ProducerIdPool(self.allocate, self.clock),
             self,
             lambda: self.transaction_version,
             len,
@@ -88,7 +89,7 @@ class World:
             await loading
 
     async def ask(self, request: Message, version: int) -> Any:
-        answer = self.coordinator.submit(request, Context(version))
+        answer = submit(self.coordinator, request, Context(version))
         return answer if isinstance(answer, Message) else await answer
 
 
@@ -164,7 +165,7 @@ async def test_a_producer_without_a_transactional_id_needs_no_shard(world: World
     first, second = [await world.ask(init(None), 0) for _ in range(2)]
     assert (first.error_code, first.producer_id, first.producer_epoch) == (0, 1000, 0)
     assert second.producer_id == 1001
-    at_once = world.coordinator.submit(init(None), Context(0))
+    at_once = submit(world.coordinator, init(None), Context(0))
     assert isinstance(at_once, Message), "with a block at hand nothing waits"
 
 
@@ -235,10 +236,10 @@ async def test_clients_do_not_add_internal_topics_but_brokers_do(world: World) -
 async def test_brokers_ask_about_several_transactions_at_once(world: World) -> None:
     await world.ask(init(), 5)
     request = AddPartitionsToTxnRequest(
-        transactions=[add(0, ("t", 0)), add(0, ("t", 0), name="nobody"), add(0, ("t", 1), name="")]
+        transactions=[add(0, ("t", 0)), add(0, ("t", 0), name="unknown"), add(0, ("t", 1), name="")]
     )
     answer = await world.ask(request, 5)
-    assert [result.transactional_id for result in answer.results_by_transaction] == ["orders", "nobody", ""]
+    assert [result.transactional_id for result in answer.results_by_transaction] == ["orders", "unknown", ""]
     assert codes(answer) == [
         ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_REQUEST,
     ]  # fmt: skip
@@ -268,7 +269,7 @@ async def test_errors_of_the_log_are_those_of_a_coordinator(world: World) -> Non
 
 
 @scenario
-async def test_who_does_not_lead_says_so(world: World) -> None:
+async def test_a_broker_that_does_not_lead_the_partition_answers_not_coordinator(world: World) -> None:
     world.coordinator.resign(world.coordinator.runtime.partition_for("orders"), 5)
     assert (await world.ask(init(), 5)).error_code == ErrorCode.NOT_COORDINATOR
     states = (await world.ask(DescribeTransactionsRequest(transactional_ids=["orders"]), 0)).transaction_states

@@ -154,7 +154,7 @@ def test_a_retry_while_markers_are_written_must_come_back(state: State, commits:
     assert driver.end(before, commits) is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-def test_who_is_not_known_and_who_is_fenced() -> None:
+def test_an_unknown_id_and_a_fenced_producer_cannot_add_partitions() -> None:
     driver = Driver()
     assert driver.end(ProducerIdentity(1, 0), commits=True) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     driver, producer = driver_in(State.ONGOING)
@@ -245,7 +245,9 @@ def test_an_old_abort_of_what_the_coordinator_never_heard_of_is_no_abort_of_what
     driver, producer = driver_in(State.COMPLETE_COMMIT, OLD_END_VERSION)
     driver.crash()  # with it went the AddPartitionsToTxn of the next transaction
     assert driver.end(producer, commits=False, version=OLD_END_VERSION) is INVALID
-    assert driver.begin_surely() == ProducerIdentity(producer.id, producer.epoch + 1), "a new life goes on"
+    assert driver.begin_surely() == ProducerIdentity(producer.id, producer.epoch + 1), (
+        "a new producer gets the next epoch"
+    )
 
 
 def test_old_clients_are_looked_at_before_the_state_is() -> None:

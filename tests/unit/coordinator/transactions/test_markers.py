@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 
 from pessoa.base.clock import ManualClock
-from pessoa.coordinator.shard import Refusal
-from pessoa.coordinator.transactions.markers import Errors, Marker, MarkerWriter
-from pessoa.coordinator.transactions.marking import MarkersWritten, WriteMarkers
+from pessoa.coordinator.transactions.marker_messages import MarkersWritten, WriteMarkers
+from pessoa.coordinator.transactions.marker_writer import Errors, Marker, MarkerWriter
 from pessoa.coordinator.transactions.transaction import ProducerIdentity, TopicPartition
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.schema import Message
 from tests.unit.coordinator.transactions.test_producer_ids import turn
 

@@ -7,10 +7,9 @@ import asyncio
 import pytest
 
 from pessoa.base.clock import ManualClock
-from pessoa.coordinator.shard import Refusal
-from pessoa.coordinator.transactions.producer_ids import ProducerIds
+from pessoa.coordinator.transactions.producer_id_pool import ProducerIdPool
 from pessoa.wire.api.allocate_producer_ids import AllocateProducerIdsResponse
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 
 
 class Controller:
@@ -45,7 +44,7 @@ async def turn() -> None:
 def test_ids_come_in_order_and_the_next_block_is_there_in_time() -> None:
     async def scenario() -> None:
         controller = Controller()
-        ids = ProducerIds(controller.allocate, ManualClock())
+        ids = ProducerIdPool(controller.allocate, ManualClock())
         await ids.wait_for_id()
         taken = []
         for _ in range(35):
@@ -59,7 +58,7 @@ def test_ids_come_in_order_and_the_next_block_is_there_in_time() -> None:
 def test_the_next_block_is_asked_for_once_when_a_tenth_is_left() -> None:
     async def scenario() -> None:
         controller = Controller()
-        ids = ProducerIds(controller.allocate, ManualClock())
+        ids = ProducerIdPool(controller.allocate, ManualClock())
         await ids.wait_for_id()
         for _ in range(8):
             ids.take()
@@ -77,7 +76,7 @@ def test_without_an_id_the_client_is_asked_to_come_back() -> None:
     async def scenario() -> None:
         controller = Controller()
         controller.released.clear()
-        ids = ProducerIds(controller.allocate, ManualClock())
+        ids = ProducerIdPool(controller.allocate, ManualClock())
         for _ in range(3):
             with pytest.raises(Refusal) as refusal:
                 ids.take()
@@ -91,11 +90,11 @@ def test_without_an_id_the_client_is_asked_to_come_back() -> None:
     asyncio.run(scenario())
 
 
-def test_who_gives_up_waiting_does_not_take_the_block_from_the_others() -> None:
+def test_a_cancelled_request_for_a_producer_id_does_not_take_the_block_from_the_others() -> None:
     async def scenario() -> None:
         controller = Controller()
         controller.released.clear()
-        ids = ProducerIds(controller.allocate, ManualClock())
+        ids = ProducerIdPool(controller.allocate, ManualClock())
         impatient, patient = (asyncio.ensure_future(ids.wait_for_id()) for _ in range(2))
         await turn()
         impatient.cancel()
@@ -111,7 +110,7 @@ def test_a_controller_that_cannot_answer_is_asked_again() -> None:
     async def scenario() -> None:
         clock, controller = ManualClock(), Controller()
         controller.error = ErrorCode.NOT_CONTROLLER
-        ids = ProducerIds(controller.allocate, clock)
+        ids = ProducerIdPool(controller.allocate, clock)
         waiting = asyncio.ensure_future(ids.wait_for_id())
         await turn()
         controller.error = ErrorCode.NONE

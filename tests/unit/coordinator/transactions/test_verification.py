@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from pessoa.base.clock import ManualClock
-from pessoa.coordinator.transactions.config import TransactionConfig
 from pessoa.coordinator.transactions.transaction import TopicPartition
+from pessoa.coordinator.transactions.transaction_config import TransactionConfig
 from pessoa.coordinator.transactions.verification import ProduceError, Verifier, produce_error
 from pessoa.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -117,7 +117,7 @@ def test_an_error_of_the_whole_request_is_that_of_all_partitions() -> None:
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 12, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-def test_what_the_producer_hears(code: ErrorCode, version: int, heard: ErrorCode) -> None:
+def test_the_error_of_a_produce_whose_verification_failed(code: ErrorCode, version: int, heard: ErrorCode) -> None:
     assert produce_error(code, version).code is heard
 
 

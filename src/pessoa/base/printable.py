@@ -1,0 +1,10 @@
+"""Text of strangers for terminals and log files: nothing in it moves a cursor or begins a line."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """Printable characters as they are, all others as Python writes them between quotes."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)

@@ -1,0 +1,427 @@
+"""Produce: append record batches to partitions.
+
+    v3-8    record errors and a message with the partition's error from v8
+    v9      flexible
+    v10     the response names the new leader where this broker is not it
+    v12     a transactional batch adds its partition to the transaction by itself (KIP-890)
+    v13     topics by id
+
+acks 0 gets no answer at all: a producer that asked for none could not match it, and where a batch is refused the
+connection is closed, which is the only way to tell. acks 1 is answered after the append, acks -1 when every in-sync
+replica has it: nothing is appended while fewer are in sync than `min.insync.replicas` (NOT_ENOUGH_REPLICAS), and if
+that comes about meanwhile the answer says so (NOT_ENOUGH_REPLICAS_AFTER_APPEND). Who is not done after `timeout_ms`
+hears REQUEST_TIMED_OUT, though the batch may still be replicated. A broker that is cut off from the controller says
+NOT_LEADER_OR_FOLLOWER instead, as it will when it hears of its successor: after a timeout librdkafka would come back
+here again and again, and not ask who leads.
+
+What an idempotent producer has sent behind a batch that was refused for a reason that passes is refused as well: see
+`replication/refused_batches.py`.
+
+Authorised: WRITE on each topic, and on the transactional id as soon as any batch is transactional, whatever id the
+request names; without an id such a batch is refused, also where there is no authorizer. All of it is checked before the
+first batch is looked at further. Internal topics are written by their coordinators alone; Apache Kafka lets a client
+write to them whose client id is `__admin_client`, which proves nothing.
+
+The batch is checked and stamped where the socket put it and goes from there into the page cache: see
+`PartitionLog.append_as_leader`.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from pessoa.broker.api_row import ApiRow, Quota
+from pessoa.broker.slices import Sliced
+from pessoa.broker.topic_listing import is_internal
+from pessoa.log.directory import DirectoryOffline
+from pessoa.log.files import DiskError
+from pessoa.log.producer_state import ProducerRefused
+from pessoa.net.pending import Pending, PendingTask
+from pessoa.records.batch import ATTRIBUTES_POSITION, MAGIC, MAGIC_POSITION, RecordBatch
+from pessoa.records.invalid_batch import InvalidBatch
+from pessoa.replication.purgatory import CommitWaiter
+from pessoa.replication.refused_batches import RefusedBatches
+from pessoa.security.acl import TOPIC, TRANSACTIONAL_ID, WRITE
+from pessoa.wire.api.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from pessoa.wire.catalogue import ApiKey
+from pessoa.wire.errors import ErrorCode, ProtocolViolation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pessoa.broker.services import BrokerServices
+    from pessoa.broker.transactional_produce import Permit
+    from pessoa.replication.partition import Partition
+    from pessoa.wire.request_context import Answer, RequestContext
+    from pessoa.wire.schema import Message
+
+_FIRST_VERSION_WITH_TOPIC_IDS = 13
+# From this version on who does not lead says who does.
+_FIRST_VERSION_WITH_LEADERS = 10
+_ALL = -1
+_NONE_DENIED: frozenset[str] = frozenset()
+# In the second byte of a batch's attributes.
+_TRANSACTIONAL = 0x10
+_FLAGS_POSITION = ATTRIBUTES_POSITION + 1
+_NO_PERMITS: Mapping[Partition, Permit] = MappingProxyType({})
+
+
+def handle(broker: BrokerServices, context: RequestContext, request: ProduceRequest) -> Answer[Message | None]:
+    if not _may_be_in_transaction(broker, context, request):
+        return _refused_whole(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    denied = denied_topics(broker, context, request)
+    if request.transactional_id is not None:
+        from pessoa.broker.transactional_produce import produce_in_transaction
+
+        return produce_in_transaction(broker, context, request, denied)
+    return respond(broker, context, request, denied)
+
+
+# What the client may do.
+
+
+def _is_transactional(request: ProduceRequest) -> bool:
+    """Whether any batch says so: the id of the request is only what the client claims."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if (
+                records is not None
+                and len(records) > _FLAGS_POSITION
+                and records[MAGIC_POSITION] == MAGIC
+                and records[_FLAGS_POSITION] & _TRANSACTIONAL
+            ):
+                return True
+    return False
+
+
+def _may_be_in_transaction(broker: BrokerServices, context: RequestContext, request: ProduceRequest) -> bool:
+    """Without an authorizer every transactional id may be used, but there must be one."""
+    authorizer, name = broker.authorizer, request.transactional_id
+    if name is not None and authorizer is None:
+        return True
+    if not _is_transactional(request):
+        return True
+    return name is not None and (authorizer is None or authorizer.may(context, WRITE, TRANSACTIONAL_ID, name))
+
+
+def denied_topics(
+    broker: BrokerServices, context: RequestContext, request: ProduceRequest, denied: frozenset[str] = _NONE_DENIED
+) -> frozenset[str]:
+    """The topics that the client may not write to, with those that were found before. Topics that are unknown by their
+    ids are none of them, so this is asked again after every wait: an id may become known meanwhile."""
+    authorizer = broker.authorizer
+    if authorizer is None:
+        return denied
+    for topic in request.topic_data:
+        name: str | None = topic.name
+        if context.version >= _FIRST_VERSION_WITH_TOPIC_IDS:
+            name = broker.image.topics.name_of(topic.topic_id)
+        if name is not None and name not in denied and not authorizer.may(context, WRITE, TOPIC, name):
+            denied |= {name}
+    return denied
+
+
+def _refused_whole(request: ProduceRequest, error: ErrorCode) -> ProduceResponse | None:
+    responses = [
+        TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=[_refused(data.index, error) for data in topic.partition_data],
+        )
+        for topic in request.topic_data
+    ]
+    if request.acks == 0:
+        _close_if_refused(responses)
+        return None
+    return ProduceResponse(responses=responses, throttle_time_ms=0)
+
+
+# Appending.
+
+
+def respond(
+    broker: BrokerServices,
+    context: RequestContext,
+    request: ProduceRequest,
+    denied: frozenset[str] = _NONE_DENIED,
+    permits: Mapping[Partition, Permit] = _NO_PERMITS,
+) -> ProduceResponse | Pending | None:
+    """Append everything that the request carries, but for the topics that are `denied`. `permits` is what verification
+    has found out about partitions."""
+    acks = request.acks
+    is_known = acks in (-1, 0, 1)
+    now_ms = broker.clock.now_ms()
+    responses = []
+    unflushed: list[Partition] = []
+    unreplicated: list[_Unreplicated] = []
+    leaders: dict[int, None] = {}
+    for topic in request.topic_data:
+        partitions, name, missing = find_topic(broker, context.version, topic)
+        answers = []
+        for data in topic.partition_data:
+            partition = None if partitions is None else partitions.get(data.index)
+            if name in denied:
+                answers.append(_refused(data.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                continue
+            if not is_known:
+                answers.append(_refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS))
+                continue
+            if is_internal(name) and name in broker.image.topics.by_name:
+                answers.append(_refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION))
+                continue
+            if partition is None:
+                partition = broker.replicas.ensure(name, data.index)
+                if partition is None:
+                    error = missing or broker.replicas.why_missing(broker.image, name, data.index)
+                    answers.append(_refused(data.index, error))
+                    continue
+            if not partition.is_leader:
+                leaders[partition.leader_id] = None
+            if partition.in_sync is None or acks != _ALL:
+                answer = _append(partition, data, now_ms, context.version, permits.get(partition))
+            else:
+                answer, end = _append_for_all(partition, data, now_ms, context.version, permits.get(partition))
+                if end > partition.log.high_watermark:
+                    unreplicated.append(_Unreplicated(partition, end, answer))
+            answers.append(answer)
+            if partition.log.is_flush_due:
+                unflushed.append(partition)
+        responses.append(TopicProduceResponse(name=name, topic_id=topic.topic_id, partition_responses=answers))
+    if acks == 0:
+        _close_if_refused(responses)
+        return None
+    response = ProduceResponse(responses=responses, throttle_time_ms=0)
+    if leaders:
+        response.node_endpoints = _endpoints(broker, context, leaders)
+    if unflushed:
+        done = _when_durable(broker, unflushed, unreplicated, response, request.timeout_ms)
+        return PendingTask(done, lets_next_in=True)
+    return WaitingProduce(broker, unreplicated, response, request.timeout_ms) if unreplicated else response
+
+
+class _Unreplicated(NamedTuple):
+    """What has to reach the in-sync replicas: everything below `end`."""
+
+    partition: Partition
+    end: int
+    answer: PartitionProduceResponse
+
+
+class WaitingProduce(Pending):
+    """A produce that was appended, and that not all in-sync replicas have. It is ready when each partition's have it,
+    or this broker does not lead that partition any more; or when its time is up."""
+
+    __slots__ = ("_broker", "_response", "_timer", "_unreplicated", "_waiter")
+
+    def __init__(
+        self, broker: BrokerServices, unreplicated: list[_Unreplicated], response: ProduceResponse, timeout_ms: int
+    ) -> None:
+        super().__init__(lets_next_in=True)
+        self._broker, self._unreplicated, self._response = broker, unreplicated, response
+        self._timer = broker.clock.call_after_ms(max(0, timeout_ms), self.ready)
+        self._waiter = CommitWaiter(self.ready, len(unreplicated), self._note_lost)
+        for one in unreplicated:
+            one.partition.when_replicated(one.end, self._waiter)
+
+    def response(self) -> ProduceResponse:
+        self._leave()
+        for partition, end, answer in self._unreplicated:
+            error = partition.commit_error(end)
+            if error is None:
+                is_cut_off = self._broker.is_out_of_touch()
+                error = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_cut_off else ErrorCode.REQUEST_TIMED_OUT
+            _note_error(answer, error)
+        return self._response
+
+    def _note_lost(self) -> None:
+        """Note the error of the partition that was lost now: if this broker leads it again before the others are
+        replicated, the offset may belong to another batch by then."""
+        for partition, end, answer in self._unreplicated:
+            _note_error(answer, partition.commit_error(end) or ErrorCode.NONE)
+
+    def cancel(self) -> None:
+        super().cancel()
+        self._leave()
+
+    def _leave(self) -> None:
+        self._timer.cancel()
+        self._waiter.leave()
+
+
+def _note_error(answer: PartitionProduceResponse, error: ErrorCode) -> None:
+    """The first error of a partition stays."""
+    if error is not ErrorCode.NONE and not answer.error_code:
+        answer.error_code, answer.base_offset = error, -1
+
+
+async def _when_durable(
+    broker: BrokerServices,
+    unflushed: list[Partition],
+    unreplicated: list[_Unreplicated],
+    response: ProduceResponse,
+    timeout_ms: int,
+) -> Message | None:
+    await _wait_until_durable(broker, unflushed, response)
+    return await WaitingProduce(broker, unreplicated, response, timeout_ms) if unreplicated else response
+
+
+async def _wait_until_durable(broker: BrokerServices, due: list[Partition], response: ProduceResponse) -> None:
+    """Until what was appended is on the disk, as the topics' `flush.messages` asks for."""
+    failed: set[tuple[str, int]] = set()
+    for partition in due:
+        directory = partition.directory
+        try:
+            await broker.flusher.wait_until_durable(partition.log, partition.log.log_end_offset)
+            if partition.is_leader:
+                partition.maybe_advance_high_watermark()
+        except DiskError as error:
+            directory.fail(error)
+            failed.add((partition.topic, partition.index))
+    for topic in response.responses:
+        for one in topic.partition_responses:
+            if (topic.name, one.index) in failed:
+                one.error_code, one.base_offset = ErrorCode.KAFKA_STORAGE_ERROR, -1
+
+
+def find_topic(
+    broker: BrokerServices, version: int, topic: TopicProduceData
+) -> tuple[dict[int, Partition] | None, str, ErrorCode | None]:
+    """Our partitions of the topic, its name, and the error if the topic itself is unknown."""
+    if version < _FIRST_VERSION_WITH_TOPIC_IDS:
+        return broker.replicas.by_name.get(topic.name), topic.name, None
+    known = broker.image.topics.by_id.get(topic.topic_id)
+    if known is None:
+        return None, "", ErrorCode.UNKNOWN_TOPIC_ID
+    return broker.replicas.by_id.get(topic.topic_id), known.name, None
+
+
+def _append_for_all(
+    partition: Partition, data: PartitionProduceData, now_ms: int, version: int, permit: Permit | None
+) -> tuple[PartitionProduceResponse, int]:
+    """Append what all in-sync replicas must have; also the offset that they have to reach, -1 if it was refused."""
+    if not partition.has_enough_replicas:
+        _note_refused(partition, data, ErrorCode.NOT_ENOUGH_REPLICAS, now_ms)
+        return _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS), -1
+    answer = _append(partition, data, now_ms, version, permit)
+    if answer.error_code:
+        return answer, -1
+    # A repeated batch was appended earlier, and is not the last one in the log.
+    assert data.records is not None
+    return answer, answer.base_offset + RecordBatch(data.records).last_offset_delta + 1
+
+
+def _append(
+    partition: Partition, data: PartitionProduceData, now_ms: int, version: int, permit: Permit | None
+) -> PartitionProduceResponse:
+    if not partition.is_leader:
+        if partition.is_offline:
+            return _refused(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
+        _note_refused(partition, data, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
+        return not_leader(partition, data.index, version)
+    if partition.refused:
+        error = partition.refused.error_behind(data.records, partition.log.producers, now_ms)
+        if error is not None:
+            return _refused(data.index, error)
+    if data.records is None:
+        return _refused(data.index, ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
+    if isinstance(permit, ErrorCode):
+        if permit is ErrorCode.NOT_ENOUGH_REPLICAS:
+            _note_refused(partition, data, permit, now_ms)
+        return _refused(data.index, permit)
+    try:
+        appended = partition.append(data.records, now_ms, version, permit)
+    except InvalidBatch as refusal:
+        return _refused_records(data.index, refusal, partition.log.log_start_offset)
+    except ProducerRefused as refusal:
+        answer = _refused(data.index, refusal.error, refusal.message)
+        answer.log_start_offset = partition.log.log_start_offset
+        return answer
+    except DiskError as error:
+        partition.directory.fail(error)
+        return _refused(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
+    except DirectoryOffline:
+        return _refused(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
+    return PartitionProduceResponse(
+        index=data.index,
+        error_code=ErrorCode.NONE,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time_ms,
+        log_start_offset=partition.log.log_start_offset,
+    )
+
+
+def _note_refused(partition: Partition, data: PartitionProduceData, error: ErrorCode, now_ms: int) -> None:
+    """What the producer has sent behind this batch is to hear the same."""
+    if partition.refused is None:
+        partition.refused = RefusedBatches()
+    partition.refused.note(data.records, error, partition.log.producers, now_ms)
+
+
+def _refused(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=index, error_code=error, base_offset=-1, error_message=message)
+
+
+def _refused_records(index: int, refusal: InvalidBatch, log_start_offset: int) -> PartitionProduceResponse:
+    """Where records are named as wrong the answer also says where the log starts, as Kafka's does."""
+    return PartitionProduceResponse(
+        index=index,
+        error_code=refusal.error,
+        base_offset=-1,
+        log_start_offset=log_start_offset if refusal.record_errors else -1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message)
+            for one in refusal.record_errors
+        ],
+        error_message=refusal.message,
+    )
+
+
+def not_leader(partition: Partition, index: int, version: int) -> PartitionProduceResponse:
+    response = _refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if version >= _FIRST_VERSION_WITH_LEADERS:
+        response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
+    return response
+
+
+def _endpoints(broker: BrokerServices, context: RequestContext, leaders: dict[int, None]) -> list[NodeEndpoint]:
+    """Where the leaders are that the answer names, so that the client need not ask for metadata first (KIP-951)."""
+    if context.version < _FIRST_VERSION_WITH_LEADERS:
+        return []
+    return [
+        NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+        for node in broker.nodes(context.listener)
+        if node.id in leaders
+    ]
+
+
+def _close_if_refused(responses: list[TopicProduceResponse]) -> None:
+    for topic in responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                raise ProtocolViolation(
+                    f"a produce with acks=0 was refused for {topic.name}-{partition.index} "
+                    f"({ErrorCode.of(partition.error_code).name}), and closing is the only way to say so"
+                )
+
+
+ROW = ApiRow(
+    ApiKey.PRODUCE,
+    "3-13",
+    # librdkafka takes a broker that lacks versions 0 to 2 for too old: they are advertised, and not served.
+    advertised="0-13",
+    handle=handle,
+    sliced=Sliced("topic_data", "responses", within=("partition_data", "partition_responses"), waits_together=True),
+    quota=Quota.PRODUCE,
+)

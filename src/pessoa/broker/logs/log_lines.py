@@ -1,0 +1,85 @@
+"""An entry of a log as one line: JSON, or text as `time key=value key="two words"`.
+
+Names come from clients. In JSON everything outside of ASCII is escaped, and in text all that is not printable: no name
+begins a line of its own, moves a terminal's cursor, or ends the quotes around it. Long names are cut.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from pessoa.base.json_value import JsonValue
+from pessoa.base.printable import printable
+
+Entry = Mapping[str, JsonValue]
+
+# Client ids may have 32 kB; the names of topics have at most 249 characters.
+LONGEST_NAME = 256
+# Of a name in a line that would be too long.
+LONGEST_CUT_NAME = 64
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+
+
+def cut_names(value: JsonValue) -> JsonValue:
+    """The value with all names in it cut to `LONGEST_CUT_NAME`."""
+    if isinstance(value, str):
+        return value if len(value) <= LONGEST_CUT_NAME else value[: LONGEST_CUT_NAME - 1] + "…"
+    if isinstance(value, list):
+        return [cut_names(one) for one in value]
+    return {name: cut_names(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+def render_json(entry: Entry) -> bytes:
+    return _encode(entry).encode("ascii") + b"\n"
+
+
+def render_text(entry: Entry) -> bytes:
+    """The time, then the other values with their names; what an entry does not know is left out."""
+    parts = [f"{name}={_word(value)}" for name, value in entry.items() if name != "time" and value is not None]
+    return " ".join([str(entry["time"]), *parts]).encode("utf-8", "replace") + b"\n"
+
+
+def _word(value: JsonValue) -> str:
+    text = value if isinstance(value, str) else _encode(value)
+    if text and text.isprintable() and not set(text) & _QUOTED:
+        return text
+    return '"' + printable(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
+
+
+_QUOTED = frozenset(' "=\\')
+
+
+class TimeText:
+    """Renders milliseconds since 1970 as UTC. The seconds are rendered once each."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._prefix = ""
+
+    def __repr__(self) -> str:
+        return f"<TimeText at {self._prefix}>"
+
+    def of(self, now_ms: int) -> str:
+        second, millis = divmod(now_ms, 1000)
+        if second != self._second:
+            self._second = second
+            self._prefix = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{self._prefix}.{millis:03d}Z"
+
+
+class EscapingFormatter(logging.Formatter):
+    """Python's formatter, with every record on lines of its own making: what is not printable in a message is escaped,
+    and the lines of a traceback begin with a bar, so that none can pass for a record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        first, *others = super().format(record).split("\n")
+        if record.exc_info is None and record.stack_info is None:
+            return printable("\n".join([first, *others]))
+        return "\n".join([printable(first), *(f"  | {printable(one)}" for one in others)])

@@ -1,0 +1,219 @@
+"""Metrics that are looked at when they are asked for: each function adds the samples of one part of a node.
+
+A broker may have tens of thousands of partitions, and of client ids: after some hundreds other work has its turn, so a
+page of metrics holds up no request for longer than a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from heapq import nlargest
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pessoa.broker.message_fields import error_name
+from pessoa.broker.metrics.exposition import label_text
+from pessoa.broker.topic_listing import GROUP_TOPIC
+from pessoa.coordinator.groups.classic.classic_group import ClassicGroup
+from pessoa.quota.client_quotas import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pessoa.broker.held_listener import HeldListener
+    from pessoa.broker.metrics.exposition import Exposition
+    from pessoa.broker.metrics.metadata_counts import MetadataCounts
+    from pessoa.broker.metrics.request_metrics import RequestMetrics, TopicCounts
+    from pessoa.broker.services import BrokerServices
+    from pessoa.coordinator.groups.group_shard import GroupShard
+    from pessoa.log.directory import LogDirectory
+    from pessoa.metadata.image import MetadataImage
+    from pessoa.quorum.raft_quorum import RaftQuorum
+    from pessoa.replication.partition import Partition
+
+_AT_A_TIME = 200
+STARTING, RUNNING, LEAVING = 2, 3, 6
+
+_OF_TOPICS = {
+    "messagesin": "messages_in",
+    "bytesin": "bytes_in",
+    "bytesout": "bytes_out",
+    "bytesrejected": "bytes_rejected",
+    "totalproducerequests": "produces",
+    "failedproducerequests": "failed_produces",
+    "totalfetchrequests": "fetches",
+    "failedfetchrequests": "failed_fetches",
+}
+
+# The type of a quota as Kafka's metrics name it, and what is measured.
+_OF_QUOTAS = {
+    "producer_byte_rate": ("Produce", "byte_rate"),
+    "consumer_byte_rate": ("Fetch", "byte_rate"),
+    "request_percentage": ("Request", "request_time"),
+}
+_MOST_QUOTAS = 100
+
+
+def collect_requests(metrics: RequestMetrics, now_ns: int, out: Exposition) -> None:
+    for api in metrics.apis.values():
+        for version, count in sorted(api.by_version.items()):
+            out.add("kafka_network_requestmetrics_requests_total", count, request=api.title, version=version)
+        for code, count in sorted(api.errors.items()):
+            name = "kafka_network_requestmetrics_errors_total"
+            out.add(name, count, request=api.title, error=error_name(code))
+        name = "kafka_network_requestmetrics_totaltimems"
+        for quantile, value_ms in api.times.quantiles_ms(now_ns):
+            out.add(name, value_ms, request=api.title, quantile=str(quantile))
+        out.add_labelled(name, api.times.count, label_text(request=api.title), "_count")
+    out.add("kafka_server_brokertopicmetrics_replicationbytesout_total", metrics.replicated_bytes)
+
+
+def collect_topics(topics: dict[str, TopicCounts], image: MetadataImage, out: Exposition) -> None:
+    """Also forgets the topics that are gone."""
+    for name in [one for one in topics if one not in image.topics.by_name]:
+        del topics[name]
+    for name, counts in sorted(topics.items()):
+        labels = label_text(topic=name)
+        for metric, attribute in _OF_TOPICS.items():
+            value: int = getattr(counts, attribute)
+            out.add_labelled(f"kafka_server_brokertopicmetrics_{metric}_total", value, labels)
+
+
+async def collect_quotas(services: BrokerServices, out: Exposition) -> None:
+    """Client ids are what clients say, and there may be very many: those that use most are shown."""
+    if services.throttling is None:
+        return
+    readings, most = services.throttling.readings(), list[Reading]()
+    while some := list(islice(readings, _AT_A_TIME)):
+        most = nlargest(_MOST_QUOTAS, [*most, *some], key=lambda reading: reading.rate / reading.limit)
+        await asyncio.sleep(0)
+    for one in most:
+        kind, metric = _OF_QUOTAS[one.key]
+        labels = label_text(type=kind, user=one.user or "", client_id=one.client_id or "")
+        out.add_labelled(f"kafka_server_quota_{metric}", round(one.rate, 3), labels)
+        average_ms = one.throttle_time_ms / one.throttled_count if one.throttled_count else 0.0
+        out.add_labelled("kafka_server_quota_throttle_time", round(average_ms, 3), labels)
+
+
+def collect_quorum(quorum: RaftQuorum, out: Exposition) -> None:
+    out.add("kafka_server_raftmetrics_current_leader", quorum.leader_id)
+    out.add("kafka_server_raftmetrics_current_epoch", quorum.epoch)
+    out.add("kafka_server_raftmetrics_high_watermark", quorum.high_watermark)
+    out.add("kafka_server_raftmetrics_log_end_offset", quorum.log_end_offset)
+
+
+async def collect_controller(image: MetadataImage, counts: MetadataCounts, *, is_active: bool, out: Exposition) -> None:
+    prefix = "kafka_controller_kafkacontroller_"
+    partition_count = offline_count = imbalanced_count = 0
+    for number, topic in enumerate(image.topics.by_id.values(), 1):
+        partitions = topic.partitions.values()
+        partition_count += len(partitions)
+        offline_count += sum(1 for one in partitions if one.leader < 0)
+        imbalanced_count += sum(1 for one in partitions if one.replicas and one.leader != one.replicas[0])
+        if number % _AT_A_TIME == 0:
+            await asyncio.sleep(0)
+    brokers = image.cluster.brokers.values()
+    out.add(f"{prefix}activecontrollercount", int(is_active))
+    out.add(f"{prefix}globaltopiccount", len(image.topics.by_id))
+    out.add(f"{prefix}globalpartitioncount", partition_count)
+    out.add(f"{prefix}offlinepartitionscount", offline_count)
+    out.add(f"{prefix}preferredreplicaimbalancecount", imbalanced_count)
+    out.add(f"{prefix}activebrokercount", sum(1 for one in brokers if not one.fenced))
+    out.add(f"{prefix}fencedbrokercount", sum(1 for one in brokers if one.fenced))
+    out.add("kafka_controller_controllerstats_uncleanleaderelections_total", counts.unclean_elections)
+
+
+def collect_connections(listeners: Sequence[HeldListener], idle_share: float, out: Exposition) -> None:
+    in_progress = 0
+    for held in listeners:
+        connections = held.listener.connections
+        in_progress += sum(1 for one in connections if one.is_in_progress)
+        out.add("kafka_server_socket_server_metrics_connection_count", len(connections), listener=held.endpoint.name)
+    out.add("kafka_network_requestchannel_requestqueuesize", in_progress)
+    out.add("kafka_network_socketserver_networkprocessoravgidle_percent", idle_share)
+    out.add("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent", idle_share)
+
+
+def broker_state(broker: BrokerServices) -> int:
+    known = broker.image.cluster.brokers.get(broker.node_id)
+    if broker.is_leaving:
+        return LEAVING
+    is_running = known is not None and not known.fenced and known.epoch == broker.broker_epoch()
+    return RUNNING if is_running else STARTING
+
+
+async def collect_partitions(broker: BrokerServices, out: Exposition) -> None:
+    counts: Counter[str] = Counter()
+    waiting: set[int] = set()
+    for number, partition in enumerate(list(broker.replicas.all()), 1):
+        counts["partitioncount"] += 1
+        waiting.update(map(id, partition.fetch_waiters))
+        if partition.is_offline:
+            counts["offlinereplicacount"] += 1
+        else:
+            labels = label_text(topic=partition.topic, partition=partition.index)
+            _add_log(partition, labels, out)
+            if partition.is_leader:
+                _add_led(partition, labels, counts, out)
+        if number % _AT_A_TIME == 0:
+            await asyncio.sleep(0)
+    for name in (
+        "partitioncount",
+        "leadercount",
+        "underreplicatedpartitions",
+        "underminisrpartitioncount",
+        "atminisrpartitioncount",
+        "offlinereplicacount",
+    ):
+        out.add(f"kafka_server_replicamanager_{name}", counts[name])
+    name = "kafka_server_delayedoperationpurgatory_purgatorysize"
+    out.add(name, len(waiting), delayedOperation="Fetch")
+
+
+def _add_log(partition: Partition, labels: str, out: Exposition) -> None:
+    log = partition.log
+    out.add_labelled("kafka_log_log_size", log.size, labels)
+    out.add_labelled("kafka_log_log_logstartoffset", log.log_start_offset, labels)
+    out.add_labelled("kafka_log_log_logendoffset", log.log_end_offset, labels)
+
+
+def _add_led(partition: Partition, labels: str, counts: Counter[str], out: Exposition) -> None:
+    in_sync, least = len(partition.isr), partition.min_insync_replicas
+    is_short, is_under, is_at = in_sync < len(partition.replicas), in_sync < least, in_sync == least
+    counts["leadercount"] += 1
+    counts["underreplicatedpartitions"] += is_short
+    counts["underminisrpartitioncount"] += is_under
+    counts["atminisrpartitioncount"] += is_at
+    out.add_labelled("kafka_cluster_partition_underreplicated", int(is_short), labels)
+    out.add_labelled("kafka_cluster_partition_underminisr", int(is_under), labels)
+    out.add_labelled("kafka_cluster_partition_atminisr", int(is_at), labels)
+    out.add_labelled("kafka_topic_partition_current_offset", partition.log.high_watermark, labels)
+    out.add_labelled("kafka_topic_partition_oldest_offset", partition.log.log_start_offset, labels)
+
+
+def collect_directories(directories: Sequence[LogDirectory], out: Exposition) -> None:
+    offline = sum(1 for one in directories if one.offline is not None)
+    out.add("kafka_log_logmanager_offlinelogdirectorycount", offline)
+
+
+def group_shards(broker: BrokerServices) -> list[GroupShard]:
+    """Those of the partitions of __consumer_offsets that this broker leads. The coordinator is not made for this."""
+    if GROUP_TOPIC not in broker.replicas.by_name:
+        return []
+    return [led.shard for led in broker.groups.runtime.led_partitions()]
+
+
+def collect_group_states(broker: BrokerServices, out: Exposition) -> None:
+    states: Counter[str] = Counter()
+    protocols = Counter({"classic": 0, "consumer": 0})
+    for shard in group_shards(broker):
+        for group in shard.registry.groups.values():
+            states[group.state.value.lower()] += 1
+            protocols["classic" if isinstance(group, ClassicGroup) else "consumer"] += 1
+    prefix = "kafka_coordinator_group_groupmetadatamanager_numgroups"
+    out.add(prefix, sum(states.values()))
+    for state in ("empty", "preparingrebalance", "completingrebalance", "stable"):
+        out.add(f"{prefix}{state}", states[state])
+    for protocol, count in protocols.items():
+        out.add("kafka_server_group_coordinator_metrics_group_count", count, protocol=protocol)

@@ -1,0 +1,149 @@
+"""The table of metrics. A family without samples is listed all the same, so that it is known which there are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Family(NamedTuple):
+    # counter, gauge or summary
+    kind: str
+    meaning: str
+
+
+COUNTER, GAUGE, SUMMARY = "counter", "gauge", "summary"
+
+
+def _table(prefix: str, kind: str, **meanings: str) -> dict[str, Family]:
+    return {f"{prefix}{name}": Family(kind, meaning) for name, meaning in meanings.items()}
+
+
+FAMILIES: dict[str, Family] = {
+    **_table(
+        "kafka_server_brokertopicmetrics_",
+        COUNTER,
+        messagesin_total="Records that producers have written.",
+        bytesin_total="Bytes of records that producers have written.",
+        bytesout_total="Bytes of records that consumers have read.",
+        bytesrejected_total="Bytes of batches that were too large.",
+        totalproducerequests_total="Batches that producers have sent.",
+        failedproducerequests_total="Batches that were refused.",
+        totalfetchrequests_total="Fetches of partitions that were answered.",
+        failedfetchrequests_total="Fetches of partitions that failed.",
+        replicationbytesout_total="Bytes of records that followers have fetched.",
+    ),
+    **_table(
+        "kafka_server_replicamanager_",
+        GAUGE,
+        leadercount="Partitions that this broker leads.",
+        partitioncount="Partitions of which this broker has a replica.",
+        underreplicatedpartitions="Partitions that this broker leads with fewer in-sync replicas than replicas.",
+        underminisrpartitioncount="Partitions that it leads with fewer in-sync replicas than min.insync.replicas.",
+        atminisrpartitioncount="Partitions that it leads with exactly min.insync.replicas in-sync replicas.",
+        offlinereplicacount="Replicas of this broker in log directories that have failed.",
+    ),
+    **_table(
+        "kafka_server_replicamanager_",
+        COUNTER,
+        isrshrinks_total="How often replicas have left the in-sync replicas of a partition that this broker leads.",
+        isrexpands_total="How often replicas have joined the in-sync replicas of a partition that this broker leads.",
+    ),
+    **_table(
+        "kafka_network_requestmetrics_",
+        COUNTER,
+        requests_total="Requests that were served.",
+        errors_total="Errors in responses; a response has as many as there are partitions with errors.",
+    ),
+    **_table(
+        "kafka_network_requestmetrics_",
+        SUMMARY,
+        totaltimems="Milliseconds from a whole request to its response, of the last minute or two.",
+    ),
+    **_table(
+        "kafka_network_",
+        GAUGE,
+        requestchannel_requestqueuesize="Requests that are in progress.",
+        socketserver_networkprocessoravgidle_percent="The share of time in which the process did not compute, 0 to 1.",
+    ),
+    **_table(
+        "kafka_server_quota_",
+        GAUGE,
+        byte_rate="Bytes per second of a client with a quota; of the hundred that use most.",
+        request_time="Percent of the event loop's time of a client with a quota; of the hundred that use most.",
+        throttle_time="Milliseconds for which a throttled request was delayed, on the average; of the same clients.",
+    ),
+    **_table(
+        "kafka_controller_kafkacontroller_",
+        GAUGE,
+        activecontrollercount="Whether this controller leads, 1 or 0.",
+        offlinepartitionscount="Partitions without a leader.",
+        globaltopiccount="Topics of the cluster.",
+        globalpartitioncount="Partitions of the cluster.",
+        activebrokercount="Brokers that are registered and not fenced.",
+        fencedbrokercount="Brokers that are registered and fenced.",
+        preferredreplicaimbalancecount="Partitions that another than their first replica leads.",
+    ),
+    **_table(
+        "kafka_controller_controllerstats_",
+        COUNTER,
+        uncleanleaderelections_total="Elections of leaders that were not in sync.",
+    ),
+    **_table(
+        "kafka_server_",
+        GAUGE,
+        kafkarequesthandlerpool_requesthandleravgidle_percent="The same share: one loop serves and reads.",
+        kafkaserver_brokerstate="2 while it starts, 3 when it runs, 6 while it hands over before a stop.",
+        delayedoperationpurgatory_purgatorysize="Fetches that wait for records.",
+        socket_server_metrics_connection_count="Open connections.",
+        raftmetrics_current_leader="The node that leads the metadata quorum; -1 if none does.",
+        raftmetrics_current_epoch="The epoch of the metadata quorum.",
+        raftmetrics_high_watermark="Up to where the metadata log is committed.",
+        raftmetrics_log_end_offset="Where the metadata log of this node ends.",
+        group_coordinator_metrics_group_count="Groups that this broker coordinates.",
+    ),
+    **_table(
+        "kafka_log_",
+        GAUGE,
+        log_size="Bytes of a partition's log.",
+        log_logstartoffset="The first offset of a partition's log.",
+        log_logendoffset="The offset behind the last of a partition's log.",
+        logmanager_offlinelogdirectorycount="Log directories that have failed.",
+    ),
+    **_table(
+        "kafka_cluster_partition_",
+        GAUGE,
+        underreplicated="Whether a partition that this broker leads has too few in-sync replicas, 1 or 0.",
+        underminisr="Whether it has fewer in-sync replicas than min.insync.replicas.",
+        atminisr="Whether it has exactly as many.",
+    ),
+    **_table(
+        "kafka_coordinator_group_groupmetadatamanager_",
+        GAUGE,
+        numgroups="Groups that this broker coordinates.",
+        numgroupsempty="Those without members.",
+        numgroupspreparingrebalance="Those that wait for members to join.",
+        numgroupscompletingrebalance="Those that wait for the assignment of their leader.",
+        numgroupsstable="Those whose members have their partitions.",
+    ),
+    **_table(
+        "kafka_",
+        GAUGE,
+        brokers="Brokers that are registered and not fenced.",
+        topic_partition_current_offset="The high watermark of a partition that this broker leads.",
+        topic_partition_oldest_offset="The first offset of a partition that this broker leads.",
+        consumergroup_members="Members of a group that this broker coordinates.",
+        consumergroup_current_offset="The offset that a group has committed.",
+        consumergroup_lag="How many offsets a group is behind the high watermark of a partition.",
+        consumergroup_lag_sum="The same for all partitions of a topic.",
+    ),
+    **_table(
+        "pessoa_",
+        COUNTER,
+        log_lines_dropped_total="Lines of this broker's own logs that the disk did not take.",
+    ),
+    **_table(
+        "pessoa_",
+        GAUGE,
+        metrics_groups_left_out="Groups that this page leaves out because there are too many.",
+    ),
+}

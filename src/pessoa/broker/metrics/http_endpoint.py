@@ -1,0 +1,187 @@
+"""A small HTTP server for pages that a node makes of itself: GET and HEAD of a few paths, one request a connection.
+
+It stands on a port of its own and reads nothing but a request line and headers. Its bounds: `MAX_HEAD_BYTES` of a
+request, `MAX_CONNECTIONS` at once, `TIMEOUT_MS` for a connection from its first byte to its last; behind any of them
+a connection is closed. Where there are too many, that is the oldest that has not sent a whole request; so silent
+connections keep no other out, and those that wait for their page get it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pessoa.base.clock import Clock, Timer
+    from pessoa.net.network import ListeningSocket, Network
+
+log = logging.getLogger("pessoa.broker")
+
+MAX_HEAD_BYTES = 8 * 1024
+MAX_CONNECTIONS = 16
+TIMEOUT_MS = 10_000
+# Of a `SharedPage`, after it was made.
+REUSED_MS = 1_000
+_END_OF_HEAD = b"\r\n\r\n"
+_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 500: "Internal Server Error",
+            503: "Service Unavailable"}  # fmt: skip
+
+
+class Page(NamedTuple):
+    status: int
+    content_type: str
+    body: bytes
+
+
+MakePage: TypeAlias = Callable[[], Awaitable[Page]]
+
+
+def text_page(status: int, text: str) -> Page:
+    return Page(status, "text/plain; charset=utf-8", text.encode())
+
+
+class SharedPage:
+    """A page that costs something: made once for all requests that wait for it, and served again for `REUSED_MS`."""
+
+    def __init__(self, make: MakePage, clock: Clock) -> None:
+        self._make = make
+        self._clock = clock
+        # The one that was made last.
+        self.last: Page | None = None
+        self._made_ms = 0
+        self._task: asyncio.Task[Page] | None = None
+
+    def __repr__(self) -> str:
+        return f"<SharedPage{', being made' if self._task is not None else ''}>"
+
+    async def get(self) -> Page:
+        if self.last is not None and self._clock.monotonic_ms() - self._made_ms < REUSED_MS:
+            return self.last
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._make_anew())
+        # A request whose client has gone takes the page from none of the others.
+        return await asyncio.shield(self._task)
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _make_anew(self) -> Page:
+        self.last = None
+        try:
+            self.last = await self._make()
+            self._made_ms = self._clock.monotonic_ms()
+            return self.last
+        finally:
+            self._task = None
+
+
+class HttpEndpoint:
+    """`await open()`, then `port`; `close()`."""
+
+    def __init__(self, network: Network, host: str, port: int, pages: Mapping[str, MakePage], clock: Clock) -> None:
+        self.host = host
+        self.port = port
+        self.pages = pages
+        self.clock = clock
+        # The oldest first.
+        self.connections: dict[_Connection, None] = {}
+        self._network = network
+        self._socket: ListeningSocket | None = None
+
+    def __repr__(self) -> str:
+        return f"<HttpEndpoint {self.host}:{self.port}: {len(self.connections)} connections>"
+
+    async def open(self) -> None:
+        self._socket = await self._network.listen(lambda: _Connection(self), self.host, self.port)
+        self.port = self._socket.port
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        for one in tuple(self.connections):
+            one.abort()
+
+    def admit(self, connection: _Connection) -> None:
+        """Take a connection, and close one if they are too many: the oldest that has not asked, which may be this, or
+        before this one the oldest that does not read its page."""
+        silent = next((one for one in self.connections if not one.has_asked), None)
+        slow = next((one for one in self.connections if one.is_answered), None)
+        self.connections[connection] = None
+        if len(self.connections) > MAX_CONNECTIONS:
+            (silent or slow or connection).abort()
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, endpoint: HttpEndpoint) -> None:
+        self._endpoint = endpoint
+        self._head = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._timer: Timer | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether it has sent the whole head of a request."""
+        return self._task is not None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether its page is written; what remains is the client's to read."""
+        return self._task is not None and self._task.done()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._timer = self._endpoint.clock.call_after_ms(TIMEOUT_MS, self.abort)
+        self._endpoint.admit(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._endpoint.connections.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._task is not None:
+            return
+        self._head += data[: MAX_HEAD_BYTES + 1]
+        if len(self._head) > MAX_HEAD_BYTES:
+            self.abort()
+        elif _END_OF_HEAD in self._head:
+            self._task = asyncio.get_running_loop().create_task(self._answer())
+
+    def abort(self) -> None:
+        self._endpoint.connections.pop(self, None)
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _answer(self) -> None:
+        method, page = await self._make()
+        if self._transport is not None:
+            head = (
+                f"HTTP/1.1 {page.status} {_REASONS[page.status]}\r\nContent-Type: {page.content_type}\r\n"
+                f"Content-Length: {len(page.body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+            )
+            self._transport.write(head.encode("ascii") + (b"" if method == "HEAD" else page.body))
+            self._transport.close()
+
+    async def _make(self) -> tuple[str, Page]:
+        words = bytes(self._head).split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return "", text_page(400, "This is no request of HTTP/1.1.\n")
+        method, make = words[0], self._endpoint.pages.get(words[1].partition("?")[0])
+        if make is None:
+            return method, text_page(404, f"There are {', '.join(self._endpoint.pages)}.\n")
+        if method not in ("GET", "HEAD"):
+            return method, text_page(405, "Only GET and HEAD are served.\n")
+        try:
+            return method, await make()
+        except Exception:
+            log.exception("%s could not be made", words[1].partition("?")[0])
+            return method, text_page(500, "The page could not be made; the log says why.\n")

@@ -1,0 +1,227 @@
+"""What is counted while requests are served. A watcher: `begin` and `end` of each request.
+
+Counters are plain numbers, by API (and version), by API and error, and by topic. Only topics of the image are counted,
+so names that clients invent take no memory; those that were deleted are forgotten when metrics are asked for. The size
+of a produced batch, and how many records it says it has, are read in `begin`: record data is gone when the response
+comes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from pessoa.base.ids import ZERO_UUID
+from pessoa.broker.message_fields import errors_of
+from pessoa.broker.metrics.time_quantiles import TimeQuantiles
+from pessoa.wire.api.fetch import FetchRequest, FetchResponse
+from pessoa.wire.api.produce import ProduceRequest, ProduceResponse
+from pessoa.wire.catalogue import ApiKey
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pessoa.base.ids import Uuid
+    from pessoa.broker.api_row import AnyRow
+    from pessoa.net.pending import Observation
+    from pessoa.wire.frames import Buffer
+    from pessoa.wire.request_context import RequestContext
+    from pessoa.wire.schema import Message
+
+# Of a record batch: where the number of its records stands.
+_COUNT_START, _COUNT_END = 57, 61
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+_NO_TOPIC = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_TOPIC_EXCEPTION}
+)
+# Looked at for every request, where an attribute of an enumeration is slow.
+_PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
+
+
+class TopicCounts:
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "bytes_rejected",
+        "failed_fetches",
+        "failed_produces",
+        "fetches",
+        "messages_in",
+        "produces",
+    )
+
+    def __init__(self) -> None:
+        self.messages_in = self.bytes_in = self.bytes_out = self.bytes_rejected = 0
+        self.produces = self.failed_produces = self.fetches = self.failed_fetches = 0
+
+
+class ApiCounts:
+    __slots__ = ("by_version", "errors", "times", "title")
+
+    def __init__(self, key: int) -> None:
+        self.title = ApiKey(key).title
+        self.by_version: dict[int, int] = {}
+        self.errors: Counter[int] = Counter()
+        self.times = TimeQuantiles(perf_counter_ns())
+
+
+class RequestMetrics:
+    """`name_of` finds the name of a topic by its id, `is_known` says whether the image has a topic of this name."""
+
+    def __init__(self, name_of: Callable[[Uuid], str | None], is_known: Callable[[str], bool]) -> None:
+        self.apis: dict[int, ApiCounts] = {}
+        self.topics: dict[str, TopicCounts] = {}
+        # Bytes that followers have fetched.
+        self.replicated_bytes = 0
+        self._name_of = name_of
+        self._is_known = is_known
+
+    def __repr__(self) -> str:
+        return f"<RequestMetrics of {len(self.apis)} APIs and {len(self.topics)} topics>"
+
+    def watches(self, row: AnyRow) -> bool:
+        return True
+
+    def begin(self, context: RequestContext, request: Message, size: int) -> Observation:
+        key = context.api_key
+        counts = self.apis.get(key)
+        if counts is None:
+            counts = self.apis[key] = ApiCounts(key)
+        versions = counts.by_version
+        versions[context.version] = versions.get(context.version, 0) + 1
+        if key == _PRODUCE:
+            assert isinstance(request, ProduceRequest)
+            return _Produce(self, counts, request)
+        if key == _FETCH:
+            assert isinstance(request, FetchRequest)
+            return _Fetch(self, counts, request)
+        return _Request(counts)
+
+    def topic(self, name: str, topic_id: Uuid) -> TopicCounts | None:
+        """The counts of a topic; None for one that does not exist."""
+        found = name or self._name_of(topic_id)
+        if not found:
+            return None
+        counts = self.topics.get(found)
+        if counts is None and self._is_known(found):
+            counts = self.topics[found] = TopicCounts()
+        return counts
+
+
+class _Request:
+    __slots__ = ("_began_ns", "_counts")
+
+    def __init__(self, counts: ApiCounts) -> None:
+        self._counts = counts
+        self._began_ns = perf_counter_ns()
+
+    def end(self, response: Message | None, frames: list[Buffer] | None) -> None:
+        self._finish(errors_of(response) if response is not None else ())
+
+    def lose(self) -> None:
+        self._finish(())
+
+    def _finish(self, errors: list[int] | tuple[()]) -> None:
+        now_ns = perf_counter_ns()
+        self._counts.times.record(now_ns - self._began_ns, now_ns)
+        if errors:
+            self._counts.errors.update(errors)
+
+
+# The name and id of a topic, a partition, the size of the batch, and how many records it says it has.
+Batch = tuple[str, "Uuid", int, int, int]
+
+
+class _Produce(_Request):
+    __slots__ = ("_batches", "_metrics")
+
+    def __init__(self, metrics: RequestMetrics, counts: ApiCounts, request: ProduceRequest) -> None:
+        self._metrics = metrics
+        self._batches: list[Batch] = [
+            (topic.name, topic.topic_id, data.index, len(records), _count(records))
+            for topic in request.topic_data
+            for data in topic.partition_data
+            if (records := data.records) is not None
+        ]
+        self._counts = counts
+        self._began_ns = perf_counter_ns()
+
+    def end(self, response: Message | None, frames: list[Buffer] | None) -> None:
+        errors = errors_of(response) if response is not None else ()
+        self._finish(errors)
+        if errors:
+            assert isinstance(response, ProduceResponse)
+            self._count_some(response)
+            return
+        metrics = self._metrics
+        for name, topic_id, _, size, count in self._batches:
+            topic = metrics.topics.get(name) or metrics.topic(name, topic_id)
+            if topic is not None:
+                topic.produces += 1
+                topic.bytes_in += size
+                topic.messages_in += count
+
+    def _count_some(self, response: ProduceResponse) -> None:
+        """Some batches were refused."""
+        errors = {
+            (_topic_key(topic.name, topic.topic_id), one.index): one.error_code
+            for topic in response.responses
+            for one in topic.partition_responses
+        }
+        for name, topic_id, index, size, count in self._batches:
+            error = errors.get((_topic_key(name, topic_id), index), 0)
+            topic = None if error in _NO_TOPIC else self._metrics.topic(name, topic_id)
+            if topic is None:
+                continue
+            topic.produces += 1
+            if not error:
+                topic.bytes_in += size
+                topic.messages_in += count
+                continue
+            topic.failed_produces += 1
+            if error in _TOO_LARGE:
+                topic.bytes_rejected += size
+
+
+def _topic_key(name: str, topic_id: Uuid) -> str | Uuid:
+    """What a topic is called in a request and in its response: from version 13 on by its id, where the handler puts the
+    name into the response and the request has none."""
+    return name if topic_id == ZERO_UUID else topic_id
+
+
+def _count(records: memoryview) -> int:
+    """How many records a batch says it has; what is no batch has none."""
+    count = int.from_bytes(records[_COUNT_START:_COUNT_END], "big", signed=True)
+    return max(0, count)
+
+
+class _Fetch(_Request):
+    __slots__ = ("_is_follower", "_metrics")
+
+    def __init__(self, metrics: RequestMetrics, counts: ApiCounts, request: FetchRequest) -> None:
+        self._counts = counts
+        self._began_ns = perf_counter_ns()
+        self._metrics = metrics
+        state = request.replica_state
+        self._is_follower = (request.replica_id if state is None else state.replica_id) >= 0
+
+    def end(self, response: Message | None, frames: list[Buffer] | None) -> None:
+        super().end(response, frames)
+        if not isinstance(response, FetchResponse):
+            return
+        for topic in response.responses:
+            size = sum([len(one.records) for one in topic.partitions if one.records is not None])
+            if self._is_follower:
+                self._metrics.replicated_bytes += size
+                continue
+            failed = len([one for one in topic.partitions if one.error_code])
+            if failed == len(topic.partitions):
+                # It may not exist; if it does, the errors of the API tell.
+                continue
+            counts = self._metrics.topic(topic.topic, topic.topic_id)
+            if counts is not None:
+                counts.fetches += len(topic.partitions)
+                counts.failed_fetches += failed
+                counts.bytes_out += size

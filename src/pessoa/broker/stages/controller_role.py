@@ -1,0 +1,77 @@
+"""A controller that serves other controllers and brokers, and is registered with the active one (KIP-919)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pessoa.broker.controller_services import ControllerServices
+from pessoa.broker.dispatch import Dispatcher
+from pessoa.broker.registration import register_controller
+from pessoa.broker.stages.node_context import BackgroundTasks
+
+if TYPE_CHECKING:
+    from pessoa.broker.config import BrokerConfig
+    from pessoa.broker.stages.cluster_member import ClusterMember
+    from pessoa.broker.stages.node_context import NodeContext
+    from pessoa.broker.stages.node_listeners import NodeListeners
+    from pessoa.controller.controller import Controller
+    from pessoa.net.connection import Connection
+
+
+class ControllerRole:
+    def __init__(
+        self,
+        node: NodeContext,
+        controller: Controller,
+        member: ClusterMember,
+        listeners: NodeListeners,
+    ) -> None:
+        self._node = node
+        self._member = member
+        self._listeners = listeners
+        self._tasks = BackgroundTasks(node)
+        services = ControllerServices(
+            controller,
+            member.quorum,
+            node.publisher,
+            node.config.current,
+            controller.cluster_id,
+            node.clock,
+            node.authorizer,
+        )
+
+        def configure(config: BrokerConfig) -> None:
+            services.config = config
+
+        def on_closed(connection: Connection) -> None:
+            controller.note_connection_closed(connection.id)
+
+        node.config.on_change.append(configure)
+        listeners.watch_closed(on_closed)
+        listeners.serve(lambda name: Dispatcher(services, node.observers, name, is_of_controller=True).serve)
+        # Done when this node has read of the registration of its controller in the log.
+        self.registered = self._tasks.run(self._register())
+
+    def __repr__(self) -> str:
+        return f"<ControllerRole: {self._listeners!r}>"
+
+    async def close(self) -> None:
+        await self._tasks.cancel()
+
+    def abandon(self) -> None:
+        """A process that is killed has nothing else to free here."""
+
+    async def _register(self) -> None:
+        node = self._node
+        if await register_controller(
+            self._member.controller_client,
+            node.config.current,
+            node.clock,
+            node.incarnation_id,
+            self._listeners.advertised,
+        ):
+            await node.progress.wait_until(self._is_registered)
+
+    def _is_registered(self) -> bool:
+        known = self._node.publisher.image.cluster.controllers.get(self._node.config.current.node_id)
+        return known is not None and known.incarnation_id == self._node.incarnation_id

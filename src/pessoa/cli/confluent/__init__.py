@@ -1,0 +1,1 @@
+"""`confluent`; `confluent.py` is the command."""

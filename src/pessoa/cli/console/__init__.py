@@ -1,0 +1,1 @@
+"""The console tools: a record a line, with and without schemas."""

@@ -1,0 +1,1 @@
+"""`kafka-dump-log`; `dump_log.py` is the command."""

@@ -1,0 +1,105 @@
+"""Config providers: values that a configuration refers to, and that so stand neither in a topic nor in an answer.
+
+    ${file:/run/secrets/db.properties:password}    a key of a properties file
+    ${directory:/run/secrets:password}             a file of a folder, as a whole
+    ${env:DB_PASSWORD}                             a variable of the worker's environment
+
+The worker names them: `config.providers=file,env`, `config.providers.file.class=…FileConfigProvider`,
+`config.providers.file.param.allowed.paths=/run/secrets`. A reference to another provider stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pessoa.base.config_values import split_list
+from pessoa.base.properties import MalformedProperties, read_properties
+from pessoa.connect.definition import settings_below
+
+REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
+Lookup = Callable[[str, str], str | None]
+
+
+class ProviderFailed(Exception):
+    """A reference to a value that does not exist; the sentence says which."""
+
+
+class Providers:
+    def __init__(self, worker: Mapping[str, str]) -> None:
+        self._lookups: dict[str, Lookup] = {}
+        for name in split_list(worker.get("config.providers", "")):
+            prefix = f"config.providers.{name}."
+            kind = worker.get(f"{prefix}class", "").rpartition(".")[2]
+            if kind not in _KINDS:
+                raise ProviderFailed(f"{prefix}class={worker.get(f'{prefix}class')}: there are {', '.join(_KINDS)}")
+            self._lookups[name] = _KINDS[kind](settings_below(worker, f"{prefix}param."))
+
+    def resolve(self, settings: Mapping[str, str]) -> dict[str, str]:
+        return {key: self._resolve_references(text) for key, text in settings.items()}
+
+    def _resolve_references(self, text: str) -> str:
+        return REFERENCE.sub(self._value, text) if "${" in text else text
+
+    def _value(self, match: re.Match[str]) -> str:
+        name, path, key = match[1], match[2] or "", match[3]
+        lookup = self._lookups.get(name)
+        if lookup is None:
+            return match[0]
+        found = lookup(path, key)
+        # Kafka leaves a reference to a missing key alone; the connector that gets it fails in a way that is hard to
+        # understand.
+        if found is None:
+            raise ProviderFailed(f"{match[0]}: there is no such value")
+        return found
+
+
+def _allowed_path(path: str, parameters: Mapping[str, str]) -> Path | None:
+    wanted = Path(path).resolve()
+    allowed = split_list(parameters.get("allowed.paths", ""))
+    if allowed and not any(wanted.is_relative_to(Path(each).resolve()) for each in allowed):
+        return None
+    return wanted
+
+
+def _file(parameters: Mapping[str, str]) -> Lookup:
+    def look(path: str, key: str) -> str | None:
+        wanted = _allowed_path(path, parameters)
+        if wanted is None or not wanted.is_file():
+            return None
+        try:
+            return read_properties(wanted).get(key)
+        except MalformedProperties as problem:
+            raise ProviderFailed(f"{wanted}: {problem}") from None
+
+    return look
+
+
+def _directory(parameters: Mapping[str, str]) -> Lookup:
+    def look(path: str, key: str) -> str | None:
+        folder = _allowed_path(path, parameters)
+        if folder is None or "/" in key or not (folder / key).is_file():
+            return None
+        return (folder / key).read_text(encoding="utf-8")
+
+    return look
+
+
+def _environment(parameters: Mapping[str, str]) -> Lookup:
+    pattern = parameters.get("allowlist.pattern")
+
+    def look(_: str, key: str) -> str | None:
+        if pattern and not re.fullmatch(pattern, key):
+            return None
+        return os.environ.get(key)
+
+    return look
+
+
+_KINDS: dict[str, Callable[[Mapping[str, str]], Lookup]] = {
+    "FileConfigProvider": _file,
+    "DirectoryConfigProvider": _directory,
+    "EnvVarConfigProvider": _environment,
+}

@@ -1,0 +1,36 @@
+"""The door to the log of an internal topic.
+
+The broker implements it on the partitions that it leads, tests in memory (`tests/support/memory_coordinator_log.py`).
+Errors of the log are `Refusal`s with the code that a producer would see: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from pessoa.records.batch import RecordBatch
+
+
+class CoordinatorLog(Protocol):
+    def partition_count(self) -> int: ...
+
+    def append(self, partition: int, batch: bytearray, guard: object = None) -> int:
+        """Write one batch and return the log end offset after it. Raises `Refusal`, and then nothing was written.
+
+        `guard` is what the transaction's verification returned, for the batch of a transaction.
+        """
+
+    def append_barrier(self, partition: int) -> int:
+        """Write a batch without records, which only a leader can get committed, and return the log end offset after it.
+        Where no other replica could lead, the end as it is. Raises `Refusal`."""
+
+    def high_watermark(self, partition: int) -> int:
+        """The end of what is committed."""
+
+    async def wait_until_committed(self, partition: int, offset: int) -> None:
+        """Return when the high watermark is at `offset` or beyond. Raises `Refusal` when that will not be."""
+
+    def read(self, partition: int) -> Iterator[RecordBatch]:
+        """The batches from log start to log end."""

@@ -1,0 +1,129 @@
+"""What the parts of a group shard share: the groups by id, the metadata image, the settings, the timers.
+
+A consumer group must hear when a topic changes that it is subscribed to; `groups_by_topic` finds it without a look at
+all the others. `topic_hashes` remembers the hash of each topic that some group is subscribed to, until the topic
+changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, TypeAlias
+
+from pessoa.base.ids import Uuid
+from pessoa.coordinator.groups.classic.classic_group import ClassicGroup
+from pessoa.coordinator.groups.consumer.consumer_group import ConsumerGroup
+from pessoa.coordinator.groups.consumer.metadata_hash import group_hash, topic_hash
+from pessoa.coordinator.groups.group_config import GROUP_RESOURCE, GroupCoordinatorConfig
+from pessoa.coordinator.shard import Image
+from pessoa.coordinator.timers import Timers
+from pessoa.wire.errors import ErrorCode, Refusal
+from pessoa.wire.request_context import Caller
+
+if TYPE_CHECKING:
+    from pessoa.coordinator.shard import Topic
+
+Group = ClassicGroup | ConsumerGroup
+MayDescribe: TypeAlias = Callable[[Caller, str], bool]
+
+
+class Registry:
+    """`new_uuid` gives a random UUID: chance is not made here. `may_describe` says whether a member may know of a
+    topic."""
+
+    def __init__(
+        self,
+        config: GroupCoordinatorConfig,
+        image: Image,
+        new_uuid: Callable[[], Uuid],
+        may_describe: MayDescribe = lambda _member, _topic: True,
+    ) -> None:
+        self.config = config
+        self.image = image
+        self.new_uuid = new_uuid
+        self.may_describe = may_describe
+        self.timers = Timers()
+        self.groups: dict[str, Group] = {}
+        self.groups_by_topic: dict[str, dict[str, None]] = {}
+        self.topic_hashes: dict[str, int] = {}
+        # The version of the image that last brought a new topic: expressions resolved before may match it.
+        self.last_new_topics_version = -1
+
+    def __repr__(self) -> str:
+        return f"<Registry: {len(self.groups)} groups, image at {self.image.offset}>"
+
+    def group(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+        return group
+
+    def classic_group(self, group_id: str) -> ClassicGroup | None:
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        group = self.group(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is not a consumer group")
+        return group
+
+    def find_or_create_simple(self, group_id: str) -> Group:
+        """Return the group of a commit; an unknown one becomes a group that has nothing but offsets."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = ClassicGroup(group_id)
+        return group
+
+    def overrides(self, group_id: str) -> Mapping[str, str]:
+        """The dynamic configuration of the group itself."""
+        return self.image.configs.of(GROUP_RESOURCE, group_id)
+
+    def topic(self, name: str) -> Topic | None:
+        return self.image.topics.by_name.get(name)
+
+    def topic_ids(self, names: Iterable[str]) -> frozenset[Uuid]:
+        """The ids of those topics that exist."""
+        topics = self.image.topics.by_name
+        return frozenset(topics[name].id for name in names if name in topics)
+
+    def metadata_hash(self, names: Iterable[str]) -> int:
+        """What these topics look like now, as a number."""
+        topics = self.image.topics.by_name
+        hashes = {}
+        for name in names:
+            if name in topics:
+                if name not in self.topic_hashes:
+                    self.topic_hashes[name] = topic_hash(topics[name], self.image.cluster)
+                hashes[name] = self.topic_hashes[name]
+        return group_hash(hashes)
+
+    def forget_topics(self, names: Iterable[str]) -> None:
+        """These topics have changed: the groups that are subscribed to them shall look again."""
+        for name in names:
+            self.topic_hashes.pop(name, None)
+            for group_id in self.groups_by_topic.get(name, ()):
+                group = self.groups.get(group_id)
+                if isinstance(group, ConsumerGroup):
+                    group.refresh_at_ms = 0
+
+    def update_subscriptions(self, group_id: str, old: AbstractSet[str], new: AbstractSet[str]) -> None:
+        for topic in sorted(old - new):
+            groups = self.groups_by_topic.get(topic)
+            if groups is not None:
+                groups.pop(group_id, None)
+                if not groups:
+                    del self.groups_by_topic[topic]
+                    self.topic_hashes.pop(topic, None)
+        for topic in sorted(new - old):
+            self.groups_by_topic.setdefault(topic, {})[group_id] = None
+
+
+def client_host(context: Caller) -> str:
+    """As Java prints an address that was never looked up, which is how Kafka stores and shows it."""
+    return f"/{context.client_host}"
+
+
+def client_id(context: Caller) -> str:
+    return context.client_id or ""

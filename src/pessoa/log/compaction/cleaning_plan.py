@@ -1,0 +1,105 @@
+"""What passes between the thread of a log and the worker that cleans it: a plan one way, steps and numbers the other.
+
+All of it is plain values, so that it can go to another process. A plan says everything that the worker may know about
+the log: it never touches a `PartitionLog`, only the files of segments that no longer change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pessoa.log.aborted_transactions import AbortedTransaction
+    from pessoa.log.log_config import LogConfig
+
+
+class SourceSegment(NamedTuple):
+    """A segment to clean. Its files have these sizes; it will not grow any more."""
+
+    base_offset: int
+    size: int
+    index_size: int
+    time_index_size: int
+    modified_ms: int
+
+
+class LastOfProducer(NamedTuple):
+    """Where a producer's sequence numbers can be read from: the last offset of its last data batch that is committed,
+    or None if its last word in this epoch is a marker. If not `is_known`, any of its batches may be the one."""
+
+    last_data_offset: int | None
+    epoch: int
+    is_known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningPlan:
+    """One pass over one log.
+
+    `segments` are all below `first_uncleanable_offset`, from the first of the log on, under their final names. Aborted
+    transactions are all that overlap them, wherever their markers are.
+    """
+
+    directory: str
+    config: LogConfig
+    now_ms: int
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    segments: tuple[SourceSegment, ...]
+    aborted: tuple[AbortedTransaction, ...]
+    producers: Mapping[int, LastOfProducer]
+    map_bytes: int
+    max_bytes_per_second: float
+
+
+@dataclass(slots=True)
+class CleanerStats:
+    """What a pass did. Reading counts the dirty part twice: once for the map, once to write it."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    records_without_key: int = 0
+    batches_copied: int = 0
+    batches_rewritten: int = 0
+    map_keys: int = 0
+    map_seconds: float = 0.0
+    seconds: float = 0.0
+    throttled_seconds: float = 0.0
+
+    def __repr__(self) -> str:
+        rate = self.bytes_read / self.seconds / 1e6 if self.seconds else 0.0
+        return (
+            f"<CleanerStats: kept {self.records_kept} of {self.records_read} records "
+            f"({self.records_without_key} had no key), read {self.bytes_read} bytes, wrote {self.bytes_written}, "
+            f"copied {self.batches_copied} batches and rewrote {self.batches_rewritten}, {self.map_keys} keys, "
+            f"{self.seconds:.3f} s ({self.map_seconds:.3f} for the map, {self.throttled_seconds:.3f} throttled), "
+            f"{rate:.0f} MB/s>"
+        )
+
+
+class Pause(NamedTuple):
+    """A moment at which the worker may be stopped. It should wait so long, which is mostly 0."""
+
+    seconds: float
+
+
+class SwapReady(NamedTuple):
+    """A group of segments is cleaned: its `.swap` files are complete and durable, and wait to take their places."""
+
+    base_offset: int
+    replaced: tuple[int, ...]
+
+
+class Finished(NamedTuple):
+    """The last step. Below `end_offset` the log is clean once every swap has happened."""
+
+    end_offset: int
+    stats: CleanerStats
+
+
+Step = Pause | SwapReady | Finished

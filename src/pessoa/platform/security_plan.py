@@ -1,0 +1,173 @@
+"""The settings of a secured cluster, as texts: what brokers, clients and services are told. No file is touched here.
+
+    listener            protocol   mechanisms                  who logs in
+    SASL_SSL            SASL_SSL   SCRAM-SHA-512/256, PLAIN    users and services; brokers with PLAIN
+    TUTORIAL            SASL_SSL   SCRAM-SHA-512/256           users and services, by broker-1's other port
+    CONTROLLER          SASL_SSL   PLAIN                       nodes, which must also show their certificates
+
+Nodes log in with PLAIN because their passwords must be known before there is a metadata log: they stand in the settings
+of every node. Those of users are in the metadata log (SCRAM), where they can be changed while the cluster runs. Both
+travel within TLS only.
+
+The principals of the nodes and `User:admin` are super users. To everybody else StandardAuthorizer allows what an access
+control list allows, and nothing where there is none.
+
+A login is a principal's name with its password; the files of a client are made of one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pessoa.security.sasl.jaas import MODULES, BadJaas, parse_jaas
+
+ADMIN = "admin"
+PLAIN, SCRAM = "PLAIN", "SCRAM-SHA-512"
+# Listeners that users reach, by the names that `process_plan.py` gives them; brokers reach each other by the first.
+CLIENT_LISTENER, TUTORIAL_LISTENER, CONTROLLER_LISTENER = "SASL_SSL", "TUTORIAL", "CONTROLLER"
+_SCRAMS = "SCRAM-SHA-512,SCRAM-SHA-256"
+_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_JAAS = "sasl.jaas.config"
+# What the settings of all clients of a cluster have in common; the rest may be a key or a password of their owner.
+_SHARED_BY_CLIENTS = (
+    "bootstrap.servers",
+    "security.protocol",
+    "ssl.truststore.type",
+    "ssl.truststore.location",
+    "ssl.truststore.certificates",
+    "ssl.truststore.password",
+    "ssl.endpoint.identification.algorithm",
+)
+
+# Names that are the same in a file system, in JAAS, in SCRAM and in a shell.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
+_NODE = re.compile(r"broker-\d+")
+
+# What stands before the settings of Kafka clients in the file of each service.
+SERVICE_PREFIXES = {"schema-registry": ("kafkastore.",), "kafka-rest": ("client.",), "connect": ("",)}
+
+
+class BadName(ValueError):
+    """A name that no user can have here; the sentence says which can."""
+
+
+class Login(NamedTuple):
+    """`repr` shows no password."""
+
+    name: str
+    password: str
+    mechanism: str = SCRAM
+
+    def __repr__(self) -> str:
+        return f"<Login {self.name} with {self.mechanism}>"
+
+
+def node_name(node_id: int) -> str:
+    return f"broker-{node_id}"
+
+
+def check_user_name(name: str) -> None:
+    """Raise a `BadName` for a name that is not a user's."""
+    if _NODE.fullmatch(name):
+        raise BadName(f"{name} is the name of a node, which may do everything; choose another one.")
+    if not _NAME.fullmatch(name):
+        raise BadName(
+            f"{name!r} cannot be the name of a user: take up to 128 letters, digits and . _ @ - (no - first)."
+        )
+
+
+def jaas_text(login: Login, others: Sequence[Login] = ()) -> str:
+    """The `sasl.jaas.config` that presents a login, and with PLAIN takes those of others."""
+    users = {"username": login.name, "password": login.password}
+    users |= {f"user_{other.name}": other.password for other in others}
+    options = "".join(f' {key}="{_quoted(value)}"' for key, value in users.items())
+    return f"{MODULES[login.mechanism]} required{options};"
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def read_login(settings: Mapping[str, str]) -> Login | None:
+    """The login in the settings of a client, None without a whole one."""
+    mechanism = settings.get("sasl.mechanism", "")
+    try:
+        found = parse_jaas(settings.get(_JAAS, ""), mechanism)
+    except BadJaas:
+        return None
+    return Login(found.username, found.password, mechanism) if found.username and found.password else None
+
+
+def client_settings(login: Login, servers: str, authority: Path) -> dict[str, str]:
+    """For Kafka's Java clients, and for `--command-config` of the tools."""
+    return {
+        "bootstrap.servers": servers,
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": login.mechanism,
+        _JAAS: jaas_text(login),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority),
+    }
+
+
+def with_login(settings: Mapping[str, str], login: Login) -> dict[str, str]:
+    """The settings of a client for another login: where the cluster is and what proves it, nothing else."""
+    shared = {key: settings[key] for key in _SHARED_BY_CLIENTS if key in settings}
+    return {**shared, "sasl.mechanism": login.mechanism, _JAAS: jaas_text(login)}
+
+
+def librdkafka_settings(settings: Mapping[str, str], login: Login) -> dict[str, str]:
+    """The same in librdkafka's words, for confluent-kafka, kcat and the like. A trust store is one of PEM."""
+    renamed = {"ssl.truststore.location": "ssl.ca.location"}
+    kept = ("bootstrap.servers", "security.protocol", "sasl.mechanism", "ssl.truststore.location")
+    found = {renamed.get(key, key): settings[key] for key in kept if key in settings}
+    return {**found, "sasl.username": login.name, "sasl.password": login.password}
+
+
+def service_settings(service: str, client: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a service by which it reaches the brokers as itself."""
+    shared = {key: value for key, value in client.items() if key != "bootstrap.servers"}
+    return {prefix + key: value for prefix in SERVICE_PREFIXES.get(service, ("",)) for key, value in shared.items()}
+
+
+def broker_settings(node: Login, nodes: Sequence[Login], key_store: Path, authority: Path) -> dict[str, str]:
+    """What a node needs besides the settings of every cluster."""
+    between_nodes = jaas_text(node, nodes)
+    supers = ";".join(f"User:{name}" for name in (ADMIN, *(one.name for one in nodes)))
+    client, tutorial, controller = (
+        f"listener.name.{name.lower()}." for name in (CLIENT_LISTENER, TUTORIAL_LISTENER, CONTROLLER_LISTENER)
+    )
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(key_store),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority),
+        f"{controller}ssl.client.auth": "required",
+        f"{client}sasl.enabled.mechanisms": f"{_SCRAMS},{PLAIN}",
+        f"{tutorial}sasl.enabled.mechanisms": _SCRAMS,
+        f"{controller}sasl.enabled.mechanisms": PLAIN,
+        f"{client}plain.{_JAAS}": between_nodes,
+        f"{controller}plain.{_JAAS}": between_nodes,
+        "sasl.mechanism.inter.broker.protocol": PLAIN,
+        "sasl.mechanism.controller.protocol": PLAIN,
+        "authorizer.class.name": _AUTHORIZER,
+        "super.users": supers,
+    }
+
+
+def listener_settings(client_port: int, tutorial_port: int, controller_port: int, host: str) -> dict[str, str]:
+    """Where a node of a secured cluster listens, and with which protocols."""
+    names = (CLIENT_LISTENER, TUTORIAL_LISTENER, CONTROLLER_LISTENER)
+    ports = zip(names, (client_port, tutorial_port, controller_port), strict=True)
+    return {
+        # A broker that is given a file has no roles but those that it is told.
+        "process.roles": "broker,controller",
+        "listeners": ",".join(f"{name}://{host}:{port}" for name, port in ports),
+        "advertised.listeners": ",".join(f"{name}://{host}:{client_port}" for name in names[:2]),
+        "listener.security.protocol.map": ",".join(f"{name}:SASL_SSL" for name in names),
+        "inter.broker.listener.name": CLIENT_LISTENER,
+        "controller.listener.names": CONTROLLER_LISTENER,
+    }

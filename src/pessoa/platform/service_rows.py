@@ -1,0 +1,110 @@
+"""One row of what `pessoa up` runs, and the ways to ask whether it is ready.
+
+A row says everything that the supervisor needs: a name (also the name of the log file), the command, the port, and how
+to ask. Rows are started from the top and stopped from the bottom, so a service stands below what it depends on; rows
+of one tier are stopped together. `process_plan.py` makes the rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+Probe = Callable[[str, int], Awaitable[bool]]
+
+# A probe that hangs must not hold up the next attempt; on the loopback an answer takes microseconds.
+PROBE_TIMEOUT_S = 1.0
+# A version that every broker of the last years answers; nothing of what came later is asked for here.
+METADATA_VERSION = 9
+
+
+async def accepts_connections(host: str, port: int) -> bool:
+    """A listener is up: the weakest probe, enough for a process that listens only once it can serve."""
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), PROBE_TIMEOUT_S)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
+
+
+def answers_as_broker(node_id: int) -> Probe:
+    """The broker answers Metadata and is itself among the brokers: clients may be sent to it."""
+
+    async def probe(host: str, port: int) -> bool:
+        # The wire is imported while the brokers are starting, not before.
+        from pessoa.net.channel import Channel, ChannelFailed
+        from pessoa.net.network import SystemNetwork
+        from pessoa.wire.api.metadata import MetadataRequest, MetadataResponse
+
+        channel = Channel(SystemNetwork(), host, port, "pessoa-up")
+        try:
+            answer = await channel.send(MetadataRequest(topics=[]), METADATA_VERSION, int(PROBE_TIMEOUT_S * 1000))
+        except ChannelFailed:
+            return False
+        finally:
+            channel.close()
+        assert isinstance(answer, MetadataResponse)
+        return any(broker.node_id == node_id for broker in answer.brokers)
+
+    return probe
+
+
+def answers_as_secured_broker(node_id: int, client: Path) -> Probe:
+    """As `answers_as_broker`, with the login and the trust of a client's properties file."""
+
+    def ask(host: str, port: int) -> bool:
+        from pessoa.base.properties import read_properties
+        from pessoa.client.blocking_connection import Connection, ConnectionFailed
+        from pessoa.client.client_errors import KafkaFailure
+        from pessoa.wire.api.metadata import MetadataRequest, MetadataResponse
+
+        deadline = time.monotonic() + PROBE_TIMEOUT_S
+        try:
+            connection = Connection(host, port, "pessoa-up", read_properties(client), deadline)
+        except (ConnectionFailed, KafkaFailure, OSError):
+            return False
+        try:
+            answer = connection.send(MetadataRequest(topics=[]), MetadataResponse, deadline, METADATA_VERSION)
+        except ConnectionFailed:
+            return False
+        finally:
+            connection.close()
+        return any(broker.node_id == node_id for broker in answer.brokers)
+
+    return lambda host, port: asyncio.to_thread(ask, host, port)
+
+
+async def answers_health(host: str, port: int) -> bool:
+    """The service says at /health that nothing is wrong."""
+    try:
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                status = await reader.readline()
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False
+    return status.split()[1:2] == [b"200"]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    name: str
+    command: tuple[str, ...]
+    port: int
+    host: str = "127.0.0.1"
+    is_ready: Probe = accepts_connections
+    # Other ports that the process will take.
+    more_ports: tuple[int, ...] = ()
+    # Neighbouring rows of one tier stop together; a row without a tier stops alone.
+    tier: str = ""
+
+    @property
+    def address(self) -> str:
+        return f"localhost:{self.port}" if self.host == "127.0.0.1" else f"{self.host}:{self.port}"

@@ -1,0 +1,118 @@
+"""Where a service listens, which users it lets in and how large a body may be: the keys that all services have.
+
+listeners                           http://0.0.0.0:8081; https:// with ssl.keystore.location. The first one counts.
+port                                without listeners
+ssl.keystore.location               PEM: certificate and key
+ssl.client.authentication=REQUIRED  callers must show a certificate of ssl.truststore.location (PEM)
+pessoa.authentication.users.file    who may come in, with HTTP Basic (auth.py); authentication.roles says which of them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+from pessoa.base.config_values import ConfigProblem, between
+from pessoa.web.asgi_app import App
+from pessoa.web.auth import BasicAuth, read_users
+from pessoa.web.serving import Tls, bind, serve_until_signalled
+from pessoa.web.settings import read_settings, setting
+
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - `http://:8082`, as the JVM's listeners are often written
+LISTENERS = "listeners"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+
+def parse_listeners(
+    text: str, *, key: str = LISTENERS, schemes: tuple[str, ...] = ("http", "https"), default_port: int | None = None
+) -> list[Listener]:
+    """What `http://host:port,https://…` names; without a `default_port` each must have a port."""
+    found = []
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        parts = urlsplit(item)
+        try:
+            port = default_port if parts.port is None else parts.port
+        except ValueError:
+            port = None
+        if parts.scheme not in schemes or port is None:
+            raise ConfigProblem(key, item, f"it must be {' or '.join(f'{scheme}://host:port' for scheme in schemes)}")
+        found.append(Listener(parts.scheme, parts.hostname or ANY_ADDRESS, port))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    listener: Listener
+    port: int = setting("port", -1, "Where to listen, if there are no listeners.", rule=between(-1, 65535))
+    certificate: str | None = setting("ssl.keystore.location", None, "A PEM file: certificate and key.")
+    key: str | None = setting("pessoa.ssl.key.location", None, "A PEM file with the key, if it stands by itself.")
+    key_password: str | None = setting("ssl.key.password", None, "The password of the key.")
+    authority: str | None = setting("ssl.truststore.location", None, "A PEM file: trusted certificates.")
+    client_authentication: str = setting("ssl.client.authentication", "NONE", "REQUIRED: callers show a certificate.")
+    client_auth: bool = setting("ssl.client.auth", False, "The older key for the same.")
+    users_file: str | None = setting("pessoa.authentication.users.file", None, "Users, in Jetty's form.")
+    realm: str = setting("authentication.realm", "pessoa", "What a browser shows that asks for a password.")
+    roles: tuple[str, ...] = setting("authentication.roles", (), "Which roles may come in; none, or *: all.")
+    # A body is held in memory whole, unlike a stream.
+    request_max_bytes: int = setting("pessoa.request.max.bytes", 10 * 1024 * 1024, "The largest body of a request.")
+
+    @property
+    def demands_certificates(self) -> bool:
+        return self.client_auth or self.client_authentication.upper() == "REQUIRED"
+
+    @property
+    def tls(self) -> Tls | None:
+        if self.listener.scheme != "https":
+            return None
+        assert self.certificate is not None
+        demanded = self.authority if self.demands_certificates else None
+        return Tls(self.certificate, self.key or self.certificate, self.key_password, demanded)
+
+    @property
+    def auth(self) -> BasicAuth | None:
+        if self.users_file is None:
+            return None
+        return BasicAuth(read_users(self.users_file), realm=self.realm, roles=self.roles)
+
+
+def read_http_settings(properties: Mapping[str, str], default: Listener, *, realm: str = "pessoa") -> HttpSettings:
+    """What all services read in the same way; `default` is where the service listens if it is not told."""
+    found = read_settings(HttpSettings(default, realm=realm), properties)
+    listeners = parse_listeners(properties.get(LISTENERS, ""))
+    if listeners:
+        found = replace(found, listener=listeners[0])
+    elif found.port >= 0:
+        found = replace(found, listener=replace(default, port=found.port))
+    if found.listener.scheme == "https" and found.certificate is None:
+        raise ConfigProblem(
+            "ssl.keystore.location", None, "an https listener needs it: a PEM file with certificate and key"
+        )
+    if found.demands_certificates and found.authority is None:
+        raise ConfigProblem(
+            "ssl.truststore.location", None, "callers need certificates: it must name a PEM file of authorities"
+        )
+    return found
+
+
+def serve_service(make: Callable[[int], Awaitable[App]], http: HttpSettings, tell: Callable[[str], object]) -> int:
+    """Run a service as a process until it is told to stop, and return the exit status. `make` is told the port."""
+    try:
+        listening = bind(http.listener.host, http.listener.port)
+    except OSError as failure:
+        tell(str(failure.strerror))
+        return 1
+
+    async def make_app() -> App:
+        return await make(listening.getsockname()[1])
+
+    return serve_until_signalled(make_app, http.listener.host, 0, tls=http.tls, listening=listening, tell=tell)

@@ -1,0 +1,108 @@
+"""What is known about a request besides its body: its header, and the connection that it came on.
+
+Caller          what decisions may depend on: the version, the client, the principal
+RequestContext  of a request that came on a connection
+OwnRequest      of a request that a broker makes itself
+Answer          the response to a request: at once, or awaited
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
+# Most requests are answered within the call: then no task, no future and no turn of the loop is spent on them.
+Answer: TypeAlias = T | Awaitable[T]
+
+ANONYMOUS = "User:ANONYMOUS"
+# What a node asks of itself. No connection and no envelope has such a principal: theirs have a type and a colon.
+THIS_NODE = ""
+
+
+class Caller(Protocol):
+    """Who asks, and in which version of the protocol. `RequestContext` and `OwnRequest` are such."""
+
+    @property
+    def api_key(self) -> int: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def client_id(self) -> str | None: ...
+
+    @property
+    def client_host(self) -> str: ...
+
+    @property
+    def principal(self) -> str: ...
+
+
+class Charge(Protocol):
+    """What a request counts for in the quotas of its client, as far as handlers have to know."""
+
+    def limit_fetch(self, max_bytes: int) -> int:
+        """How many bytes a fetch may look for, that asks for so many."""
+
+    def admits_fetch(self, size: int) -> bool:
+        """Whether so many bytes may be given now; if not, the client gets an empty response."""
+
+
+class RequestContext:
+    __slots__ = (
+        "api_key",
+        "charge",
+        "client_host",
+        "client_id",
+        "connection_id",
+        "correlation_id",
+        "is_token_authenticated",
+        "listener",
+        "principal",
+        "version",
+    )
+
+    def __init__(
+        self,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        client_host: str,
+        connection_id: int,
+        listener: str = "PLAINTEXT",
+        principal: str = ANONYMOUS,
+        is_token_authenticated: bool = False,
+    ) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.connection_id = connection_id
+        self.listener = listener
+        self.principal = principal
+        # Whether a delegation token stood for the principal: then no other can be asked for.
+        self.is_token_authenticated = is_token_authenticated
+        # What the request counts for; None if no quota holds for its client.
+        self.charge: Charge | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<request {self.correlation_id} of {self.client_id!r} from {self.client_host}: "
+            f"API {self.api_key} version {self.version}, {self.principal} on {self.listener}>"
+        )
+
+
+class OwnRequest(NamedTuple):
+    """The context of what a broker asks for itself, or for a client whose own request was another one: then it has the
+    client's principal, and is checked as the client's."""
+
+    version: int
+    client_id: str | None = None
+    client_host: str = ""
+    principal: str = THIS_NODE
+    listener: str = ""
+    # Of the request that this one is made for.
+    api_key: int = -1

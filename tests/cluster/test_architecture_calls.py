@@ -1,0 +1,241 @@
+"""The calls that docs/ARCHITECTURE.md lists are the real ones.
+
+Each tree there (a fence that begins with `calls`) is one scenario here. A line is a file; what is indented under it is
+called from it, in the order of the lines. A file behind ⇢ is reached through the event loop, another thread or another
+node, so no call leads there; it is only seen to run after the line above it. What follows a name is for readers.
+
+The scenario runs on a cluster in this process while a profiler in every thread writes down which file calls which.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+import httpx
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pessoa.testing import Cluster, RestProxy, SchemaRegistry
+
+ROOT = Path(__file__).parents[2]
+SOURCE = f"{ROOT / 'src/pessoa'}/"
+TIMEOUT_S = 30.0
+TREE = re.compile(r"^```calls ([^\n]+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINE = re.compile(r"( *)(⇢ )?(\S+\.py)( .*)?")
+
+
+class Line(NamedTuple):
+    file: str
+    # The file that calls it; None for the root and for what is reached otherwise.
+    parent: str | None
+
+
+def trees() -> dict[str, list[Line]]:
+    found = {}
+    for title, text in TREE.findall((ROOT / "docs/ARCHITECTURE.md").read_text()):
+        lines: list[Line] = []
+        above: list[tuple[int, str]] = []
+        for line in text.splitlines():
+            match = LINE.fullmatch(line)
+            assert match is not None, f"{title}: {line!r} names no file"
+            depth, file = len(match[1]), match[3]
+            while above and above[-1][0] >= depth:
+                above.pop()
+            lines.append(Line(file, above[-1][1] if above and not match[2] else None))
+            above.append((depth, file))
+        found[title] = lines
+    return found
+
+
+class Calls:
+    """The moments of all calls from a file to another, and of all calls into a file."""
+
+    def __init__(self) -> None:
+        self.is_recording = False
+        self._moment = 0
+        self.into: dict[str, list[int]] = {}
+        self.between: dict[tuple[str, str], list[int]] = {}
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        if event != "call" or not self.is_recording or not frame.f_code.co_filename.startswith(SOURCE):
+            return
+        if frame.f_code.co_name == "<module>":
+            return
+        file = frame.f_code.co_filename.removeprefix(SOURCE)
+        self._moment += 1
+        caller = frame.f_back
+        while caller is not None and not caller.f_code.co_filename.startswith(SOURCE):
+            caller = caller.f_back
+        from_file = "" if caller is None else caller.f_code.co_filename.removeprefix(SOURCE)
+        if from_file != file:
+            self.into.setdefault(file, []).append(self._moment)
+            self.between.setdefault((from_file, file), []).append(self._moment)
+
+    def check(self, lines: list[Line]) -> list[str]:
+        """Return what the lines say and no call has shown."""
+        problems = []
+        moment = 0
+        for file, parent in lines:
+            moments = self.into.get(file, []) if parent is None else self.between.get((parent, file), [])
+            later = [one for one in moments if one > moment]
+            if later:
+                # Two files that call each other in turns are seen at the first of their moments.
+                moment = later[0]
+            else:
+                callers = sorted({one for one, called in self.between if called == file})
+                what = f"is not called from {parent}" if parent else "does not run"
+                problems.append(f"{file} {what} after the line above it (it is called from {callers})")
+        return problems
+
+
+@contextmanager
+def recorded(cluster: Cluster, calls: Calls) -> Iterator[None]:
+    for broker_id in cluster:
+        cluster[broker_id].inspect(lambda _: sys.setprofile(calls))
+    calls.is_recording = True
+    try:
+        yield
+    finally:
+        calls.is_recording = False
+        for broker_id in cluster:
+            cluster[broker_id].inspect(lambda _: sys.setprofile(None))
+
+
+@contextmanager
+def profiled_threads(calls: Calls) -> Iterator[None]:
+    """The threads that begin inside can be recorded too: those of services."""
+    threading.setprofile(calls)
+    try:
+        yield
+    finally:
+        threading.setprofile(None)
+
+
+Scenario = Callable[[Cluster, Calls], None]
+
+
+_numbers = count()
+
+
+def _create(cluster: Cluster) -> str:
+    topic = f"topic-{next(_numbers)}"
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    created = admin.create_topics([NewTopic(topic, 1, 3)])
+    created[topic].result(TIMEOUT_S)
+    return topic
+
+
+def _create_and_wait(cluster: Cluster) -> str:
+    """Return the name of a topic that every broker has heard of."""
+    topic = _create(cluster)
+
+    def is_known() -> bool | None:
+        return all(cluster[one].inspect(lambda broker: topic in broker.image.topics.by_name) for one in cluster) or None
+
+    cluster.wait_for(is_known, f"every broker knows {topic}", TIMEOUT_S)
+    return topic
+
+
+def _produce_one(cluster: Cluster, topic: str) -> Producer:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    producer.produce(topic, b"first")
+    assert producer.flush(TIMEOUT_S) == 0
+    return producer
+
+
+def _consume_one(cluster: Cluster, topic: str, group: str) -> None:
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    message = consumer.poll(TIMEOUT_S)
+    assert message is not None
+    assert message.value() == b"first"
+    consumer.close()
+
+
+def produce(cluster: Cluster, calls: Calls) -> None:
+    topic = _create_and_wait(cluster)
+    # Then the producer and the followers know the leader, and nothing else is in the way of the second record.
+    producer = _produce_one(cluster, topic)
+    with recorded(cluster, calls):
+        producer.produce(topic, b"second")
+        assert producer.flush(TIMEOUT_S) == 0
+
+
+def consume(cluster: Cluster, calls: Calls) -> None:
+    topic = _create_and_wait(cluster)
+    _produce_one(cluster, topic)
+    _consume_one(cluster, topic, f"before {topic}")
+    with recorded(cluster, calls):
+        _consume_one(cluster, topic, f"recorded {topic}")
+
+
+def create_topic(cluster: Cluster, calls: Calls) -> None:
+    _create(cluster)
+    with recorded(cluster, calls):
+        # A client asks one of the brokers, drawn by chance; one that is not the active controller forwards it.
+        while "broker/apis/envelope.py" not in calls.into:
+            _create(cluster)
+
+
+def register_schema(cluster: Cluster, calls: Calls) -> None:
+    with profiled_threads(calls), SchemaRegistry(cluster.bootstrap_servers) as registry:
+        for subject in ("before", "recorded"):
+            calls.is_recording = subject == "recorded"
+            schema = {"schema": f'{{"type": "record", "name": "{subject}", "fields": []}}'}
+            answer = httpx.post(f"{registry.url}/subjects/{subject}/versions", json=schema, timeout=TIMEOUT_S)
+            assert answer.status_code == HTTPStatus.OK, answer.text
+        calls.is_recording = False
+
+
+def produce_over_rest(cluster: Cluster, calls: Calls) -> None:
+    topic = _create_and_wait(cluster)
+    with profiled_threads(calls), RestProxy(cluster.bootstrap_servers) as proxy:
+        for number in range(2):
+            calls.is_recording = number == 1
+            answer = httpx.post(
+                f"{proxy.url}/topics/{topic}",
+                json={"records": [{"value": {"a": 1}}]},
+                headers={"Content-Type": "application/vnd.kafka.json.v2+json"},
+                timeout=TIMEOUT_S,
+            )
+            assert answer.status_code == HTTPStatus.OK, answer.text
+        calls.is_recording = False
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "of a produce with acks=all": produce,
+    "of a fetch": consume,
+    "of a group join": consume,
+    "of a topic creation": create_topic,
+    "of the registration of a schema": register_schema,
+    "of a REST produce": produce_over_rest,
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=3) as running:
+        yield running
+
+
+def test_every_tree_has_a_scenario() -> None:
+    assert set(trees()) == set(SCENARIOS)
+
+
+@pytest.mark.parametrize("title", SCENARIOS)
+def test_the_calls_of_the_page_are_the_real_ones(cluster: Cluster, title: str) -> None:
+    calls = Calls()
+    SCENARIOS[title](cluster, calls)
+    assert calls.check(trees()[title]) == []

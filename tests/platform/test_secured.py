@@ -1,0 +1,296 @@
+"""`pessoa up --secure` as processes: the files that it writes let their owners in, and all others stay outside."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pessoa.base.properties import read_properties
+from tests.apache.broker import run_tool
+from tests.apache.jars import why_no_java
+from tests.platform.test_platform import TIMEOUT_S, Home, shift_of
+from tests.support.clients import until
+
+REFUSAL_S = 3.0
+POLL_S = 8.0
+
+
+class Secured(Home):
+    # What `pessoa up` has said.
+    told = ""
+
+    def client(self, name: str) -> Path:
+        return self.folder / "secure" / "clients" / name / "client.properties"
+
+    def settings(self, name: str) -> dict[str, str]:
+        """In librdkafka's words, from the file."""
+        path = self.client(name).with_name("librdkafka.properties")
+        lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+        return {"log_level": "0", **dict(line.split("=", 1) for line in lines)}
+
+    def tool(self, name: str, *words: str, user: str = "admin") -> subprocess.CompletedProcess[str]:
+        """One of our tools, with the file of a user."""
+        tool = Path(sys.executable).with_name(name)
+        server = read_properties(self.client(user))["bootstrap.servers"]
+        command = [str(tool), "--bootstrap-server", server, "--command-config", str(self.client(user)), *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+
+    def ok(self, *words: str) -> str:
+        done = self(*words)
+        assert done.returncode == 0, done
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Secured]:
+    home = Secured(tmp_path_factory.mktemp("secured"), shift_of(worker_id, 3))
+    try:
+        home.told = home.up("--secure")
+        yield home
+    finally:
+        home("down")
+
+
+def make_topic(home: Secured) -> str:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient(dict(home.settings("admin")))
+    admin.create_topics([NewTopic(name, 3, 3)])[name].result(TIMEOUT_S)
+    return name
+
+
+def make_user(home: Secured) -> str:
+    """A user that every broker has heard of."""
+    name = f"u-{uuid.uuid4().hex[:8]}"
+    home.ok("users", "add", name)
+    settings = home.settings(name)
+    for server in settings["bootstrap.servers"].split(","):
+        AdminClient({**settings, "bootstrap.servers": server}).list_topics(timeout=TIMEOUT_S)
+    return name
+
+
+def is_refused(settings: dict[str, str]) -> bool:
+    try:
+        AdminClient(dict(settings)).list_topics(timeout=REFUSAL_S)
+    except KafkaException:
+        return True
+    return False
+
+
+def produce(settings: dict[str, str], topic: str) -> KafkaError | None:
+    """What became of one record."""
+    results: list[KafkaError | None] = []
+    producer = Producer({**settings, "acks": "all"})
+    producer.produce(topic, b"x", on_delivery=lambda error, _: results.append(error))
+    producer.flush(TIMEOUT_S)
+    return results[0]
+
+
+def consume(settings: dict[str, str], topic: str, group: str, wait_s: float = TIMEOUT_S) -> object:
+    """The first record's value, or the error that came in its place; None if nothing has come."""
+    consumer = Consumer({**settings, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    try:
+        found = consumer.poll(wait_s)
+        if found is None:
+            return None
+        error = found.error()
+        return found.value() if error is None else error.name()
+    finally:
+        consumer.close()
+
+
+def test_the_files_of_the_admin_let_a_client_produce_and_consume(secured: Secured) -> None:
+    topic = make_topic(secured)
+    assert produce(secured.settings("admin"), topic) is None
+    assert consume(secured.settings("admin"), topic, "admins") == b"x"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"security.protocol": "PLAINTEXT"},
+        {"security.protocol": "SSL"},
+        {"security.protocol": "SASL_PLAINTEXT"},
+        {"sasl.password": "wrong"},
+        {"sasl.username": "nobody"},
+        {"sasl.mechanism": "PLAIN"},
+    ],
+    ids=lambda one: "-".join(one.values()),
+)
+def test_a_client_without_the_right_login_is_refused(secured: Secured, wrong: dict[str, str]) -> None:
+    admin = AdminClient({**secured.settings("admin"), **wrong})
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=REFUSAL_S)
+
+
+def test_a_client_does_not_trust_a_cluster_of_another_authority(secured: Secured) -> None:
+    settings = {key: text for key, text in secured.settings("admin").items() if key != "ssl.ca.location"}
+    with pytest.raises(KafkaException):
+        AdminClient(dict(settings)).list_topics(timeout=REFUSAL_S)
+
+
+def test_the_controllers_take_neither_strangers_nor_the_users_of_the_brokers(secured: Secured) -> None:
+    controller = f"127.0.0.1:{9093 + secured.shift}"
+    for change in ({}, {"security.protocol": "PLAINTEXT"}):
+        admin = AdminClient({**secured.settings("admin"), **change, "bootstrap.servers": controller})
+        with pytest.raises(KafkaException):
+            admin.list_topics(timeout=REFUSAL_S)
+
+
+def test_the_tools_work_with_the_file_that_was_written(secured: Secured) -> None:
+    topic = make_topic(secured)
+    for name in ("kafka-topics", "kafka-topics.sh"):
+        done = secured.tool(name, "--list")
+        assert done.returncode == 0, done
+        assert topic in done.stdout.split()
+
+
+@pytest.mark.skipif(why_no_java() is not None, reason="no Java")
+def test_apaches_own_tools_work_with_the_file_that_was_written(secured: Secured) -> None:
+    topic, file = make_topic(secured), secured.client("admin")
+    server = ("--bootstrap-server", secured.bootstrap_servers, "--command-config", str(file))
+    assert topic in run_tool("kafka-topics", *server, "--list", check=True).stdout.split()
+    assert "User:schema-registry" in run_tool("kafka-acls", *server, "--list", check=True).stdout
+
+
+def test_a_new_user_may_do_nothing_and_then_what_it_is_allowed(secured: Secured) -> None:
+    topic, user = make_topic(secured), make_user(secured)
+    settings = secured.settings(user)
+    refused = produce(settings, topic)
+    assert refused is not None
+    assert refused.name() == "TOPIC_AUTHORIZATION_FAILED"
+    assert topic not in secured.tool("kafka-topics", "--list", user=user).stdout
+
+    secured.ok("acls", "allow", user, "--produce", "--topic", topic)
+    until(lambda: produce(settings, topic) is None, bool, "the right to produce")
+    # A consumer that a right reaches while it starts may look at its topic again minutes later: another one is asked.
+    refusals = ("GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED")
+    until(lambda: consume(settings, topic, f"{user}-g", POLL_S), lambda answer: answer in refusals, "a refusal")
+
+    secured.ok("acls", "allow", user, "--consume", "--topic", topic, "--group", f"{user}-*")
+    until(lambda: consume(settings, topic, f"{user}-g", POLL_S), lambda answer: answer == b"x", "the right to consume")
+    shown = secured.ok("acls", "list", user).splitlines()
+    assert [line.split()[:2] for line in shown[1:]] == [[user, "allowed"]] * 2
+
+    secured.ok("acls", "deny", user, "--produce", "--topic", topic)
+    until(lambda: produce(settings, topic) is not None, bool, "the denial")
+    secured.ok("acls", "remove", user, "--topic", topic)
+    until(lambda: topic not in secured.ok("acls", "list", user), bool, "the removal")
+
+
+def test_a_user_without_rights_can_make_neither_users_nor_acls(secured: Secured) -> None:
+    user = make_user(secured)
+    config = ("--command-config", str(secured.client(user)))
+    for words in (("users", "list"), ("acls", "list"), ("acls", "allow", user, "--manage", "--topic", "*")):
+        done = secured(*words, *config)
+        assert done.returncode == 1
+        assert "administrator" in done.stderr, done
+
+
+def test_a_user_is_added_once_gets_another_password_and_is_removed_with_its_rights(secured: Secured) -> None:
+    user, topic = make_user(secured), make_topic(secured)
+    old = secured.settings(user)
+    again = secured("users", "add", user)
+    assert again.returncode == 1
+    assert "--replace" in again.stderr
+    secured.ok("users", "add", user, "--replace")
+    until(lambda: is_refused(old), bool, "the new password")
+    AdminClient(dict(secured.settings(user))).list_topics(timeout=TIMEOUT_S)
+    secured.ok("acls", "allow", user, "--produce", "--topic", topic)
+
+    until(lambda: user in secured.ok("acls", "list"), bool, "the access control list")
+    assert user in secured.ok("users", "list")
+    secured.ok("users", "remove", user)
+    until(lambda: user not in secured.ok("users", "list"), bool, "the removal of the user")
+    until(lambda: user not in secured.ok("acls", "list"), bool, "the removal of the rights")
+    assert not secured.client(user).exists()
+    assert secured("users", "remove", user).returncode == 1
+
+
+def test_a_password_from_standard_input_is_the_one_that_works(secured: Secured) -> None:
+    command = [sys.executable, "-m", "pessoa", "users", "add", "stdin-user", "--password-stdin"]
+    environment = os.environ | {"PESSOA_HOME": str(secured.folder)}
+    done = subprocess.run(command, input='quo"ted \\ word\n', capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done
+    assert secured.settings("stdin-user")["sasl.password"] == 'quo"ted \\ word'
+    AdminClient(dict(secured.settings("stdin-user"))).list_topics(timeout=TIMEOUT_S)
+    assert secured.tool("kafka-topics", "--list", user="stdin-user").returncode == 0
+
+
+def test_services_reach_the_brokers_as_themselves_and_may_not_use_topics_of_others(secured: Secured) -> None:
+    topic = make_topic(secured)
+    assert secured.post(8081, "/subjects/s/versions", {"schema": '"string"'}) == 200
+    connector = {"connector.class": "FileStreamSource", "file": "/nowhere", "topic": topic}
+    stopped = {"name": "first", "config": connector, "initial_state": "STOPPED"}
+    assert secured.post(8083, "/connectors", stopped) == 201
+    records = {"records": [{"value": 1}]}
+    path, media_type = f"/topics/{topic}", "application/vnd.kafka.json.v2+json"
+    assert secured.post(8082, path, records, media_type) != 200
+    secured.ok("acls", "allow", "kafka-rest", "--produce", "--topic", topic)
+    until(lambda: secured.post(8082, path, records, media_type) == 200, bool, "the right to produce")
+
+
+def test_what_the_platform_says_is_what_works(secured: Secured) -> None:
+    told = secured.told
+    line = next(line for line in told.splitlines() if line.startswith("  kafka-topics "))
+    name, *words = line.split()
+    done = subprocess.run([Path(sys.executable).with_name(name), *words], capture_output=True, text=True)
+    assert done.returncode == 0, done
+    assert str(secured.client("admin").with_name("librdkafka.properties")) in told
+    assert secured("status").returncode == 0
+
+
+def test_the_demo_reaches_the_cluster_of_a_secured_home_and_a_user_without_rights_is_told_so(secured: Secured) -> None:
+    assert "orders" in secured.ok("demo", "--events", "30")
+    user = make_user(secured)
+    refused = secured("demo", "--events", "30", "--command-config", str(secured.client(user)))
+    assert refused.returncode == 1
+    assert "authorised" in refused.stderr, refused
+
+
+def test_no_password_is_in_a_log_on_a_command_line_or_in_what_was_told(secured: Secured) -> None:
+    clients = secured.folder / "secure" / "clients"
+    passwords = [secured.settings(path.parent.name)["sasl.password"] for path in clients.glob("*/client.properties")]
+    assert len(passwords) >= 6
+    texts = [path.read_text(errors="replace") for path in (secured.folder / "logs").rglob("*") if path.is_file()]
+    texts += [secured.told, (secured.folder / "run.json").read_text()]
+    for service in secured.run_file()["services"]:
+        texts.append(Path(f"/proc/{service['pid']}/cmdline").read_text())
+        texts.append(Path(f"/proc/{service['pid']}/environ").read_text(errors="replace"))
+    assert not [password for password in passwords for text in texts if password in text]
+
+
+def test_a_home_stays_secured_and_keeps_its_passwords_users_and_data(tmp_path: Path, worker_id: str) -> None:
+    home = Secured(tmp_path, shift_of(worker_id, 0))
+    try:
+        # An open cluster first, which is then secured.
+        home.up("--brokers", "1", "--services", "none")
+        producer = Producer({"bootstrap.servers": f"127.0.0.1:{9092 + home.shift}", "log_level": 0})
+        producer.produce("kept", b"x")
+        assert producer.flush(TIMEOUT_S) == 0
+        home.ok("down")
+
+        home.up("--secure", "--services", "none")
+        before = home.settings("admin")
+        home.ok("users", "add", "ana")
+        home.ok("down")
+
+        home.up("--services", "none")
+        assert home.settings("admin") == {**before, "bootstrap.servers": f"127.0.0.1:{9092 + home.shift}"}
+        assert consume(home.settings("admin"), "kept", "g") == b"x"
+        AdminClient(dict(home.settings("ana"))).list_topics(timeout=TIMEOUT_S)
+        with pytest.raises(KafkaException):
+            AdminClient({"bootstrap.servers": before["bootstrap.servers"], "log_level": 0}).list_topics(
+                timeout=REFUSAL_S
+            )
+    finally:
+        home("down")

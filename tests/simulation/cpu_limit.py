@@ -1,0 +1,61 @@
+"""A limit of CPU time for one run. Code that goes round without giving the loop back would hide all seeds behind it.
+
+    the limit is used up ─▶ SIGPROF raises OutOfTime where the code spins, again for every second more
+    twice the limit is used up, as no exception ends it ─▶ SIGXCPU writes the stack down and ends the process
+
+The second line (`kill_at`) is for processes that were started for this only.
+CPU time and not real time: a busy machine makes a run late, not wrong.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import resource
+import signal
+import time
+import traceback
+from contextlib import contextmanager
+from math import ceil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+    from typing import IO
+
+# A seed takes half a second, the longest of many thousands less than ten.
+CPU_LIMIT_S = 60.0
+_AGAIN_AFTER_S = 1.0
+_FRAMES = 25
+
+
+class OutOfTime(SystemExit):
+    """The code ran for too long. As a SystemExit it gets through tasks and loops, which keep other errors."""
+
+
+@contextmanager
+def cpu_limit(limit_s: float) -> Iterator[None]:
+    """Raise OutOfTime, with the stack at that moment, in the code that runs when this process has used so much."""
+
+    def spun(signal_number: int, frame: FrameType | None) -> None:
+        stack = "".join(traceback.format_stack(frame, limit=_FRAMES))
+        raise OutOfTime(f"not done after {limit_s:g} s of CPU time; it is at\n{stack}")
+
+    before = signal.signal(signal.SIGPROF, spun)
+    signal.setitimer(signal.ITIMER_PROF, limit_s, _AGAIN_AFTER_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def kill_at(more_s: float) -> None:
+    """Let the kernel end this process when it has used so much CPU time more than it has until now."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (ceil(time.process_time() + more_s), hard))
+
+
+def write_stack_when_killed(file: IO[str]) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    faulthandler.register(signal.SIGXCPU, file=file, all_threads=False, chain=True)

@@ -1,0 +1,122 @@
+r"""A process that a test starts, waits for, signals and ends. What it says goes to a file, so that no pipe runs full.
+
+    broker = LoggedProcess(pessoa("broker", "--config", path), tmp_path / "broker.log")
+    broker.start()
+    broker.wait_for(r"listening on PLAINTEXT://127\.0\.0\.1:(\d+)")     returns the match
+    broker.kill()
+    broker.start()                                                      appends to the same file
+
+Only what was said since the last start is looked at. `with LoggedProcess(…) as process` starts it, and kills it if it
+still runs at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+TIMEOUT_S = 120.0
+_POLL_S = 0.02
+
+
+def pessoa(*words: object) -> list[str]:
+    """`pessoa …` with the Python that runs the tests."""
+    return [sys.executable, "-m", "pessoa", *map(str, words)]
+
+
+class LoggedProcess:
+    def __init__(
+        self, command: Sequence[str], log: Path, *, name: str = "the process", env: Mapping[str, str] | None = None
+    ) -> None:
+        self.command = list(command)
+        self.log = log
+        self._name = name
+        self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        # How much of the file was there before the last start.
+        self._position = 0
+
+    def __repr__(self) -> str:
+        return f"<LoggedProcess {self._name}, {'running' if self.is_running else 'not running'}>"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self, *wrapper: str) -> None:
+        """Start it, behind the words of a wrapper if there is one, such as `prlimit`."""
+        assert not self.is_running, f"{self._name} is running"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as output:
+            self._position = output.tell()
+            self._process = subprocess.Popen(
+                [*wrapper, *self.command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self._name} was not started"
+        return self._process.pid
+
+    @property
+    def said(self) -> str:
+        """What it has said since its last start."""
+        return self.log.read_bytes()[self._position :].decode(errors="replace") if self.log.exists() else ""
+
+    def wait_for(self, pattern: str, timeout_s: float = TIMEOUT_S) -> re.Match[str]:
+        """The first place in what it has said that matches; AssertionError if it ends before."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            has_ended = not self.is_running
+            match = re.search(pattern, self.said)
+            if match is not None:
+                return match
+            assert not has_ended, f"{self._name} ended before it said {pattern!r}:\n{self.said[-5000:]}"
+            assert time.monotonic() < deadline_s, f"{self._name} did not say {pattern!r}:\n{self.said[-5000:]}"
+            time.sleep(_POLL_S)
+
+    def send_signal(self, what: signal.Signals) -> None:
+        assert self._process is not None, f"{self._name} was not started"
+        self._process.send_signal(what)
+
+    def wait_for_end(self, timeout_s: float = TIMEOUT_S) -> int:
+        """Wait until the process has ended by itself; return its exit code."""
+        assert self._process is not None, f"{self._name} was not started"
+        return self._process.wait(timeout_s)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM, timeout_s: float = TIMEOUT_S) -> int:
+        """Ask it to stop, and return its exit code; TimeoutExpired, and it is killed, if it does not stop in time."""
+        self.send_signal(how)
+        try:
+            return self.wait_for_end(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.close()
+            raise
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye, no flush."""
+        assert self.is_running, f"{self._name} has ended by itself:\n{self.said[-5000:]}"
+        self.stop(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kill it if it runs, also if it was stopped with SIGSTOP."""
+        if self.is_running:
+            self.stop(signal.SIGKILL)

@@ -1,0 +1,56 @@
+"""The order of Java's hash tables, on keys whose buckets are known."""
+
+from __future__ import annotations
+
+from pessoa.base.ids import Uuid
+from pessoa.base.java_order import (
+    computed_hash_order,
+    concurrent_hash_order,
+    copied_hash_order,
+    hash_order,
+    int_hash,
+    long_hash,
+    partition_hash,
+    string_hash,
+    timeline_order,
+    uuid_hash,
+)
+
+
+def test_hashes_are_those_of_java() -> None:
+    assert string_hash("") == 0
+    assert string_hash("hello") == 99162322
+    assert partition_hash(("hello", 2)) == 31 * (31 + 2) + 99162322
+    assert long_hash(5 << 32) == 5
+    assert long_hash(-1) == 0
+    assert uuid_hash(Uuid.of(1001)) == 1001
+
+
+def test_keys_of_one_bucket_stay_in_order_with_put_and_come_last_first_with_compute_if_absent() -> None:
+    keys = [32, 16, 1, 0]
+    assert hash_order(keys, int_hash) == [32, 16, 0, 1]
+    assert concurrent_hash_order(keys, int_hash) == [32, 16, 0, 1]
+    assert computed_hash_order(keys, int_hash) == [0, 16, 32, 1]
+
+
+def test_each_kind_of_table_grows_at_another_size() -> None:
+    """The key 16 shows it: it leaves the first bucket when the table has 32."""
+
+    def place_of_16(order: list[int]) -> int:
+        return order.index(16)
+
+    def keys(count: int) -> list[int]:
+        return [16, *range(1, count)]
+
+    assert [place_of_16(concurrent_hash_order(keys(count), int_hash)) for count in (11, 12)] == [0, 11]
+    assert [place_of_16(copied_hash_order(keys(count), int_hash)) for count in (11, 12)] == [0, 11]
+    assert [place_of_16(hash_order(keys(count), int_hash)) for count in (12, 13)] == [0, 12]
+    assert [place_of_16(computed_hash_order(keys(count), int_hash)) for count in (13, 14)] == [0, 13]
+
+
+def test_timeline_table_lists_by_high_bits_of_a_product_and_the_last_of_a_bucket_first() -> None:
+    # The products begin with the bits 0000, 1001, 0011 and 0111.
+    assert timeline_order([0, 1, 2], int_hash) == [2, 0, 1]
+    assert timeline_order([0, 4], int_hash) == [4, 0]
+    assert timeline_order([4, 0], int_hash) == [0, 4]
+    assert timeline_order([0, 4], int_hash, are_put_again=True) == [0, 4]

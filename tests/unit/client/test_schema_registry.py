@@ -1,0 +1,212 @@
+"""The client of the schema registry: whom it asks, as whom, how often, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+
+import httpx
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pessoa.client import registry_client
+from pessoa.client.registry_client import (
+    AsyncRegistryClient,
+    Question,
+    RegisteredSchema,
+    RegistryClient,
+    RegistryRefused,
+    RegistryUnreachable,
+    T,
+    by_id,
+    by_version,
+    look_up,
+    register,
+    resolved,
+)
+from pessoa.web.asgi_app import App, json_response, make_app
+from pessoa.web.problems import HttpProblem
+from pessoa.web.routing import Endpoint
+from pessoa.web.serving import ThreadedServer
+
+NOWHERE = "http://127.0.0.1:1"
+
+
+class ScriptedRegistry:
+    """Answers with what the test has put there, and keeps the headers that it was asked with."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, object] = {}
+        self.asked: list[str] = []
+        self.authorizations: list[str | None] = []
+        self.url = ""
+
+    async def make(self) -> App:
+        paths = ("/schemas/ids/{id}", "/subjects/{subject}/versions/{version}")
+        rows = [Endpoint("GET", path, self._answer) for path in paths]
+        rows += [Endpoint("POST", f"/subjects/{{subject}}{tail}", self._answer) for tail in ("", "/versions")]
+        return make_app("registry", rows, consumes=(registry_client.MEDIA_TYPE,))
+
+    async def _answer(self, request: Request) -> Response:
+        line = f"{request.method} {request.scope['raw_path'].decode()}"
+        self.asked.append(line)
+        self.authorizations.append(request.headers.get("authorization"))
+        answer = self.answers.get(line)
+        if answer is None:
+            raise HttpProblem(404, "Schema not found", 40403)
+        return Response(answer) if isinstance(answer, bytes) else json_response(request, answer)
+
+
+@pytest.fixture
+def registry() -> Iterator[ScriptedRegistry]:
+    scripted = ScriptedRegistry()
+    with ThreadedServer(scripted.make) as server:
+        scripted.url = server.url
+        yield scripted
+
+
+def ask_blocking(settings: dict[str, str], question: Callable[[], Question[T]]) -> T:
+    client = RegistryClient(settings)
+    try:
+        return client.ask(question())
+    finally:
+        client.close()
+
+
+def ask_async(settings: dict[str, str], question: Callable[[], Question[T]]) -> T:
+    async def scenario() -> T:
+        async with aclosing(AsyncRegistryClient(settings)) as client:
+            return await client.ask(question())
+
+    return asyncio.run(scenario())
+
+
+Ask = Callable[[dict[str, str], Callable[[], Question[RegisteredSchema]]], RegisteredSchema]
+both = pytest.mark.parametrize("ask", [ask_blocking, ask_async])
+
+
+@both
+def test_a_schema_that_refers_to_others_comes_with_their_texts_in_order(
+    registry: ScriptedRegistry, ask: Callable[..., object]
+) -> None:
+    base = {"name": "base", "subject": "b/1", "version": 1}
+    part = {"name": "part", "subject": "p", "version": 2}
+    registry.answers = {
+        "GET /schemas/ids/7": {"schema": "whole", "schemaType": "PROTOBUF", "references": [part, base]},
+        "GET /subjects/p/versions/2": {"schema": "the part", "references": [base]},
+        "GET /subjects/b%2F1/versions/1": {"schema": "the base"},
+    }
+    found = ask({"url": registry.url}, lambda: resolved(by_id(7)))
+    assert found == (7, "PROTOBUF", "whole", {"base": "the base", "part": "the part"})
+    assert isinstance(found, tuple)
+    assert list(found[3]) == ["base", "part"], "what is needed stands before what needs it"
+
+
+@both
+def test_a_registry_that_is_away_or_not_itself_is_passed_over(registry: ScriptedRegistry, ask: Ask) -> None:
+    registry.answers = {"GET /subjects/s/versions/latest": {"schema": "text", "id": 4}}
+
+    async def page() -> App:
+        async def proxy_error(request: Request) -> Response:
+            return Response(b"<html>Bad gateway</html>", 502)
+
+        return make_app("balancer", [Endpoint("GET", "/subjects/{subject}/versions/{version}", proxy_error)])
+
+    with ThreadedServer(page) as balancer:
+        urls = f"{NOWHERE}, {balancer.url}/ ,{registry.url}"
+        assert ask({"schema.registry.url": urls}, lambda: by_version("s")) == RegisteredSchema("text", 4)
+
+
+@both
+@pytest.mark.parametrize(
+    ("settings", "credentials", "sent"),
+    [
+        ({}, "", None),
+        ({"basic.auth.user.info": "ann:secret"}, "", f"Basic {b64encode(b'ann:secret').decode()}"),
+        ({"schema.registry.basic.auth.user.info": "ann:a:b"}, "", f"Basic {b64encode(b'ann:a:b').decode()}"),
+        ({"bearer.auth.token": "token"}, "", "Bearer token"),
+        ({}, "ann:secret@", f"Basic {b64encode(b'ann:secret').decode()}"),
+    ],
+)
+def test_the_client_says_who_it_is(
+    registry: ScriptedRegistry, ask: Ask, settings: dict[str, str], credentials: str, sent: str | None
+) -> None:
+    registry.answers = {"GET /schemas/ids/7": {"schema": "text"}}
+    url = registry.url.replace("//", f"//{credentials}")
+    assert ask({"url": url, **settings}, lambda: by_id(7)) == RegisteredSchema("text", 7)
+    assert registry.authorizations == [sent]
+
+
+def test_an_id_is_asked_once_and_a_version_each_time(registry: ScriptedRegistry) -> None:
+    registry.answers = {"GET /schemas/ids/7": {"schema": "text"}, "GET /subjects/s/versions/1": {"schema": "text"}}
+    client = RegistryClient({"url": registry.url})
+    for _ in range(2):
+        client.ask(by_id(7))
+        client.ask(by_version("s", 1))
+    assert registry.asked == ["GET /schemas/ids/7", "GET /subjects/s/versions/1", "GET /subjects/s/versions/1"]
+    client.close()
+
+
+def test_the_cache_is_bounded_by_the_size_of_the_answers(
+    registry: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_client, "_CACHE_BYTES", 1000)
+    registry.answers = {f"GET /schemas/ids/{number}": {"schema": "x" * 400} for number in range(3)}
+    client = RegistryClient({"url": registry.url})
+    for number in (0, 1, 2, 0):
+        client.ask(by_id(number))
+    assert registry.asked[-1] == "GET /schemas/ids/0", "it was asked again, having been evicted"
+    assert len(registry.asked) == 4
+    client.close()
+
+
+@both
+def test_a_refusal_carries_status_code_and_sentence(registry: ScriptedRegistry, ask: Ask) -> None:
+    with pytest.raises(RegistryRefused, match="Schema not found") as refused:
+        ask({"url": registry.url}, lambda: look_up("s", RegisteredSchema("text")))
+    assert (refused.value.status, refused.value.code) == (404, 40403)
+
+
+@both
+def test_a_failure_names_the_registry_without_its_credentials(ask: Ask) -> None:
+    with pytest.raises(RegistryUnreachable, match=r"registry at http://127\.0\.0\.1:1 cannot be reached") as no:
+        ask({"url": "http://ann:secret@127.0.0.1:1"}, lambda: by_id(1))
+    assert "secret" not in str(no.value)
+    with pytest.raises(RegistryUnreachable, match="no address"):
+        ask({}, lambda: by_id(1))
+
+
+@both
+def test_json_of_another_shape_is_no_registry(registry: ScriptedRegistry, ask: Ask) -> None:
+    registry.answers = {"GET /schemas/ids/7": ["no schema"]}
+    with pytest.raises(RegistryUnreachable, match="no schema registry"):
+        ask({"url": registry.url}, lambda: by_id(7))
+
+
+def test_a_client_that_is_pickled_asks_the_same_registry(registry: ScriptedRegistry) -> None:
+    registry.answers = {"POST /subjects/s/versions": {"id": 12}}
+    client = RegistryClient({"url": registry.url})
+    assert client.ask(register("s", RegisteredSchema("text"))) == 12
+    copy = pickle.loads(pickle.dumps(client))
+    assert copy.ask(register("s", RegisteredSchema("text"))) == 12
+    client.close()
+    copy.close()
+
+
+def test_a_registry_that_accepts_and_says_nothing_is_given_up_in_time() -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(RegistryUnreachable, match="timed out"):
+            ask_blocking({"url": url, "http.read.timeout.ms": "50"}, lambda: by_id(1))
+
+
+def test_no_httpx_is_loaded_before_something_is_asked() -> None:
+    """The console tools start in a tenth of a second."""
+    assert RegistryClient({"url": NOWHERE})._http is None
+    assert httpx.__name__ not in vars(registry_client)

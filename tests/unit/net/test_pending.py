@@ -1,0 +1,172 @@
+"""Answers that another's request makes ready (`Pending`): when they leave, in which order, who pays for mistakes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from pessoa.net.connection import Connection
+from pessoa.net.listener import Listener
+from pessoa.net.pending import Pending
+from pessoa.wire.errors import ProtocolViolation
+from pessoa.wire.frames import Buffer
+from tests.unit.net.test_listener import answer, connect, framed, run
+
+
+class Waiting(Pending):
+    def __init__(self, make: Callable[[], bytes | None]) -> None:
+        super().__init__()
+        self.make = make
+        self.is_cancelled = asyncio.Event()
+
+    def frames(self) -> list[Buffer] | None:
+        body = self.make()
+        return None if body is None else [framed(body)]
+
+    def cancel(self) -> None:
+        super().cancel()
+        self.is_cancelled.set()
+
+
+class Room:
+    """A handler: after a request `call`, `wait…` is answered with all requests until then. Others are echoed."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Waiting] = []
+        self.has_waiting = asyncio.Event()
+        self.said: list[bytes] = []
+        self.make: Callable[[], bytes | None] = lambda: b"|".join(self.said)
+
+    def __call__(self, connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
+        body = bytes(data[start:end])
+        self.said.append(body)
+        if body.startswith(b"wait"):
+            self.waiting.append(Waiting(self.tell))
+            self.has_waiting.set()
+            return self.waiting[-1]
+        if body == b"call":
+            self.call()
+        return [framed(body)]
+
+    def tell(self) -> bytes | None:
+        return self.make()
+
+    def call(self) -> None:
+        while self.waiting:
+            self.waiting.pop().ready()
+
+
+def test_a_pending_answer_is_made_behind_everything_that_came_with_the_request_that_made_it_ready() -> None:
+    room = Room()
+
+    async def scenario(listener: Listener) -> None:
+        reader, writer = await connect(listener)
+        writer.write(framed(b"wait"))
+        await room.has_waiting.wait()
+        other_reader, other = await connect(listener)
+        other.write(framed(b"call") + framed(b"and this"))
+        assert await answer(reader) == b"wait|call|and this"
+        assert [await answer(other_reader), await answer(other_reader)] == [b"call", b"and this"]
+        for one in (writer, other):
+            one.close()
+
+    run(room, scenario)
+
+
+def test_a_pending_answer_leaves_in_the_turn_of_the_loop_that_brought_the_request() -> None:
+    room, turns = Room(), []
+
+    async def scenario(listener: Listener) -> None:
+        loop = asyncio.get_running_loop()
+        reader, writer = await connect(listener)
+        writer.write(framed(b"wait"))
+        await room.has_waiting.wait()
+
+        def tell() -> bytes:
+            turns.append("answered")
+            return b"told"
+
+        room.make = tell
+        call = room.call
+
+        def call_and_note() -> None:
+            call()
+            loop.call_soon(turns.append, "next turn")
+
+        room.call = call_and_note  # type: ignore[method-assign]
+        _, other = await connect(listener)
+        other.write(framed(b"call"))
+        assert await answer(reader) == b"told"
+        for one in (writer, other):
+            one.close()
+
+    run(room, scenario)
+    assert turns == ["answered", "next turn"]
+
+
+def test_what_was_sent_behind_a_waiting_request_is_served_after_its_answer() -> None:
+    room = Room()
+
+    async def scenario(listener: Listener) -> None:
+        reader, writer = await connect(listener)
+        writer.write(framed(b"wait 1") + framed(b"behind") + framed(b"wait 2"))
+        await room.has_waiting.wait()
+        # No request completes them: a timer would do so.
+        asyncio.get_running_loop().call_soon(room.call)
+        assert [await answer(reader), await answer(reader)] == [b"wait 1", b"behind"]
+        # It was taken in the turn that answered the two before it.
+        assert room.waiting
+        room.call()
+        assert await answer(reader) == b"wait 1|behind|wait 2"
+        writer.close()
+
+    run(room, scenario)
+
+
+def test_a_pending_answer_whose_reader_has_gone_is_cancelled_and_ready_changes_nothing() -> None:
+    room = Room()
+
+    async def scenario(listener: Listener) -> None:
+        _, writer = await connect(listener)
+        writer.write(framed(b"wait"))
+        await room.has_waiting.wait()
+        waiting = room.waiting[0]
+        writer.close()
+        await waiting.is_cancelled.wait()
+        room.call()
+        reader, writer = await connect(listener)
+        writer.write(framed(b"fine"))
+        assert await answer(reader) == b"fine"
+        writer.close()
+
+    run(room, scenario)
+
+
+@pytest.mark.parametrize("problem", [ProtocolViolation("nonsense"), KeyError("a mistake of ours")])
+def test_a_pending_answer_that_cannot_be_made_costs_its_own_connection_and_no_other(problem: Exception) -> None:
+    room = Room()
+
+    def fail() -> bytes:
+        raise problem
+
+    async def scenario(listener: Listener) -> None:
+        told: list[Exception] = []
+        listener.on_bug = told.append
+        reader, writer = await connect(listener)
+        writer.write(framed(b"wait"))
+        await room.has_waiting.wait()
+        room.make = fail
+        other_reader, other = await connect(listener)
+        other.write(framed(b"call"))
+        assert await answer(other_reader) == b"call"
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await answer(reader)
+        other.write(framed(b"again"))
+        assert await answer(other_reader) == b"again"
+        assert told == ([problem] if isinstance(problem, KeyError) else [])
+        for one in (writer, other):
+            one.close()
+
+    run(room, scenario)

@@ -1,0 +1,136 @@
+"""The table of consumer instances, with a librdkafka whose close() returns late or never."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from pessoa.base.clock import ManualClock
+from pessoa.rest_proxy import consumer_instances
+from pessoa.rest_proxy.consumer_instances import Consumers, Wanted
+from pessoa.rest_proxy.instance import Instance
+from pessoa.rest_proxy.media import Format
+from pessoa.rest_proxy.proxy_config import Config
+from pessoa.web.problems import HttpProblem
+
+# Long enough for a busy machine, and far less than for ever.
+PATIENCE_S = 20.0
+
+
+class StuckInstance(Instance):
+    """An instance whose close() returns when the test lets it."""
+
+    def __init__(self, wanted: Wanted, may_close: threading.Event) -> None:
+        self.group, self.name, self.format = wanted.group, wanted.name, Format.BINARY
+        self._may_close = may_close
+
+    def __repr__(self) -> str:
+        return f"<StuckInstance {self.group}/{self.name}>"
+
+    def close(self) -> None:
+        self._may_close.wait()
+
+
+@pytest.fixture
+def may_close(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    event = threading.Event()
+    monkeypatch.setattr(consumer_instances, "CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(consumer_instances, "make_instance", lambda wanted, config: StuckInstance(wanted, event))
+    return event
+
+
+@asynccontextmanager
+async def table(may_close: threading.Event, clock: ManualClock | None = None) -> AsyncIterator[Consumers]:
+    found = Consumers(Config(consumer_threads=1), clock or ManualClock())
+    try:
+        yield found
+    finally:
+        may_close.set()
+        async with asyncio.timeout(PATIENCE_S):
+            await found.close()
+
+
+def closing_threads() -> int:
+    return sum(1 for thread in threading.enumerate() if thread.name == "pessoa-rest-close")
+
+
+async def is_created(found: Consumers, name: str) -> bool:
+    try:
+        await found.create(Wanted("g", name))
+    except HttpProblem:
+        return False
+    return True
+
+
+def test_a_delete_is_answered_though_librdkafka_never_returns_from_close(may_close: threading.Event) -> None:
+    async def scenario() -> None:
+        async with table(may_close) as found, asyncio.timeout(PATIENCE_S):
+            await found.create(Wanted("g", "one"))
+            await found.delete("g", "one")
+            assert len(found) == 0
+            with pytest.raises(HttpProblem, match="not found"):
+                found.find("g", "one")
+            # The name is free again, and the only worker thread is not taken.
+            await found.create(Wanted("g", "one"))
+            assert await found.call("g", "one", lambda instance: instance.name) == "one"
+
+    asyncio.run(scenario())
+
+
+def test_instances_that_do_not_close_count_until_they_have(
+    may_close: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_instances, "MAX_INSTANCES", 2)
+
+    async def scenario() -> None:
+        async with table(may_close) as found, asyncio.timeout(PATIENCE_S):
+            for name in ("one", "two"):
+                await found.create(Wanted("g", name))
+                await found.delete("g", name)
+            with pytest.raises(HttpProblem, match="2 consumer instances") as refused:
+                await found.create(Wanted("g", "three"))
+            assert refused.value.status == 429
+            assert closing_threads() == 2
+            may_close.set()
+            while not await is_created(found, "three"):  # noqa: ASYNC110 - the table has no event for it
+                await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+
+
+def test_a_proxy_stops_though_librdkafka_never_returns_from_close(may_close: threading.Event) -> None:
+    async def scenario() -> None:
+        found = Consumers(Config(), ManualClock())
+        for name in ("one", "two"):
+            await found.create(Wanted("g", name))
+        async with asyncio.timeout(PATIENCE_S):
+            await found.close()
+        assert len(found) == 0
+
+    asyncio.run(scenario())
+    assert closing_threads() == 2
+    # They return from close() when the loop that waited for them is closed.
+    threads = [thread for thread in threading.enumerate() if thread.name == "pessoa-rest-close"]
+    may_close.set()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+def test_an_idle_instance_that_does_not_close_keeps_no_other_from_expiring(may_close: threading.Event) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with table(may_close, clock) as found, asyncio.timeout(PATIENCE_S):
+            for name in ("one", "two"):
+                await found.create(Wanted("g", name))
+            expiry = asyncio.create_task(found.expire_forever())
+            while len(found):
+                clock.advance_ms(400_000)
+                await asyncio.sleep(0)
+            expiry.cancel()
+
+    asyncio.run(scenario())
