@@ -10,7 +10,7 @@ gone as nothing, and anything else as a logged mistake and 500.
 
 Beside its own rows every app answers `/metrics`, `/health`, `/openapi.json` and `/docs`.
 
-What a handler finds: `request.path_params`, `media_type(request)` for the type to answer in, and `user(request)`.
+What a handler finds: `request.path_params`, `media_type(request)` for the type to answer in, and `caller(request)`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pessoa.web.answers import EXCHANGE_KEY, Answer
-from pessoa.web.auth import BasicAuth
+from pessoa.web.auth import Authenticator, Caller
 from pessoa.web.bodies import LIMIT_KEY, BodyLimit
 from pessoa.web.metrics import RequestMetrics
 from pessoa.web.negotiation import choose_media_type, consumes, essence
@@ -42,7 +42,7 @@ _encode = msgspec.json.Encoder().encode
 JSON = "application/json"
 MEDIA_TYPE_KEY = "pessoa.media_type"
 CONTENT_TYPE_KEY = "pessoa.content_type"
-USER_KEY = "pessoa.user"
+CALLER_KEY = "pessoa.caller"
 DEFAULT_BODY_LIMIT = 10 * 1024 * 1024
 # As long as Jetty waits, in front of which the JVM services stand.
 BODY_TIMEOUT_S = 30.0
@@ -94,7 +94,7 @@ class App:
         consumes: tuple[str, ...],
         produces: tuple[str, ...],
         error_body: ErrorBody,
-        auth: BasicAuth | None,
+        auth: Authenticator | None,
         body_limit: BodyLimit,
         lifespan: Lifespan,
         health: Health,
@@ -136,7 +136,7 @@ class App:
             endpoint = self._endpoint_of(scope, method)
             headers = dict(scope["headers"])
             if self._auth is not None and not endpoint.is_public:
-                scope[USER_KEY] = self._auth.user_of(_text(headers.get(b"authorization")))
+                scope[CALLER_KEY] = self._auth.caller_of(_text(headers.get(b"authorization")))
             self._negotiate(scope, headers, endpoint)
             response = await endpoint.handle(request)
         except HttpProblem as problem:
@@ -237,7 +237,7 @@ def make_app(
     consumes: tuple[str, ...] = (JSON,),
     produces: tuple[str, ...] = (JSON,),
     error_body: ErrorBody = error_body,
-    auth: BasicAuth | None = None,
+    auth: Authenticator | None = None,
     body_limit: int = DEFAULT_BODY_LIMIT,
     body_timeout_s: float = BODY_TIMEOUT_S,
     lifespan: Lifespan = _nothing,
@@ -270,10 +270,10 @@ def content_type(request: Request) -> str:
     return essence(request.scope.get(CONTENT_TYPE_KEY) or "")
 
 
-def user(request: Request) -> str | None:
-    """Who asks, where the service has users."""
-    name: str | None = request.scope.get(USER_KEY)
-    return name
+def caller(request: Request) -> Caller | None:
+    """Who asks and how it was proved; None where the service lets in anyone, and at its public endpoints."""
+    found: Caller | None = request.scope.get(CALLER_KEY)
+    return found
 
 
 def json_response(request: Request, value: object, status: int = 200) -> Answer:

@@ -1,6 +1,11 @@
-"""HTTP Basic authentication against a table of users.
+"""Who calls a service: the caller that an Authorization header proves, with the credentials that prove it.
 
-The table is a file in the form that Jetty's login module reads, which is what the JVM services use:
+An `Authenticator` makes a `Caller` of the header, or raises 401 with a challenge. The caller keeps its credentials, so
+that a service may act as its caller towards brokers: a name and password log in with PLAIN or SCRAM, a bearer token
+with OAUTHBEARER. Their `repr` shows no secret.
+
+HTTP Basic is checked against a table of users: a file in the form that Jetty's login module reads, which is what the
+JVM services use:
 
     # name: password[, role …]
     alice: wonderland, admin
@@ -17,15 +22,50 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from pessoa.web.problems import HttpProblem
 
 
 @dataclass(frozen=True, slots=True)
+class PasswordCredentials:
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BearerCredentials:
+    """A token whose signature and claims have been verified."""
+
+    token: str = field(repr=False)
+    # By the wall clock. What the service does as its caller must end then.
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request. The name is the user's, or the subject of the token."""
+
+    name: str
+    credentials: PasswordCredentials | BearerCredentials
+
+    @property
+    def principal(self) -> str:
+        """As brokers name the same user."""
+        return f"User:{self.name}"
+
+
+class Authenticator(Protocol):
+    def caller_of(self, header: str | None) -> Caller:
+        """The caller that an Authorization header proves. Raises an `HttpProblem`: 401 without proof, 403 if the caller
+        is known and may not come in."""
+
+
+@dataclass(frozen=True, slots=True)
 class User:
-    password: str
+    password: str = field(repr=False)
     roles: frozenset[str] = frozenset()
 
     def has_password(self, given: str) -> bool:
@@ -49,8 +89,8 @@ class BasicAuth:
     def __repr__(self) -> str:
         return f"<BasicAuth {len(self._users)} users>"
 
-    def user_of(self, header: str | None) -> str:
-        """The name of the user in this Authorization header; 401 for an unknown one, 403 for one without a role."""
+    def caller_of(self, header: str | None) -> Caller:
+        """The user in this Authorization header; 401 for an unknown one, 403 for one without a role."""
         credentials = _credentials(header)
         if credentials is None:
             raise HttpProblem(401, "Unauthorized", headers=self._challenge)
@@ -60,7 +100,7 @@ class BasicAuth:
             raise HttpProblem(401, "Unauthorized", headers=self._challenge)
         if self._roles and not user.roles & self._roles:
             raise HttpProblem(403, "Forbidden")
-        return name
+        return Caller(name, PasswordCredentials(name, password))
 
 
 def read_users(path: str | Path) -> dict[str, User]:

@@ -13,8 +13,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pessoa.web.asgi_app import App, json_response, make_app, user
-from pessoa.web.auth import BasicAuth, parse_users
+from pessoa.web.asgi_app import App, caller, json_response, make_app
+from pessoa.web.auth import BasicAuth, PasswordCredentials, parse_users
 from pessoa.web.bodies import read_json
 from pessoa.web.problems import HttpProblem
 from pessoa.web.routing import Endpoint, Query
@@ -40,7 +40,8 @@ async def fail(request: Request) -> Response:
 
 
 async def who(request: Request) -> Response:
-    return json_response(request, {"user": user(request)})
+    found = caller(request)
+    return json_response(request, {"user": None if found is None else found.name})
 
 
 ENDPOINTS = (
@@ -172,6 +173,14 @@ def test_with_roles_only_users_that_have_one_are_let_in() -> None:
     with serving(BasicAuth(parse_users(USERS), roles=["admin"])) as client:
         assert client.get("/who", headers=basic("alice:wonder:land")).status_code == 200
         assert problem(client.get("/who", headers=basic("bob:password"))) == (403, 403)
+
+
+def test_caller_carries_its_credentials_and_shows_no_secret() -> None:
+    auth = BasicAuth(parse_users(USERS))
+    found = auth.caller_of(basic("alice:wonder:land")["Authorization"])
+    assert found.principal == "User:alice"
+    assert found.credentials == PasswordCredentials("alice", "wonder:land")
+    assert "wonder" not in repr(found) + repr(auth) + repr(parse_users(USERS))
 
 
 def test_a_line_of_the_user_file_that_means_nothing_is_named() -> None:
