@@ -13,6 +13,7 @@ import pytest
 
 from pessoa.base import log_levels
 from pessoa.base.clock import ManualClock
+from pessoa.broker.logs import node_logs
 from pessoa.broker.logs.node_logs import NodeLogs
 from pessoa.broker.observers import Observers
 from pessoa.log.simulated_disk import SimulatedDisk
@@ -27,8 +28,9 @@ nodes: list[NodeLogs] = []
 
 
 @pytest.fixture(autouse=True)
-def stop_nodes() -> Iterator[None]:
-    """A test that fails leaves no level to the next."""
+def stop_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A test that fails leaves no level to the next, and brokers of other tests in this process do not count."""
+    monkeypatch.setattr(node_logs, "_nodes", [])
     yield
     for one in nodes:
         one.abandon()
