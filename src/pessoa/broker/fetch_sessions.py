@@ -103,7 +103,8 @@ class FetchSession:
     def is_follower(self) -> bool:
         return self.replica_id != CONSUMER
 
-    def update(self, request: FetchRequest) -> None:
+    def want(self, request: FetchRequest) -> None:
+        """Add what the fetch asks for, and take over what it says about partitions that are known."""
         partitions = self.partitions
         for topic in request.topics:
             name, topic_id = topic.topic, topic.topic_id
@@ -115,6 +116,9 @@ class FetchSession:
                     partitions[key] = Known(wanted)
                 else:
                     known.wanted = wanted
+
+    def forget(self, request: FetchRequest) -> None:
+        """Remove what an incremental fetch forgets; also what it asks for at the same time, as in Kafka."""
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
                 self.partitions.pop((forgotten.topic, forgotten.topic_id, index), None)
@@ -186,7 +190,7 @@ class FetchSessions:
             return _refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             return _refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        if not self._update(session, request):
+        if not self._update(session, request, forgets=True):
             self._end(session.id)
             return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
@@ -212,18 +216,20 @@ class FetchSessions:
         session = FetchSession(session_id, uses_topic_ids, now_ms, replica_id)
         session.epoch = 1
         self._sessions[session_id] = session
-        if not self._update(session, request):
+        # A session that begins has nothing to forget: as in Kafka, a full fetch that names such partitions reads them.
+        if not self._update(session, request, forgets=False):
             self._end(session_id)
             return None
         return session
 
-    def _update(self, session: FetchSession, request: FetchRequest) -> bool:
+    def _update(self, session: FetchSession, request: FetchRequest, *, forgets: bool) -> bool:
         """Whether there was room for what the fetch adds; if not, the session must end."""
-        if session.is_follower:
-            session.update(request)
-            return True
         before = len(session.partitions)
-        session.update(request)
+        session.want(request)
+        if forgets:
+            session.forget(request)
+        if session.is_follower:
+            return True
         added = len(session.partitions) - before
         self.partition_count += added
         return added <= 0 or self.partition_count <= MAX_PARTITIONS

@@ -9,7 +9,14 @@ import pytest
 from pessoa.base.ids import Uuid
 from pessoa.broker import fetch_sessions
 from pessoa.broker.fetch_sessions import FetchPlan, FetchSessions, Wanted
-from pessoa.wire.api.fetch import EpochEndOffset, FetchPartition, FetchRequest, FetchTopic, PartitionData
+from pessoa.wire.api.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
 from pessoa.wire.errors import ErrorCode
 
 VERSION = 18
@@ -57,6 +64,22 @@ def test_a_session_goes_on_with_the_next_epoch_and_no_other() -> None:
     assert table.plan(request(session_id, 1), VERSION, 0).error is ErrorCode.NONE
     assert table.plan(request(session_id, 1), VERSION, 0).error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert table.plan(request(session_id + 1, 1), VERSION, 0).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_partitions_are_forgotten_by_an_incremental_fetch_alone() -> None:
+    """In Apache Kafka FullFetchContext and SessionlessFetchContext do not look at `forgotten_topics_data`."""
+    table = sessions()
+
+    def wanted(session_id: int, session_epoch: int) -> list[int]:
+        asked = request(session_id, session_epoch, 0, 1)
+        asked.forgotten_topics_data = [ForgottenTopic(topic_id=Uuid.of(1000), partitions=[1])]
+        return [one.request.partition for one in table.plan(asked, VERSION, 0).wanted]
+
+    assert wanted(0, -1) == [0, 1]
+    assert wanted(0, 0) == [0, 1]
+    [session_id] = table._sessions
+    assert wanted(session_id, 1) == [0]
+    assert table.partition_count == 1
 
 
 def test_a_fetch_session_of_one_replica_is_unknown_to_another() -> None:
