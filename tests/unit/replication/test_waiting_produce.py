@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pessoa.broker.apis import produce
 from pessoa.broker.apis.produce import WaitingProduce
+from pessoa.log.flusher import Flusher
+from pessoa.log.log_config import LogConfig
+from pessoa.net.pending import PendingTask
 from pessoa.wire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.request_context import RequestContext
@@ -18,6 +21,7 @@ from tests.support.replication_stage import LISTENER, SETTINGS, TOPIC, Node, Sta
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from pessoa.log.partition_log import PartitionLog
     from pessoa.replication.partition import Partition
     from pessoa.replication.replication_settings import ReplicationSettings
 
@@ -26,8 +30,12 @@ if TYPE_CHECKING:
 PATIENT = replace(SETTINGS, replica_lag_time_max_ms=600_000)
 
 
-def play(scene: Callable[[Stage], Coroutine[Any, Any, None]], settings: ReplicationSettings = SETTINGS) -> None:
-    with Stage(Random(1), settings=settings) as stage:
+def play(
+    scene: Callable[[Stage], Coroutine[Any, Any, None]],
+    settings: ReplicationSettings = SETTINGS,
+    config: LogConfig | None = None,
+) -> None:
+    with Stage(Random(1), settings=settings, config=config) as stage:
         stage.run(scene(stage))
 
 
@@ -155,6 +163,75 @@ def test_a_produce_whose_leader_has_lost_and_regained_a_partition_does_not_ackno
         assert errors_of(pending) == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE]
 
     play(scene, PATIENT)
+
+
+class HeldFlusher(Flusher):
+    """Whoever waits for the disk waits until the test lets them go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_done = asyncio.Event()
+
+    async def wait_until_durable(self, log: PartitionLog, offset: int) -> bool:
+        await self.is_done.wait()
+        return True
+
+
+def test_a_produce_that_waits_for_its_disk_while_its_leader_loses_and_regains_the_partition_is_not_acknowledged() -> (
+    None
+):
+    async def scene(stage: Stage) -> None:
+        await stage.start()
+        leader, partition = stage.nodes[1], stage.nodes[1].partition
+        assert partition is not None
+        flusher = leader.services.flusher = HeldFlusher()
+        stage.isolate(2)
+        stage.isolate(3)
+        data = PartitionProduceData(index=0, records=plain(3))
+        request = ProduceRequest(
+            acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
+        )
+        pending = produce.handle(leader.services, RequestContext(0, 9, 1, "test", "test", 1, LISTENER), request)
+        assert isinstance(pending, PendingTask)
+        pending.when_ready(lambda: None)
+        # Meanwhile the batch may have been truncated, and the offset belong to another one.
+        stage.controller.elect(2)
+        await stage.until(lambda: not partition.is_leader)
+        stage.controller.elect(1)
+        await stage.until(lambda: partition.is_leader)
+        stage.heal()
+        await stage.until(lambda: partition.log.high_watermark == 3)
+        flusher.is_done.set()
+        await stage.until(lambda: pending.is_ready)
+        response = pending.response()
+        assert isinstance(response, ProduceResponse)
+        answer = response.responses[0].partition_responses[0]
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+    play(scene, PATIENT, LogConfig(flush_messages=1))
+
+
+def test_a_produce_that_waits_for_its_disk_leaves_nothing_behind_when_its_connection_ends() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.start()
+        leader, partition = stage.nodes[1], stage.nodes[1].partition
+        assert partition is not None
+        leader.services.flusher = HeldFlusher()
+        data = PartitionProduceData(index=0, records=plain(3))
+        request = ProduceRequest(
+            acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
+        )
+        pending = produce.handle(leader.services, RequestContext(0, 9, 1, "test", "test", 1, LISTENER), request)
+        assert isinstance(pending, PendingTask)
+        pending.when_ready(lambda: None)
+        # Its first step, as `ServerProtocol.connection_lost` waits for it.
+        await asyncio.sleep(0)
+        [(_, waiter)] = partition._commits._waiting
+        assert not waiter.is_over
+        pending.cancel()
+        await stage.until(lambda: waiter.is_over)
+
+    play(scene, PATIENT, LogConfig(flush_messages=1))
 
 
 def test_a_produce_for_two_partitions_is_ready_when_its_broker_stops() -> None:

@@ -205,10 +205,10 @@ def respond(
     response = ProduceResponse(responses=responses, throttle_time_ms=0)
     if leaders:
         response.node_endpoints = _endpoints(broker, context, leaders)
+    waiting = WaitingProduce(broker, unreplicated, response, request.timeout_ms) if unreplicated else None
     if unflushed:
-        done = _when_durable(broker, unflushed, unreplicated, response, request.timeout_ms)
-        return PendingTask(done, lets_next_in=True)
-    return WaitingProduce(broker, unreplicated, response, request.timeout_ms) if unreplicated else response
+        return PendingTask(_when_durable(broker, unflushed, waiting, response), lets_next_in=True)
+    return response if waiting is None else waiting
 
 
 class _Unreplicated(NamedTuple):
@@ -267,14 +267,17 @@ def _note_error(answer: PartitionProduceResponse, error: ErrorCode) -> None:
 
 
 async def _when_durable(
-    broker: BrokerServices,
-    unflushed: list[Partition],
-    unreplicated: list[_Unreplicated],
-    response: ProduceResponse,
-    timeout_ms: int,
+    broker: BrokerServices, unflushed: list[Partition], waiting: WaitingProduce | None, response: ProduceResponse
 ) -> Message | None:
-    await _wait_until_durable(broker, unflushed, response)
-    return await WaitingProduce(broker, unreplicated, response, timeout_ms) if unreplicated else response
+    """`waiting` stands in the purgatory since the append: a partition that is lost while the disk is waited for is
+    noted there, whether or not this broker leads it again when the disk is done."""
+    try:
+        await _wait_until_durable(broker, unflushed, response)
+    except BaseException:
+        if waiting is not None:
+            waiting.cancel()
+        raise
+    return response if waiting is None else await waiting
 
 
 async def _wait_until_durable(broker: BrokerServices, due: list[Partition], response: ProduceResponse) -> None:
