@@ -1,7 +1,8 @@
 """DescribeTopicPartitions: topics and their partitions in pages, with eligible leader replicas (KIP-966).
 
-Topics come in the order of their names. An answer holds at most `response_partition_limit` partitions; where it
-stops, a cursor says so, and the next request goes on from there.
+Topics come in the order of their names. An answer holds at most `response_partition_limit` partitions and at least one;
+where it stops, a cursor says so, and the next request goes on from there. A cursor that no answer to these topics has
+given, of a topic that is not among them or of a negative partition, is refused whole with INVALID_REQUEST.
 
 Authorised: DESCRIBE on each topic. A hidden one is left out of all topics, and denied where it is named.
 """
@@ -48,7 +49,9 @@ def handle(
     first_name, first_index = ("", 0)
     if request.cursor is not None:
         first_name, first_index = request.cursor.topic_name, request.cursor.partition_index
-    room = min(request.response_partition_limit, broker.config.max_request_partition_size_limit)
+        if first_index < 0 or (named and first_name not in named):
+            return _refused_whole(request)
+    room = max(1, min(request.response_partition_limit, broker.config.max_request_partition_size_limit))
     names = [name for name in names if name >= first_name]
     hidden = denied_names(broker, context, DESCRIBE, TOPIC, names, quietly=not named)
     # Behind all others, and in the first answer already.
@@ -57,14 +60,14 @@ def handle(
     for name in names:
         if name in hidden:
             continue
+        if room <= 0:
+            return _response(topics + denied, name)
         topic = image.topics.by_name.get(name)
         if topic is None:
             topics.append(_refused(name, topic_operations(broker, context, name)))
             continue
         start = first_index if name == first_name else 0
         indexes = [index for index in topic.partitions if index >= start]
-        if room <= 0:
-            return _response(topics + denied, name, start)
         topics.append(
             DescribeTopicPartitionsResponseTopic(
                 error_code=ErrorCode.NONE,
@@ -93,6 +96,23 @@ def _response(
     if next_name is not None:
         cursor = DescribeTopicPartitionsResponseCursor(topic_name=next_name, partition_index=next_index)
     return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=cursor)
+
+
+def _refused_whole(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    from pessoa.wire.api.describe_topic_partitions import DescribeTopicPartitionsResponseTopic
+
+    return _response(
+        [
+            DescribeTopicPartitionsResponseTopic(
+                error_code=ErrorCode.INVALID_REQUEST,
+                name=topic.name,
+                topic_id=ZERO_UUID,
+                is_internal=False,
+                partitions=[],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
