@@ -109,7 +109,7 @@ def topic_steps(player: Player) -> None:
     foreign = Cursor(topic_name="nothing", partition_index=0)
     player.ask("a page behind a topic that was not asked for", partitions_of("orders", "paid", cursor=foreign))
     player.ask("a page of all behind an unknown topic", partitions_of(cursor=foreign))
-    player.ask("a page behind a topic of the list that does not exist", partitions_of("nothing", "paid", cursor=foreign))
+    player.ask("a page behind an unknown topic of the list", partitions_of("nothing", "paid", cursor=foreign))
     negative = Cursor(topic_name="orders", partition_index=-1)
     player.ask("a page behind a negative partition", partitions_of("orders", "orders", "paid", cursor=negative))
     player.ask("a page of all behind a negative partition", partitions_of(cursor=negative))

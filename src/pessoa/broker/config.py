@@ -241,13 +241,25 @@ class BrokerConfig:
 
         They were checked when they were made, though perhaps by another version; a broker that runs goes on running.
         """
-        cluster_defaults = _usable(cluster_defaults, is_default=True)
-        broker_overrides = _usable(broker_overrides, is_default=False)
         try:
-            return type(self)(self.static, cluster_defaults, broker_overrides)
+            return self._overridden(cluster_defaults, broker_overrides)
         except ConfigProblem as problem:
             log.warning("the settings of the running broker contradict each other and stay as they are: %s", problem)
             return self
+
+    def contradiction(
+        self, cluster_defaults: Mapping[str, str], broker_overrides: Mapping[str, str]
+    ) -> ConfigProblem | None:
+        """Why the same broker could not have these settings at run time; None if it could."""
+        try:
+            self._overridden(cluster_defaults, broker_overrides)
+        except ConfigProblem as problem:
+            return problem
+        return None
+
+    def _overridden(self, cluster_defaults: Mapping[str, str], broker_overrides: Mapping[str, str]) -> Self:
+        usable = _usable(cluster_defaults, is_default=True), _usable(broker_overrides, is_default=False)
+        return type(self)(self.static, *usable)
 
     def _derive(self) -> None:
         protocols = self.protocols = self._protocols()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pessoa.base.config_keys.broker_keys import validate_broker_configs
 from pessoa.broker.apis.incremental_alter_configs import handle
+from pessoa.broker.config import BrokerConfig, single_node_properties
 from pessoa.broker.metadata_progress import MetadataProgress
 from pessoa.metadata.image import ConfigResource, MetadataImage
 from pessoa.metadata.table_images import ConfigsImage
@@ -27,6 +30,7 @@ from pessoa.wire.request_context import RequestContext
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 SET, DELETE, APPEND = 0, 1, 2
+LISTENERS = "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093"
 BROKER, TOPIC = ConfigResource.BROKER, ConfigResource.TOPIC
 
 
@@ -36,8 +40,9 @@ class Stage:
     def __init__(self, code: ErrorCode = ErrorCode.NONE) -> None:
         self.code = code
         self.broker: Any = SimpleNamespace(
-            node_id=1, image=MetadataImage.EMPTY, progress=MetadataProgress(), controller=self, authorizer=None
-        )
+            node_id=1, image=MetadataImage.EMPTY, progress=MetadataProgress(), controller=self, authorizer=None,
+            config=BrokerConfig(single_node_properties({"listeners": LISTENERS}, Path("/nowhere"))),
+        )  # fmt: skip
 
     async def submit(self, request: IncrementalAlterConfigsRequest, _: object) -> IncrementalAlterConfigsResponse:
         answers = [
@@ -52,9 +57,16 @@ class Stage:
         return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=answers)
 
     def ask(
-        self, operation: int = SET, kind: int = BROKER, *, name: str = "1", is_dry: bool = False
+        self,
+        operation: int = SET,
+        kind: int = BROKER,
+        *,
+        name: str = "1",
+        is_dry: bool = False,
+        key: str = RATE,
+        value: str = "1",
     ) -> asyncio.Future[Any]:
-        config = AlterableConfig(name=RATE, config_operation=operation, value=None if operation == DELETE else "1")
+        config = AlterableConfig(name=key, config_operation=operation, value=None if operation == DELETE else value)
         resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
         context = RequestContext(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, 1, None, "127.0.0.1", 1)
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=is_dry)
@@ -112,5 +124,46 @@ def test_a_name_of_very_many_digits_is_no_brokers_and_goes_to_the_controller() -
     async def main() -> None:
         refused = await Stage(ErrorCode.INVALID_REQUEST).ask(name="1" * 5_000)
         assert [one.error_code for one in refused.responses] == [ErrorCode.INVALID_REQUEST]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "listeners",
+    # Each is refused by Apache Kafka 4.3.1 with the same code.
+    ["FOO://127.0.0.1:0", "PLAINTEXT://127.0.0.1:9092", f"{LISTENERS},FOO://127.0.0.1:0"],
+)
+def test_listeners_that_a_broker_could_not_have_are_refused(listeners: str) -> None:
+    """A broker that took them would pass over every later change of its settings, and not start again."""
+
+    async def main() -> None:
+        refused = await Stage().ask(key="listeners", value=listeners)
+        assert [one.error_code for one in refused.responses] == [ErrorCode.INVALID_REQUEST]
+        assert "listener" in (refused.responses[0].error_message or "")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("listeners", ["x", "", "PLAINTEXT://:", "://:9092", f"{LISTENERS},x"])
+def test_what_is_no_listener_is_refused_by_the_controller(listeners: str) -> None:
+    problem = validate_broker_configs({"listeners": listeners})
+    assert problem is not None
+    assert problem.is_invalid_request
+
+
+def test_listeners_that_a_broker_could_have_are_the_controllers_to_take() -> None:
+    async def main() -> None:
+        taken = await Stage().ask(key="listeners", value=f"{LISTENERS},SSL://127.0.0.1:0", is_dry=True)
+        assert [one.error_code for one in taken.responses] == [ErrorCode.NONE]
+
+    asyncio.run(main())
+
+
+def test_a_client_that_may_not_change_a_broker_does_not_hear_what_is_wrong_with_its_listeners() -> None:
+    async def main() -> None:
+        denied = Stage(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        refused = await denied.ask(key="listeners", value="FOO://127.0.0.1:0")
+        assert [one.error_code for one in refused.responses] == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
+        assert refused.responses[0].error_message is None
 
     asyncio.run(main())

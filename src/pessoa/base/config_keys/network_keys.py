@@ -24,6 +24,11 @@ PROTOCOL_MAP = Rule(
     "a list of NAME:PROTOCOL, with PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",
     lambda value: bool(value) and all(map(_PROTOCOL_OF_LISTENER.fullmatch, split_list(str(value)))),
 )
+_ENDPOINT = re.compile(r"[^:/\s]+://[^/\s]*:[0-9]{1,9}")
+ENDPOINTS = Rule(
+    "NAME://host:port, or several with commas between them",
+    lambda value: isinstance(value, tuple) and bool(value) and all(map(_ENDPOINT.fullmatch, map(str, value))),
+)
 _LIMIT_OF_ADDRESS = re.compile(r"[^,\s]+\s*:\s*[0-9]{1,10}")
 ADDRESS_LIMITS = Rule(
     "a list of host:count", lambda value: all(map(_LIMIT_OF_ADDRESS.fullmatch, split_list(str(value))))
@@ -31,7 +36,7 @@ ADDRESS_LIMITS = Rule(
 
 # fmt: off
 KEYS: tuple[ConfigKey, ...] = (
-    key("listeners", LIST, ("PLAINTEXT://:9092",), SOME_ENTRIES, HIGH, PER_BROKER,
+    key("listeners", LIST, ("PLAINTEXT://:9092",), ENDPOINTS, HIGH, PER_BROKER,
         "Where to listen, as NAME://host:port; an empty host is every address."),
     key("advertised.listeners", LIST, None, SOME_ENTRIES, HIGH,
         "The addresses that clients are told; those of listeners if it is not set."),

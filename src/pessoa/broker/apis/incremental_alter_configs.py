@@ -34,6 +34,7 @@ from pessoa.wire.errors import ErrorCode, Refusal
 
 if TYPE_CHECKING:
     from pessoa.broker.api_row import AnyServices
+    from pessoa.broker.services import BrokerServices
     from pessoa.controller.decision import Decision, Situation
     from pessoa.metadata.image import MetadataImage
     from pessoa.wire.api.incremental_alter_configs import (
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 # So long an answer waits until this broker hears of its own change.
 _NEWS_MS = 1_000
-_SET, _DELETE = 0, 1
+_SET, _DELETE, _APPEND = range(3)
 _OPERATIONS = range(4)
 
 
@@ -64,17 +65,18 @@ async def _submit(
     node: AnyServices, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """The controller's answer, as soon as what it has changed about brokers holds here."""
-    refused = await _refused_stores(node, context, request)
+    refused = await _refused_here(node, context, request)
     if refused is not None:
         return refused
     return await _submit_checked(node, context, request)
 
 
-async def _refused_stores(
+async def _refused_here(
     node: AnyServices, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse | None:
-    """The answer to new TLS stores that this broker cannot take; None if nothing is wrong. Files are read only after
-    the controller would have agreed to the change, so that no stranger learns what is in them."""
+    """The answer to settings that this broker cannot have, or to TLS stores that it cannot take; None if nothing is
+    wrong. It is given, and files are read, only where the controller would have agreed to the change: no stranger
+    learns from it."""
     from pessoa.broker.controller_services import ControllerServices
     from pessoa.wire.api.incremental_alter_configs import (
         IncrementalAlterConfigsRequest,
@@ -82,20 +84,19 @@ async def _refused_stores(
     )
 
     mine = [one for one in request.resources if _is_broker(one) and one.resource_name == str(node.node_id)]
-    changes = {config.name: config for one in mine for config in one.configs if ".ssl." in config.name}
-    if not changes or isinstance(node, ControllerServices):
+    if not mine or isinstance(node, ControllerServices):
+        return None
+    overrides = _overrides_after(node, mine)
+    problem = node.config.contradiction(node.config.cluster_defaults, overrides)
+    if problem is None and not any(".ssl." in config.name for one in mine for config in one.configs):
         return None
     dry_run = IncrementalAlterConfigsRequest(resources=mine, validate_only=True)
     answer = await node.controller.submit(dry_run, context)
     assert isinstance(answer, IncrementalAlterConfigsResponse)
     if any(one.error_code for one in answer.responses):
         return None
-    overrides = dict(node.image.configs.of(ConfigResource.BROKER, str(node.node_id)))
-    for name, config in changes.items():
-        overrides.pop(name, None)
-        if config.config_operation == _SET and config.value is not None:
-            overrides[name] = config.value
-    problem = node.store_problem(node.config.with_overrides(node.config.cluster_defaults, overrides))
+    if problem is None:
+        problem = node.store_problem(node.config.with_overrides(node.config.cluster_defaults, overrides))
     if problem is None:
         return None
     refusal = Refusal(ErrorCode.INVALID_REQUEST, str(problem))
@@ -106,6 +107,19 @@ async def _refused_stores(
         rest = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
         refused.responses += (await _submit_checked(node, context, rest)).responses
     return refused
+
+
+def _overrides_after(node: BrokerServices, resources: list[AlterConfigsResource]) -> dict[str, str]:
+    """The settings of this broker alone, if these changes were made."""
+    overrides = dict(node.image.configs.of(ConfigResource.BROKER, str(node.node_id)))
+    for config in (config for one in resources for config in one.configs):
+        name, value = config.name, config.value
+        present = overrides.pop(name, None)
+        if config.config_operation == _SET and value is not None:
+            overrides[name] = value
+        elif config.config_operation == _APPEND and value is not None:
+            overrides[name] = f"{present},{value}" if present else value
+    return overrides
 
 
 async def _submit_checked(
