@@ -6,9 +6,9 @@ that the cluster is protected. So it does not start with one (`check_protection`
 takes none while it runs (`unenforced_change`).
 
 TLS and SASL are enforced on the listeners that speak them (`node_tls.py`, `sasl_gate.py`). A setting of SASL is refused
-where no such listener is there: it would have no effect. So are mechanisms that are not offered, classes of Java that
-would decide about logins, and a `sasl.jaas.config` without the listener and the mechanism that it is for, which nothing
-reads.
+where no such listener is there: it would have no effect. So are mechanisms that are not offered, and a
+`sasl.jaas.config` without the listener and the mechanism that it is for, which nothing reads. And so are classes of
+Java that would decide about logins, but those of Apache's guide to OAUTHBEARER: what they do is done here.
 
 An authorizer is enforced (`authorization.py`; `authorizer_settings.py` says what it can be). Its settings are refused
 where none is named, and while a broker runs.
@@ -27,6 +27,7 @@ from pessoa.base.config_keys.broker_keys import BROKER_CONFIGS, base_name
 from pessoa.base.config_values import ConfigProblem, split_list
 from pessoa.broker.authorizer_settings import AUTHORIZER_KEYS, check_authorizer, has_authorizer
 from pessoa.broker.config_listeners import SecurityProtocol
+from pessoa.broker.oauth_settings import LOGIN_HANDLERS, SERVER_HANDLERS, VALIDATORS
 from pessoa.broker.sasl_settings import changed_sasl_problem, has_sasl
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ _PROTECTING: dict[str, tuple[Callable[[str], bool], str]] = {
     "sasl.login.callback.handler.class": (_is_set, _LOGIN),
     "sasl.client.callback.handler.class": (_is_set, _LOGIN),
     "sasl.login.class": (_is_set, _LOGIN),
+    "sasl.oauthbearer.jwt.validator.class": (lambda text: text.strip() not in ("", *VALIDATORS), _LOGIN),
     "principal.builder.class": (_is_not(str(BROKER_CONFIGS["principal.builder.class"].default)), _IDENTITY),
     "create.topic.policy.class.name": (_is_set, _POLICY),
     "alter.config.policy.class.name": (_is_set, _POLICY),
@@ -91,7 +93,7 @@ def unenforced_change(configs: Mapping[str, str], config: BrokerConfig | None = 
     found = _protecting(configs, config)
     if found:
         return _problem(configs, found)
-    if config is not None and (problem := changed_sasl_problem(configs)) is not None:
+    if config is not None and (problem := changed_sasl_problem(configs, config)) is not None:
         return problem
     for name, protocol_of in (("listeners", _named_protocol), ("listener.security.protocol.map", _mapped_protocol)):
         for entry in split_list(configs.get(name, "")):
@@ -116,9 +118,22 @@ def _protecting(settings: Mapping[str, str], config: BrokerConfig | None) -> lis
     found = [
         name
         for name, text in settings.items()
-        if _protects(base_name(name), text) and not (config is not None and _is_enforced(config, name))
+        if _protects(base_name(name), text)
+        and not (config is not None and (_is_enforced(config, name) or _is_known_handler(config, name, text)))
     ]
     return sorted(found, key=lambda name: order.index(base_name(name)))
+
+
+def _is_known_handler(config: BrokerConfig, name: str, text: str) -> bool:
+    """Whether a class of Java is the one that verifies tokens, on a listener that speaks SASL."""
+    handlers = {
+        "sasl.server.callback.handler.class": SERVER_HANDLERS,
+        "sasl.login.callback.handler.class": LOGIN_HANDLERS,
+    }
+    listener = _OF_LISTENER.fullmatch(name)
+    if listener is None or (listener[2] or "").lower() != "oauthbearer":
+        return False
+    return text.strip() in handlers.get(base_name(name), ()) and has_sasl(config, listener[1])
 
 
 def _is_enforced(config: BrokerConfig, name: str) -> bool:

@@ -21,17 +21,20 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, cast
 
 from pessoa.broker.api_table import broker_rows
+from pessoa.broker.oauth_settings import make_verifier
 from pessoa.broker.sasl_settings import (
     PLAIN,
     SUPPORTED,
     enabled_mechanisms,
+    find_jaas,
     jaas_text,
     max_session_ms,
     passwords_of_nodes,
 )
 from pessoa.net.pending import Pending
-from pessoa.security.sasl.exchange import PRINCIPAL_TYPE
+from pessoa.security.sasl.exchange import MAX_TOKEN_BYTES, PRINCIPAL_TYPE
 from pessoa.security.sasl.jaas import BadJaas, parse_jaas
+from pessoa.security.sasl.oauthbearer import MAX_MESSAGE_BYTES, OAUTHBEARER, OAuthBearerExchange
 from pessoa.security.sasl.plain import PlainExchange
 from pessoa.security.sasl.scram import ScramServerExchange, ScramUsers, TokenCredential, usual_shape
 from pessoa.security.sasl.scram_keys import NUMBERS
@@ -52,6 +55,8 @@ if TYPE_CHECKING:
     from pessoa.net.connection import Connection
     from pessoa.net.listener import Listener
     from pessoa.net.server_protocol import Serve, ServerProtocol
+    from pessoa.security.jwt.key_reader import KeyReader
+    from pessoa.security.jwt.token_verifier import TokenVerifier
     from pessoa.security.sasl.exchange import ServerExchange
     from pessoa.security.sasl.scram import CredentialShape
     from pessoa.security.sasl.scram_keys import StoredCredential
@@ -90,10 +95,24 @@ class SaslListener:
         self._apis = frozenset(int(row.key) for row in broker_rows() if row.is_served_before_login)
         # Mechanism → the text of its users, and what it says: parsed when it changes.
         self._token_keys = lru_cache(maxsize=_TOKENS_REMEMBERED)(token_keys)
+        self._verifier: TokenVerifier | None = None
         self._parsed: dict[str, tuple[str | None, Mapping[str, str]]] = {}
 
     def __repr__(self) -> str:
         return f"<SaslListener {self._name}: {', '.join(enabled_mechanisms(self._config(), self._name))}>"
+
+    async def start(self, reader: KeyReader | None = None) -> None:
+        """Get the keys that verify the tokens of OAUTHBEARER, where the listener has them. Returns after the first
+        attempt, whether keys are there or not. Raises a `ConfigProblem` for a file that is no key set."""
+        jaas = find_jaas(self._config(), self._name, OAUTHBEARER)
+        options = {} if jaas is None else jaas.options
+        self._verifier = make_verifier(self._config(), self._name, self.clock, reader, options)
+        if self._verifier is not None:
+            await self._verifier.start()
+
+    def close(self) -> None:
+        if self._verifier is not None:
+            self._verifier.close()
 
     def restrict(self, protocol: ServerProtocol) -> None:
         """A connection was accepted: until its login it may ask for little."""
@@ -113,14 +132,22 @@ class SaslListener:
     def mechanisms(self) -> list[Mechanism]:
         config = self._config()
         return [
-            Mechanism(name, partial(self._make_exchange, name), max_session_ms(config, self._name, name))
+            Mechanism(
+                name,
+                partial(self._make_exchange, name),
+                max_session_ms(config, self._name, name),
+                MAX_MESSAGE_BYTES if name == OAUTHBEARER else MAX_TOKEN_BYTES,
+            )
             for name in enabled_mechanisms(config, self._name)
-            if name in SUPPORTED
+            if name in SUPPORTED and (name != OAUTHBEARER or self._verifier is not None)
         ]
 
     def _make_exchange(self, mechanism: str) -> ServerExchange:
         if mechanism == PLAIN:
             return PlainExchange(self._plain_users())
+        if mechanism == OAUTHBEARER:
+            assert self._verifier is not None, "the mechanism is offered where there are keys"
+            return OAuthBearerExchange(self._verifier.verify)
         if self._secret is None:
             self._secret = shared_secret(self._config(), self._entropy)
         number = NUMBERS[mechanism]
@@ -194,6 +221,7 @@ class SaslGate:
         self._protocol = protocol
         self._listener = listener
         self._session = session
+        self._is_refusal_noted = False
 
     def __repr__(self) -> str:
         return f"<SaslGate of {self._session!r}>"
@@ -204,10 +232,15 @@ class SaslGate:
             return self._listener.serve(connection, data, start, end)
         outcome = session.receive(data, start, end, clock.now_ms(), clock.monotonic_ms())
         if isinstance(outcome, Failure):
-            self._note(connection, None, ErrorCode.SASL_AUTHENTICATION_FAILED)
+            if not self._is_refusal_noted:
+                self._note(connection, None, ErrorCode.SASL_AUTHENTICATION_FAILED)
             return _Refusal(connection, outcome, clock, self._settings.failure_delay_ms)
         if not isinstance(outcome, Answer):
             return self._listener.serve(connection, data, start, end)
+        if outcome.refusal is not None:
+            # Now: many clients hear of the refusal and go, without the step that makes it a failure.
+            self._note(connection, None, ErrorCode.SASL_AUTHENTICATION_FAILED)
+            self._is_refusal_noted = True
         if session.state is State.DONE:
             self._let_in(connection)
         elif session.takes_raw_tokens:

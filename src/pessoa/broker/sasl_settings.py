@@ -8,10 +8,11 @@ A listener whose protocol is SASL_PLAINTEXT or SASL_SSL demands a login. For it:
 
 Brokers log in to each other through `inter.broker.listener.name` with `sasl.mechanism.inter.broker.protocol`, all nodes
 to controllers with `sasl.mechanism.controller.protocol`; name and password are the `username` and `password` of the
-same `sasl.jaas.config`. As in Kafka, one without listener and mechanism before it is never read.
+same `sasl.jaas.config`. As in Kafka, one without listener and mechanism before it is never read. With OAUTHBEARER a
+node presents a token out of a file; its settings are read by `oauth_settings.py`.
 
 `check_sasl` refuses what could not work, before anything is on the disk: mechanisms that are not offered here, PLAIN
-without users, a node that could not log in to others.
+without users, OAUTHBEARER without keys, a node that could not log in to others.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from pessoa.base.config_keys.broker_keys import base_name
 from pessoa.base.config_values import ConfigProblem, split_list
 from pessoa.broker.config_listeners import SecurityProtocol
+from pessoa.broker.oauth_settings import changed_oauth_problem, check_tokens, has_keys, node_token
 from pessoa.security.sasl.client_login import Credentials
 from pessoa.security.sasl.jaas import BadJaas, Jaas, parse_jaas
+from pessoa.security.sasl.oauthbearer import OAUTHBEARER
 from pessoa.security.sasl.scram_keys import ALGORITHMS
 
 if TYPE_CHECKING:
@@ -32,10 +35,11 @@ if TYPE_CHECKING:
     from pessoa.broker.config import BrokerConfig
 
 PLAIN = "PLAIN"
-SUPPORTED = (PLAIN, *ALGORITHMS)
+SUPPORTED = (PLAIN, *ALGORITHMS, OAUTHBEARER)
 _ENABLED = "sasl.enabled.mechanisms"
 _JAAS = "sasl.jaas.config"
 _REAUTH = "connections.max.reauth.ms"
+_OF_LISTENER = re.compile(r"listener\.name\.([^.]*)\.")
 _OF_MECHANISM = re.compile(r"listener\.name\.[^.]*\.([^.]*)\.sasl\.jaas\.config")
 
 
@@ -97,7 +101,8 @@ def passwords_of_nodes(config: BrokerConfig) -> dict[str, str]:
     """
     for route in _routes(config):
         credentials = _credentials(config, route)
-        if credentials is not None:
+        # A token is another one tomorrow.
+        if credentials is not None and credentials.mechanism != OAUTHBEARER:
             jaas = find_jaas(config, route.listener, credentials.mechanism)
             users = {} if jaas is None else jaas.users()
             return users or {credentials.username: credentials.password}
@@ -115,6 +120,8 @@ def _credentials(config: BrokerConfig, route: _Route) -> Credentials | None:
     if mechanism not in SUPPORTED:
         raise ConfigProblem(route.key, mechanism, f"it must be one of {', '.join(SUPPORTED)}")
     jaas = find_jaas(config, route.listener, mechanism)
+    if mechanism == OAUTHBEARER:
+        return Credentials(mechanism, "", node_token(config, route.listener))
     if jaas is None or not jaas.username or not jaas.password:
         why = f"it must have the username and password with which this node logs in ({route.key}={mechanism})"
         raise ConfigProblem(jaas_key(route.listener, mechanism), None, why)
@@ -152,20 +159,34 @@ def _check_listener(config: BrokerConfig, listener: str) -> None:
     for mechanism in offered:
         if find_jaas(config, listener, mechanism) is None and mechanism == PLAIN:
             raise ConfigProblem(jaas_key(listener, mechanism), None, 'it must name the users of PLAIN: user_NAME="…"')
+    check_tokens(config, listener, is_offered=OAUTHBEARER in offered)
 
 
-def changed_sasl_problem(configs: Mapping[str, str]) -> ConfigProblem | None:
+def changed_sasl_problem(configs: Mapping[str, str], config: BrokerConfig) -> ConfigProblem | None:
     """What is wrong with settings of SASL that are to change while a broker runs; None if nothing is."""
+    if (problem := changed_oauth_problem(configs)) is not None:
+        return problem
     for name, text in configs.items():
         base = base_name(name)
         why = None
         if base == _ENABLED and (strange := [one for one in split_list(text) if one not in SUPPORTED]):
             why = f"{strange[0]} is not offered; there are {', '.join(SUPPORTED)}"
+        elif base == _ENABLED and OAUTHBEARER in split_list(text):
+            why = _missing_keys(config, name)
         elif base == _JAAS and (listener := _OF_MECHANISM.fullmatch(name)) is not None:
             why = _jaas_problem(text, listener[1].upper())
         if why is not None:
             return ConfigProblem(name, None, why, is_invalid_request=True)
     return None
+
+
+def _missing_keys(config: BrokerConfig, name: str) -> str | None:
+    """Why OAUTHBEARER cannot be enabled by this key: a listener that it is about has no keys to verify tokens with."""
+    named = _OF_LISTENER.match(name)
+    listeners = [one.name for one in config.listeners if one.security_protocol.has_sasl]
+    about = [one for one in listeners if named is None or named[1].upper() == one]
+    without = [one for one in about if not has_keys(config, one)]
+    return f"the file of this node has no sasl.oauthbearer.jwks.endpoint.url for {without[0]}" if without else None
 
 
 def _jaas_problem(text: str, mechanism: str) -> str | None:

@@ -66,6 +66,8 @@ _PER_MECHANISM = (
     "sasl.jaas.config",
     "sasl.login.class",
 )
+# Those of one mechanism alone, behind its name.
+_OF_OAUTHBEARER = "oauthbearer.sasl.oauthbearer."
 # Key stores belong to listeners; without one's name they cannot change while the broker runs.
 _ONLY_PER_LISTENER = frozenset(
     """
@@ -83,6 +85,8 @@ def base_name(name: str) -> str:
     if match is None:
         return name
     base: str = match.group(1)
+    if base.startswith(_OF_OAUTHBEARER):
+        return base.partition(".")[2]
     return next((one for one in _PER_MECHANISM if base.endswith(one)), base)
 
 

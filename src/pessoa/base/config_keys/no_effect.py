@@ -50,7 +50,7 @@ BROKER_KEYS_WITHOUT_EFFECT: dict[str, str] = {
     "how Java goes about TLS: OpenSSL does it, and tries the newest version first": """
         ssl.protocol ssl.provider ssl.secure.random.implementation ssl.keymanager.algorithm ssl.trustmanager.algorithm
     """,
-    "missing: Kerberos, OAuth, as far as their keys are not read": """
+    "missing: Kerberos, and tokens that a node asks for, as far as their keys are not read": """
         sasl.* early.start.listeners
     """,
     "missing: share groups, streams groups": "group.share.* group.streams.* share.*",

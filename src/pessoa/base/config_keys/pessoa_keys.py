@@ -1,4 +1,5 @@
-"""Keys that are Pessoa's alone, which Apache Kafka does not have: the logs of a broker, and its metrics.
+"""Keys that are Pessoa's alone, which Apache Kafka does not have: the logs of a broker, its metrics, and from
+where tokens and the keys that verify them may come.
 
 They are internal, so DescribeConfigs lists a broker's keys as Apache Kafka does, and these where they are set.
 """
@@ -6,7 +7,7 @@ They are internal, so DescribeConfigs lists a broker's keys as Apache Kafka does
 from __future__ import annotations
 
 from pessoa.base.config_table import CLUSTER_WIDE, INT, LIST, LONG, STRING, ConfigKey, key
-from pessoa.base.config_values import NOT_EMPTY, any_of, at_least, between, one_of
+from pessoa.base.config_values import ENTRIES, NOT_EMPTY, any_of, at_least, between, one_of
 
 LOGS = ("access", "agent", "audit", "authorizer", "error", "referrer")
 
@@ -28,6 +29,15 @@ KEYS: tuple[ConfigKey, ...] = (
     key("pessoa.metrics.names", STRING, "jmx-exporter", one_of("jmx-exporter", "confluent"),
         "Whether meters are called bytesin_total, as by Prometheus' JMX exporter, or bytesinpersec, as by Confluent.",
         is_internal=True),
+    key("pessoa.sasl.oauthbearer.allowed.urls", LIST, (), ENTRIES,
+        "The http(s) URLs that sasl.oauthbearer.*.endpoint.url may name.", is_internal=True),
+    key("pessoa.sasl.oauthbearer.allowed.files", LIST, (), ENTRIES,
+        "The files that sasl.oauthbearer.*.endpoint.url may name, as file: URLs or as paths.", is_internal=True),
+    # In Apache Kafka these two are properties of the Java system.
+    key("org.apache.kafka.sasl.oauthbearer.allowed.urls", LIST, (), ENTRIES,
+        "Apache Kafka's name of pessoa.sasl.oauthbearer.allowed.urls.", is_internal=True),
+    key("org.apache.kafka.sasl.oauthbearer.allowed.files", LIST, (), ENTRIES,
+        "Apache Kafka's name of pessoa.sasl.oauthbearer.allowed.files.", is_internal=True),
     key("pessoa.metrics.host", STRING, "127.0.0.1", NOT_EMPTY, "The address of that port.", is_internal=True),
 )
 # fmt: on

@@ -60,6 +60,7 @@ class NodeListeners:
         self.of_controller = of_controller
         self.all: list[HeldListener] = []
         self._node = node
+        self._sasl: list[SaslListener] = []
         self._is_closed = False
         node.config.on_change.append(self._configure)
 
@@ -70,6 +71,9 @@ class NodeListeners:
         config, shares = self._node.config.current, self.shares
         room = shares.client_room if is_counted(config, endpoint) else shares.inner_room
         node, sasl = self._node, self._sasl_of(endpoint)
+        if sasl is not None:
+            self._sasl.append(sasl)
+            await sasl.start()
         held = HeldListener(endpoint, config, node.network, room, shares.client_quota, node.clock, sasl)
         held.listener.tls = node.tls.server(endpoint.name)
         held.listener.on_bug = self._node.on_bug
@@ -119,10 +123,14 @@ class NodeListeners:
         """Close the ports; responses in progress leave first. A second call does nothing."""
         if not self._is_closed:
             self._is_closed = True
+            for sasl in self._sasl:
+                sasl.close()
             for held in self.all:
                 await held.close()
 
     def abandon(self) -> None:
+        for sasl in self._sasl:
+            sasl.close()
         for held in self.all:
             held.listener.abort()
 

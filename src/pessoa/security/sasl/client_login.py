@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pessoa.security.sasl.exchange import AuthenticationFailed
+from pessoa.security.sasl.oauthbearer import ACKNOWLEDGED, OAUTHBEARER, first_message
 from pessoa.security.sasl.scram import ScramClientExchange
 from pessoa.security.sasl.scram_keys import ALGORITHMS, salted_password
 from pessoa.security.sasl.scram_messages import encoded
@@ -28,7 +29,7 @@ _salted_password = lru_cache(maxsize=16)(salted_password)
 
 
 class Credentials(NamedTuple):
-    """`repr` shows no password."""
+    """`repr` shows no password. Of OAUTHBEARER the password is the token, which says the name."""
 
     mechanism: str
     username: str
@@ -47,6 +48,8 @@ async def log_in(credentials: Credentials, ask: Ask, octets: Callable[[int], byt
         raise AuthenticationFailed(f"{mechanism} is not offered, but {', '.join(shaken.mechanisms) or 'no mechanism'}")
     if mechanism in ALGORITHMS:
         return await _log_in_with_scram(credentials, ask, encoded(octets(_NONCE_BYTES)))
+    if mechanism == OAUTHBEARER:
+        return await _log_in_with_token(credentials.password, ask)
     answer = await _authenticate(ask, f"\0{credentials.username}\0{credentials.password}".encode())
     return answer.session_lifetime_ms
 
@@ -58,6 +61,15 @@ async def _log_in_with_scram(credentials: Credentials, ask: Ask, nonce: str) -> 
     last = await _authenticate(ask, exchange.final(first.auth_bytes))
     exchange.check(last.auth_bytes)
     return last.session_lifetime_ms
+
+
+async def _log_in_with_token(token: str, ask: Ask) -> int:
+    answer = await _authenticate(ask, first_message(token))
+    if answer.auth_bytes:
+        # It is refused; the server says so again when that has been acknowledged.
+        await _authenticate(ask, ACKNOWLEDGED)
+        raise AuthenticationFailed("the token is refused")
+    return answer.session_lifetime_ms
 
 
 async def _authenticate(ask: Ask, token: bytes) -> SaslAuthenticateResponse:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 PRINCIPAL_TYPE = "User"
-# Far more than PLAIN and SCRAM need. A token is read before its sender is known, so reading one must cost little.
+# Far more than PLAIN and SCRAM need; OAUTHBEARER has a limit of its own. A token is read before its sender is known, so
+# reading one must cost little.
 MAX_TOKEN_BYTES = 4096
 _MAX_REASON_CHARACTERS = 500
 
@@ -44,6 +45,10 @@ class ServerExchange(Protocol):
     # None until the exchange has succeeded.
     @property
     def identity(self) -> Identity | None: ...
+
+    # Why the client is not who it says, where the mechanism tells it in a token before the login fails (OAUTHBEARER).
+    @property
+    def refusal(self) -> str | None: ...
 
     def step(self, token: bytes, now_ms: int) -> bytes:
         """The answer to a token of the client. Raises `AuthenticationFailed`."""

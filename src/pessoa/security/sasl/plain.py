@@ -24,6 +24,8 @@ _PARTS = 3
 class PlainExchange:
     """`users` is name → password."""
 
+    refusal = None
+
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
         self.identity: Identity | None = None

@@ -91,6 +91,8 @@ class ScramUsers(NamedTuple):
 class ScramServerExchange:
     """`octets` gives so many random bytes."""
 
+    refusal = None
+
     def __init__(self, mechanism: str, users: ScramUsers, octets: Callable[[int], bytes]) -> None:
         self._mechanism = mechanism
         self._algorithm = ALGORITHMS[mechanism]

@@ -8,7 +8,7 @@ A handshake in version 1 is followed by SaslAuthenticate requests; in version 0 
 of their own. Every other request is a `ProtocolViolation`, before anything of it but its API is read. What the client
 could have meant, but failed at, is a `Failure`: it carries what is to be answered before the connection is closed, and
 the caller lets a moment pass before both.
-No mechanism sees a token of more than `MAX_TOKEN_BYTES`.
+No mechanism sees a token of more bytes than it says.
 
 Texts for clients are Kafka's. None of them tells whether a user exists.
 
@@ -48,7 +48,10 @@ class State(Enum):
 
 
 class Answer(NamedTuple):
+    """`refusal` says, for the log, why a login has failed of which the client is told in two steps."""
+
     frames: list[Buffer]
+    refusal: str | None = None
 
 
 class Pass(NamedTuple):
@@ -72,6 +75,7 @@ class Mechanism(NamedTuple):
     make_exchange: Callable[[], ServerExchange]
     # connections.max.reauth.ms; 0: a session has no end.
     max_session_ms: int
+    max_token_bytes: int = MAX_TOKEN_BYTES
 
 
 class ServerSession:
@@ -167,26 +171,29 @@ class ServerSession:
                 auth_bytes=b"",
             )
             return Failure(response_frame(response, version, correlation_id), failed.why)
+        refusal = self._refusal()
         lifetime_ms = self._finish(now_ms, monotonic_ms)
         response = SaslAuthenticateResponse(
             error_code=ErrorCode.NONE, error_message="", auth_bytes=token, session_lifetime_ms=lifetime_ms
         )
-        return Answer(response_frame(response, version, correlation_id))
+        return Answer(response_frame(response, version, correlation_id), refusal)
 
     def _take_raw_token(self, token: bytes, now_ms: int, monotonic_ms: int) -> Outcome:
         try:
             answer = self._step(token, now_ms)
         except AuthenticationFailed as failed:
             return Failure(None, failed.why)
+        refusal = self._refusal()
         self._finish(now_ms, monotonic_ms)
-        return Answer([pack(">i", len(answer)) + answer])
+        return Answer([pack(">i", len(answer)) + answer], refusal)
 
     def _step(self, token: Buffer, now_ms: int) -> bytes:
         assert self._exchange is not None
         assert self._mechanism is not None
         # The limit of frames does not do: a session that is renewed has that of ordinary requests.
-        if len(token) > MAX_TOKEN_BYTES:
-            raise AuthenticationFailed(f"a token of {len(token)} bytes; {MAX_TOKEN_BYTES} are allowed")
+        limit = self._mechanism.max_token_bytes
+        if len(token) > limit:
+            raise AuthenticationFailed(f"a token of {len(token)} bytes; {limit} are allowed")
         if self._first_mechanism not in (None, self._mechanism.name):
             text = (
                 f"SASL mechanism '{self._mechanism.name}' requested by client is not supported for re-authentication "
@@ -199,6 +206,10 @@ class ServerSession:
             text = f"Cannot change principals during re-authentication from {_dotted(self.identity)}: {_dotted(found)}"
             raise AuthenticationFailed(text, text)
         return answer
+
+    def _refusal(self) -> str | None:
+        assert self._exchange is not None
+        return self._exchange.refusal
 
     def _finish(self, now_ms: int, monotonic_ms: int) -> int:
         """If the exchange has succeeded, the session begins: how long it lasts, or 0."""

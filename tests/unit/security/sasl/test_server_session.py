@@ -34,6 +34,7 @@ class Lasting(PlainExchange):
 
 class Broken:
     identity = None
+    refusal = None
 
     def step(self, token: bytes, now_ms: int) -> bytes:
         raise AuthenticationFailed("a secret reason")
@@ -168,6 +169,7 @@ def test_every_other_request_is_a_violation(before: list[tuple[Message, int]]) -
 
 class Unreached:
     identity = None
+    refusal = None
 
     def step(self, token: bytes, now_ms: int) -> bytes:
         raise AssertionError("a token that is too long reached its mechanism")
