@@ -37,7 +37,7 @@ SOURCE = ROOT / "src"
 CLUSTER = [
     "broker",
     "controller replication coordinator quorum",
-    "log raft metadata quota",
+    "log raft metadata quota share",
 ]
 SERVICES = [
     "cli platform testing",
@@ -94,6 +94,7 @@ PURE = [
     "coordinator.groups",
     "coordinator.transactions",
     "quota",
+    "share",
     "serde",
     "pipelines.plan",
     "pipelines.columns",

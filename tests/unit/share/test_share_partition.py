@@ -1,0 +1,495 @@
+"""Every rule of a share partition, one at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from pessoa.share.acknowledgement import Acknowledgement, AcknowledgeType, Limits, check_form
+from pessoa.share.acquisition import AcquireMode, AcquireRequest, FetchedBatch, isolation_threshold
+from pessoa.share.share_partition import SharePartition, StateWrite
+from pessoa.share.state_batches import DeliveryState, StateBatch
+from pessoa.wire.errors import ErrorCode, Refusal
+
+AVAILABLE, ACQUIRED = DeliveryState.AVAILABLE, DeliveryState.ACQUIRED
+ACKNOWLEDGED, ARCHIVED = DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
+LIMITS = Limits(delivery_count=5, record_locks=100, lock_duration_ms=1_000)
+TENS = [FetchedBatch(first, first + 9) for first in range(0, 1_000, 10)]
+
+
+class Queue:
+    """A share partition with a log of batches of ten records, and a share coordinator that does as it is told."""
+
+    def __init__(
+        self, limits: Limits = LIMITS, start_offset: int = 0, stored: tuple[StateBatch, ...] = (), is_new: bool = False
+    ) -> None:
+        self.partition = SharePartition(start_offset, stored, limits, is_start_stored=not is_new)
+        self.log = list(TENS)
+        self.now_ms = 0
+
+    def acquire(
+        self, member: str = "a", count: int = 10, batch_size: int = 500, mode: int = 0, batches: int = 50
+    ) -> list[tuple[int, int, int]]:
+        offset = self.partition.next_fetch_offset()
+        read = [batch for batch in self.log if batch.last_offset >= offset][:batches]
+        request = AcquireRequest(member, count, batch_size, AcquireMode(mode))
+        got = self.partition.acquire(request, read, self.now_ms)
+        return [(one.first_offset, one.last_offset, one.delivery_count) for one in got]
+
+    def acknowledge(self, first: int, last: int, *types: int, member: str = "a") -> int | None:
+        return self.partition.acknowledge(member, [Acknowledgement(first, last, types)], self.now_ms)
+
+    def refused(self, first: int, last: int, *types: int, member: str = "a") -> ErrorCode:
+        with pytest.raises(Refusal) as caught:
+            self.acknowledge(first, last, *types, member=member)
+        return caught.value.code
+
+    def write(self, error: ErrorCode = ErrorCode.NONE) -> StateWrite:
+        write = self.partition.take_write()
+        assert write is not None
+        self.partition.finish_write(error, self.now_ms)
+        return write
+
+    def tick(self, by_ms: int) -> int:
+        self.now_ms += by_ms
+        return self.partition.tick(self.now_ms)
+
+    def states(self) -> list[tuple[int, int, DeliveryState, int]]:
+        return [
+            (run.first_offset, run.last_offset, run.state, run.delivery_count) for run in self.partition.in_flight.runs
+        ]
+
+    @property
+    def borders(self) -> tuple[int, int]:
+        return self.partition.in_flight.start_offset, self.partition.in_flight.end_offset
+
+
+# ── acquiring ──
+
+
+def test_records_of_a_fetch_are_acquired_with_a_delivery_count_of_one() -> None:
+    queue = Queue()
+    assert queue.acquire() == [(0, 9, 1)]
+    assert queue.states() == [(0, 9, ACQUIRED, 1)]
+    assert queue.partition.next_fetch_offset() == 10
+
+
+def test_two_members_never_acquire_the_same_record() -> None:
+    queue = Queue()
+    assert queue.acquire("a") == [(0, 9, 1)]
+    assert queue.acquire("b") == [(10, 19, 1)]
+
+
+def test_batch_optimized_ends_with_the_batch_in_which_the_limit_is_reached() -> None:
+    assert Queue().acquire(count=13) == [(0, 19, 1)]
+
+
+def test_record_limit_ends_exactly_at_the_limit_and_the_next_fetch_goes_on_within_the_batch() -> None:
+    queue = Queue()
+    assert queue.acquire(count=13, mode=1) == [(0, 12, 1)]
+    assert queue.acquire(count=4, mode=1) == [(13, 16, 1)]
+
+
+def test_entries_are_cut_at_batch_borders_when_they_have_the_batch_size() -> None:
+    assert Queue().acquire(count=50, batch_size=15) == [(0, 19, 1), (20, 39, 1), (40, 49, 1)]
+
+
+def test_nothing_is_acquired_for_no_records_and_from_no_batches() -> None:
+    queue = Queue()
+    assert queue.acquire(count=0) == []
+    assert queue.acquire(batches=0) == []
+    assert queue.borders == (0, 0)
+
+
+def test_a_read_that_begins_within_a_batch_does_not_acquire_what_stands_before_it() -> None:
+    assert Queue(start_offset=5).acquire() == [(5, 19, 1)]
+
+
+def test_the_span_from_start_to_end_is_limited_and_one_stuck_record_stops_the_partition() -> None:
+    queue = Queue(Limits(record_locks=20))
+    assert queue.acquire(count=100) == [(0, 19, 1)]
+    queue.acknowledge(1, 19, 1)
+    queue.write()
+    assert not queue.partition.can_acquire()
+    assert queue.acquire() == []
+    queue.acknowledge(0, 0, 1)
+    assert queue.acquire() == [], "what is not stored does not count"
+    queue.write()
+    assert queue.partition.can_acquire()
+    assert queue.acquire() == [(20, 29, 1)]
+
+
+def test_what_is_available_is_acquired_even_if_the_span_has_no_room() -> None:
+    queue = Queue(Limits(record_locks=20))
+    queue.acquire(count=20)
+    queue.acknowledge(5, 6, 2)
+    queue.write()
+    assert queue.partition.can_acquire()
+    assert queue.acquire(count=100) == [(5, 6, 2)]
+
+
+def test_record_limit_keeps_within_the_span_and_batches_may_overshoot_by_one() -> None:
+    assert Queue(Limits(record_locks=15)).acquire(count=100) == [(0, 19, 1)]
+    assert Queue(Limits(record_locks=15)).acquire(count=100, mode=1) == [(0, 14, 1)]
+
+
+def test_offsets_between_batches_and_aborted_batches_are_archived_in_memory() -> None:
+    queue = Queue()
+    queue.log = [FetchedBatch(0, 4), FetchedBatch(8, 9), FetchedBatch(10, 14, is_gone=True), FetchedBatch(15, 19)]
+    assert queue.acquire(count=20) == [(0, 4, 1), (8, 9, 1), (15, 19, 1)]
+    assert queue.partition.take_write() is None
+    queue.acknowledge(0, 4, 1)
+    queue.write()
+    assert queue.borders == (8, 20)
+
+
+def test_a_compacted_front_moves_the_start_offset() -> None:
+    queue = Queue()
+    queue.log = [FetchedBatch(40, 49)]
+    assert queue.acquire() == [(40, 49, 1)]
+    assert queue.borders == (40, 50)
+
+
+def test_a_record_that_was_compacted_away_while_available_is_archived() -> None:
+    queue = Queue()
+    queue.acquire()
+    queue.acknowledge(0, 9, 2)
+    queue.write()
+    queue.log = TENS[1:]
+    assert queue.acquire() == [(10, 19, 1)]
+    assert queue.borders == (10, 20)
+
+
+# ── bad records ──
+
+
+def test_the_isolation_threshold_is_half_of_the_limit_and_at_least_two() -> None:
+    assert [isolation_threshold(limit) for limit in (2, 3, 4, 5, 9, 10)] == [2, 2, 2, 3, 5, 5]
+
+
+def test_records_that_fail_again_and_again_are_delivered_in_smaller_pieces_and_last_alone() -> None:
+    queue = Queue(Limits(delivery_count=5, record_locks=100))
+    for count in (1, 2, 3):
+        assert queue.acquire(count=10)[0] == (0, 9, count)
+        queue.acknowledge(0, 9, 2)
+        queue.write()
+    assert queue.acquire(count=10) == [(0, 4, 4)]
+    assert queue.acquire(count=10) == [(5, 9, 4)]
+    queue.acknowledge(0, 9, 2)
+    queue.write()
+    assert [queue.acquire(count=10) for _ in range(3)] == [[(0, 0, 5)], [(1, 1, 5)], [(2, 2, 5)]]
+
+
+def test_records_that_may_be_bad_are_not_mixed_with_others() -> None:
+    queue = Queue(Limits(delivery_count=5, record_locks=100))
+    queue.acquire(count=20)
+    for _ in range(2):
+        queue.acknowledge(10, 19, 2)
+        queue.write()
+        queue.acquire(count=10)
+    queue.acknowledge(0, 9, 2)
+    queue.acknowledge(10, 19, 2)
+    queue.write()
+    assert queue.states() == [(0, 9, AVAILABLE, 1), (10, 19, AVAILABLE, 3)]
+    assert queue.acquire(count=100) == [(0, 9, 2)]
+    assert queue.acquire(count=100) == [(10, 19, 4)], "half of the twenty that were delivered together"
+
+
+# ── acknowledging ──
+
+
+@pytest.mark.parametrize(("kind", "state"), [(0, ARCHIVED), (1, ACKNOWLEDGED), (2, AVAILABLE), (3, ARCHIVED)], ids=str)
+def test_an_acknowledgement_is_stored_with_the_start_offset_from_before_it(kind: int, state: DeliveryState) -> None:
+    queue = Queue()
+    queue.acquire()
+    number = queue.acknowledge(0, 9, kind)
+    write = queue.write()
+    done = 0 if state is AVAILABLE else 10
+    assert write == (number, 0, done, (StateBatch(0, 9, state, 1),))
+    assert queue.borders == ((10, 10) if done else (0, 10))
+
+
+def test_one_type_for_each_offset_makes_one_batch_for_each_run_of_equal_types() -> None:
+    queue = Queue()
+    queue.acquire()
+    queue.acknowledge(0, 9, 1, 1, 1, 2, 2, 3, 3, 0, 1, 1)
+    assert queue.write().batches == (
+        StateBatch(0, 2, ACKNOWLEDGED, 1),
+        StateBatch(3, 4, AVAILABLE, 1),
+        StateBatch(5, 7, ARCHIVED, 1),
+        StateBatch(8, 9, ACKNOWLEDGED, 1),
+    )
+    assert queue.borders == (3, 10)
+
+
+def test_a_record_in_transition_is_neither_acquired_nor_acknowledged() -> None:
+    queue = Queue()
+    queue.acquire()
+    queue.acknowledge(0, 9, 2)
+    assert queue.acquire() == [(10, 19, 1)]
+    assert queue.refused(0, 9, 1) is ErrorCode.INVALID_RECORD_STATE
+    queue.write()
+    assert queue.acquire() == [(0, 9, 2)]
+
+
+def test_a_failed_write_gives_the_records_back_to_their_member_under_their_old_lock() -> None:
+    queue = Queue()
+    queue.acquire()
+    queue.tick(400)
+    queue.acknowledge(0, 9, 1)
+    queue.write(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert queue.states() == [(0, 9, ACQUIRED, 1)]
+    assert queue.tick(599) == 0
+    assert queue.tick(1) == 10
+
+
+def test_a_lock_that_ended_during_a_failed_write_ends_then() -> None:
+    queue = Queue()
+    queue.acquire()
+    queue.acknowledge(0, 9, 1)
+    assert queue.partition.take_write() is not None
+    assert queue.tick(1_000) == 0, "in transition"
+    queue.partition.finish_write(ErrorCode.COORDINATOR_NOT_AVAILABLE, queue.now_ms)
+    assert queue.states() == [(0, 9, AVAILABLE, 1)]
+    assert queue.write().batches == (StateBatch(0, 9, AVAILABLE, 1),)
+
+
+def test_a_lock_that_ended_at_the_limit_during_a_failed_write_archives_the_record() -> None:
+    queue = Queue(Limits(delivery_count=2, lock_duration_ms=1_000))
+    queue.acquire()
+    queue.acknowledge(0, 9, 2)
+    queue.write()
+    queue.acquire()
+    queue.acknowledge(0, 9, 2)
+    assert queue.partition.take_write() is not None
+    queue.tick(1_000)
+    queue.partition.finish_write(ErrorCode.REQUEST_TIMED_OUT, queue.now_ms)
+    assert queue.borders == (10, 10)
+
+
+def test_one_write_is_under_way_and_what_comes_meanwhile_goes_into_the_next() -> None:
+    queue = Queue()
+    queue.acquire()
+    assert queue.acknowledge(0, 0, 1) == 1
+    first = queue.partition.take_write()
+    assert queue.acknowledge(1, 1, 1) == 2
+    assert queue.acknowledge(2, 2, 3) == 2
+    assert queue.partition.take_write() is None
+    queue.partition.finish_write(ErrorCode.NONE, 0)
+    assert first == (1, 0, 1, (StateBatch(0, 0, ACKNOWLEDGED, 1),))
+    assert queue.write() == (2, 1, 2, (StateBatch(1, 1, ACKNOWLEDGED, 1), StateBatch(2, 2, ARCHIVED, 1)))
+    assert queue.borders == (3, 10)
+
+
+def test_a_released_record_is_archived_when_it_was_delivered_as_often_as_allowed() -> None:
+    queue = Queue(Limits(delivery_count=2))
+    queue.acquire()
+    queue.acknowledge(0, 9, 2)
+    queue.write()
+    assert queue.acquire()[0] == (0, 9, 2)
+    queue.acknowledge(0, 9, 2)
+    assert queue.write().batches == (StateBatch(0, 9, ARCHIVED, 2),)
+
+
+def test_a_renewed_lock_is_whole_again_and_nothing_is_stored() -> None:
+    queue = Queue()
+    queue.acquire()
+    queue.tick(900)
+    assert queue.acknowledge(0, 4, 4) is None
+    assert queue.partition.take_write() is None
+    assert queue.tick(100) == 5
+    assert queue.states() == [(0, 4, ACQUIRED, 1), (5, 9, AVAILABLE, 1)]
+    assert queue.tick(900) == 5
+
+
+def test_renewing_is_refused_where_the_group_does_not_allow_it() -> None:
+    queue = Queue(LIMITS._replace(can_renew=False))
+    queue.acquire()
+    assert queue.refused(0, 9, 4) is ErrorCode.INVALID_RECORD_STATE
+
+
+def test_acknowledgements_of_what_the_member_has_not_acquired_are_refused() -> None:
+    queue = Queue()
+    assert queue.refused(0, 0, 1) is ErrorCode.INVALID_RECORD_STATE, "nothing was acquired"
+    queue.acquire()
+    assert queue.refused(0, 9, 1, member="b") is ErrorCode.INVALID_RECORD_STATE
+    assert queue.refused(5, 10, 1) is ErrorCode.INVALID_REQUEST, "behind the end offset"
+    queue.tick(1_000)
+    assert queue.refused(0, 9, 1) is ErrorCode.INVALID_RECORD_STATE, "the lock has ended"
+
+
+def test_acknowledgements_below_the_start_offset_are_passed_over() -> None:
+    queue = Queue()
+    queue.acquire()
+    queue.acknowledge(0, 4, 1)
+    queue.write()
+    assert queue.acknowledge(0, 3, 1) is None
+    assert queue.acknowledge(2, 9, 1) is not None
+    assert queue.write().batches == (StateBatch(5, 9, ACKNOWLEDGED, 1),)
+
+
+def test_one_refused_range_refuses_all_of_the_partition() -> None:
+    queue = Queue()
+    queue.acquire("a")
+    queue.acquire("b")
+    before = list(queue.partition.in_flight.runs)
+    ranges = [Acknowledgement(0, 4, [1]), Acknowledgement(5, 5, [4]), Acknowledgement(10, 12, [1])]
+    with pytest.raises(Refusal) as refused:
+        queue.partition.acknowledge("a", ranges, 500)
+    assert refused.value.code is ErrorCode.INVALID_RECORD_STATE
+    assert list(queue.partition.in_flight.runs) == before
+    with pytest.raises(Refusal):
+        queue.partition.acknowledge("a", [Acknowledgement(0, 4, [1]), Acknowledgement(4, 5, [1])], 500)
+    assert queue.partition.take_write() is None
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        [(5, 4, [1])],
+        [(5, 9, [1]), (0, 4, [1])],
+        [(0, 9, [1, 1])],
+        [(0, 9, [])],
+        [(0, 0, [5])],
+        [(0, 0, [-1])],
+        [(0, 0, [4])],
+    ],
+    ids=str,
+)
+def test_acknowledgements_of_an_impossible_form_are_an_invalid_request(
+    ranges: list[tuple[int, int, list[int]]],
+) -> None:
+    with pytest.raises(Refusal) as refused:
+        check_form([Acknowledgement(*one) for one in ranges], knows_renew=True, is_renewal=False)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_versions_without_renewals_refuse_their_type_and_those_with_take_it() -> None:
+    renewal = [Acknowledgement(0, 1, [AcknowledgeType.RENEW, AcknowledgeType.ACCEPT])]
+    check_form(renewal, knows_renew=True, is_renewal=True)
+    with pytest.raises(Refusal):
+        check_form(renewal, knows_renew=False, is_renewal=True)
+
+
+# ── locks, members and the log ──
+
+
+def test_a_lock_that_ends_makes_the_record_available_at_once_and_is_written() -> None:
+    queue = Queue()
+    queue.acquire()
+    assert queue.partition.next_deadline_ms() == 1_000
+    assert queue.tick(999) == 0
+    assert queue.tick(1) == 10
+    assert queue.partition.next_deadline_ms() is None
+    assert queue.acquire("b") == [(0, 9, 2)]
+    assert queue.write(ErrorCode.NOT_COORDINATOR).batches == (StateBatch(0, 9, AVAILABLE, 1),)
+    assert queue.states() == [(0, 9, ACQUIRED, 2)], "a failed write undoes nothing"
+
+
+def test_a_lock_that_ends_and_an_acknowledgement_of_the_same_record_make_one_batch_of_a_write() -> None:
+    queue = Queue()
+    queue.acquire()
+    queue.tick(1_000)
+    queue.acquire("b")
+    queue.acknowledge(0, 4, 1, member="b")
+    assert queue.write().batches == (StateBatch(0, 4, ACKNOWLEDGED, 2), StateBatch(5, 9, AVAILABLE, 1))
+
+
+def test_a_lock_that_ends_at_the_limit_archives_the_record() -> None:
+    queue = Queue(Limits(delivery_count=2, lock_duration_ms=10))
+    queue.acquire()
+    queue.tick(10)
+    queue.acquire()
+    queue.tick(10)
+    assert queue.borders == (10, 10)
+    assert queue.write() == (1, 10, 0, (StateBatch(0, 9, ARCHIVED, 2),))
+
+
+def test_deadlines_move_with_the_clock() -> None:
+    queue = Queue()
+    queue.acquire()
+    queue.partition.shift_deadlines(5_000)
+    assert queue.partition.next_deadline_ms() == 6_000
+    assert queue.tick(5_999) == 0
+    assert queue.tick(1) == 10
+
+
+def test_a_member_that_leaves_releases_what_it_has_and_nothing_of_others() -> None:
+    queue = Queue()
+    queue.acquire("a")
+    queue.acquire("b")
+    queue.acknowledge(0, 4, 1)
+    assert queue.partition.release("a") == 1
+    assert queue.write().batches == (StateBatch(0, 4, ACKNOWLEDGED, 1), StateBatch(5, 9, AVAILABLE, 1))
+    assert queue.states() == [(5, 9, AVAILABLE, 1), (10, 19, ACQUIRED, 1)]
+    assert queue.partition.release("a") is None
+    assert queue.partition.release("c") is None
+
+
+def test_deleted_records_are_forgotten_and_their_acknowledgements_succeed() -> None:
+    queue = Queue()
+    queue.acquire(count=20)
+    queue.acknowledge(0, 9, 1)
+    queue.partition.begin_at(15)
+    assert queue.borders == (15, 20)
+    assert queue.acknowledge(10, 14, 1) is None
+    queue.write(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert queue.states() == [(15, 19, ACQUIRED, 1)]
+    queue.partition.begin_at(12)
+    assert queue.borders == (15, 20)
+    queue.partition.begin_at(100)
+    assert queue.borders == (100, 100)
+
+
+def test_waiting_fetches_hear_once_of_records_that_became_available() -> None:
+    queue = Queue()
+    queue.acquire()
+    assert not queue.partition.take_freed()
+    queue.acknowledge(0, 9, 2)
+    assert not queue.partition.take_freed()
+    queue.write()
+    assert queue.partition.take_freed()
+    assert not queue.partition.take_freed()
+    queue.acquire()
+    queue.tick(1_000)
+    assert queue.partition.take_freed()
+
+
+# ── loading and fencing ──
+
+
+def test_a_new_leader_goes_on_from_what_is_stored() -> None:
+    stored = (
+        StateBatch(0, 9, ACKNOWLEDGED, 1),
+        StateBatch(12, 14, AVAILABLE, 2),
+        StateBatch(15, 19, DeliveryState.ARCHIVING, 5),
+    )
+    queue = Queue(stored=stored)
+    assert queue.borders == (10, 20)
+    assert queue.states() == [(10, 11, AVAILABLE, 0), (12, 14, AVAILABLE, 2), (15, 19, ARCHIVED, 5)]
+    assert queue.acquire(count=5) == [(10, 11, 1), (12, 14, 3)]
+
+
+def test_the_first_start_offset_is_stored_before_anything_is_acquired() -> None:
+    queue = Queue(start_offset=40, is_new=True)
+    assert not queue.partition.can_acquire()
+    assert queue.acquire() == []
+    assert queue.write(ErrorCode.COORDINATOR_NOT_AVAILABLE) == (1, 40, 0, ())
+    assert not queue.partition.can_acquire()
+    assert queue.write() == (2, 40, 0, ())
+    assert queue.partition.take_freed()
+    assert queue.acquire() == [(40, 49, 1)]
+    assert queue.partition.take_write() is None
+
+
+@pytest.mark.parametrize("error", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH])
+def test_a_fenced_share_partition_does_nothing_more(error: ErrorCode) -> None:
+    queue = Queue()
+    queue.acquire()
+    queue.acknowledge(0, 4, 1)
+    queue.write(error)
+    assert queue.partition.fenced_by is error
+    assert queue.refused(5, 9, 1) is error
+    assert queue.acquire() == []
+    assert queue.partition.release("a") is None
+    assert queue.partition.take_write() is None
+    assert queue.borders == (0, 10)
