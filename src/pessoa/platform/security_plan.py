@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pessoa.security.sasl.jaas import MODULES, BadJaas, parse_jaas
+from pessoa.security.sasl.jaas import BadJaas, jaas_text, parse_jaas
 
 ADMIN = "admin"
 PLAIN, SCRAM = "PLAIN", "SCRAM-SHA-512"
@@ -79,16 +79,10 @@ def check_user_name(name: str) -> None:
         )
 
 
-def jaas_text(login: Login, others: Sequence[Login] = ()) -> str:
+def jaas_of(login: Login, others: Sequence[Login] = ()) -> str:
     """The `sasl.jaas.config` that presents a login, and with PLAIN takes those of others."""
-    users = {"username": login.name, "password": login.password}
-    users |= {f"user_{other.name}": other.password for other in others}
-    options = "".join(f' {key}="{_quoted(value)}"' for key, value in users.items())
-    return f"{MODULES[login.mechanism]} required{options};"
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+    users = {f"user_{other.name}": other.password for other in others}
+    return jaas_text(login.mechanism, {"username": login.name, "password": login.password, **users})
 
 
 def read_login(settings: Mapping[str, str]) -> Login | None:
@@ -107,7 +101,7 @@ def client_settings(login: Login, servers: str, authority: Path) -> dict[str, st
         "bootstrap.servers": servers,
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": login.mechanism,
-        _JAAS: jaas_text(login),
+        _JAAS: jaas_of(login),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(authority),
     }
@@ -116,7 +110,7 @@ def client_settings(login: Login, servers: str, authority: Path) -> dict[str, st
 def with_login(settings: Mapping[str, str], login: Login) -> dict[str, str]:
     """The settings of a client for another login: where the cluster is and what proves it, nothing else."""
     shared = {key: settings[key] for key in _SHARED_BY_CLIENTS if key in settings}
-    return {**shared, "sasl.mechanism": login.mechanism, _JAAS: jaas_text(login)}
+    return {**shared, "sasl.mechanism": login.mechanism, _JAAS: jaas_of(login)}
 
 
 def librdkafka_settings(settings: Mapping[str, str], login: Login) -> dict[str, str]:
@@ -135,7 +129,7 @@ def service_settings(service: str, client: Mapping[str, str]) -> dict[str, str]:
 
 def broker_settings(node: Login, nodes: Sequence[Login], key_store: Path, authority: Path) -> dict[str, str]:
     """What a node needs besides the settings of every cluster."""
-    between_nodes = jaas_text(node, nodes)
+    between_nodes = jaas_of(node, nodes)
     supers = ";".join(f"User:{name}" for name in (ADMIN, *(one.name for one in nodes)))
     client, tutorial, controller = (
         f"listener.name.{name.lower()}." for name in (CLIENT_LISTENER, TUTORIAL_LISTENER, CONTROLLER_LISTENER)

@@ -65,7 +65,7 @@ class Config:
     )  # fmt: skip
     mode_mutability: bool = setting("mode.mutability", True, "Whether the mode may be changed.")
     authentication: str = setting(
-        "authentication.method", "NONE", "BASIC: callers must be in pessoa.authentication.users.file.",
+        "authentication.method", "NONE", "BASIC: callers must be in the file of users, or users of the cluster.",
         rule=one_of_ignoring_case("NONE", "BASIC"),
     )  # fmt: skip
 
@@ -80,9 +80,11 @@ def make_config(properties: Mapping[str, str]) -> Config:
     config = read_settings(Config(), properties)
     http = read_http_settings(properties, config.http.listener, realm=_REALM)
     if config.authentication.upper() != "BASIC":
-        http = replace(http, users_file=None)
-    elif http.users_file is None:
-        raise ConfigProblem("authentication.method", "BASIC", "it needs pessoa.authentication.users.file")
+        http = replace(http, users_file=None, kafka_users=False)
+    elif not http.demands_logins:
+        raise ConfigProblem(
+            "authentication.method", "BASIC", "it needs pessoa.authentication.users.file or pessoa.authentication.kafka"
+        )
     log_unknown(log, properties, (Config, HttpSettings), (_PREFIX, LISTENERS))
     clients = {
         key.removeprefix(_PREFIX): value

@@ -46,9 +46,6 @@ CONSUMES = (*PRODUCES, "application/octet-stream")
 async def make_registry_app(config: Config, port: int | None = None) -> App:
     """The app; `port` is where it can be reached if the settings left the choice to the system."""
     client_settings = to_librdkafka(config.client_settings, log.warning)
-    if "ssl.certificate.location" in client_settings:
-        # A PEM store holds the key as well.
-        client_settings.setdefault("ssl.key.location", client_settings["ssl.certificate.location"])
     listener = config.http.listener
     identity = Identity(config.host_name, port or listener.port, listener.scheme, config.is_eligible)
     registry = Registry(config, identity, client_settings)
@@ -80,7 +77,7 @@ async def make_registry_app(config: Config, port: int | None = None) -> App:
         endpoints(gate, cluster_id),
         consumes=CONSUMES,
         produces=PRODUCES,
-        auth=config.http.auth,
+        auth=config.http.authenticator(config.bootstrap_servers, config.client_settings),
         body_limit=config.http.request_max_bytes,
         lifespan=lifespan,
         health=health,

@@ -5,7 +5,8 @@
     asgi_app.py     one request: authentication, route, media types, handler, answer or problem
     routing.py      the table of endpoints as a tree of path segments
     negotiation.py  which media type comes in, which goes out
-    auth.py         HTTP Basic against a file of users
+    auth.py         who calls, with its credentials; HTTP Basic against a file of users
+    kafka_users.py  HTTP Basic against the users of the Kafka cluster
     bodies.py       request bodies: size limit, JSON, validation by msgspec
     answers.py      a whole answer
     problems.py     the one exception that becomes an error body

@@ -136,7 +136,7 @@ class App:
             endpoint = self._endpoint_of(scope, method)
             headers = dict(scope["headers"])
             if self._auth is not None and not endpoint.is_public:
-                scope[CALLER_KEY] = self._auth.caller_of(_text(headers.get(b"authorization")))
+                scope[CALLER_KEY] = await self._auth.caller_of(_text(headers.get(b"authorization")))
             self._negotiate(scope, headers, endpoint)
             response = await endpoint.handle(request)
         except HttpProblem as problem:
@@ -205,7 +205,7 @@ class App:
             return Answer(page(self.openapi()).encode(), content_type="text/html; charset=utf-8")
 
         return [
-            Endpoint("GET", "/metrics", metrics, produces=(), is_public=True),
+            Endpoint("GET", "/metrics", metrics, produces=()),
             Endpoint("GET", "/health", health, produces=(), is_public=True),
             Endpoint("GET", "/openapi.json", openapi, produces=()),
             Endpoint("GET", "/docs", docs, produces=()),

@@ -1,8 +1,9 @@
 """Who calls a service: the caller that an Authorization header proves, with the credentials that prove it.
 
-An `Authenticator` makes a `Caller` of the header, or raises 401 with a challenge. The caller keeps its credentials, so
-that a service may act as its caller towards brokers: a name and password log in with PLAIN or SCRAM, a bearer token
-with OAUTHBEARER. Their `repr` shows no secret.
+An `Authenticator` makes a `Caller` of the header, or raises 401 with a challenge. It is awaited, since it may have to
+ask elsewhere (`kafka_users.py` asks brokers). The caller keeps its credentials, so that a service may act as its caller
+towards brokers: a name and password log in with PLAIN or SCRAM, a bearer token with OAUTHBEARER. Their `repr` shows no
+secret.
 
 HTTP Basic is checked against a table of users: a file in the form that Jetty's login module reads, which is what the
 JVM services use:
@@ -58,9 +59,9 @@ class Caller:
 
 
 class Authenticator(Protocol):
-    def caller_of(self, header: str | None) -> Caller:
+    async def caller_of(self, header: str | None) -> Caller:
         """The caller that an Authorization header proves. Raises an `HttpProblem`: 401 without proof, 403 if the caller
-        is known and may not come in."""
+        is known and may not come in, 429 or 503 if that cannot be found out in this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,9 @@ class BasicAuth:
     def __repr__(self) -> str:
         return f"<BasicAuth {len(self._users)} users>"
 
-    def caller_of(self, header: str | None) -> Caller:
+    async def caller_of(self, header: str | None) -> Caller:
         """The user in this Authorization header; 401 for an unknown one, 403 for one without a role."""
-        credentials = _credentials(header)
+        credentials = basic_credentials(header)
         if credentials is None:
             raise HttpProblem(401, "Unauthorized", headers=self._challenge)
         name, password = credentials
@@ -121,7 +122,8 @@ def parse_users(text: str) -> dict[str, User]:
     return users
 
 
-def _credentials(header: str | None) -> tuple[str, str] | None:
+def basic_credentials(header: str | None) -> tuple[str, str] | None:
+    """Name and password of an Authorization header with HTTP Basic, None for any other."""
     scheme, _, encoded = (header or "").partition(" ")
     if scheme.lower() != "basic":
         return None

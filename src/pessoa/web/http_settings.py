@@ -5,6 +5,7 @@ port                                without listeners
 ssl.keystore.location               PEM: certificate and key
 ssl.client.authentication=REQUIRED  callers must show a certificate of ssl.truststore.location (PEM)
 pessoa.authentication.users.file    who may come in, with HTTP Basic (auth.py); authentication.roles says which of them
+pessoa.authentication.kafka         or who may log in to the Kafka cluster, by the same password (kafka_users.py)
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from pessoa.base.config_values import ConfigProblem, between
+from pessoa.base.config_values import ConfigProblem, at_least, between
+from pessoa.client.login_trial import MECHANISMS, can_log_in
 from pessoa.web.asgi_app import App
-from pessoa.web.auth import BasicAuth, read_users
+from pessoa.web.auth import Authenticator, BasicAuth, read_users
+from pessoa.web.kafka_users import KafkaUsers, brokers_say
 from pessoa.web.serving import Tls, bind, serve_until_signalled
 from pessoa.web.settings import read_settings, setting
 
@@ -61,6 +64,13 @@ class HttpSettings:
     client_authentication: str = setting("ssl.client.authentication", "NONE", "REQUIRED: callers show a certificate.")
     client_auth: bool = setting("ssl.client.auth", False, "The older key for the same.")
     users_file: str | None = setting("pessoa.authentication.users.file", None, "Users, in Jetty's form.")
+    kafka_users: bool = setting(
+        "pessoa.authentication.kafka", False, "Whether callers are the users of the Kafka cluster."
+    )
+    remember_ms: int = setting(
+        "pessoa.authentication.remember.ms", 30_000, "How long a login of such a user counts without another trial.",
+        rule=at_least(0),
+    )  # fmt: skip
     realm: str = setting("authentication.realm", "pessoa", "What a browser shows that asks for a password.")
     roles: tuple[str, ...] = setting("authentication.roles", (), "Which roles may come in; none, or *: all.")
     # A body is held in memory whole, unlike a stream.
@@ -79,7 +89,20 @@ class HttpSettings:
         return Tls(self.certificate, self.key or self.certificate, self.key_password, demanded)
 
     @property
-    def auth(self) -> BasicAuth | None:
+    def demands_logins(self) -> bool:
+        return self.kafka_users or self.users_file is not None
+
+    def authenticator(self, servers: str, client: Mapping[str, str]) -> Authenticator | None:
+        """What lets callers in; None lets in everybody. `client` are the service's own settings as a Kafka client, with
+        Java's names."""
+        if self.kafka_users:
+            if not can_log_in(client):
+                raise ConfigProblem(
+                    "pessoa.authentication.kafka", "true",
+                    "the service itself must log in to Kafka with security.protocol=SASL_SSL or SASL_PLAINTEXT and a"
+                    f" sasl.mechanism of {', '.join(MECHANISMS)}; that is how the logins of callers are tried",
+                )  # fmt: skip
+            return KafkaUsers(brokers_say(servers, client), self.remember_ms, self.realm)
         if self.users_file is None:
             return None
         return BasicAuth(read_users(self.users_file), realm=self.realm, roles=self.roles)
@@ -96,6 +119,10 @@ def read_http_settings(properties: Mapping[str, str], default: Listener, *, real
     if found.listener.scheme == "https" and found.certificate is None:
         raise ConfigProblem(
             "ssl.keystore.location", None, "an https listener needs it: a PEM file with certificate and key"
+        )
+    if found.kafka_users and found.users_file is not None:
+        raise ConfigProblem(
+            "pessoa.authentication.kafka", "true", "there is pessoa.authentication.users.file as well; take one of them"
         )
     if found.demands_certificates and found.authority is None:
         raise ConfigProblem(

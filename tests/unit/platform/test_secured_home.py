@@ -18,7 +18,7 @@ from pessoa.platform.security_plan import (
     Login,
     check_user_name,
     client_settings,
-    jaas_text,
+    jaas_of,
     read_login,
     with_login,
 )
@@ -165,7 +165,7 @@ def test_ordinary_names_are_taken(name: str) -> None:
 
 def test_a_login_shows_no_password() -> None:
     assert "secret" not in repr(Login("ana", "secret"))
-    assert "secret" in jaas_text(Login("ana", "secret"))
+    assert "secret" in jaas_of(Login("ana", "secret"))
 
 
 def test_a_new_user_gets_nothing_of_the_administrators_settings_but_the_way_to_the_cluster() -> None:
@@ -189,7 +189,7 @@ def test_a_new_user_gets_nothing_of_the_administrators_settings_but_the_way_to_t
     }
     login = Login("ana", "hers")
     made = with_login({**way, **own}, login)
-    assert made == {**way, "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas_text(login)}
+    assert made == {**way, "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas_of(login)}
 
 
 def test_a_private_file_does_not_follow_a_link_that_was_laid_in_its_way(tmp_path: Path) -> None:

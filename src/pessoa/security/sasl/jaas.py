@@ -76,6 +76,16 @@ class Jaas(NamedTuple):
         return {name.removeprefix(_USER): value for name, value in self.options.items() if name.startswith(_USER)}
 
 
+def jaas_text(mechanism: str, options: Mapping[str, str]) -> str:
+    """The text that `parse_jaas` reads: the login module of a mechanism, with these options."""
+    written = "".join(f' {name}="{_escaped(value)}"' for name, value in options.items())
+    return f"{MODULES[mechanism]} required{written};"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
+
+
 def parse_jaas(text: str, mechanism: str) -> Jaas:
     """The entry for a mechanism, whose module it must name."""
     tokens = _tokens(text)

@@ -1,0 +1,157 @@
+"""HTTP Basic with the users of the Kafka cluster: a caller is let in if a broker would let it in.
+
+A login is tried at a broker (`client/login_trial.py`), and its outcome is remembered:
+
+    right   for `pessoa.authentication.remember.ms`; then it is tried again, and who was removed is refused
+    wrong   for WRONG_MS, so that a caller who repeats a wrong password costs the brokers nothing
+
+What is remembered is a digest of name and password under a key that this process makes at random, of at most
+MAX_REMEMBERED logins each way.
+
+A flood of wrong passwords meets three bounds: TRIALS are under way at once, WAITING more stand in line, and of one name
+NAME_TRIALS do both together; who comes beyond these hears 429. A login that was right once does not stand in that line:
+KNOWN_TRIALS are kept for those. While no broker answers, it is also believed for GRACE_MS more, so that a service whose
+brokers are away goes on with what it can do without them; another caller hears 503.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from pessoa.base.clock import Clock, SystemClock
+from pessoa.client.blocking_connection import ConnectionFailed
+from pessoa.client.client_errors import KafkaFailure
+from pessoa.client.login_trial import is_login_right
+from pessoa.web.auth import Caller, PasswordCredentials, basic_credentials
+from pessoa.web.problems import HttpProblem
+
+log = logging.getLogger("pessoa.web")
+
+TRIALS = 4
+KNOWN_TRIALS = 2
+WAITING = 64
+NAME_TRIALS = 16
+MAX_REMEMBERED = 1000
+WRONG_MS = 1000
+GRACE_MS = 300_000
+# A broker answers in milliseconds, and makes those wait who are wrong (connection.failed.authentication.delay.ms).
+TRIAL_TIMEOUT_S = 5.0
+# Longer ones are no user's: the tools allow 128 and 256 characters.
+LONGEST = 1024
+
+# Whether name and password are right; `ConnectionFailed` or `KafkaFailure` if it cannot be told.
+TryLogin = Callable[[str, str], bool]
+
+
+def brokers_say(servers: str, settings: Mapping[str, str]) -> TryLogin:
+    """Ask the brokers, with the settings of the service's own clients (Java's names)."""
+    return lambda name, password: is_login_right(servers, settings, name, password, TRIAL_TIMEOUT_S)
+
+
+class KafkaUsers:
+    """The `Authenticator` of a service. Used on one event loop."""
+
+    def __init__(self, try_login: TryLogin, remember_ms: int, realm: str, clock: Clock | None = None) -> None:
+        self._try_login = try_login
+        self._remember_ms = remember_ms
+        self._challenge = {"WWW-Authenticate": f'Basic realm="{realm}"'}
+        self._clock = clock or SystemClock()
+        self._key = secrets.token_bytes(32)
+        # When each was last tried.
+        self._right: OrderedDict[bytes, int] = OrderedDict()
+        # Until when each is taken for wrong.
+        self._wrong: OrderedDict[bytes, int] = OrderedDict()
+        self._trials: dict[bytes, asyncio.Task[bool]] = {}
+        self._names: Counter[str] = Counter()
+        self._strangers = asyncio.Semaphore(TRIALS)
+        self._known = asyncio.Semaphore(KNOWN_TRIALS)
+        self._threads = ThreadPoolExecutor(TRIALS + KNOWN_TRIALS, thread_name_prefix="pessoa-login")
+
+    def __repr__(self) -> str:
+        return f"<KafkaUsers {len(self._right)} logins remembered, {len(self._trials)} trials>"
+
+    async def caller_of(self, header: str | None) -> Caller:
+        credentials = basic_credentials(header)
+        if credentials is None or not _can_be_a_login(*credentials):
+            raise self._refusal()
+        name, password = credentials
+        digest = self._digest(name, password)
+        now_ms = self._clock.monotonic_ms()
+        tried_ms = self._right.get(digest)
+        if tried_ms is not None and now_ms < tried_ms + self._remember_ms:
+            self._right.move_to_end(digest)
+        elif now_ms < self._wrong.get(digest, now_ms) or not await self._try(digest, name, password):
+            raise self._refusal()
+        return Caller(name, PasswordCredentials(name, password))
+
+    def _refusal(self) -> HttpProblem:
+        return HttpProblem(401, "Unauthorized", headers=self._challenge)
+
+    def _digest(self, name: str, password: str) -> bytes:
+        # No name has a colon in it: HTTP Basic ends it there.
+        return hmac.digest(self._key, f"{name}:{password}".encode(), "sha256")
+
+    async def _try(self, digest: bytes, name: str, password: str) -> bool:
+        """The verdict of a trial, which all requests with this login share."""
+        task = self._trials.get(digest)
+        if task is None:
+            is_known = digest in self._right
+            crowded = len(self._trials) >= TRIALS + WAITING or self._names[name] >= NAME_TRIALS
+            if crowded and not is_known:
+                raise HttpProblem(429, "Too many logins are being tried.", headers={"Retry-After": "1"})
+            self._names[name] += 1
+            task = asyncio.create_task(self._run_trial(digest, name, password, self._known if is_known else None))
+            self._trials[digest] = task
+            task.add_done_callback(lambda done: self._forget_trial(digest, name, done))
+        # A caller who goes away takes the verdict from no other.
+        return await asyncio.shield(task)
+
+    def _forget_trial(self, digest: bytes, name: str, done: asyncio.Task[bool]) -> None:
+        if not done.cancelled():
+            # Looked at here as well: its callers may all have gone.
+            done.exception()
+        del self._trials[digest]
+        self._names[name] -= 1
+        if not self._names[name]:
+            del self._names[name]
+
+    async def _run_trial(self, digest: bytes, name: str, password: str, turn: asyncio.Semaphore | None) -> bool:
+        async with turn or self._strangers:
+            started_ms = self._clock.monotonic_ms()
+            loop = asyncio.get_running_loop()
+            try:
+                is_right = await loop.run_in_executor(self._threads, self._try_login, name, password)
+            except (ConnectionFailed, KafkaFailure) as failure:
+                return self._believed_without_brokers(digest, failure)
+        if is_right:
+            self._wrong.pop(digest, None)
+            _put(self._right, digest, started_ms)
+        else:
+            self._right.pop(digest, None)
+            _put(self._wrong, digest, self._clock.monotonic_ms() + WRONG_MS)
+        return is_right
+
+    def _believed_without_brokers(self, digest: bytes, failure: Exception) -> bool:
+        tried_ms = self._right.get(digest)
+        if tried_ms is not None and self._clock.monotonic_ms() < tried_ms + self._remember_ms + GRACE_MS:
+            return True
+        log.warning("no broker could say whether a login is right: %s", failure)
+        raise HttpProblem(503, "No broker can be asked whether this login is right.", headers={"Retry-After": "1"})
+
+
+def _put(table: OrderedDict[bytes, int], digest: bytes, value: int) -> None:
+    table[digest] = value
+    table.move_to_end(digest)
+    if len(table) > MAX_REMEMBERED:
+        table.popitem(last=False)
+
+
+def _can_be_a_login(name: str, password: str) -> bool:
+    """Whether it is worth a trial: SASL's messages have their own use for control characters."""
+    return all(0 < len(part) <= LONGEST and part.isprintable() for part in (name, password))
