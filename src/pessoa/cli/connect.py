@@ -37,7 +37,7 @@ def connect(
     schema_registry: str | None,
     overrides: tuple[str, ...],
 ) -> None:
-    from pessoa.cli.service_settings import settings_of
+    from pessoa.cli.service_settings import listen_at, settings_of
 
     settings = settings_of(properties, overrides)
     if bootstrap_server is not None:
@@ -45,8 +45,7 @@ def connect(
     if schema_registry is not None:
         for side in ("key", "value"):
             settings.setdefault(f"{side}.converter.schema.registry.url", schema_registry)
-    if port is not None or host is not None:
-        settings["listeners"] = f"http://{host or '0.0.0.0'}:{8083 if port is None else port}"  # noqa: S104
+    listen_at(settings, host, port, 8083)
     ctx.exit(_run(settings))
 
 

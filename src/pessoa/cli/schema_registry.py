@@ -37,14 +37,13 @@ def schema_registry(
     import logging
 
     from pessoa.base.config_values import ConfigProblem
-    from pessoa.cli.service_settings import settings_of
+    from pessoa.cli.service_settings import listen_at, settings_of
     from pessoa.schema_registry.registry_config import make_config
 
     settings = settings_of(properties, overrides)
     if bootstrap_server is not None:
         settings["kafkastore.bootstrap.servers"] = bootstrap_server
-    if port is not None or host is not None:
-        settings["listeners"] = f"http://{host or '0.0.0.0'}:{8081 if port is None else port}"  # noqa: S104
+    listen_at(settings, host, port, 8081)
     if host is not None:
         settings.setdefault("host.name", host)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")

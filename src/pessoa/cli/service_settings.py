@@ -20,6 +20,14 @@ def settings_of(properties: Path | None, overrides: Sequence[str]) -> dict[str, 
     return settings
 
 
+def listen_at(settings: dict[str, str], host: str | None, port: int | None, default_port: int) -> None:
+    """Set the listener that --host and --port name; whether it is an https one, the settings go on to say."""
+    if port is None and host is None:
+        return
+    scheme = "https" if settings.get("listeners", "").lower().startswith("https:") else "http"
+    settings["listeners"] = f"{scheme}://{host or '0.0.0.0'}:{default_port if port is None else port}"  # noqa: S104
+
+
 def settings_in(path: Path) -> dict[str, str]:
     try:
         return read_properties(path)

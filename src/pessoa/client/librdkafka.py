@@ -66,6 +66,15 @@ _JAAS_OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([^\
 _KILOBYTE = 1024
 
 
+# What the settings of a client say about who it is and whom it trusts begins so, for every client of Kafka.
+_SECURITY = ("security.", "sasl.", "ssl.")
+
+
+def security_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Those of a client's settings (Java's names) that say who it is and whom it trusts."""
+    return {key: value for key, value in settings.items() if key.startswith(_SECURITY)}
+
+
 def to_librdkafka(settings: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, str]:
     """The same settings in librdkafka's words. `warn` is told about what it has no word for."""
     found = _java_stores(settings)

@@ -2,7 +2,8 @@
 
 It is how a service checks its callers without a table of users of its own: who is removed from the cluster can no
 longer log in anywhere. The settings are those of the service's own clients, with another login in them: where the
-brokers are, what proves that they are, and by which mechanism users log in.
+brokers are, what proves that they are, and by which mechanism users log in. What the user is allowed to do to the
+cluster can be asked in the same breath.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from collections.abc import Mapping
 
 from pessoa.client.blocking_connection import Connection, ConnectionFailed
-from pessoa.client.client_errors import AuthenticationFailed
+from pessoa.client.client_errors import AuthenticationFailed, check
 from pessoa.client.cluster_client import parse_addresses
 from pessoa.security.sasl.jaas import jaas_text
 
@@ -31,20 +32,41 @@ def with_user(settings: Mapping[str, str], name: str, password: str) -> dict[str
     return {**settings, "sasl.jaas.config": jaas_text(mechanism, {"username": name, "password": password})}
 
 
-def is_login_right(servers: str, settings: Mapping[str, str], name: str, password: str, timeout_s: float) -> bool:
-    """Log in to the first broker that answers, and leave. `ConnectionFailed` if none does."""
+def log_in(
+    servers: str,
+    settings: Mapping[str, str],
+    name: str,
+    password: str,
+    timeout_s: float,
+    *,
+    with_operations: bool = False,
+) -> int | None:
+    """Log in to the first broker that answers, and leave: None if the login is refused, else which operations on the
+    cluster the user is allowed (bits by Kafka's numbers; 0 if not asked for). `ConnectionFailed` if no broker answers.
+    """
     deadline = time.monotonic() + timeout_s
     own = with_user(settings, name, password)
     failure: ConnectionFailed | None = None
     for host, port in parse_addresses(servers):
         try:
             connection = Connection(host, port, _CLIENT_ID, own, deadline)
+            try:
+                return _operations(connection, deadline) if with_operations else 0
+            finally:
+                connection.close()
         except AuthenticationFailed:
-            return False
+            return None
         except ConnectionFailed as error:
             failure = error
-            continue
-        connection.close()
-        return True
     assert failure is not None, "there is at least one address"
     raise failure
+
+
+def _operations(connection: Connection, deadline: float) -> int:
+    from pessoa.wire.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    found = connection.send(request, DescribeClusterResponse, deadline)
+    check(found.error_code, found.error_message)
+    # A broker that does not tell them leaves the least number there.
+    return max(found.cluster_authorized_operations, 0)

@@ -10,13 +10,14 @@ import logging
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from pessoa.client.librdkafka import to_librdkafka
+from pessoa.client.librdkafka import security_settings, to_librdkafka
 from pessoa.client.topic_creation import TopicSpec, TopicUnavailable, ensure_topic
 from pessoa.connect.definition import settings_below
 
 log = logging.getLogger("pessoa.connect")
 
-_SHARED = ("security.", "sasl.", "ssl.", "client.dns.lookup", "request.timeout.ms", "metadata.max.age.ms")
+# Beside what is about security.
+_SHARED = ("client.dns.lookup", "request.timeout.ms", "metadata.max.age.ms")
 # librdkafka's own words for a broker that is away go to our log once, not to standard error all the time.
 _QUIET = {"log_level": 2}
 FLUSH_S = 60.0
@@ -28,7 +29,7 @@ ClientSettings: TypeAlias = dict[str, str | int | float | bool]
 
 def client_settings(worker: Mapping[str, str], kind: str, connector: Mapping[str, str] | None = None) -> ClientSettings:
     """Return the settings of a producer, consumer or admin."""
-    shared = {name: text for name, text in worker.items() if name.startswith(_SHARED)}
+    shared = security_settings(worker) | {name: worker[name] for name in _SHARED if name in worker}
     own = settings_below(worker, f"{kind}.")
     java = {**shared, **own, **settings_below(connector or {}, f"{kind}.override.")}
     return {"bootstrap.servers": worker["bootstrap.servers"], **to_librdkafka(java, log.warning), **_QUIET}

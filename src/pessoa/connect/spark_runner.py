@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from pessoa.base.config_values import split_list
+from pessoa.client.librdkafka import security_settings
 from pessoa.connect.clients import client_settings
 from pessoa.connect.connector_offsets import group_of, group_offsets
 from pessoa.connect.java_regex import JavaPattern
@@ -137,15 +138,10 @@ def make_default_engine(config: WorkerConfig) -> Engine:
         config.bootstrap_servers,
         home=config.home,
         spark_remote=config.spark_remote,
-        kafka_options=_java_settings(config.settings),
+        kafka_options=security_settings(config.settings),
         state_topic=None,
         say=log.info,
     )
-
-
-def _java_settings(worker: Mapping[str, str]) -> dict[str, str]:
-    shared = ("security.", "sasl.", "ssl.")
-    return {name: text for name, text in worker.items() if name.startswith(shared)}
 
 
 def _is_raised_by_python(error: str) -> bool:
@@ -179,7 +175,7 @@ def sink_options(worker: Mapping[str, str], settings: Mapping[str, str], connect
         # A topic that lost records to retention is read on from where it begins, as a consumer would.
         "failOnDataLoss": "false",
         "startingOffsets": _starting_offsets(worker, settings, connector, pattern),
-        **{f"kafka.{name}": text for name, text in _java_settings(worker).items()},
+        **{f"kafka.{name}": text for name, text in security_settings(worker).items()},
     }
     for prefix in ("consumer.", "consumer.override."):
         for name, text in (worker if prefix == "consumer." else settings).items():

@@ -4,6 +4,8 @@
     config.storage.topic  offset.storage.topic  status.storage.topic    distributed: state in topics, anywhere
     offset.storage.file.filename                                        standalone: state in this process and one file
 
+    listeners.https.ssl.keystore.location …    of an https listener; without the prefix, of the worker's clients as well
+
 What is ours: `pessoa.home` (checkpoints and Spark's files), `pessoa.spark.remote` (a Spark cluster, sc://host:15002)
 and `pessoa.pace.ms`; `pessoa.folder` is added for the tasks. Without a `plugin.path` it is the folder `plugins` in the
 home, if there is one. A key that means nothing here is accepted and ignored.
@@ -20,12 +22,21 @@ from pathlib import Path
 
 from pessoa.base.config_values import at_least
 from pessoa.connect.converters import SIMPLE_HEADER
-from pessoa.web.http_settings import ANY_ADDRESS, LISTENERS, HttpSettings, Listener, parse_listeners
+from pessoa.connect.definition import settings_below
+from pessoa.web.http_settings import (
+    ANY_ADDRESS,
+    LISTENERS,
+    HttpSettings,
+    Listener,
+    parse_listeners,
+    read_http_settings,
+)
 from pessoa.web.settings import default_texts, log_unknown, read_settings, setting
 
 log = logging.getLogger("pessoa.connect")
 
 DEFAULT_PORT = 8083
+_OF_HTTPS = "listeners.https."
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 _TOPICS = ("config.storage.topic", "offset.storage.topic", "status.storage.topic")
 # Read elsewhere: by clients, converters, tasks and providers of configuration.
@@ -80,9 +91,11 @@ class WorkerConfig:
 
 def make_config(given: Mapping[str, str], *, is_standalone: bool = False) -> WorkerConfig:
     config = read_settings(WorkerConfig(), given)
-    log_unknown(log, given, (WorkerConfig,), _ELSEWHERE)
+    log_unknown(log, given, (WorkerConfig, HttpSettings), _ELSEWHERE)
     first = given.get(LISTENERS, "").split(",")[0].lower() or f"http://{config.rest_host}:{config.rest_port}"
-    (listener,) = parse_listeners(first, schemes=("http",), default_port=DEFAULT_PORT)
+    (listener,) = parse_listeners(first, default_port=DEFAULT_PORT)
+    # Kafka's workers take an https listener's settings with this prefix, and without it those of their clients.
+    http = read_http_settings({**given, **settings_below(given, _OF_HTTPS), LISTENERS: str(listener)}, listener)
     default_host = socket.gethostname() if listener.host == ANY_ADDRESS else listener.host
     settings = {**default_texts(config), **given}
     if is_standalone:
@@ -96,7 +109,7 @@ def make_config(given: Mapping[str, str], *, is_standalone: bool = False) -> Wor
     return replace(
         config,
         settings=settings,
-        http=HttpSettings(listener),
+        http=http,
         is_standalone=is_standalone,
         advertised_host=config.advertised_host or default_host,
         plugin_path=settings.get("plugin.path", ""),

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from prometheus_client import Gauge
 
 from pessoa.client.cluster_id import wait_for_cluster_id
+from pessoa.client.librdkafka import security_settings
 from pessoa.connect.api.connector_plugins import PluginsApi
 from pessoa.connect.api.connectors import Connectors
 from pessoa.connect.api.leader_gate import LeaderGate
@@ -47,7 +48,7 @@ class Worker:
         self._id = worker_id
         self._store: Store = MemoryStore(config.offsets_file) if config.is_standalone else TopicStore(config)
         self.herder = Herder(config, self._store, runner, Plugins(config.plugin_path))
-        self._gate = LeaderGate(self.herder, f"http://{worker_id}")
+        self._gate = LeaderGate(self.herder, f"{config.http.listener.scheme}://{worker_id}", config.http.trust)
         self._leadership = None if config.is_standalone else Leadership(config, self._lead)
         self._worker_api = WorkerApi(self.herder, cluster_id)
         self._connectors = connectors
@@ -108,12 +109,18 @@ async def make_connect_app(
         from pessoa.connect.spark_runner import SparkRunner
 
         runner = SparkRunner(config)
-    shared = {name: text for name, text in config.settings.items() if name.startswith(("security.", "sasl.", "ssl."))}
-    cluster_id = await wait_for_cluster_id(config.bootstrap_servers, shared, _START_S)
+    clients = security_settings(config.settings)
+    cluster_id = await wait_for_cluster_id(config.bootstrap_servers, clients, _START_S)
     worker_id = f"{config.advertised_host}:{config.advertised_port or port or config.http.listener.port}"
     worker = Worker(config, worker_id, runner, cluster_id, connectors or {})
     app = make_app(
-        "Connect", worker.endpoints(), lifespan=worker.lifespan, health=worker.health, health_body=health_body
+        "Connect",
+        worker.endpoints(),
+        auth=config.http.authenticator(config.bootstrap_servers, clients),
+        body_limit=config.http.request_max_bytes,
+        lifespan=worker.lifespan,
+        health=worker.health,
+        health_body=health_body,
     )
     _measure(app, worker.herder)
     return app

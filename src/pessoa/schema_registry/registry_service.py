@@ -7,7 +7,6 @@ context; the document at /docs lists them once.
 from __future__ import annotations
 
 import logging
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -35,7 +34,6 @@ from pessoa.schema_registry.registry_config import Config
 from pessoa.web.asgi_app import App, make_app
 from pessoa.web.http_settings import serve_service
 from pessoa.web.routing import Endpoint
-from pessoa.web.trust import tls_context
 
 log = logging.getLogger("pessoa.schema_registry")
 
@@ -49,7 +47,7 @@ async def make_registry_app(config: Config, port: int | None = None) -> App:
     listener = config.http.listener
     identity = Identity(config.host_name, port or listener.port, listener.scheme, config.is_eligible)
     registry = Registry(config, identity, client_settings)
-    forwarder = WriteForwarder(registry, _trust(config))
+    forwarder = WriteForwarder(registry, config.http.trust)
     gate = RegistryGate(registry, forwarder)
     cluster_id = await wait_for_cluster_id(
         config.bootstrap_servers, config.client_settings, config.init_timeout_ms / 1000
@@ -103,12 +101,6 @@ def endpoints(gate: RegistryGate, cluster_id: str) -> list[Endpoint]:
         if not row.path.startswith(("/contexts/", "/v1")) and row.path != "/"
     ]
     return rows + within
-
-
-def _trust(config: Config) -> ssl.SSLContext | bool:
-    """The certificate that this instance shows, and those that it trusts, when it asks the leader."""
-    http = config.http
-    return tls_context(http.authority, http.certificate, http.key_password) if http.listener.scheme == "https" else True
 
 
 def _measure(app: App, registry: Registry) -> None:

@@ -10,20 +10,24 @@ pessoa.authentication.kafka         or who may log in to the Kafka cluster, by t
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from pessoa.base.config_values import ConfigProblem, at_least, between
+from pessoa.base.config_values import ConfigProblem, at_least, between, one_of
 from pessoa.client.login_trial import MECHANISMS, can_log_in
 from pessoa.web.asgi_app import App
 from pessoa.web.auth import Authenticator, BasicAuth, read_users
 from pessoa.web.kafka_users import KafkaUsers, brokers_say
 from pessoa.web.serving import Tls, bind, serve_until_signalled
 from pessoa.web.settings import read_settings, setting
+from pessoa.web.trust import tls_context
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - `http://:8082`, as the JVM's listeners are often written
 LISTENERS = "listeners"
+# Kafka's operations on a cluster, with their numbers.
+OPERATIONS = {"NONE": None, "CREATE": 5, "ALTER": 7, "DESCRIBE": 8, "DESCRIBE_CONFIGS": 10, "ALTER_CONFIGS": 11}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,10 @@ class HttpSettings:
     kafka_users: bool = setting(
         "pessoa.authentication.kafka", False, "Whether callers are the users of the Kafka cluster."
     )
+    kafka_operation: str = setting(
+        "pessoa.authentication.kafka.operation", "NONE", "What they must be allowed to do to the cluster as well.",
+        rule=one_of(*OPERATIONS),
+    )  # fmt: skip
     remember_ms: int = setting(
         "pessoa.authentication.remember.ms", 30_000, "How long a login of such a user counts without another trial.",
         rule=at_least(0),
@@ -89,6 +97,13 @@ class HttpSettings:
         return Tls(self.certificate, self.key or self.certificate, self.key_password, demanded)
 
     @property
+    def trust(self) -> ssl.SSLContext | bool:
+        """Which certificates an instance of the service trusts, and which it shows, when it asks another instance."""
+        if self.listener.scheme != "https":
+            return True
+        return tls_context(self.authority, self.certificate, self.key_password)
+
+    @property
     def demands_logins(self) -> bool:
         return self.kafka_users or self.users_file is not None
 
@@ -102,7 +117,9 @@ class HttpSettings:
                     "the service itself must log in to Kafka with security.protocol=SASL_SSL or SASL_PLAINTEXT and a"
                     f" sasl.mechanism of {', '.join(MECHANISMS)}; that is how the logins of callers are tried",
                 )  # fmt: skip
-            return KafkaUsers(brokers_say(servers, client), self.remember_ms, self.realm)
+            operation = OPERATIONS[self.kafka_operation]
+            ask = brokers_say(servers, client, with_operations=operation is not None)
+            return KafkaUsers(ask, self.remember_ms, self.realm, operation)
         if self.users_file is None:
             return None
         return BasicAuth(read_users(self.users_file), realm=self.realm, roles=self.roles)

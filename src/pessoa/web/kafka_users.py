@@ -8,6 +8,9 @@ A login is tried at a broker (`client/login_trial.py`), and its outcome is remem
 What is remembered is a digest of name and password under a key that this process makes at random, of at most
 MAX_REMEMBERED logins each way.
 
+A service may demand more of its callers than a login: an operation on the cluster that access control lists allow them
+(`pessoa.authentication.kafka.operation`). A caller without it hears 403.
+
 A flood of wrong passwords meets three bounds: TRIALS are under way at once, WAITING more stand in line, and of one name
 NAME_TRIALS do both together; who comes beyond these hears 429. A login that was right once does not stand in that line:
 KNOWN_TRIALS are kept for those. While no broker answers, it is also believed for GRACE_MS more, so that a service whose
@@ -23,15 +26,17 @@ import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
 
 from pessoa.base.clock import Clock, SystemClock
 from pessoa.client.blocking_connection import ConnectionFailed
 from pessoa.client.client_errors import KafkaFailure
-from pessoa.client.login_trial import is_login_right
+from pessoa.client.login_trial import log_in
 from pessoa.web.auth import Caller, PasswordCredentials, basic_credentials
 from pessoa.web.problems import HttpProblem
 
 log = logging.getLogger("pessoa.web")
+_V = TypeVar("_V")
 
 TRIALS = 4
 KNOWN_TRIALS = 2
@@ -45,29 +50,47 @@ TRIAL_TIMEOUT_S = 5.0
 # Longer ones are no user's: the tools allow 128 and 256 characters.
 LONGEST = 1024
 
-# Whether name and password are right; `ConnectionFailed` or `KafkaFailure` if it cannot be told.
-TryLogin = Callable[[str, str], bool]
+# None if name and password are wrong, else the operations on the cluster that the user is allowed, as bits;
+# `ConnectionFailed` or `KafkaFailure` if it cannot be told.
+TryLogin = Callable[[str, str], int | None]
 
 
-def brokers_say(servers: str, settings: Mapping[str, str]) -> TryLogin:
+def brokers_say(servers: str, settings: Mapping[str, str], *, with_operations: bool) -> TryLogin:
     """Ask the brokers, with the settings of the service's own clients (Java's names)."""
-    return lambda name, password: is_login_right(servers, settings, name, password, TRIAL_TIMEOUT_S)
+    return lambda name, password: log_in(
+        servers, settings, name, password, TRIAL_TIMEOUT_S, with_operations=with_operations
+    )
+
+
+class _Right(NamedTuple):
+    """A login that was right when it was last tried."""
+
+    tried_ms: int
+    operations: int
 
 
 class KafkaUsers:
     """The `Authenticator` of a service. Used on one event loop."""
 
-    def __init__(self, try_login: TryLogin, remember_ms: int, realm: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        try_login: TryLogin,
+        remember_ms: int,
+        realm: str,
+        operation: int | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`operation` is Kafka's number of what callers must be allowed to do to the cluster."""
         self._try_login = try_login
+        self._needed = 0 if operation is None else 1 << operation
         self._remember_ms = remember_ms
         self._challenge = {"WWW-Authenticate": f'Basic realm="{realm}"'}
         self._clock = clock or SystemClock()
         self._key = secrets.token_bytes(32)
-        # When each was last tried.
-        self._right: OrderedDict[bytes, int] = OrderedDict()
+        self._right: OrderedDict[bytes, _Right] = OrderedDict()
         # Until when each is taken for wrong.
         self._wrong: OrderedDict[bytes, int] = OrderedDict()
-        self._trials: dict[bytes, asyncio.Task[bool]] = {}
+        self._trials: dict[bytes, asyncio.Task[_Right | None]] = {}
         self._names: Counter[str] = Counter()
         self._strangers = asyncio.Semaphore(TRIALS)
         self._known = asyncio.Semaphore(KNOWN_TRIALS)
@@ -83,11 +106,16 @@ class KafkaUsers:
         name, password = credentials
         digest = self._digest(name, password)
         now_ms = self._clock.monotonic_ms()
-        tried_ms = self._right.get(digest)
-        if tried_ms is not None and now_ms < tried_ms + self._remember_ms:
+        right = self._right.get(digest)
+        if right is not None and now_ms < right.tried_ms + self._remember_ms:
             self._right.move_to_end(digest)
-        elif now_ms < self._wrong.get(digest, now_ms) or not await self._try(digest, name, password):
+        else:
+            is_wrong = now_ms < self._wrong.get(digest, now_ms)
+            right = None if is_wrong else await self._try(digest, name, password)
+        if right is None:
             raise self._refusal()
+        if right.operations & self._needed != self._needed:
+            raise HttpProblem(403, "Forbidden")
         return Caller(name, PasswordCredentials(name, password))
 
     def _refusal(self) -> HttpProblem:
@@ -97,7 +125,7 @@ class KafkaUsers:
         # No name has a colon in it: HTTP Basic ends it there.
         return hmac.digest(self._key, f"{name}:{password}".encode(), "sha256")
 
-    async def _try(self, digest: bytes, name: str, password: str) -> bool:
+    async def _try(self, digest: bytes, name: str, password: str) -> _Right | None:
         """The verdict of a trial, which all requests with this login share."""
         task = self._trials.get(digest)
         if task is None:
@@ -112,7 +140,7 @@ class KafkaUsers:
         # A caller who goes away takes the verdict from no other.
         return await asyncio.shield(task)
 
-    def _forget_trial(self, digest: bytes, name: str, done: asyncio.Task[bool]) -> None:
+    def _forget_trial(self, digest: bytes, name: str, done: asyncio.Task[_Right | None]) -> None:
         if not done.cancelled():
             # Looked at here as well: its callers may all have gone.
             done.exception()
@@ -121,31 +149,34 @@ class KafkaUsers:
         if not self._names[name]:
             del self._names[name]
 
-    async def _run_trial(self, digest: bytes, name: str, password: str, turn: asyncio.Semaphore | None) -> bool:
+    async def _run_trial(
+        self, digest: bytes, name: str, password: str, turn: asyncio.Semaphore | None
+    ) -> _Right | None:
         async with turn or self._strangers:
             started_ms = self._clock.monotonic_ms()
             loop = asyncio.get_running_loop()
             try:
-                is_right = await loop.run_in_executor(self._threads, self._try_login, name, password)
+                operations = await loop.run_in_executor(self._threads, self._try_login, name, password)
             except (ConnectionFailed, KafkaFailure) as failure:
                 return self._believed_without_brokers(digest, failure)
-        if is_right:
-            self._wrong.pop(digest, None)
-            _put(self._right, digest, started_ms)
-        else:
+        if operations is None:
             self._right.pop(digest, None)
             _put(self._wrong, digest, self._clock.monotonic_ms() + WRONG_MS)
-        return is_right
+            return None
+        self._wrong.pop(digest, None)
+        right = _Right(started_ms, operations)
+        _put(self._right, digest, right)
+        return right
 
-    def _believed_without_brokers(self, digest: bytes, failure: Exception) -> bool:
-        tried_ms = self._right.get(digest)
-        if tried_ms is not None and self._clock.monotonic_ms() < tried_ms + self._remember_ms + GRACE_MS:
-            return True
+    def _believed_without_brokers(self, digest: bytes, failure: Exception) -> _Right:
+        right = self._right.get(digest)
+        if right is not None and self._clock.monotonic_ms() < right.tried_ms + self._remember_ms + GRACE_MS:
+            return right
         log.warning("no broker could say whether a login is right: %s", failure)
         raise HttpProblem(503, "No broker can be asked whether this login is right.", headers={"Retry-After": "1"})
 
 
-def _put(table: OrderedDict[bytes, int], digest: bytes, value: int) -> None:
+def _put(table: OrderedDict[bytes, _V], digest: bytes, value: _V) -> None:
     table[digest] = value
     table.move_to_end(digest)
     if len(table) > MAX_REMEMBERED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 from collections.abc import Iterator
@@ -177,7 +178,7 @@ def test_with_roles_only_users_that_have_one_are_let_in() -> None:
 
 def test_caller_carries_its_credentials_and_shows_no_secret() -> None:
     auth = BasicAuth(parse_users(USERS))
-    found = auth.caller_of(basic("alice:wonder:land")["Authorization"])
+    found = asyncio.run(auth.caller_of(basic("alice:wonder:land")["Authorization"]))
     assert found.principal == "User:alice"
     assert found.credentials == PasswordCredentials("alice", "wonder:land")
     assert "wonder" not in repr(found) + repr(auth) + repr(parse_users(USERS))

@@ -28,6 +28,7 @@ class Brokers:
 
     def __init__(self, **users: str) -> None:
         self.users = users
+        self.operations: dict[str, int] = {}
         self.tried: list[tuple[str, str]] = []
         self.are_away = False
         self.gate = threading.Event()
@@ -35,7 +36,7 @@ class Brokers:
         self.under_way = self.most_under_way = 0
         self._lock = threading.Lock()
 
-    def __call__(self, name: str, password: str) -> bool:
+    def __call__(self, name: str, password: str) -> int | None:
         with self._lock:
             self.tried.append((name, password))
             self.under_way += 1
@@ -45,13 +46,13 @@ class Brokers:
             self.under_way -= 1
         if self.are_away:
             raise ConnectionFailed("nobody is there")
-        return self.users.get(name) == password
+        return self.operations.get(name, 0) if self.users.get(name) == password else None
 
 
 def run(test: Callable[[Brokers, KafkaUsers, ManualClock], Awaitable[None]], **users: str) -> None:
     async def main() -> None:
         brokers, clock = Brokers(**users), ManualClock()
-        await test(brokers, KafkaUsers(brokers, REMEMBER_MS, "small", clock), clock)
+        await test(brokers, KafkaUsers(brokers, REMEMBER_MS, "small", clock=clock), clock)
 
     asyncio.run(main())
 
@@ -169,6 +170,19 @@ def test_without_brokers_a_login_that_was_right_counts_for_a_while_and_others_he
         assert await status(users, "rui", "right") == 503
         clock.advance_ms(kafka_users.GRACE_MS)
         assert await status(users, "ana", "right") == 503
+
+    run(test, ana="right", rui="right")
+
+
+def test_a_user_without_the_operation_that_callers_need_is_forbidden_until_it_has_it() -> None:
+    async def test(brokers: Brokers, _: KafkaUsers, clock: ManualClock) -> None:
+        users = KafkaUsers(brokers, REMEMBER_MS, "small", 7, clock)
+        brokers.operations = {"ana": 1 << 8, "rui": 1 << 8 | 1 << 7}
+        assert [await status(users, name, "right") for name in ("ana", "rui", "ana")] == [403, 200, 403]
+        assert await status(users, "ana", "wrong") == 401
+        brokers.operations["ana"] |= 1 << 7
+        clock.advance_ms(REMEMBER_MS)
+        assert await status(users, "ana", "right") == 200
 
     run(test, ana="right", rui="right")
 

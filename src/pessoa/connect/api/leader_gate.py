@@ -12,6 +12,7 @@ joins makes the group rebalance, and the leader then names itself again, only re
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
@@ -30,10 +31,10 @@ _LOOK_AGAIN_S = 0.02
 
 
 class LeaderGate:
-    def __init__(self, herder: Herder, url: str) -> None:
+    def __init__(self, herder: Herder, url: str, trust: ssl.SSLContext | bool = True) -> None:
         self.herder = herder
         self.url = url
-        self._forwarder = Forwarder(FORWARD_TIMEOUT_S)
+        self._forwarder = Forwarder(FORWARD_TIMEOUT_S, trust)
         # The count of records that had named a leader when this worker joined.
         self.old_leader_count = 0
 
