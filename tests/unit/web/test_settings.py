@@ -78,11 +78,17 @@ def test_what_is_no_listener_is_shown(text: str) -> None:
         parse_listeners(text)
 
 
-def test_connect_listens_by_http_alone_and_knows_the_older_keys() -> None:
+def test_connect_listens_by_http_or_https_and_knows_the_older_keys() -> None:
     assert connect_config({}).http.listener == Listener("http", "0.0.0.0", 8083)
     assert connect_config({"listeners": "HTTP://Host"}).http.listener == Listener("http", "host", 8083)
     assert connect_config({"rest.host.name": "h", "rest.port": "1"}).http.listener == Listener("http", "h", 1)
-    with pytest.raises(ConfigProblem, match=r"https://h:1: it must be http://host:port$"):
+    of_https = {
+        "listeners": "https://h:1",
+        "listeners.https.ssl.keystore.location": "k",
+        "ssl.keystore.location": "of clients",
+    }
+    assert connect_config(of_https).http.certificate == "k"
+    with pytest.raises(ConfigProblem, match=r"ssl.keystore.location: an https listener needs it"):
         connect_config({"listeners": "https://h:1"})
     with pytest.raises(ConfigProblem, match=r"status\.storage\.partitions=0"):
         connect_config({"status.storage.partitions": "0"})
