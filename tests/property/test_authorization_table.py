@@ -200,7 +200,7 @@ TABLE: dict[ApiKey, list[Step]] = {
         BETWEEN_NODES,
     ),
 }
-# Answered to every client; filtered lists; tokens, which a client without a login cannot have.
+# Answered to every client; filtered lists; tokens, which a client without a login cannot have; a client's own metrics.
 UNCHECKED = {
     ApiKey.API_VERSIONS,
     ApiKey.SASL_HANDSHAKE,
@@ -211,6 +211,8 @@ UNCHECKED = {
     ApiKey.RENEW_DELEGATION_TOKEN,
     ApiKey.EXPIRE_DELEGATION_TOKEN,
     ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+    ApiKey.PUSH_TELEMETRY,
 }
 # DescribeLogDirs has no place for an error before version 3.
 SILENT = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}

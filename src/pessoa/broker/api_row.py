@@ -131,6 +131,7 @@ class ApiRow(Generic[R]):
         "handle_on_controller",
         "is_audited",
         "is_forwarded",
+        "is_offered",
         "is_served_before_login",
         "key",
         "quota",
@@ -147,6 +148,7 @@ class ApiRow(Generic[R]):
         handle: Callable[[BrokerServices, RequestContext, R], Reply] | None = None,
         handle_on_controller: Callable[[ControllerServices, RequestContext, R], Reply] | None = None,
         advertised: str | None = None,
+        is_offered: Callable[[BrokerServices], bool] | None = None,
         is_forwarded: bool = False,
         is_served_before_login: bool = False,
         is_audited: bool = False,
@@ -162,6 +164,8 @@ class ApiRow(Generic[R]):
         self.key = key
         self.versions = Versions.parse(versions)
         self.advertised = Versions.parse(advertised or versions)
+        # Whether a broker tells clients of it; None: every one does.
+        self.is_offered = is_offered
         # None: not served on such listeners.
         self.handle = handle
         self.handle_on_controller = handle_on_controller

@@ -87,6 +87,7 @@ class BrokerConfig:
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
+    telemetry_max_bytes: int
 
     # ---- Storage ----
     num_partitions: int

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pessoa.base.entropy import Entropy
     from pessoa.broker.config import BrokerConfig
     from pessoa.broker.held_listener import HeldListener
+    from pessoa.broker.metrics.node_metrics import NodeMetrics
     from pessoa.broker.services import BrokerServices
     from pessoa.broker.stages.log_maintenance import StartCleaning
     from pessoa.controller.controller import Controller
@@ -151,10 +152,11 @@ class Broker:
 
     async def _start(self, node: NodeContext) -> None:
         self._enter(NodeLogs(node))
+        metrics: NodeMetrics | None = None
         if self.config.pessoa_metrics_port >= 0:
             from pessoa.broker.metrics.node_metrics import open_metrics
 
-            self._enter(await open_metrics(node, self))
+            metrics = self._enter(await open_metrics(node, self))
         directories = self._enter(await claim_log_directories(node, self._wanted_cluster_id, self._first_records))
         if self.config.is_broker:
             directories.open_logs(node)
@@ -170,6 +172,8 @@ class Broker:
             return
         of_broker = self._enter(await open_listeners(node, shares, of_controller=False))
         role = self._enter(BrokerRole(node, directories, member, of_broker))
+        if metrics is not None:
+            metrics.accept_telemetry(role.services, of_broker)
         membership = self._enter(Membership(node, member.quorum, role, of_broker))
         await membership.join()
         self._enter(LogMaintenance(node, directories, role.upkeep, self.start_cleaning))

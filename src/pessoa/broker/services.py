@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pessoa.broker.controller_client import ControllerClient
     from pessoa.broker.fetch_sessions import FetchSessions
     from pessoa.broker.listed_brokers import ListedBrokers
+    from pessoa.broker.metrics.client_telemetry import ClientTelemetry
     from pessoa.broker.throttling import Throttling
     from pessoa.coordinator.group_coordinator import GroupCoordinator
     from pessoa.coordinator.transactions.transaction_coordinator import TransactionCoordinator
@@ -88,6 +89,8 @@ class BrokerServices:
     unread_bytes: Callable[[], int] = lambda: 0
     # What limits clients by their quotas; None while no limit is set.
     throttling: Throttling | None = None
+    # What clients push of their metrics; None where this broker has no page to show it on.
+    telemetry: ClientTelemetry | None = None
     # What is wrong with the TLS stores that a configuration names for the listeners of this broker.
     store_problem: Callable[[BrokerConfig], ConfigProblem | None] = lambda _: None
     # Whether this broker is about to close its ports, and its clients should go elsewhere.

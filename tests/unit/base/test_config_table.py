@@ -213,6 +213,9 @@ def test_anything_else_is_no_beginning(text: str) -> None:
         ("match", "client_id", False),
         ("match", "colour=red", False),
         ("match", "client_id=[", False),
+        ("match", "client_id=", False),
+        ("match", "client_id=a=b", False),
+        ("match", "client_id=(?=a)", False),
     ],
 )
 def test_a_wrong_subscription_is_refused_as_kafka_refuses_it(name: str, text: str, is_invalid_request: bool) -> None:
@@ -225,7 +228,7 @@ def test_a_right_subscription_has_no_problem() -> None:
     configs = {
         "interval.ms": "100",
         "metrics": "org.apache.kafka.producer.,*",
-        "match": "client_id=a.*,client_source_port=9",
+        "match": "client_id=a.*,client_source_port = 9=",
     }
     assert validate_client_metrics_configs(configs) is None
 

@@ -65,7 +65,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.observers = Observers()
-        services: Any = SimpleNamespace(image=MetadataImage.EMPTY, throttling=None, authorizer=None)
+        services: Any = SimpleNamespace(image=MetadataImage.EMPTY, throttling=None, authorizer=None, telemetry=None)
         self.dispatcher = Dispatcher(services, self.observers)
 
     def ask(self, message: Message, version: int) -> list[Buffer] | Pending | None:

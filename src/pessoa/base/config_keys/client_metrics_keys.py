@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from pessoa.base.config_table import INT, LIST, ConfigKey, ConfigTable, key, no_value
 from pessoa.base.config_values import ENTRIES, ConfigProblem, split_list
+from pessoa.base.linear_regex import InvalidRegex, LinearRegex, linear_regex
 
 # fmt: off
 KEYS: tuple[ConfigKey, ...] = (
@@ -21,6 +21,8 @@ CLIENT_METRICS_CONFIGS = ConfigTable("client metrics", KEYS)
 
 INTERVAL_MIN_MS = 100
 INTERVAL_MAX_MS = 60 * 60 * 1000
+# What a pattern may take when it is compiled and matched.
+_PATTERN_BYTES = 64 * 1024
 
 # What a condition of `match` can be about.
 MATCHERS = """
@@ -50,18 +52,31 @@ def _problem(name: str, text: str) -> ConfigProblem | None:
             why = f"it must be between {INTERVAL_MIN_MS} and {INTERVAL_MAX_MS}"
             return ConfigProblem(name, text, why, is_invalid_request=True)
     if name == "match":
-        return _match_problem(text)
-    return None
-
-
-def _match_problem(text: str) -> ConfigProblem | None:
-    for condition in split_list(text):
-        about, separator, pattern = condition.partition("=")
-        if not separator or about.strip() not in MATCHERS:
-            why = f"{condition!r} is not a condition like {MATCHERS[1]}=<pattern>, about one of {', '.join(MATCHERS)}"
-            return ConfigProblem("match", text, why)
         try:
-            re.compile(pattern)
-        except re.error as error:
-            return ConfigProblem("match", text, f"{pattern!r} is not a regular expression: {error}")
+            match_patterns(text)
+        except ConfigProblem as problem:
+            return problem
     return None
+
+
+def match_patterns(text: str) -> dict[str, LinearRegex]:
+    """What `match` says: the expression for each of `MATCHERS` that it names, the last one where it names one twice.
+    Raises ConfigProblem."""
+    patterns = {}
+    for condition in split_list(text):
+        about, pattern = _parts(condition)
+        if about not in MATCHERS:
+            why = f"{condition!r} is not a condition like {MATCHERS[1]}=<pattern>, about one of {', '.join(MATCHERS)}"
+            raise ConfigProblem("match", text, why)
+        try:
+            patterns[about] = linear_regex(pattern, _PATTERN_BYTES)
+        except (InvalidRegex, UnicodeEncodeError) as error:
+            why = f"{pattern!r} is not a regular expression of RE2: {error}"
+            raise ConfigProblem("match", text, why) from None
+    return patterns
+
+
+def _parts(condition: str) -> tuple[str, str]:
+    """Split at "=" as Java does, which leaves out empty parts at the end; Kafka wants two."""
+    parts = condition.rstrip("=").split("=")
+    return (parts[0].strip(), parts[1].strip()) if len(parts) == 2 else ("", "")

@@ -54,7 +54,6 @@ BROKER_KEYS_WITHOUT_EFFECT: dict[str, str] = {
         sasl.* early.start.listeners
     """,
     "missing: share groups, streams groups": "group.share.* group.streams.* share.*",
-    "missing: client telemetry": "telemetry.max.bytes",
     "missing: log directories that get no new replicas (KIP-1066)": "cordoned.log.dirs",
     "missing: tiered storage": """
         remote.* follower.fetch.last.tiered.offset.enable log.local.retention.ms log.local.retention.bytes

@@ -39,11 +39,13 @@ if TYPE_CHECKING:
 
 _FIRST_VERSION_WITH_SOFTWARE = 3
 _FIRST_VERSION_WITH_LEVEL_0 = 4
-_is_software = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?").fullmatch
+# Whether this may be the name or the version of a client's software.
+is_software = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?").fullmatch
 
 
 def handle(broker: BrokerServices, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    return _respond(broker_rows(), broker.image, context, request)
+    offered = (row for row in broker_rows() if row.is_offered is None or row.is_offered(broker))
+    return _respond(offered, broker.image, context, request)
 
 
 def handle_on_controller(
@@ -56,7 +58,7 @@ def _respond(
     rows: Iterable[AnyRow], image: MetadataImage, context: RequestContext, request: ApiVersionsRequest
 ) -> ApiVersionsResponse:
     if context.version >= _FIRST_VERSION_WITH_SOFTWARE and not (
-        _is_software(request.client_software_name) and _is_software(request.client_software_version)
+        is_software(request.client_software_name) and is_software(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[], throttle_time_ms=0)
     least = 0 if context.version >= _FIRST_VERSION_WITH_LEVEL_0 else 1

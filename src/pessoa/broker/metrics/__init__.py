@@ -7,6 +7,8 @@
     metadata_counts.py  what is counted when the metadata changes: the in-sync replicas, unclean elections
     collectors.py       everything else, looked at when it is asked for
     group_lag.py        the lag of consumer groups, as kafka_exporter names it
+    client_telemetry.py what clients push of their own metrics (KIP-714); telemetry_subscriptions.py: who pushes what,
+                        otlp_metrics.py: the format, pushed_metrics.py: what is kept and shown of it
     http_endpoint.py    a small HTTP server with bounds
     node_metrics.py     the stage that puts them together
 

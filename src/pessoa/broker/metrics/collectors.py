@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pessoa.broker.message_fields import error_name
 from pessoa.broker.metrics.exposition import label_text
+from pessoa.broker.metrics.pushed_metrics import family_text
 from pessoa.broker.topic_listing import GROUP_TOPIC
 from pessoa.coordinator.groups.classic.classic_group import ClassicGroup
 from pessoa.quota.client_quotas import Reading
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pessoa.broker.held_listener import HeldListener
+    from pessoa.broker.metrics.client_telemetry import ClientTelemetry
     from pessoa.broker.metrics.exposition import Exposition
     from pessoa.broker.metrics.metadata_counts import MetadataCounts
     from pessoa.broker.metrics.request_metrics import RequestMetrics, TopicCounts
@@ -94,6 +96,27 @@ async def collect_quotas(services: BrokerServices, out: Exposition) -> None:
         out.add_labelled(f"kafka_server_quota_{metric}", round(one.rate, 3), labels)
         average_ms = one.throttle_time_ms / one.throttled_count if one.throttled_count else 0.0
         out.add_labelled("kafka_server_quota_throttle_time", round(average_ms, 3), labels)
+
+
+def collect_telemetry(telemetry: ClientTelemetry, out: Exposition) -> None:
+    prefix = "kafka_server_client_metrics_"
+    out.add(f"{prefix}instance_count", telemetry.count_instances())
+    out.add(f"{prefix}unknown_subscription_request_count", telemetry.unknown_subscription_count)
+    out.add(f"{prefix}throttle_count", telemetry.throttle_count)
+    out.add(f"{prefix}plugin_export_count", telemetry.export_count)
+    out.add(f"{prefix}plugin_error_count", telemetry.error_count)
+    out.add("pessoa_client_metrics_evicted_total", telemetry.pushed.evicted_count)
+
+
+async def pushed_lines(telemetry: ClientTelemetry, now_ms: int) -> str:
+    """What clients have pushed, as it stands on the page."""
+    telemetry.pushed.forget_old(now_ms)
+    by_family: dict[str, list[str]] = {}
+    for client_lines in telemetry.pushed.lines_of_clients():
+        for family, line in client_lines:
+            by_family.setdefault(family, []).append(line)
+        await asyncio.sleep(0)
+    return "".join(family_text(family, lines) for family, lines in sorted(by_family.items()))
 
 
 def collect_quorum(quorum: RaftQuorum, out: Exposition) -> None:

@@ -102,6 +102,15 @@ FAMILIES: dict[str, Family] = {
         group_coordinator_metrics_group_count="Groups that this broker coordinates.",
     ),
     **_table(
+        "kafka_server_client_metrics_",
+        COUNTER,
+        unknown_subscription_request_count="Pushes of clients whose subscriptions have changed.",
+        throttle_count="Requests of clients that came before their interval was over.",
+        plugin_export_count="Pushes of metrics that this page shows.",
+        plugin_error_count="Pushes of metrics that could not be read.",
+    ),
+    **_table("kafka_server_client_metrics_", GAUGE, instance_count="Clients that have asked which metrics to push."),
+    **_table(
         "kafka_log_",
         GAUGE,
         log_size="Bytes of a partition's log.",
@@ -140,6 +149,7 @@ FAMILIES: dict[str, Family] = {
         "pessoa_",
         COUNTER,
         log_lines_dropped_total="Lines of this broker's own logs that the disk did not take.",
+        client_metrics_evicted_total="Clients whose metrics made room for those of others before their time.",
     ),
     **_table(
         "pessoa_",

@@ -15,12 +15,14 @@ from pessoa.broker.metrics.request_metrics import RequestMetrics
 if TYPE_CHECKING:
     from pessoa.base.ids import Uuid
     from pessoa.broker.lifecycle import Broker
+    from pessoa.broker.metrics.client_telemetry import ClientTelemetry
     from pessoa.broker.services import BrokerServices
     from pessoa.broker.stages.node_context import NodeContext
+    from pessoa.broker.stages.node_listeners import NodeListeners
 
 log = logging.getLogger("pessoa.broker")
 
-_WATCHER = "metrics"
+_WATCHER, _TELEMETRY_WATCHER = "metrics", "telemetry"
 
 
 async def open_metrics(node: NodeContext, broker: Broker) -> NodeMetrics:
@@ -41,6 +43,8 @@ class NodeMetrics:
         self._broker = broker
         self._requests = RequestMetrics(self._topic_name, self._is_topic)
         self._counts = MetadataCounts(config.node_id)
+        # Of a broker.
+        self._telemetry: ClientTelemetry | None = None
         # Of the process, and of the clock on the wall, at the last page.
         self._cpu_s, self._wall_s = time.process_time(), time.monotonic()
         self.page = SharedPage(self._make_metrics, node.clock)
@@ -62,8 +66,26 @@ class NodeMetrics:
 
     def abandon(self) -> None:
         self._node.observers.put(_WATCHER, None)
+        if self._telemetry is not None:
+            self._node.observers.put(_TELEMETRY_WATCHER, None)
+            self._telemetry = None
         self.endpoint.close()
         self.page.close()
+
+    def accept_telemetry(self, services: BrokerServices, listeners: NodeListeners) -> None:
+        """Let clients push their metrics to this broker."""
+        from pessoa.broker.metrics.client_telemetry import ClientTelemetry
+
+        def port_of(connection_id: int) -> str:
+            connections = (one.connection for held in listeners.all for one in held.listener.connections)
+            return next((one.peer.rpartition(":")[2] for one in connections if one.id == connection_id), "")
+
+        node = self._node
+        telemetry = ClientTelemetry(node.clock, node.new_uuid, node.config.current.telemetry_max_bytes, port_of)
+        self._telemetry = services.telemetry = telemetry
+        node.publisher.subscribers.append(telemetry.follow)
+        listeners.watch_closed(telemetry.forget_connection)
+        node.observers.put(_TELEMETRY_WATCHER, telemetry)
 
     def _topic_name(self, topic_id: Uuid) -> str | None:
         topic = self._node.publisher.image.topics.by_id.get(topic_id)
@@ -77,7 +99,12 @@ class NodeMetrics:
     async def _make_metrics(self) -> Page:
         out = Exposition(self._node.config.current.pessoa_metrics_names)
         await self._collect(out)
-        return Page(200, CONTENT_TYPE, "".join(out.lines()).encode())
+        pushed = ""
+        if self._telemetry is not None:
+            from pessoa.broker.metrics.collectors import pushed_lines
+
+            pushed = await pushed_lines(self._telemetry, self._node.clock.monotonic_ms())
+        return Page(200, CONTENT_TYPE, ("".join(out.lines()) + pushed).encode())
 
     async def _collect(self, out: Exposition) -> None:
         from pessoa.broker.logs.node_logs import NodeLogs
@@ -107,6 +134,8 @@ class NodeMetrics:
 
         out.add("kafka_server_kafkaserver_brokerstate", collectors.broker_state(services))
         await collectors.collect_quotas(services, out)
+        if services.telemetry is not None:
+            collectors.collect_telemetry(services.telemetry, out)
         collectors.collect_group_states(services, out)
         await collectors.collect_partitions(services, out)
         await collect_groups(services, out)
