@@ -11,6 +11,8 @@ contract test runs on both. What the rest of the log may rely on:
 - **A failed sync is final.** The kernel may have dropped the pages that it could not write and will report success
   the next time, so it is not known what is on the disk. The `File` is broken from then on: it can be read and closed,
   and refuses everything else. The caller that gets the error takes the log directory offline.
+- **The next process reads what no sync will write.** Those pages are still in the page cache, taken for clean, so what
+  was not certainly synced has to be written again (`write_again`) before a sync of it means anything.
 - **One class of error.** What the operating system refuses comes out as `DiskError`, which knows the path. A program
   that uses a closed file, or a place outside the file, has a bug and gets `ValueError` or an assertion.
 
@@ -81,6 +83,10 @@ class File(Protocol):
 
     def append(self, data: Bytes) -> None:
         """Put the bytes at the end: all of them, or `DiskError` and none."""
+
+    def write_again(self, position: int) -> None:
+        """Write what the file has from a position on once more, so that the next sync puts it on the disk, whatever
+        became of a sync that an earlier process tried."""
 
     def read(self, position: int, size: int) -> bytes:
         """The bytes from a position on: fewer than `size` at the end of the file, none behind it."""

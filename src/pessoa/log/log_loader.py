@@ -4,7 +4,8 @@
     2. segments         one per `.log`; an index that is missing or cannot be true is rebuilt from its log
     3. recovery         only after a crash, or where damage is seen: every batch from the recovery point's segment on is
                         checked and replayed; at the first that is torn or damaged the log is truncated, and segments
-                        behind it are removed
+                        behind it are removed. What is kept beyond the recovery point is written again: the process
+                        before may have ended because a sync failed, and then no later sync would write it
     4. offsets          the log end from the last batch; the log start from its checkpoint, or the first segment
     5. epochs           the checkpoint, without what lies outside the log
     6. producers        the latest good snapshot, and the batches behind it

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
     from pessoa.log.files import Bytes, Names
 
+# Bytes; larger pieces are no faster.
+_WRITTEN_AGAIN_AT_ONCE = 1 << 20
+
 
 class OsDisk:
     """The disk of the operating system."""
@@ -264,6 +267,14 @@ class OsFile:
         except OSError as error:
             raise DiskError("read", self.path, error) from error
         return data
+
+    def write_again(self, position: int) -> None:
+        descriptor = self._writable("write to")
+        with disk_errors("write to", self.path):
+            while position < self.size:
+                piece = os.pread(descriptor, min(_WRITTEN_AGAIN_AT_ONCE, self.size - position), position)
+                assert piece, f"{self!r} has no byte at {position}"
+                position += os.pwrite(descriptor, piece, position)
 
     def truncate(self, size: int) -> None:
         assert 0 <= size <= self.size, f"{self!r} cannot be truncated to {size} bytes"

@@ -484,12 +484,15 @@ class Segment:
         Yields the valid batches as it goes, so that the caller can rebuild what it knows about them. From `least_epoch`
         on, leader epochs never fall: where they do, a power loss has brought back what a truncation had taken away. In
         what was synced none can do that. No CRC covers an epoch, so there a disk has changed it, and all is kept.
+
+        What is kept beyond `synced_to` is written again: a sync of it may have failed before the process ended.
         """
         self._forget_indexes()
         if self._open_transaction_index():
             assert self._transaction_index is not None
             self._transaction_index.truncate(0)
         valid_end, next_offset = 0, self.base_offset
+        synced_end: int | None = None
         try:
             for position, batch in self.batches():
                 if not batch.is_valid() or batch.base_offset < next_offset or batch.last_offset_delta < 0:
@@ -501,6 +504,8 @@ class Segment:
                         break
                     least_epoch = max(least_epoch, batch.partition_leader_epoch)
                 next_offset = batch.next_offset
+                if synced_end is None and next_offset > synced_to:
+                    synced_end = position
                 self._note(position, batch.size, batch.last_offset, batch.max_timestamp)
                 yield batch
                 valid_end = position + batch.size
@@ -510,6 +515,8 @@ class Segment:
             if before_truncation is not None:
                 before_truncation(self, next_offset)
             self.file.truncate(valid_end)
+        if synced_end is not None:
+            self.file.write_again(synced_end)
         self.finish()
 
     def _forget_indexes(self) -> None:

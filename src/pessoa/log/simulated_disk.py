@@ -462,6 +462,11 @@ class SimulatedFile:
             raise failure from error
         self.size += len(data)
 
+    def write_again(self, position: int) -> None:
+        self._attend("write to", writes=True)
+        if position < self.size:
+            self.write_at(position, self.read(position, self.size - position))
+
     def write_at(self, position: int, data: Bytes) -> None:
         """Overwrite bytes within the file: a damage, or a model of pages that are written twice."""
         data = bytes(data)

@@ -242,6 +242,7 @@ def test_a_failed_sync_is_final(bench: Workbench) -> None:
         file.sync_later,
         earlier,
         lambda: file.append(b"x"),
+        lambda: file.write_again(0),
         lambda: file.truncate(0),
     ):
         with pytest.raises(DiskError, match="broken since it failed to sync"):
@@ -288,6 +289,17 @@ def test_a_sync_for_later_runs_once_and_in_any_thread_and_does_not_need_the_file
     assert failures == []
     with pytest.raises(ValueError, match="done already"):
         sync()
+
+
+@pytest.mark.parametrize("position", [0, 2, 1 << 20, (2 << 20) + 3])
+def test_writing_again_leaves_every_byte_and_the_size_as_they_are(file: File, position: int) -> None:
+    data = bytes(range(256)) * (2 << 12) + b"end"
+    file.append(data)
+    file.write_again(position)
+    assert file.size == len(data)
+    assert file.read(0, len(data)) == data
+    file.append(b"x")
+    assert file.read(len(data), 9) == b"x"
 
 
 def test_a_sync_for_later_outlives_the_name_of_the_file(bench: Workbench, file: File) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pessoa.log.files import DiskError
 from pessoa.log.segment import Segment
 from pessoa.records.batch import batches
 from tests.support.batches import NOW_MS, abort, commit, idempotent, offsets, plain, transactional
@@ -425,3 +426,24 @@ def test_every_mixture_of_names_that_a_crash_can_leave_is_understood(
         before = segment.offset_index.entries(), segment.time_index.entries()
         segment.rebuild_indexes()
         assert (segment.offset_index.entries(), segment.time_index.entries()) == before
+
+
+@pytest.mark.parametrize("flushed_before", [0, 3, 7])
+def test_what_a_failed_sync_left_in_the_page_cache_is_on_the_disk_after_the_next_flush(
+    shaky: Home, simulated: SimulatedDisk, flushed_before: int
+) -> None:
+    """The kernel takes pages for clean that it could not write, so a later sync says yes and writes nothing of them."""
+    log = shaky.open(SMALL)
+    fill(log, flushed_before, size=200)
+    log.flush()
+    fill(log, 2, size=200)
+    simulated.fail("sync", "*.log")
+    with pytest.raises(DiskError):
+        log.flush()
+    simulated.crash_process()
+    log = shaky.reopen_after_crash(log)
+    assert log.log_end_offset == flushed_before + 2
+    fill(log, 1, size=200)
+    log.flush()
+    simulated.lose_power()
+    assert len(read_offsets(shaky.reopen_after_crash(log))) == flushed_before + 3
