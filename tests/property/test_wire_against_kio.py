@@ -36,7 +36,7 @@ ONLY_OURS = {
     "pessoa.wire.stored.producer_entries": 1,
     "pessoa.wire.stored.quorum_state": 2,
     "pessoa.wire.unserved.remote_log_records": 4,
-    "pessoa.wire.unserved.share_state_records": 4,
+    "pessoa.wire.stored.share_state_records": 4,
     "pessoa.wire.stored.transaction_records": 3,
 }
 

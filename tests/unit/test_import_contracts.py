@@ -11,7 +11,7 @@ def test_the_tables_name_what_exists_or_is_planned() -> None:
     assert list(import_contracts.problems()) == []
 
 
-@pytest.mark.parametrize("table", ["STARTERS", "FILE_TOOLS", "FILE_FORMATS", "PURE", "SHELLS"])
+@pytest.mark.parametrize("table", ["STARTERS", "FILE_TOOLS", "FILE_FORMATS", "DECIDES_UNSERVED", "PURE", "SHELLS"])
 def test_a_name_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
     monkeypatch.setattr(import_contracts, table, [*getattr(import_contracts, table), "log.no_such_module"])
     assert list(import_contracts.problems()) == ["the tables name modules that do not exist: log.no_such_module"]

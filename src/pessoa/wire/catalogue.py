@@ -22,10 +22,10 @@ _OTHER_MODULES = (
     "stored.principal",
     "stored.producer_entries",
     "stored.quorum_state",
+    "stored.share_state_records",
     "stored.transaction_records",
     "unserved.remote_log_records",
     "unserved.share_group_records",
-    "unserved.share_state_records",
     "unserved.streams_group_records",
 )
 

@@ -36,7 +36,7 @@ MODULES = {
         "pessoa.wire.unserved.streams_group_records",
     ),
     TRANSACTION_LOG: ("pessoa.wire.stored.transaction_records",),
-    SHARE_LOG: ("pessoa.wire.unserved.share_state_records",),
+    SHARE_LOG: ("pessoa.wire.stored.share_state_records",),
     _METADATA_LOG: ("pessoa.wire.stored.metadata_records",),
 }
 

@@ -21,8 +21,8 @@ from pessoa.wire.stored.record_framing import (
     encode_coordinator_value,
     encode_metadata_record,
 )
+from pessoa.wire.stored.share_state_records import ShareUpdateKey
 from pessoa.wire.stored.transaction_records import TransactionLogKey, TransactionLogValue
-from pessoa.wire.unserved.share_state_records import ShareUpdateKey
 
 TOPIC = TopicRecord(name="t", topic_id=Uuid.of(1))
 OFFSET_KEY = OffsetCommitKey(group="g", topic="t", partition=2)

@@ -1,0 +1,116 @@
+"""The five APIs of the share coordinator as one form: they differ in what stands in a partition's data and result.
+
+    request     group id, topics: topic id, partitions: partition, …
+    response    results: topic id, partitions: partition, error code, error message, …
+
+`StateApi` knows the classes of one API: it makes the response for one share partition, cuts a request into requests for
+one share partition each, and joins their responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from pessoa.base.ids import Uuid
+from pessoa.coordinator.share.share_state import NO_OFFSET, ShareKey
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.schema import Message, Struct
+from pessoa.wire.unserved import delete_share_group_state as delete
+from pessoa.wire.unserved import initialize_share_group_state as initialize
+from pessoa.wire.unserved import read_share_group_state as read
+from pessoa.wire.unserved import read_share_group_state_summary as summary
+from pessoa.wire.unserved import write_share_group_state as write
+
+R = TypeVar(
+    "R",
+    initialize.InitializeShareGroupStateRequest,
+    read.ReadShareGroupStateRequest,
+    write.WriteShareGroupStateRequest,
+    delete.DeleteShareGroupStateRequest,
+    summary.ReadShareGroupStateSummaryRequest,
+)
+
+
+class PartitionOfRequest(Protocol):
+    @property
+    def partition(self) -> int: ...
+
+
+class TopicOfRequest(Protocol):
+    @property
+    def topic_id(self) -> Uuid: ...
+    @property
+    def partitions(self) -> Sequence[PartitionOfRequest]: ...
+
+
+class StateRequest(Protocol):
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def topics(self) -> Sequence[TopicOfRequest]: ...
+
+
+class StateApi(NamedTuple):
+    response_type: type[Message]
+    topic_result: type[Struct]
+    partition_result: type[Struct]
+    # What the result of a partition has beside the error, where there is an error.
+    empty: Mapping[str, Any] = {}
+
+    def response(self, key: ShareKey, **values: Any) -> Message:
+        return self._response(key, ErrorCode.NONE, None, values)
+
+    def error(self, key: ShareKey, code: ErrorCode, message: str | None = None) -> Message:
+        return self._response(key, code, message or code.text, self.empty)
+
+    def _response(self, key: ShareKey, code: ErrorCode, message: str | None, values: Mapping[str, Any]) -> Message:
+        result = self.partition_result(
+            partition=key.partition, error_code=code, error_message=message, **(dict(self.empty) | dict(values))
+        )
+        return self.response_type(results=[self.topic_result(topic_id=key.topic_id, partitions=[result])])
+
+    def join(self, responses: Sequence[Message]) -> Message:
+        """One response of those for single share partitions; a topic stands where its first partition does."""
+        partitions: dict[Uuid, list[Struct]] = {}
+        for response in responses:
+            for topic in response.results:  # type: ignore[attr-defined]
+                partitions.setdefault(topic.topic_id, []).extend(topic.partitions)
+        return self.response_type(
+            results=[
+                self.topic_result(topic_id=topic_id, partitions=results) for topic_id, results in partitions.items()
+            ]
+        )
+
+
+INITIALIZE = StateApi(
+    initialize.InitializeShareGroupStateResponse, initialize.InitializeStateResult, initialize.PartitionResult
+)
+READ = StateApi(
+    read.ReadShareGroupStateResponse,
+    read.ReadStateResult,
+    read.PartitionResult,
+    {"state_epoch": 0, "start_offset": 0, "state_batches": []},
+)
+WRITE = StateApi(write.WriteShareGroupStateResponse, write.WriteStateResult, write.PartitionResult)
+DELETE = StateApi(delete.DeleteShareGroupStateResponse, delete.DeleteStateResult, delete.PartitionResult)
+SUMMARY = StateApi(
+    summary.ReadShareGroupStateSummaryResponse,
+    summary.ReadStateSummaryResult,
+    summary.PartitionResult,
+    {"state_epoch": 0, "leader_epoch": 0, "start_offset": NO_OFFSET},
+)
+
+
+def split(request: R) -> list[tuple[ShareKey, R]]:
+    """The request as requests for one share partition each."""
+    return [
+        (
+            ShareKey(request.group_id, topic.topic_id, partition.partition),
+            type(request)(
+                group_id=request.group_id, topics=[type(topic)(topic_id=topic.topic_id, partitions=[partition])]
+            ),
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
