@@ -29,7 +29,7 @@ WORKERS ?= 2
 PYTEST  := $(BIN)/python -m pytest -n $$(($(WORKERS) + 1)) --dist worksteal
 ARGS    ?=
 
-.PHONY: help setup up test quick spark check lint unit bench fuzz sim sim-log chaos pipelines-chaos clients versions lock clean system
+.PHONY: help setup up test quick spark check lint unit bench fuzz sim sim-log chaos connections pipelines-chaos clients versions lock clean system
 
 help:  ## list what there is to run
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -117,6 +117,11 @@ sim: setup  ## whole clusters from seeds: crashes, partitions, torn writes; noth
 MINUTES ?= 10
 chaos: setup  ## three broker processes under load: killed, cut off, damaged, without power; then all is read back
 	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+# As many connections at once as there should be room for; the suite has a tenth.
+connections: export PESSOA_CONNECTIONS ?= 10000
+connections: setup  ## 10,000 idle connections: what each takes, and the p99 of a client beside them
+	@$(BIN)/python -m pytest -q tests/attacks/test_idle_connections.py $(ARGS)
 
 sim-log: export PESSOA_FUZZ_EXAMPLES ?= 5000
 sim-log: setup  ## partition logs through crashes and power losses, many more steps

@@ -1,0 +1,47 @@
+"""A client that behaves, as a process of its own: it writes one record at a time and reads it back, until it is ended.
+
+    python -m tests.attacks.well_behaved_client PORT TRUST USER PASSWORD TOPIC
+
+Every line that comes on its standard input is answered with one of JSON: how many records it has written and read since
+the last one, and the 99th percentile and the longest of the times that they took. It has a connection of its own, with
+TLS and a login, and a process of its own, so that the attacker's work does not delay it but for the processor that they
+share. A record that fails ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import sys
+import time
+from pathlib import Path
+
+from tests.attacks.attack_wires import Login, secured_wire
+from tests.support.batches import plain, values
+from tests.support.crash_wire import fetch, now_ms, produce
+
+# Between two records, so that it is not itself what keeps the broker busy.
+_PAUSE_S = 0.002
+
+
+def main(port: str, trust: str, user: str, password: str, topic: str) -> None:
+    wire = secured_wire(int(port), Path(trust), Login(user, password))
+    took_ms: list[float] = []
+    while True:
+        began_s = time.perf_counter()
+        produced = produce(wire, topic, plain(timestamp=now_ms()))
+        assert produced.error_code == 0, produced
+        fetched = fetch(wire, topic, produced.base_offset)
+        assert values(fetched.records)[0] == (produced.base_offset, b"v0"), fetched
+        took_ms.append((time.perf_counter() - began_s) * 1000)
+        if select.select([sys.stdin], [], [], _PAUSE_S)[0]:
+            if not sys.stdin.readline():
+                return
+            took_ms.sort()
+            figures = {"records": len(took_ms), "p99_ms": took_ms[len(took_ms) * 99 // 100], "longest_ms": took_ms[-1]}
+            print(json.dumps(figures), flush=True)
+            took_ms = []
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
