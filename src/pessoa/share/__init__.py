@@ -9,6 +9,7 @@ acknowledged, or becomes available to the others. The leader of the partition ke
     acknowledgement.py    which transitions a member asks for, and which are refused
     in_flight.py          the records in flight as runs of equal state
     state_batches.py      what is stored of them, and how two stored states become one
+    share_sessions.py     which partitions a member fetches from on this broker, request by request
 
 Everything here is pure: offsets and `now_ms` in, decisions out.
 """

@@ -1,0 +1,158 @@
+"""Share sessions: epochs, connections, and what bounds them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pessoa.base.ids import Uuid
+from pessoa.share.share_sessions import FetchPlan, SessionKey, SharedPartition, ShareSessions
+from pessoa.wire.errors import ErrorCode, Refusal
+
+TOPIC = Uuid.of(1_000)
+KEY = SessionKey("g", "a")
+P: list[SharedPartition] = [(TOPIC, number) for number in range(10)]
+
+
+def fetch(
+    sessions: ShareSessions,
+    epoch: int,
+    wanted: list[SharedPartition] | None = None,
+    forgotten: list[SharedPartition] | None = None,
+    *,
+    key: SessionKey = KEY,
+    connection: str = "c1",
+    acks: bool = False,
+) -> FetchPlan:
+    return sessions.plan_fetch(key, connection, epoch, wanted or [], forgotten or [], has_acknowledgements=acks)
+
+
+def refused(sessions: ShareSessions, epoch: int, **options: object) -> ErrorCode:
+    with pytest.raises(Refusal) as caught:
+        fetch(sessions, epoch, **options)  # type: ignore[arg-type]
+    return caught.value.code
+
+
+def test_a_session_begins_with_epoch_zero_and_goes_on_with_the_next() -> None:
+    sessions = ShareSessions(10)
+    plan = fetch(sessions, 0, P[:3])
+    assert (plan.partitions, plan.added, plan.is_closed) == (P[:3], frozenset(P[:3]), False)
+    assert fetch(sessions, 1).added == frozenset()
+    assert sessions.plan_acknowledge(KEY, 2) is plan.session
+    assert fetch(sessions, 3, [P[5]], [P[0]]).added == {P[5]}
+    assert list(plan.session.partitions) == [P[1], P[2], P[5]]
+
+
+def test_partitions_are_read_in_an_order_that_moves_on_with_the_epoch() -> None:
+    sessions = ShareSessions(10)
+    fetch(sessions, 0, P[:3])
+    assert fetch(sessions, 1).partitions == [P[1], P[2], P[0]]
+    assert fetch(sessions, 2).partitions == [P[2], P[0], P[1]]
+    assert fetch(sessions, 3).partitions == P[:3]
+
+
+def test_other_epochs_are_refused_and_change_nothing() -> None:
+    sessions = ShareSessions(10)
+    assert refused(sessions, 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert refused(sessions, -1) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    fetch(sessions, 0, P[:3])
+    assert refused(sessions, 2, wanted=P) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    with pytest.raises(Refusal) as caught:
+        sessions.plan_acknowledge(KEY, 0)
+    assert caught.value.code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    with pytest.raises(Refusal) as caught:
+        sessions.plan_acknowledge(SessionKey("g", "b"), 1)
+    assert caught.value.code is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert fetch(sessions, 1).partitions == [P[1], P[2], P[0]]
+    assert refused(sessions, 1) is ErrorCode.INVALID_SHARE_SESSION_EPOCH, "an epoch is taken once"
+
+
+def test_the_epoch_behind_the_greatest_is_one() -> None:
+    sessions = ShareSessions(10)
+    session = fetch(sessions, 0).session
+    session.epoch = (1 << 31) - 1
+    fetch(sessions, (1 << 31) - 1)
+    assert session.epoch == 1
+
+
+def test_the_first_request_acknowledges_nothing() -> None:
+    assert refused(ShareSessions(10), 0, acks=True) is ErrorCode.INVALID_REQUEST
+
+
+def test_the_last_request_closes_the_session_and_fetches_nothing() -> None:
+    sessions = ShareSessions(10)
+    session = fetch(sessions, 0, P).session
+    plan = fetch(sessions, -1, acks=True)
+    assert (plan.session, plan.partitions, plan.is_closed) == (session, [], True)
+    assert len(sessions) == 0
+    fetch(sessions, 0)
+    assert sessions.plan_acknowledge(KEY, -1).key == KEY
+    assert sessions.get(KEY) is None
+
+
+def test_a_member_that_begins_again_replaces_its_session_and_the_old_connection_closes_nothing() -> None:
+    sessions = ShareSessions(1)
+    fetch(sessions, 0, P[:3], connection="old")
+    fetch(sessions, 1, connection="old")
+    new = fetch(sessions, 0, P[:1], connection="new").session
+    assert sessions.disconnect("old") == []
+    assert sessions.get(KEY) is new
+    assert sessions.disconnect("new") == [new]
+    assert sessions.disconnect("new") == []
+
+
+def test_a_connection_that_closes_closes_all_sessions_that_began_on_it() -> None:
+    sessions = ShareSessions(10)
+    other = SessionKey("h", "a")
+    fetch(sessions, 0)
+    fetch(sessions, 0, key=other)
+    fetch(sessions, 0, key=SessionKey("g", "b"), connection="c2")
+    assert {session.key for session in sessions.disconnect("c1")} == {KEY, other}
+    assert sessions.has_group("g")
+    assert not sessions.has_group("h")
+
+
+def test_there_are_no_more_sessions_and_partitions_than_allowed() -> None:
+    sessions = ShareSessions(2, partition_limit=8)
+    fetch(sessions, 0, P[:3])
+    fetch(sessions, 0, P[:4], key=SessionKey("g", "b"))
+    assert refused(sessions, 0, key=SessionKey("g", "c")) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert refused(sessions, 1, wanted=P[:5]) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    fetch(sessions, 2, P[:4])
+    assert len(sessions.close_all()) == 2
+    fetch(sessions, 0, P[:8])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_counts_are_those_of_the_sessions_whatever_happens(seed: int) -> None:
+    random = Random(seed)
+    sessions = ShareSessions(4, partition_limit=25)
+    known: dict[SessionKey, set[SharedPartition]] = {}
+    for _ in range(300):
+        key = SessionKey(random.choice("gh"), random.choice("abc"))
+        session = sessions.get(key)
+        epoch = random.choice([0, -1, session.epoch if session else 1, 7])
+        wanted, forgotten = random.sample(P, random.randint(0, 9)), random.sample(P, random.randint(0, 3))
+        if random.random() < 0.1:
+            for closed in sessions.disconnect(random.choice(["c1", "c2"])):
+                del known[closed.key]
+            continue
+        try:
+            plan = fetch(sessions, epoch, wanted, forgotten, key=key, connection=random.choice(["c1", "c2"]))
+        except Refusal:
+            if epoch == 0:
+                known.pop(key, None)
+        else:
+            if plan.is_closed:
+                del known[key]
+            elif epoch == 0:
+                known[key] = set(wanted)
+            else:
+                known[key] = (known[key] | set(wanted)) - set(forgotten)
+                assert set(plan.partitions) == known[key]
+        assert len(sessions) == len(known) <= 4
+        assert sum(map(len, known.values())) <= 25
+        assert f" {sum(map(len, known.values()))} partitions" in repr(sessions)
+        for group in "gh":
+            assert sessions.has_group(group) == any(each.group_id == group for each in known)
