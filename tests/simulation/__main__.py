@@ -2,7 +2,9 @@
 
 make sim SEEDS=1-2000          all of them, on two processes; failing seeds come with the command to see them again
 make sim ARGS="--faults moving,power"   those of them that have both faults
+make sim ARGS=--secured        those of them whose clusters demand logins and rights
 make sim SEED=123 TRACE=1      one of them, with everything that happens
+make sim SEED=123 ARGS=--plain the same plan without logins and rights, as it was before there were any
 
 A seed has its limit of CPU time (`cpu_limit`), and has failed if it is not done by then.
 """
@@ -38,10 +40,12 @@ def main() -> int:
             {**os.environ, "PYTHONHASHSEED": "0"},
         )
     if options.seed is not None:
-        return _show(options.seed, options.trace, options.cpu_limit_s)
+        plan = Plan.of(options.seed, may_be_secured=not options.plain)
+        return _show(plan, options.trace, options.cpu_limit_s)
     first, _, last = options.seeds.partition("-")
     wanted = set(filter(None, options.faults.split(",")))
-    seeds = [seed for seed in range(int(first), int(last or first) + 1) if wanted <= {*Plan.of(seed).faults}]
+    plans = [Plan.of(seed) for seed in range(int(first), int(last or first) + 1)]
+    seeds = [one.seed for one in plans if wanted <= {*one.faults} and (one.is_secured or not options.secured)]
     return _run_all(seeds, options.workers, options.cpu_limit_s)
 
 
@@ -51,6 +55,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="one seed, with its plan")
     parser.add_argument("--trace", action="store_true", help="with --seed: say what happens, and let the brokers log")
     parser.add_argument("--faults", default="", help="only seeds with all of these faults: moving,power")
+    parser.add_argument("--secured", action="store_true", help="only seeds of secured clusters")
+    parser.add_argument("--plain", action="store_true", help="with --seed: as a cluster that demands no login")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument(
         "--cpu-limit-s", type=float, default=CPU_LIMIT_S, help="a seed that uses more CPU time than this has failed"
@@ -58,8 +64,7 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _show(seed: int, is_traced: bool, cpu_limit_s: float) -> int:
-    plan = Plan.of(seed)
+def _show(plan: Plan, is_traced: bool, cpu_limit_s: float) -> int:
     print(plan)
     if is_traced:
         logging.basicConfig(level=logging.INFO, format="            %(name)s: %(message)s", stream=sys.stdout)
@@ -67,7 +72,7 @@ def _show(seed: int, is_traced: bool, cpu_limit_s: float) -> int:
         with cpu_limit(cpu_limit_s):
             print(run(plan, print if is_traced else None))
     except (Violation, OutOfTime) as failure:
-        print(f"seed {seed}: {failure}")
+        print(f"seed {plan.seed}: {failure}")
         return 1
     return 0
 

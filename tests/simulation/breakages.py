@@ -12,6 +12,9 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from pessoa.broker import envelope_format
+from pessoa.broker.apis import produce
+from pessoa.broker.sasl_gate import SaslGate, SaslListener
 from pessoa.log.compaction import log_cleaner, log_to_clean
 from pessoa.log.compaction.cleaning_pass import CleaningPass
 from pessoa.quorum import ready_steps
@@ -20,7 +23,10 @@ from pessoa.quorum.state_file import STATIC_VOTERS, render_quorum_state
 from pessoa.raft.machine import Raft
 from pessoa.replication.isr import UNKNOWN, InSyncReplicas
 from pessoa.replication.partition import Partition
+from pessoa.security.authorizer import Authorizer
+from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.message_headers import peek_api
 
 
 def _forget_the_epoch_check() -> Any:
@@ -117,6 +123,55 @@ def _keep_what_is_damaged() -> Any:
     return patch.object(Partition, "resolve_impossible_epochs", lambda *_: False)
 
 
+def _let_everybody_produce() -> Any:
+    """Produce forgets to ask the authorizer about topics."""
+    return patch.object(produce, "denied_topics", lambda *_: frozenset())
+
+
+def _keep_the_first_entries() -> Any:
+    """The authorizer does not hear of access control entries that change while a node runs."""
+    load = Authorizer.load
+
+    def load_once(self: Authorizer, entries: Any) -> None:
+        if self._entries is None:
+            load(self, entries)
+
+    return patch.object(Authorizer, "load", load_once)
+
+
+def _forward_as_the_broker() -> Any:
+    """What a client asks of the controller is asked in the name of the broker that hands it on."""
+    seal = envelope_format.seal
+
+    def seal_as_node(request: Any, version: int, client_id: str | None, _: str, client_host: str) -> Any:
+        return seal(request, version, client_id, "User:node", client_host)
+
+    return patch.object(envelope_format, "seal", seal_as_node)
+
+
+def _forget_that_sessions_end() -> Any:
+    """A client that has logged in once is served for ever (KIP-368)."""
+
+    def begins_again(self: SaslGate, data: bytearray, start: int, end: int) -> bool:
+        session, now_ms = self._session, self._settings.clock.monotonic_ms()
+        if peek_api(data, start, end)[0] != ApiKey.SASL_HANDSHAKE or not session.may_begin_again(now_ms):
+            return False
+        session.begin_again(now_ms)
+        return True
+
+    return patch.object(SaslGate, "_begins_again", begins_again)
+
+
+def _keep_old_passwords() -> Any:
+    """The credentials of a user are remembered from its first login on."""
+    find, known = SaslListener._find_user, dict[tuple[int, str], Any]()
+
+    def find_once(self: SaslListener, mechanism: int, name: str) -> Any:
+        return known.setdefault((mechanism, name), find(self, mechanism, name))
+
+    return patch.object(SaslListener, "_find_user", find_once)
+
+
 BREAKAGES: dict[str, Callable[[], Any]] = {
     "no epoch check": _forget_the_epoch_check,
     "acknowledgement by any replica": _count_acknowledgements_of_any_replica,
@@ -129,6 +184,11 @@ BREAKAGES: dict[str, Callable[[], Any]] = {
     "tombstones dropped at once": _drop_tombstones_at_once,
     "made-up epochs believed": _believe_made_up_epochs,
     "damaged batches kept": _keep_what_is_damaged,
+    "no authorizer in produce": _let_everybody_produce,
+    "first entries kept": _keep_the_first_entries,
+    "forwarded as the broker": _forward_as_the_broker,
+    "sessions without end": _forget_that_sessions_end,
+    "old passwords kept": _keep_old_passwords,
 }
 
 

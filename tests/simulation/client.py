@@ -20,8 +20,10 @@ from tests.simulation.network import HostNetwork
 if TYPE_CHECKING:
     from random import Random
 
+    from pessoa.net.network import Network
     from pessoa.wire.schema import Message
     from tests.simulation.history import History
+    from tests.simulation.logins import Access
     from tests.simulation.loop import Process
     from tests.simulation.network import Fabric
 
@@ -69,8 +71,10 @@ class Client:
         self.history = history
         self.rng = rng
         self.is_stopping = False
+        # How it logs in, and what is checked of that; None where no login is demanded.
+        self.access: Access | None = None
         self.loop = fabric.loop
-        self._network = HostNetwork(fabric, name, process)
+        self.network: Network = HostNetwork(fabric, name, process)
         self._bootstrap = bootstrap
         self._channels: dict[tuple[str, int], Channel] = {}
         self._brokers: dict[int, tuple[str, int]] = {}
@@ -97,10 +101,14 @@ class Client:
         version: int,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> M:
-        channel = self._channels.get(address)
+        channel, access = self._channels.get(address), self.access
         if channel is None:
-            channel = self._channels[address] = Channel(self._network, *address, self.name)
-        response = await channel.send(request, version, timeout_ms)
+            login = None if access is None else access.login
+            channel = self._channels[address] = Channel(self.network, *address, self.name, login=login)
+        if access is None:
+            response = await channel.send(request, version, timeout_ms)
+        else:
+            response = await access.send(channel, request, version, timeout_ms)
         assert isinstance(response, kind), f"{response!r} is no {kind.__name__}"
         return response
 

@@ -34,6 +34,7 @@ from tests.simulation.node import CONTROLLER_PORT, Node, comes_from_disk, dynami
 from tests.simulation.producers import IdempotentProducer, Producer, TransactionalProducer
 from tests.simulation.quorum_operator import Operator
 from tests.simulation.readers import READ_COMMITTED, READ_UNCOMMITTED, Reader
+from tests.simulation.secured import Security, secured_settings
 from tests.simulation.watch import Watch
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class Cluster:
         self.brokers = [node for node in self.nodes if node.is_broker]
         self.controllers = [node for node in self.nodes if node.is_controller]
         self.directories: dict[int, Uuid] = {}
+        self._security = Security(self, TOPIC, COPIES) if plan.is_secured else None
         if plan.is_dynamic:
             self._format()
         self.partitions = [TopicPartition(TOPIC, index) for index in range(plan.partitions)]
@@ -111,12 +113,15 @@ class Cluster:
                 self.loop,
                 self.fabric,
                 node_id,
-                settings(node_id, role, named, plan.settings()),
+                settings(node_id, role, named, plan.settings() | self._secured(node_id, role)),
                 self.rng.getrandbits(32),
                 CLUSTER_ID,
             )
             for node_id, role in roles.items()
         ]
+
+    def _secured(self, node_id: int, role: str) -> dict[str, str]:
+        return secured_settings(self.plan, node_id, role) if self.plan.is_secured else {}
 
     def _format(self) -> None:
         """The first voters know of each other, and the other nodes whom to ask."""
@@ -128,6 +133,10 @@ class Cluster:
         )
         for node in self.nodes:
             node.format(voters if node in first else None, (self.directories[node.id], Uuid.of(2_000_000 + node.id)))
+
+    @property
+    def cluster_id(self) -> str:
+        return CLUSTER_ID
 
     @property
     def plain_topics(self) -> list[str]:
@@ -241,6 +250,13 @@ class Cluster:
             operator: Operator = self.client(Operator, "operator")
             operator.controllers = {node.id: self.directories[node.id] for node in self.controllers}
             self._run_client(operator)
+        for client in self._security.start() if self._security is not None else ():
+            self._run_client(client)
+
+    def order(self, what: str) -> None:
+        """Something is to be done to the users of a secured cluster."""
+        if self._security is not None:
+            self._security.order(what)
 
     def _give_keys(self, producer: Producer) -> None:
         """What is compacted needs keys; and more records than there are keys."""
@@ -266,6 +282,8 @@ class Cluster:
         client = kind(
             name, self.fabric, process, [node.host for node in self.brokers], self.history, Random(self.rng.random())
         )
+        if self._security is not None:
+            self._security.admit(client)
         self.clients.append(client)
         self.client_hosts.append(name)
         return client

@@ -63,6 +63,8 @@ class Write:
     offset: int = -1
     key: bytes | None = None
     is_tombstone: bool = False
+    # When its producer began with it.
+    begun_s: float = 0.0
 
 
 class History:

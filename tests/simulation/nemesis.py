@@ -78,6 +78,9 @@ class Nemesis:
             "disk error": self._disk_error,
             "disk full": self._disk_full,
             "rot": self._rot,
+            "rights": self._take_rights_away,
+            "password": self._change_password,
+            "token": self._expire_token,
             "cleaning": partial(self._die_in_the_middle, _STEPS_OF_CLEANING),
             "moving": partial(self._die_in_the_middle, _STEPS_OF_MOVING),
         }
@@ -322,6 +325,26 @@ class Nemesis:
         node.is_hurt = False
         await asyncio.sleep(self._rng.random())
         self._back(node)
+
+    # On users.
+
+    async def _take_rights_away(self) -> None:
+        """Sometimes a broker hears of it later than the others, and serves on."""
+        cluster, rng = self._cluster, self._rng
+        cluster.order("rights")
+        leader = cluster.quorum_leader()
+        others = [node.host for node in cluster.brokers if node is not leader]
+        if leader is not None and others and rng.random() < 0.5:
+            late = rng.choice(others)
+            cluster.fabric.cut(leader.host, late)
+            await asyncio.sleep(rng.random() * 1.5)
+            cluster.fabric.mend(leader.host, late)
+
+    async def _change_password(self) -> None:
+        self._cluster.order("password")
+
+    async def _expire_token(self) -> None:
+        self._cluster.order("token")
 
     # On the wires.
 

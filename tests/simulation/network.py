@@ -91,9 +91,19 @@ class Fabric:
     def cut(self, source: str, target: str) -> None:
         self.is_cut.add((source, target))
 
+    def mend(self, source: str, target: str) -> None:
+        """This direction carries again."""
+        if (source, target) in self.is_cut:
+            self.is_cut.discard((source, target))
+            self._deliver({(source, target)})
+
     def heal(self) -> None:
-        """Every direction carries again; what waited arrives, or its connection is gone."""
+        """Every direction carries again."""
         cut, self.is_cut = self.is_cut, set()
+        self._deliver(cut)
+
+    def _deliver(self, cut: set[tuple[str, str]]) -> None:
+        """What waited arrives, or its connection is gone."""
         for ends in list(self._connections.values()):
             if any((one.host, one.peer_host) in cut and one.is_stuck for one in ends):
                 if self.rng.random() < 0.5:

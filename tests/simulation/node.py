@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pessoa.base.clock import Timer
     from pessoa.base.ids import Uuid
     from pessoa.raft.voters import VoterSet
+    from pessoa.wire.schema import Message
     from tests.simulation.loop import Process, SimulatedLoop
     from tests.simulation.network import Fabric
 
@@ -111,6 +112,8 @@ class Node:
         self.has_rotten = False
         # Logs that a pass of compaction has come to the end of, until `watch` has looked at them.
         self.cleaned: list[str] = []
+        # What a cluster begins with that this node formats.
+        self.first_records: Sequence[Message] = ()
         # Told of every process that is started.
         self.on_start: Callable[[Process], None] = lambda _: None
         self._loop = loop
@@ -154,6 +157,7 @@ class Node:
             EPOCH_MS,
             self._cluster_id,
             voters,
+            self.first_records,
         )
 
     def rot(self, rng: Random, topic: str | None) -> str | None:
@@ -211,6 +215,7 @@ class Node:
             entropy=SeededEntropy(zlib.crc32(b"%d %d" % (self._seed, self.incarnations))),
             network=HostNetwork(self._fabric, self.host, process),
             cluster_id=self._cluster_id,
+            first_records=self.first_records,
         )
         broker.on_bug = self._on_bug
         broker.start_cleaning = partial(

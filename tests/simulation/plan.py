@@ -30,6 +30,10 @@ _OFTEN = {
     "metadata.max.retention.bytes": "0",
     "controller.quorum.fetch.snapshot.max.bytes": "200",
 }
+# What is done to a secured cluster besides.
+SECURITY_FAULTS = ("rights", "password", "token")
+# One seed in so many has users, passwords and rights.
+_SECURED = 6
 # One seed in so many is left in peace: what fails there fails without any fault.
 _PEACEFUL = 12
 
@@ -71,9 +75,14 @@ class Plan:
     is_compacted: bool = False
     # Every node has two log directories, and an operator moves replicas between them.
     has_directories: bool = False
+    # Nodes and clients log in, and may do what they are allowed to (`users`).
+    is_secured: bool = False
+    # After so long a session has to be renewed (KIP-368); 0: never.
+    reauth_ms: int = 0
 
     @classmethod
-    def of(cls, seed: int, most_nodes: int = 5) -> Plan:
+    def of(cls, seed: int, most_nodes: int = 5, *, may_be_secured: bool = True) -> Plan:
+        """Without `may_be_secured` it is the same plan for a cluster that demands no login."""
         rng = Random(seed)
         nodes = min(rng.choice((1, 2, 3, 3, 3, 3, 3, 4, 5)), most_nodes)
         voters = min(rng.choice((1, 3, 3, 3, 3, 5)), nodes)
@@ -98,6 +107,10 @@ class Plan:
         has_directories = more.random() < 0.1
         if has_directories and more.random() < 0.6:
             faults = tuple(sorted((*faults, "moving")))
+        more = Random(seed ^ 0x5EC)
+        is_secured, reauth_ms = more.randrange(_SECURED) == 0 and may_be_secured, more.choice((0, 1_500, 3_000))
+        if is_secured:
+            faults = tuple(sorted((*faults, *more.sample(SECURITY_FAULTS, more.randint(1, 3)))))
         return cls(
             seed=seed,
             nodes=nodes,
@@ -109,7 +122,9 @@ class Plan:
             is_harsh=rng.random() < 0.3,
             faults=faults,
             # More nodes and clients, or more work for each, do as much in less time.
-            seconds=min(rng.choice((3.0, 5.0, 5.0, 10.0)), 4.0 if is_split or copiers or is_compacted else 10.0),
+            seconds=min(
+                rng.choice((3.0, 5.0, 5.0, 10.0)), 4.0 if is_split or copiers or is_compacted or is_secured else 10.0
+            ),
             idempotent_producers=rng.choice((1, 2)) if transactional == 0 else rng.choice((0, 1)),
             # The snapshot of a broker that stops in order remembers one batch of a producer, as Kafka's does; so only
             # one can be known again after it. So it is of a log whose batches were compacted.
@@ -128,6 +143,8 @@ class Plan:
             are_copiers_members=are_copiers_members,
             is_compacted=is_compacted,
             has_directories=has_directories,
+            is_secured=is_secured,
+            reauth_ms=reauth_ms if is_secured else 0,
         )
 
     @property

@@ -89,6 +89,7 @@ class Producer(Client):
         self._written += 1
         value = b"%s:%d" % (self.name.encode(), self._written)
         write = self.history.begin_write(value, partition, self.name, transaction)
+        write.begun_s = self.loop.now_s
         if self.keys:
             write.key = b"k%d" % self.rng.randrange(self.keys)
             write.is_tombstone = self.rng.random() < _TOMBSTONES

@@ -28,9 +28,16 @@ PLANS: dict[str, tuple[tuple[str, ...], bool, str]] = {
     "tombstones dropped at once": (("cleaning",), False, "compacted away"),
     "made-up epochs believed": (("rot",), False, "inconsistent"),
     "damaged batches kept": (("rot",), False, "inconsistent"),
+    "no authorizer in produce": (("rights",), False, "no client with rights has written it"),
+    "first entries kept": (("rights",), False, "has lost"),
+    "forwarded as the broker": (("rights",), False, "the intruder"),
+    "sessions without end": (("rights",), False, "its session had ended"),
+    "old passwords kept": (("password",), False, "is refused"),
 }
 # How many voters there are, and how many replicas: rot is for what has some.
 SHAPES = {"made-up epochs believed": (3, 1), "damaged batches kept": (1, 3)}
+# Plans of clusters that demand a login.
+SECURED = ("rights", "password")
 SECONDS = {"made-up epochs believed": 6.0}
 # Plans of which several mistakes are made are innocent once.
 DIFFERENT_PLANS = list({plan[:2]: name for name, plan in PLANS.items()}.values())
@@ -42,7 +49,7 @@ INNOCENT_SEEDS = range(1, 4)
 def plan_for(name: str, seed: int) -> Plan:
     faults, is_synced, _ = PLANS[name]
     plan = Plan.of(seed)
-    is_compacted = "cleaning" in faults
+    is_compacted, is_secured = "cleaning" in faults, faults[0] in SECURED
     voters, replication_factor = SHAPES.get(name, (3, 3))
     return replace(
         plan,
@@ -54,7 +61,7 @@ def plan_for(name: str, seed: int) -> Plan:
         is_synced=is_synced,
         is_harsh=False,
         faults=faults,
-        seconds=5.0 if is_compacted else SECONDS.get(name, 12.0),
+        seconds=5.0 if is_compacted or is_secured else SECONDS.get(name, 12.0),
         idempotent_producers=1 if is_compacted or name in SHAPES else 2,
         transactional_producers=1 if is_compacted else 0,
         group_members=0,
@@ -65,6 +72,8 @@ def plan_for(name: str, seed: int) -> Plan:
         copiers=0,
         is_compacted=is_compacted,
         has_directories=plan.has_directories and name not in SHAPES,
+        is_secured=is_secured,
+        reauth_ms=1_500 if is_secured else 0,
     )
 
 

@@ -13,10 +13,11 @@ import pytest
 from tests.simulation.cluster import run
 from tests.simulation.cpu_limit import CPU_LIMIT_S, OutOfTime, cpu_limit
 from tests.simulation.history import Violation
-from tests.simulation.plan import Plan
+from tests.simulation.plan import FAULTS, SECURITY_FAULTS, Plan
 
 SEEDS = int(os.environ.get("PESSOA_SIM_SEEDS", "2000"))
 SEEDS_PER_TEST = 50
+SECURED_SEED = 6
 
 
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_PER_TEST))
@@ -29,7 +30,7 @@ def test_nothing_acknowledged_is_lost(first: int) -> None:
             pytest.fail(f"seed {seed}: {failure}\n\n    make sim SEED={seed} TRACE=1\n")
 
 
-@pytest.mark.parametrize("seed", [1, 3, 14])
+@pytest.mark.parametrize("seed", [1, 3, 14, SECURED_SEED])
 def test_a_seed_is_one_run(seed: int) -> None:
     first, second = run(Plan.of(seed)), run(Plan.of(seed))
     assert first == second
@@ -37,6 +38,21 @@ def test_a_seed_is_one_run(seed: int) -> None:
 
 def test_different_seeds_are_different_runs() -> None:
     assert run(Plan.of(1)).fingerprint != run(Plan.of(2)).fingerprint
+
+
+def test_one_seed_in_six_is_secured_and_the_others_are_what_they_were() -> None:
+    plans = [Plan.of(seed) for seed in range(1, 3_001)]
+    secured = [plan for plan in plans if plan.is_secured]
+    assert 400 < len(secured) < 600
+    assert {fault for plan in secured for fault in plan.faults} >= {*FAULTS, *SECURITY_FAULTS}
+    assert {plan.reauth_ms for plan in secured} == {0, 1_500, 3_000}
+    assert any(plan.is_split for plan in secured)
+    assert any(plan.is_dynamic and plan.has_snapshots for plan in secured)
+    for plan in plans:
+        plain = Plan.of(plan.seed, may_be_secured=False)
+        assert not plain.is_secured
+        assert plan.is_secured or plan == plain
+        assert {*plan.faults} - {*SECURITY_FAULTS} == {*plain.faults}
 
 
 def test_seeds_vary_in_shape_and_faults() -> None:

@@ -7,6 +7,7 @@
     in-sync replicas have what is committed   all of it, by any leader so far: any of them may be elected next
     in-sync replicas are replicas             and never none, unless eligible ones are remembered
     one leader per epoch of the quorum        and a node's epoch never goes back, also over restarts
+    nothing is appended without a right   of a user who has lost it, or never had it: see `rights`
     no voter doubts its disk for nothing      one that does neither votes nor stands, and all may lose power at once
     compaction takes what it may              see `compaction`; batches are the same but for records that are gone
 
@@ -22,8 +23,10 @@ from typing import TYPE_CHECKING, Any
 from pessoa.log.partition_log import ReadUpTo
 from pessoa.raft.memory import Memory as RaftMemory
 from pessoa.records.batch import batches
+from pessoa.records.record import records
 from tests.simulation.compaction import Memory
 from tests.simulation.history import Violation
+from tests.simulation.readers import identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -34,7 +37,9 @@ if TYPE_CHECKING:
     from pessoa.log.partition_log import PartitionLog
     from pessoa.quorum.raft_quorum import RaftQuorum
     from pessoa.replication.partition import Partition
+    from tests.simulation.history import History
     from tests.simulation.node import Node
+    from tests.simulation.rights import Rights
 
 _READ_BYTES = 1 << 20
 
@@ -59,6 +64,9 @@ class _SeenReplica:
     led_epoch: int = -1
     log: PartitionLog | None = None
     high_watermark: int = 0
+    # Up to where appends were looked at, and the epoch in which it led then; -1 if it did not.
+    appended: int = 0
+    appended_epoch: int = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -87,6 +95,9 @@ class Watch:
         self._now_s = now_s
         self._compacted = compacted
         self._retention_s = retention_s
+        # Of a secured cluster: what users may do, and what they wrote.
+        self.rights: Rights | None = None
+        self.history: History | None = None
         # (topic id, partition, leader epoch) → node
         self._leaders: dict[tuple[Uuid, int, int], int] = {}
         # quorum epoch → node
@@ -133,6 +144,8 @@ class Watch:
         if image is not glance.image:
             glance.image = image
             self._look_at_image(image)
+            if self.rights is not None:
+                self.rights.look_at_image(image)
             if self._newest_image is None or image.offset > self._newest_image.offset:
                 self._newest_image = image
         if services is None:
@@ -149,6 +162,8 @@ class Watch:
                 log = partition.log
                 if log.is_released:
                     continue
+                if self.rights is not None and log.log_end_offset != seen.appended:
+                    self._look_at_appended(partition, seen)
                 if log.high_watermark != seen.high_watermark or log is not seen.log:
                     self._look_at_committed(node, seen.place, log)
                     seen.log, seen.high_watermark = log, log.high_watermark
@@ -158,6 +173,25 @@ class Watch:
             cleaned = [one for one in services.replicas.all() if one.log.directory in node.cleaned]
             self.look_at_compacted(node, cleaned)
             node.cleaned.clear()
+
+    def _look_at_appended(self, partition: Partition, seen: _SeenReplica) -> None:
+        """Whether what a leader has appended came from a user who may write it."""
+        log, offset = partition.log, seen.appended
+        is_leader_as_before = partition.is_leader and partition.leader_epoch == seen.appended_epoch
+        seen.appended = log.log_end_offset
+        seen.appended_epoch = partition.leader_epoch if partition.is_leader else -1
+        if not is_leader_as_before or partition.topic.startswith("__"):
+            return
+        assert self.rights is not None
+        assert self.history is not None
+        while offset < log.log_end_offset:
+            data = log.read(offset, _READ_BYTES, ReadUpTo.LOG_END).data
+            for batch in batches(data.read()) if data is not None else ():
+                for one in () if batch.is_control else records(batch):
+                    self.rights.check_append(
+                        self.history, partition.topic, identity(one), is_transactional=batch.is_transactional
+                    )
+            offset = log.log_end_offset
 
     def look_at_compacted(self, node: Node, replicas: Iterable[Partition]) -> None:
         """Whether what compaction has taken out of them may be gone."""

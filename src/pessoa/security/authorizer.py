@@ -227,6 +227,10 @@ class Authorizer:
             self._table = None
             self._verdicts = {}
 
+    def can_decide_about(self, principal: str) -> bool:
+        """False while the entries are not loaded, for all that are no super users: a denial would then say nothing."""
+        return self._entries is not None or principal in self._super_users
+
     def may(
         self,
         asker: Asker,

@@ -1,6 +1,8 @@
 """Envelope: a broker hands on what a client asked of it (KIP-590). Served by controllers alone.
 
-The answer is NOT_CONTROLLER where this controller does not lead, and the broker tries another. What is inside must be
+The answer is NOT_CONTROLLER where this controller does not lead, and the broker tries another; and where the node has
+not read its access control lists, as one that has just started and leads at once: the broker then tries again, where
+Kafka answers the client with an error that it does not expect. What is inside must be
 an API that brokers hand on, in a version that is served. The request inside is checked with the principal and the
 address that the envelope names, so an envelope is taken only from a node of the cluster (CLUSTER_ACTION).
 
@@ -42,6 +44,8 @@ async def handle_on_controller(
         row, inner, caller = _open(context, request)
     except Refusal as refusal:
         return _refused(refusal.code)
+    if node.authorizer is not None and not node.authorizer.can_decide_about(caller.principal):
+        return _refused(ErrorCode.NOT_CONTROLLER)
     response = refused(node.authorizer, row, inner, caller, on_controller=True)
     if response is None:
         try:

@@ -1,0 +1,118 @@
+"""What a secured cluster has besides: nodes that demand logins, clients that log in, a warden and an intruder.
+
+The plan says whether a seed has it (`Plan.is_secured`, one in six). Everything else of the seed is as it would be
+without; what a secured cluster draws comes from a seed of its own, so a plan with `is_secured=False` runs as ever.
+
+TLS is left to the chaos tests. OpenSSL takes its randomness from elsewhere, so the bytes on the wires would not follow
+from the seed: `network` finds a request to hold back by its first bytes, and the sizes of signatures decide where a
+piece is split. And a handshake takes 1.4 ms, of which a seed would have more than a hundred: a third of its time.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.simulation.intruder import Intruder
+from tests.simulation.logins import Access, ScramLogin, TokenLogin, open_channel
+from tests.simulation.node import BROKER_PORT, CONTROLLER_PORT
+from tests.simulation.readers import READ_COMMITTED, Reader
+from tests.simulation.rights import Rights
+from tests.simulation.users import (
+    INTRUDER,
+    WARDEN,
+    first_records,
+    grants,
+    principal_of,
+    secured_listeners,
+    security_settings,
+    user_of,
+)
+from tests.simulation.warden import Warden
+
+if TYPE_CHECKING:
+    from pessoa.base.ids import Uuid
+    from tests.simulation.client import Client
+    from tests.simulation.cluster import Cluster
+    from tests.simulation.plan import Plan
+
+_TOKEN_READER = "d0"
+_LAZY_READER = "r0"
+
+
+class Security:
+    def __init__(self, cluster: Cluster, topic: str, copies: str) -> None:
+        plan = cluster.plan
+        self._cluster = cluster
+        self._topic = topic
+        self._rng = Random(plan.seed ^ 0x5EC0)
+        self.rights = Rights(cluster.nodes, grants(topic, copies), lambda: cluster.loop.now_s)
+        self.warden: Warden | None = None
+        self._token_login: TokenLogin | None = None
+        records = first_records(self.rights.entries)
+        for node in cluster.nodes:
+            node.first_records = records
+        cluster.watch.rights, cluster.watch.history = self.rights, cluster.history
+
+    def __repr__(self) -> str:
+        return f"<Security: {self.rights!r}, {self.warden!r}>"
+
+    def admit(self, client: Client) -> None:
+        """Give a client what it needs to log in."""
+        rights, loop, user = self.rights, client.loop, user_of(client.name)
+        rng = Random(self._rng.random())
+        login: ScramLogin
+        if client.name == _TOKEN_READER:
+            self._token_login = login = TokenLogin(
+                user,
+                rights,
+                loop,
+                rng,
+                open_channel(client.network, client.name),
+                has_jumping_clocks="clock" in self._cluster.plan.faults,
+            )
+        else:
+            login = ScramLogin(user, rights, loop, rng, is_lazy=client.name == _LAZY_READER)
+        client.access = Access(principal_of(client.name), login, rights, loop)
+
+    def start(self) -> list[Client]:
+        """The clients that only such a cluster has."""
+        cluster = self._cluster
+        warden: Warden = cluster.client(Warden, WARDEN)
+        warden.rights = self.rights
+        self.warden = warden
+        staff: list[Client] = [warden, self._intruder()]
+        if "token" in cluster.plan.faults:
+            reader: Reader = cluster.client(Reader, _TOKEN_READER)
+            reader.partitions, reader.isolation = cluster.partitions, READ_COMMITTED
+            staff.append(reader)
+        warden.clients = [client.name for client in cluster.clients if not isinstance(client, (Warden, Intruder))]
+        return staff
+
+    def _intruder(self) -> Intruder:
+        cluster = self._cluster
+        intruder: Intruder = cluster.client(Intruder, INTRUDER)
+        intruder.partitions, intruder.cluster_id = cluster.partitions, cluster.cluster_id
+        intruder.broker_hosts = [node.host for node in cluster.brokers]
+        intruder.controller_hosts = [node.host for node in cluster.controllers]
+        intruder.topic_id = self._topic_id
+        return intruder
+
+    def _topic_id(self) -> Uuid | None:
+        for node in self._cluster.brokers:
+            topic = node.broker.image.topics.by_name.get(self._topic) if node.broker is not None else None
+            if topic is not None:
+                return topic.id
+        return None
+
+    def order(self, what: str) -> None:
+        if what == "token":
+            if self._token_login is not None:
+                self._token_login.must_expire = True
+        elif self.warden is not None:
+            self.warden.orders.append(what)
+
+
+def secured_settings(plan: Plan, node_id: int, roles: str) -> dict[str, str]:
+    listeners = secured_listeners(node_id, roles, CONTROLLER_PORT, BROKER_PORT)
+    return {"listeners": listeners, **security_settings(roles, plan.reauth_ms)}
