@@ -5,6 +5,7 @@
 A run is a row of rounds. Every round is a cluster of processes on empty directories, under load, that is hurt six
 times, healed and checked, so that a failure stands near its cause. In two rounds of three the three brokers are the
 controllers as well; in the third there are three controllers beside three brokers (`--apart` asks for that in all).
+Every fifth round is secured: SASL_SSL on all listeners, users and access control lists (`--secure`: all are).
 Where the system allows it, three rounds of four give every node a network, a disk and a clock of its own, and hurt
 those too; some of them have each record synced before it is acknowledged, which is what makes the loss of all power at
 once harmless. One of eight has proxies between all of them, which make everything late. The table at the end has a line
@@ -29,11 +30,14 @@ from confluent_kafka import KafkaException
 
 from tests.chaos.client_faults import CLIENT_FAULTS
 from tests.chaos.faults import FAULTS, Fault, play
+from tests.chaos.guard import SECURITY_FAULTS
 from tests.chaos.stage import Wanted, under_load
 from tests.chaos.surroundings import SURROUNDINGS
 from tests.simulation.history import Violation
 
 FAULTS_PER_ROUND = 6
+# One round in five, as the seed says: all combinations of the other choices come with it.
+_SECURED_EVERY, _SECURED = 5, 2
 # A broker that is cut off from its leader alone leaves those in sync after this, instead of after ten seconds.
 _OWN_MACHINES = {"replica.lag.time.max.ms": "3000"}
 _FLUSHES = {"log.flush.interval.messages": "1"}
@@ -50,14 +54,17 @@ class Round(NamedTuple):
     faults: dict[str, Fault]
     # Whether the controllers are nodes of their own.
     apart: bool = False
+    # Whether nodes and clients log in, over TLS, and have rights.
+    secured: bool = False
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=sorted({*_PLAIN_FAULTS, *SURROUNDINGS}), action="append")
+    parser.add_argument("--only", choices=sorted({*_PLAIN_FAULTS, *SURROUNDINGS, *SECURITY_FAULTS}), action="append")
     parser.add_argument("--apart", action="store_true", help="controllers that are no brokers, in every round")
+    parser.add_argument("--secure", action="store_true", help="SASL_SSL and access control lists in every round")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="a setting of all brokers")
     options = parser.parse_args(arguments)
     settings = dict(one.split("=", 1) for one in options.set)
@@ -67,9 +74,10 @@ def main(arguments: list[str]) -> int:
     seed, failures = options.seed, 0
     while seed == options.seed or time.monotonic() < deadline:
         folder = Path(tempfile.mkdtemp(prefix="pessoa-chaos-"))
-        chosen = choose_round(seed, available, options.only)
+        chosen = choose_round(seed, available, options.only, is_secured=options.secure)
         chosen = chosen._replace(settings=chosen.settings | settings, apart=chosen.apart or options.apart)
-        print(f"seed {seed}: {'controllers apart' if chosen.apart else 'combined nodes'}", flush=True)
+        shape = "controllers apart" if chosen.apart else "combined nodes"
+        print(f"seed {seed}: {shape}{', secured' if chosen.secured else ''}", flush=True)
         try:
             play_round(folder, seed, chosen, pauses)
         except (AssertionError, KafkaException, Violation) as problem:
@@ -95,7 +103,7 @@ def available_machines() -> Wanted:
     return Wanted(*found)
 
 
-def choose_round(seed: int, available: Wanted, only: list[str] | None) -> Round:
+def choose_round(seed: int, available: Wanted, only: list[str] | None, *, is_secured: bool = False) -> Round:
     """The seed decides, so that it decides alike another time; `only` wins over it."""
     named = [SURROUNDINGS[name] for name in only or () if name in SURROUNDINGS]
     wanted = available
@@ -110,14 +118,16 @@ def choose_round(seed: int, available: Wanted, only: list[str] | None) -> Round:
         if all(has or not wants for has, wants in zip(wanted, one.wanted, strict=True))
         and (is_flushed or not one.wants_flushes)
     }
-    chosen = {name: fault for name, fault in {**_PLAIN_FAULTS, **possible}.items() if not only or name in only}
+    is_secured = is_secured or seed % _SECURED_EVERY == _SECURED or any(name in SECURITY_FAULTS for name in only or ())
+    all_faults = {**_PLAIN_FAULTS, **possible, **(SECURITY_FAULTS if is_secured else {})}
+    chosen = {name: fault for name, fault in all_faults.items() if not only or name in only}
     assert chosen, f"none of {only} can be done here"
     settings = {} if wanted == Wanted() else {**_OWN_MACHINES, **(_FLUSHES if is_flushed else {})}
-    return Round(wanted, settings, chosen, apart=seed % 3 == 2)
+    return Round(wanted, settings, chosen, apart=seed % 3 == 2, secured=is_secured)
 
 
 def play_round(folder: Path, seed: int, chosen: Round, pauses: dict[str, list[float]]) -> None:
-    with under_load(folder, seed, chosen.wanted, chosen.settings, apart=chosen.apart) as stage:
+    with under_load(folder, seed, chosen.wanted, chosen.settings, apart=chosen.apart, secured=chosen.secured) as stage:
         for _ in range(FAULTS_PER_ROUND):
             name = stage.rng.choice(list(chosen.faults))
             print(f"  {name}: ", end="", flush=True)

@@ -57,7 +57,7 @@ def read_messages(brokers: BrokerProcesses, topics: Mapping[str, int], isolation
     """Read every partition from its beginning to its end. `topics`: topic → how many partitions it has."""
     consumer = Consumer(
         {
-            "bootstrap.servers": brokers.bootstrap_servers,
+            **brokers.client,
             "group.id": "reader",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

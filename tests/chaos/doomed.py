@@ -7,12 +7,13 @@
 A process says in a line that it has come so far. What the transaction writes is in the history as aborted from the
 beginning: only the process could commit it, and it is told to only after the coordinator has given it up.
 
-    python -m tests.chaos.doomed transaction BOOTSTRAP ID VALUE…
-    python -m tests.chaos.doomed member BOOTSTRAP GROUP
+    python -m tests.chaos.doomed transaction SETTINGS ID VALUE…     the settings of a client as JSON
+    python -m tests.chaos.doomed member SETTINGS GROUP
 """
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -85,7 +86,7 @@ def open_transaction(stage: Stage) -> Iterator[Client]:
         values = [f"{name}:{number}" for number in range(PARTITIONS)]
         for number, value in enumerate(values):
             load.history.begin_write(value.encode(), TopicPartition(OUT, number), name, transaction)
-    client = Client("transaction", load.bootstrap_servers, name, *values)
+    client = Client("transaction", json.dumps(load.client), name, *values)
     try:
         word, *ends = client.hear().split()
         assert word == "open"
@@ -97,7 +98,7 @@ def open_transaction(stage: Stage) -> Iterator[Client]:
 
 @contextmanager
 def member(stage: Stage) -> Iterator[Client]:
-    client = Client("member", stage.load.bootstrap_servers, GROUP)
+    client = Client("member", json.dumps(stage.load.client), GROUP)
     try:
         assert client.hear() == "owner"
         yield client
@@ -109,23 +110,24 @@ def member(stage: Stage) -> Iterator[Client]:
 
 
 def main(arguments: list[str]) -> int:
-    kind, servers, name, *values = arguments
+    kind, text, name, *values = arguments
+    client = json.loads(text)
     if kind == "transaction":
-        hold_transaction(servers, name, values)
+        hold_transaction(client, name, values)
     else:
-        be_member(servers, name)
+        be_member(client, name)
     return 0
 
 
-def hold_transaction(servers: str, name: str, values: list[str]) -> None:
+def hold_transaction(client: dict[str, str], name: str, values: list[str]) -> None:
     settings = {"transactional.id": name, "transaction.timeout.ms": TRANSACTION_MS}
-    producer = Producer({"bootstrap.servers": servers, **settings, **EAGER})
+    producer = Producer({**client, **settings, **EAGER})
     patiently(lambda: producer.init_transactions(TIMEOUT_S))
     producer.begin_transaction()
     for number, value in enumerate(values):
         producer.produce(OUT, value, partition=number)
     assert producer.flush(TIMEOUT_S) == 0
-    reader = Consumer({"bootstrap.servers": servers, "group.id": name, "isolation.level": "read_uncommitted"})
+    reader = Consumer({**client, "group.id": name, "isolation.level": "read_uncommitted"})
     ends = [
         patiently(partial(reader.get_watermark_offsets, RdTopicPartition(OUT, number), TIMEOUT_S, cached=False))[1]
         for number in range(len(values))
@@ -141,10 +143,10 @@ def hold_transaction(servers: str, name: str, values: list[str]) -> None:
             print("committed", flush=True)
 
 
-def be_member(servers: str, group: str) -> None:
+def be_member(client: dict[str, str], group: str) -> None:
     consumer = Consumer(
         {
-            "bootstrap.servers": servers,
+            **client,
             "group.id": group,
             "session.timeout.ms": SESSION_MS,
             "auto.offset.reset": "earliest",

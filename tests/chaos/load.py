@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import pairwise
 from random import Random
@@ -60,8 +60,16 @@ EAGER = {"request.timeout.ms": 3_000, "retry.backoff.ms": 20, "retry.backoff.max
 class Load:
     """`with Load(bootstrap, seed) as load: …`; after `finish()` everything is sent, copied and told to the history."""
 
-    def __init__(self, bootstrap_servers: str, seed: int, producers: int = 2, members: int = 2) -> None:
-        self.bootstrap_servers = bootstrap_servers
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        seed: int,
+        producers: int = 2,
+        members: int = 2,
+        security: Mapping[str, str] | None = None,
+    ) -> None:
+        # The settings of each client: where the brokers are, and how to log in.
+        self.client = {"bootstrap.servers": bootstrap_servers, **(security or {})}
         self.history = History()
         self.lock = Lock()
         self.problems: list[str] = []
@@ -148,7 +156,7 @@ class Load:
             assert not thread.is_alive(), f"the {kind} did not end ({self!r})"
 
     def _ends(self) -> dict[int, int]:
-        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": "ends", **IMPATIENT})
+        consumer = Consumer({**self.client, "group.id": "ends", **IMPATIENT})
         try:
             return {
                 number: consumer.get_watermark_offsets(RdTopicPartition(IN, number), timeout=_PATIENT_S)[1]
@@ -185,7 +193,7 @@ class SteadyProducer:
         load = self._load
         producer = Producer(
             {
-                "bootstrap.servers": load.bootstrap_servers,
+                **load.client,
                 "enable.idempotence": True,
                 "acks": "all",
                 "message.timeout.ms": 300_000,
@@ -234,7 +242,7 @@ class Member:
     def run(self) -> None:
         consumer = Consumer(
             {
-                "bootstrap.servers": self._load.bootstrap_servers,
+                **self._load.client,
                 "group.id": GROUP,
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
@@ -314,7 +322,7 @@ class Copier:
     def _copy_until_replaced(self, number: int) -> None:
         producer = Producer(
             {
-                "bootstrap.servers": self._load.bootstrap_servers,
+                **self._load.client,
                 "transactional.id": "copier",
                 "transaction.timeout.ms": 20_000,
                 **EAGER,
@@ -323,7 +331,7 @@ class Copier:
         patiently(lambda: producer.init_transactions(_PATIENT_S))
         consumer = Consumer(
             {
-                "bootstrap.servers": self._load.bootstrap_servers,
+                **self._load.client,
                 "group.id": "copier",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",

@@ -26,13 +26,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.apache.broker import reserve_port
+
+if TYPE_CHECKING:
+    from tests.chaos.guard import Guard
 
 BROKERS = (1, 2, 3)
 # Where controllers are nodes of their own.
@@ -89,8 +92,14 @@ class Home:
 
 class BrokerProcesses:
     def __init__(
-        self, directory: Path, settings: Mapping[str, str] | None = None, homes: Mapping[int, Home] | None = None
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        homes: Mapping[int, Home] | None = None,
+        guard: Guard | None = None,
     ) -> None:
+        """With a `guard` every listener demands TLS and a login."""
+        self._guard = guard
         self._directory = directory
         self._settings = {**SETTINGS, **(settings or {})}
         self._homes = dict(homes or {number: Home(directory / f"data-{number}") for number in BROKERS})
@@ -133,6 +142,12 @@ class BrokerProcesses:
         return ",".join(map(self.address, self))
 
     @property
+    def client(self) -> dict[str, str]:
+        """The settings of a client of librdkafka that may do everything."""
+        security = {} if self._guard is None else self._guard.client("admin")
+        return {"bootstrap.servers": self.bootstrap_servers, **security}
+
+    @property
     def running(self) -> list[int]:
         """The brokers that can be expected to answer."""
         return sorted(self._processes.keys() - self._paused)
@@ -161,8 +176,9 @@ class BrokerProcesses:
         assert number not in self._processes, f"node {number} runs"
         home, (client, controller) = self._homes[number], self._ports[number]
         voters = ",".join(f"{one}@{self.controller_address(one)}" for one in self.controllers)
+        guard, name = self._guard, "PLAINTEXT" if self._guard is None else "CLIENTS"
         listeners = {
-            "broker": f"PLAINTEXT://{home.host}:{client}",
+            "broker": f"{name}://{home.host}:{client}",
             "controller": f"CONTROLLER://{home.host}:{controller}",
         }
         values = {
@@ -170,16 +186,18 @@ class BrokerProcesses:
             "node.id": str(number),
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(listeners[role] for role in home.roles.split(",")),
-            **({"advertised.listeners": f"PLAINTEXT://{self.address(number)}"} if "broker" in home.roles else {}),
+            **({"advertised.listeners": f"{name}://{self.address(number)}"} if "broker" in home.roles else {}),
             "controller.quorum.voters": voters,
             "log.dirs": str(home.data),
+            **(guard.settings(number, is_broker="broker" in home.roles) if guard is not None else {}),
             **self._settings,
             **home.settings,
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
         config = self._directory / f"{number}.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-        command = [*home.command, sys.executable, *home.program, "broker", "--config", str(config)]
+        users = guard.arguments if guard is not None else []
+        command = [*home.command, sys.executable, *home.program, "broker", "--config", str(config), *users]
         self._told_before[number] = len(self.log_text(number))
         with self._log(number).open("ab") as log:
             self._processes[number] = subprocess.Popen(command, stderr=log, stdout=log, stdin=subprocess.DEVNULL)
@@ -227,7 +245,7 @@ class BrokerProcesses:
 
     def admin(self) -> AdminClient:
         if self._admin is None:
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, **IMPATIENT})
+            self._admin = AdminClient({**self.client, **IMPATIENT})
         return self._admin
 
     def metadata(self) -> Any:

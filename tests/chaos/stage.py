@@ -2,7 +2,8 @@
 
 `under_load` makes it, and `Wanted` says how much of a machine each node gets. The brokers are the controllers too, or,
 with `apart`, three more processes are, as guides to production have it. Plain processes share the network, the
-disk and the clock of the test. A broker can have a network, a disk and a clock of its own, and be told lies by the
+disk and the clock of the test. Nodes and clients speak in the clear, or, `secured`, over SASL_SSL with access control
+lists. A broker can have a network, a disk and a clock of its own, and be told lies by the
 operating system, where that lets us; `why_not` says in a sentence what is missing.
 """
 
@@ -19,6 +20,7 @@ from typing import NamedTuple
 from tests.chaos.checks import check_everything
 from tests.chaos.clocks import JumpingClock, why_no_jumps
 from tests.chaos.disks import Disks, why_no_disks
+from tests.chaos.guard import ADMIN, CLIENT, Guard
 from tests.chaos.links import Links
 from tests.chaos.load import IN, OUT, PARTITIONS, Load
 from tests.chaos.namespaces import Network, why_no_namespaces
@@ -58,6 +60,8 @@ class Stage(NamedTuple):
     clocks: dict[int, JumpingClock]
     syscalls: dict[int, Syscalls]
     links: Links | None
+    # Of a secured round.
+    guard: Guard | None = None
 
     def finish(self) -> str:
         """The load ends, everything is read back and compared. A sentence about it."""
@@ -74,6 +78,7 @@ def under_load(
     settings: Mapping[str, str] | None = None,
     *,
     apart: bool = False,
+    secured: bool = False,
 ) -> Iterator[Stage]:
     roles = dict.fromkeys(BROKERS, "broker" if apart else COMBINED)
     if apart:
@@ -101,20 +106,23 @@ def under_load(
             )
             for number in roles
         }
-        brokers = BrokerProcesses(directory, settings, homes)
+        guard = Guard(directory, {number: home.host for number, home in homes.items()}) if secured else None
+        brokers = BrokerProcesses(directory, settings, homes, guard)
         if links is not None:
             links.lead_to(brokers)
         stack.enter_context(brokers)
+        if guard is not None:
+            guard.grant(brokers)
         for topic in (IN, OUT):
             brokers.create_topic(topic, PARTITIONS)
-        load = Load(brokers.bootstrap_servers, seed)
+        load = Load(brokers.bootstrap_servers, seed, security=guard.client(CLIENT) if guard is not None else None)
         stack.callback(load.abandon)
-        watch = Watch([brokers.address(number) for number in brokers], load)
+        watch = Watch(map(brokers.address, brokers), load, guard.tool(ADMIN) if guard is not None else None)
         stack.callback(watch.abandon)
         load.start()
         watch.start()
         load.wait_for(20)
-        yield Stage(brokers, load, watch, Random(seed), network, disks, clocks, syscalls, links)
+        yield Stage(brokers, load, watch, Random(seed), network, disks, clocks, syscalls, links, guard)
 
 
 def _keep_data(disks: Disks, directory: Path, kind: type[BaseException] | None, *_: object) -> None:

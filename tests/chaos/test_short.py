@@ -1,5 +1,5 @@
 """Broker processes under load while they are hurt: the selection that is short enough for every run. Once the
-controllers are three processes beside the brokers.
+controllers are three processes beside the brokers, and once everything goes over SASL_SSL with access control lists.
 
 `make chaos MINUTES=30` draws from the whole table, for as long as it is told.
 """
@@ -11,25 +11,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.faults import play
+from tests.chaos.faults import FAULTS, play
+from tests.chaos.guard import SECURITY_FAULTS
 from tests.chaos.stage import under_load
 
 
 @pytest.mark.parametrize(
-    ("faults", "apart"),
+    ("faults", "apart", "secured"),
     [
-        (("kill a leader", "kill the controller", "kill all"), False),
-        (("pause a leader", "bounce a leader", "kill the coordinator"), False),
-        (("flip a bit", "lose the disk"), False),
-        (("kill the controller", "pause the controller", "kill all"), True),
+        (("kill a leader", "kill the controller", "kill all"), False, False),
+        (("pause a leader", "replace certificates", "kill the coordinator"), False, True),
+        (("flip a bit", "lose the disk"), False, False),
+        (("kill the controller", "pause the controller", "kill all"), True, False),
     ],
-    ids=lambda one: ", ".join(one) if isinstance(one, tuple) else ("combined", "apart")[one],
+    ids=lambda one: ", ".join(one) if isinstance(one, tuple) else None,
 )
 def test_nothing_is_lost_doubled_torn_or_different_on_another_replica_after(
-    tmp_path: Path, record_property: Callable[[str, object], None], faults: tuple[str, ...], apart: bool
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+    faults: tuple[str, ...],
+    apart: bool,
+    secured: bool,
 ) -> None:
-    with under_load(tmp_path, seed=len(faults[0]), apart=apart) as stage:
-        played = [play(stage, fault) for fault in faults]
+    with under_load(tmp_path, seed=len(faults[0]), apart=apart, secured=secured) as stage:
+        played = [play(stage, fault, {**FAULTS, **SECURITY_FAULTS}[fault]) for fault in faults]
         found = stage.finish()
         pauses = ", ".join(f"{one.name} {one.longest_pause_s:.1f} s" for one in played)
         record_property("summary", f"{found}; producing stood still at worst: {pauses}")

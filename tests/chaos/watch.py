@@ -28,7 +28,7 @@ from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as RdTopicPartition
 
 from pessoa.client.blocking_connection import Connection, ConnectionFailed
-from pessoa.client.client_errors import RequestFailed, Unsupported
+from pessoa.client.client_errors import HandshakeFailed, RequestFailed, Unsupported
 from pessoa.coordinator.groups.classic.consumer_payloads import read_assignment
 from pessoa.wire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from pessoa.wire.api.list_offsets import (
@@ -51,8 +51,10 @@ _QUESTIONS = (("high watermark", 0, _LATEST), ("last stable offset", 1, _LATEST)
 
 
 class Watch:
-    def __init__(self, addresses: Iterable[str], load: Load) -> None:
+    def __init__(self, addresses: Iterable[str], load: Load, security: Mapping[str, str] | None = None) -> None:
+        """`security` is how the observers log in."""
         self._load = load
+        self._security = security or {}
         self._done = Event()
         self._lock = Lock()
         self.answers = 0
@@ -94,12 +96,12 @@ class Watch:
         while not self._done.wait(_EVERY_S):
             deadline = time.monotonic() + _PATIENCE_S
             try:
-                connection = connection or Connection(host, int(port), "observer", {}, deadline)
+                connection = connection or Connection(host, int(port), "observer", self._security, deadline)
                 led = self._ask_for_leaders(connection, address, deadline)
                 for question in _QUESTIONS if led else ():
                     self._ask_for_ends(connection, address, led, question, deadline)
                 self._ask_for_owners(connection, address, deadline)
-            except (ConnectionFailed, RequestFailed, Unsupported, TimeoutError):
+            except (ConnectionFailed, HandshakeFailed, RequestFailed, Unsupported, TimeoutError):
                 # A broker that is dead, stopped, cut off or just coming up is what is expected here.
                 if connection is not None:
                     connection.close()
@@ -211,7 +213,7 @@ class Watch:
     def _read_committed(self) -> None:
         consumer = Consumer(
             {
-                "bootstrap.servers": self._load.bootstrap_servers,
+                **self._load.client,
                 "group.id": "watch",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
