@@ -109,8 +109,7 @@ class App:
         self._error_body = error_body
         self._auth = auth
         self._body_limit = body_limit
-        # Surrounds the time in which it serves.
-        self.lifespan = lifespan
+        self._lifespan = lifespan
         self._health = health
         self._health_body = health_body
 
@@ -122,6 +121,18 @@ class App:
             await self._run_lifespan(receive, send)
         elif scope["type"] == "http":
             await self._answer(scope, receive, send)
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Surrounds the time in which it serves."""
+        if self._auth is not None:
+            await self._auth.start()
+        try:
+            async with self._lifespan():
+                yield
+        finally:
+            if self._auth is not None:
+                self._auth.close()
 
     # One request.
 

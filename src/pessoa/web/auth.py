@@ -5,6 +5,9 @@ ask elsewhere (`kafka_users.py` asks brokers). The caller keeps its credentials,
 towards brokers: a name and password log in with PLAIN or SCRAM, a bearer token with OAUTHBEARER. Their `repr` shows no
 secret.
 
+Bearer tokens are verified as brokers verify them (`security/jwt/`), and name the same principal. A service may take
+callers of both kinds; then the challenge names both.
+
 HTTP Basic is checked against a table of users: a file in the form that Jetty's login module reads, which is what the
 JVM services use:
 
@@ -12,7 +15,8 @@ JVM services use:
     alice: wonderland, admin
     bob: MD5:5f4dcc3b5aa765d61d8327deb882cf99
 
-Roles are read and kept; which of them may come in is the service's `authentication.roles` (`*`, or nothing: any).
+Roles are read and kept; which of them may come in is the service's `authentication.roles` (`*`, or nothing: any). The
+roles of a bearer are the scopes of its token.
 Passwords are compared in constant time, and a name that does not exist takes as long as a wrong password.
 """
 
@@ -22,12 +26,16 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from pessoa.security.jwt.json_web_tokens import BadToken
 from pessoa.web.problems import HttpProblem
+
+if TYPE_CHECKING:
+    from pessoa.security.jwt.token_verifier import TokenVerifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,12 @@ class Authenticator(Protocol):
     async def caller_of(self, header: str | None) -> Caller:
         """The caller that an Authorization header proves. Raises an `HttpProblem`: 401 without proof, 403 if the caller
         is known and may not come in, 429 or 503 if that cannot be found out in this moment."""
+
+    async def start(self) -> None:
+        """Get ready; called before the service takes requests."""
+
+    def close(self) -> None:
+        """Called when the service takes no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +116,65 @@ class BasicAuth:
         if self._roles and not user.roles & self._roles:
             raise HttpProblem(403, "Forbidden")
         return Caller(name, PasswordCredentials(name, password))
+
+    async def start(self) -> None:
+        """The users are there since the beginning."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class BearerAuth:
+    """`now_ms` is the wall clock. `also` is asked about callers with a name and password."""
+
+    def __init__(
+        self,
+        verifier: TokenVerifier,
+        now_ms: Callable[[], int],
+        *,
+        realm: str = "pessoa",
+        roles: Iterable[str] = (),
+        also: Authenticator | None = None,
+    ) -> None:
+        self._verifier = verifier
+        self._now_ms = now_ms
+        self._also = also
+        self._own = f'Bearer realm="{realm}"'
+        self._challenge = self._own if also is None else f'Basic realm="{realm}", {self._own}'
+        self._roles = frozenset(roles) - {"*", ""}
+
+    def __repr__(self) -> str:
+        return f"<BearerAuth {self._verifier!r}, {self._also!r}>"
+
+    async def caller_of(self, header: str | None) -> Caller:
+        scheme, _, token = (header or "").partition(" ")
+        if scheme.lower() == "basic" and self._also is not None:
+            return await self._also.caller_of(header)
+        if scheme.lower() != "bearer":
+            raise _unauthorized(self._challenge)
+        try:
+            valid = self._verifier.verify(token.strip(), self._now_ms())
+        except BadToken as bad:
+            # RFC 6750 section 3; the sentence repeats nothing of the token.
+            told = str(bad).replace('"', "'")
+            raise _unauthorized(f'{self._own}, error="invalid_token", error_description="{told}"') from None
+        if self._roles and not valid.scopes & self._roles:
+            raise HttpProblem(403, "Forbidden")
+        return Caller(valid.subject, BearerCredentials(token.strip(), valid.expires_at_ms))
+
+    async def start(self) -> None:
+        await self._verifier.start()
+        if self._also is not None:
+            await self._also.start()
+
+    def close(self) -> None:
+        self._verifier.close()
+        if self._also is not None:
+            self._also.close()
+
+
+def _unauthorized(challenge: str) -> HttpProblem:
+    return HttpProblem(401, "Unauthorized", headers={"WWW-Authenticate": challenge})
 
 
 def read_users(path: str | Path) -> dict[str, User]:

@@ -6,6 +6,11 @@ ssl.keystore.location               PEM: certificate and key
 ssl.client.authentication=REQUIRED  callers must show a certificate of ssl.truststore.location (PEM)
 pessoa.authentication.users.file    who may come in, with HTTP Basic (auth.py); authentication.roles says which of them
 pessoa.authentication.kafka         or who may log in to the Kafka cluster, by the same password (kafka_users.py)
+oauthbearer.jwks.endpoint.url       the keys (JWKS: https:, http: or file:) of who gives out bearer tokens with which
+                                    callers may come in; oauthbearer.expected.audience and .issuer say which tokens
+
+The keys of oauthbearer.* are Confluent's. Brokers have a list of places that keys may come from; a service has not, for
+nothing changes its settings but its own file.
 """
 
 from __future__ import annotations
@@ -13,12 +18,18 @@ from __future__ import annotations
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from urllib.parse import urlsplit
 
+from pessoa.base.clock import SystemClock
 from pessoa.base.config_values import ConfigProblem, at_least, between, one_of
 from pessoa.client.login_trial import MECHANISMS, can_log_in
+from pessoa.security.jwt.json_web_tokens import TokenRules
+from pessoa.security.jwt.key_reader import SystemReader
+from pessoa.security.jwt.key_sources import Intervals
+from pessoa.security.jwt.token_verifier import BadKeyLocation, TokenVerifier, open_verifier, parse_location
 from pessoa.web.asgi_app import App
-from pessoa.web.auth import Authenticator, BasicAuth, read_users
+from pessoa.web.auth import Authenticator, BasicAuth, BearerAuth, read_users
 from pessoa.web.kafka_users import KafkaUsers, brokers_say
 from pessoa.web.serving import Tls, bind, serve_until_signalled
 from pessoa.web.settings import read_settings, setting
@@ -81,6 +92,18 @@ class HttpSettings:
     )  # fmt: skip
     realm: str = setting("authentication.realm", "pessoa", "What a browser shows that asks for a password.")
     roles: tuple[str, ...] = setting("authentication.roles", (), "Which roles may come in; none, or *: all.")
+    keys_url: str | None = setting("oauthbearer.jwks.endpoint.url", None, "The keys that verify bearer tokens.")
+    audiences: tuple[str, ...] = setting("oauthbearer.expected.audience", (), "Of which a token must name one.")
+    issuer: str | None = setting("oauthbearer.expected.issuer", None, "The issuer that a token must have.")
+    subject_claim: str = setting("oauthbearer.sub.claim.name", "sub", "The claim that says who the caller is.")
+    scope_claim: str = setting("oauthbearer.scope.claim.name", "scope", "The claim that has the scopes.")
+    skew_s: int = setting("oauthbearer.clock.skew.seconds", 30, "How far clocks may be apart.", rule=at_least(0))
+    refresh_ms: int = setting(
+        "oauthbearer.jwks.endpoint.refresh.ms", 3_600_000, "How often keys are fetched again.", rule=at_least(1)
+    )
+    keys_authority: str | None = setting(
+        "pessoa.oauthbearer.ssl.truststore.location", None, "A PEM file: whom the host of the keys is trusted by."
+    )
     # A body is held in memory whole, unlike a stream.
     request_max_bytes: int = setting("pessoa.request.max.bytes", 10 * 1024 * 1024, "The largest body of a request.")
 
@@ -105,11 +128,18 @@ class HttpSettings:
 
     @property
     def demands_logins(self) -> bool:
-        return self.kafka_users or self.users_file is not None
+        return self.kafka_users or self.users_file is not None or self.keys_url is not None
 
     def authenticator(self, servers: str, client: Mapping[str, str]) -> Authenticator | None:
         """What lets callers in; None lets in everybody. `client` are the service's own settings as a Kafka client, with
-        Java's names."""
+        Java's names. Raises a `ConfigProblem`."""
+        with_password = self._of_passwords(servers, client)
+        verifier = self.verifier()
+        if verifier is None:
+            return with_password
+        return BearerAuth(verifier, SystemClock().now_ms, realm=self.realm, roles=self.roles, also=with_password)
+
+    def _of_passwords(self, servers: str, client: Mapping[str, str]) -> Authenticator | None:
         if self.kafka_users:
             if not can_log_in(client):
                 raise ConfigProblem(
@@ -123,6 +153,18 @@ class HttpSettings:
         if self.users_file is None:
             return None
         return BasicAuth(read_users(self.users_file), realm=self.realm, roles=self.roles)
+
+    def verifier(self) -> TokenVerifier | None:
+        """What verifies bearer tokens; None: nobody comes in with one. Raises a `ConfigProblem`."""
+        if self.keys_url is None:
+            return None
+        rules = TokenRules(frozenset(self.audiences), self.issuer, self.skew_s, self.subject_claim, self.scope_claim)
+        reader = SystemReader(partial(tls_context, self.keys_authority)) if self.keys_authority else SystemReader()
+        try:
+            location = parse_location(self.keys_url)
+            return open_verifier(location, rules, reader, SystemClock(), Intervals(refresh_ms=self.refresh_ms))
+        except BadKeyLocation as problem:
+            raise ConfigProblem("oauthbearer.jwks.endpoint.url", self.keys_url, str(problem)) from None
 
 
 def read_http_settings(properties: Mapping[str, str], default: Listener, *, realm: str = "pessoa") -> HttpSettings:
@@ -141,6 +183,13 @@ def read_http_settings(properties: Mapping[str, str], default: Listener, *, real
         raise ConfigProblem(
             "pessoa.authentication.kafka", "true", "there is pessoa.authentication.users.file as well; take one of them"
         )
+    if found.keys_url is not None and found.kafka_operation != "NONE":
+        raise ConfigProblem(
+            "pessoa.authentication.kafka.operation", found.kafka_operation,
+            "it says nothing about callers with tokens; without it, authentication.roles can demand a scope of them",
+        )  # fmt: skip
+    # What is wrong with the place of the keys is said now.
+    found.verifier()
     if found.demands_certificates and found.authority is None:
         raise ConfigProblem(
             "ssl.truststore.location", None, "callers need certificates: it must name a PEM file of authorities"

@@ -118,6 +118,12 @@ class KafkaUsers:
             raise HttpProblem(403, "Forbidden")
         return Caller(name, PasswordCredentials(name, password))
 
+    async def start(self) -> None:
+        """Brokers are asked when callers come."""
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
     def _refusal(self) -> HttpProblem:
         return HttpProblem(401, "Unauthorized", headers=self._challenge)
 
