@@ -29,6 +29,7 @@ from tests.support.certificates import Authority
 from tests.support.clients import POLL_S, TIMEOUT_S, unique, until
 from tests.support.tls_settings import TlsFiles
 from tests.support.tokens import AUDIENCE, ISSUER, IdentityProvider, Issuer, rsa_key, unsigned
+from tests.tools.stage import run_ours
 
 with warnings.catch_warnings():
     # It reads its schemas through an old door of importlib.resources, some of them when they are first used.
@@ -300,3 +301,39 @@ def test_apaches_tools_are_refused_with_a_wrong_token(cluster: Cluster, protocol
     done = run_java("kafka-topics", url, *words)
     assert done.returncode != 0
     assert '{"status":"invalid_token"}' in done.stdout + done.stderr
+
+
+# Our own tools, with the files of Java's: the blocking client behind kafka-topics, librdkafka behind the console tools.
+
+
+@pytest.mark.parametrize("source", ["file", "endpoint"])
+def test_our_tools_log_in_with_a_token(
+    cluster: Cluster, topic: str, protocol: str, source: str, tmp_path: Path
+) -> None:
+    (tmp_path / "token.jwt").write_text(cluster.issuer.token())
+    url = f"file://{tmp_path / 'token.jwt'}" if source == "file" else cluster.provider.url("/token")
+    where = ("--bootstrap-server", cluster.server(protocol))
+    config = ("--command-config", java_properties(cluster, protocol, tmp_path, url))
+    listed = run_ours("kafka-topics", *where, *config, "--list")
+    assert topic in listed.out.splitlines(), listed
+    lines = [value.decode() for value in VALUES]
+    text = "".join(f"{line}\n" for line in lines)
+    written = run_ours("kafka-console-producer", *where, *config, "--topic", topic, stdin=text)
+    assert written.code == 0, written
+    limits = ("--from-beginning", "--max-messages", str(len(lines)), "--timeout-ms", "100000")
+    read = run_ours("kafka-console-consumer", *where, *config, "--topic", topic, *limits)
+    assert read.out.splitlines() == lines, read
+
+
+def test_our_tools_are_refused_with_a_wrong_token_and_do_not_repeat_it(
+    cluster: Cluster, protocol: str, tmp_path: Path
+) -> None:
+    token = FOREIGN.token()
+    (tmp_path / "token.jwt").write_text(token)
+    config = java_properties(cluster, protocol, tmp_path, f"file://{tmp_path / 'token.jwt'}")
+    words = ("--bootstrap-server", cluster.server(protocol), "--command-config", config, "--list")
+    done = run_ours("kafka-topics", *words)
+    assert done.code != 0
+    assert '{"status":"invalid_token"}' in done.out + done.err
+    assert token not in done.out + done.err
+    assert token.split(".")[2] not in done.out + done.err

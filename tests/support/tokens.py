@@ -184,7 +184,7 @@ def _handler(provider: IdentityProvider) -> type[BaseHTTPRequestHandler]:
             provider.forms.append(parse_qs(sent.decode()))
             provider.authorizations.append(self.headers.get("Authorization"))
             answer = {"access_token": provider.make_token(), "token_type": "Bearer", "expires_in": 3600}
-            self._answer(200, json.dumps(answer).encode())
+            self._answer(200 if self.path == "/token" else 404, json.dumps(answer).encode())
 
         def _answer(self, status: int, body: bytes, **headers: str) -> None:
             self.send_response(status)

@@ -8,7 +8,7 @@ A setting that librdkafka does not know is left out with a warning, which is wha
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pessoa.wire.errors import ErrorCode
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from confluent_kafka import KafkaError
+
+    from pessoa.client.bearer_tokens import FileCallback
 
 _RENAMED = {
     "max.request.size": "message.max.bytes",
@@ -75,15 +77,21 @@ def security_settings(settings: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in settings.items() if key.startswith(_SECURITY)}
 
 
-def to_librdkafka(settings: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, str]:
-    """The same settings in librdkafka's words. `warn` is told about what it has no word for."""
+def to_librdkafka(settings: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, Any]:
+    """The same settings in librdkafka's words. `warn` is told about what it has no word for. Values are texts, but the
+    callback for the tokens of OAUTHBEARER, where they are in a file."""
+    bearer = _bearer(settings)
     found = _java_stores(settings)
     read_stores = {_STORE_OF[key] for key in found}
     for key, value in settings.items():
-        if key in _MEANINGLESS or any(key.startswith(store) for store in read_stores):
+        if (
+            key in _MEANINGLESS
+            or (bearer and key.startswith("sasl.oauthbearer."))
+            or any(key.startswith(store) for store in read_stores)
+        ):
             continue
         if key == "sasl.jaas.config":
-            found |= _credentials(value)
+            found |= {} if bearer else _credentials(value)
         elif key == "buffer.memory":
             found["queue.buffering.max.kbytes"] = str(max(1, int(value) // _KILOBYTE))
         elif key == "partition.assignment.strategy":
@@ -104,7 +112,19 @@ def to_librdkafka(settings: Mapping[str, str], warn: Callable[[str], None]) -> d
     if "ssl.certificate.location" in found:
         # A PEM store has no password of its own, and librdkafka would take one to mean PKCS#12.
         found.pop("ssl.keystore.password", None)
-    return _known(found, warn)
+    return {**_known({**found, **_texts(bearer)}, warn), **{name: one for name, one in bearer.items() if callable(one)}}
+
+
+def _bearer(settings: Mapping[str, str]) -> dict[str, str | FileCallback]:
+    if settings.get("sasl.mechanism") != "OAUTHBEARER" or "SASL" not in settings.get("security.protocol", "").upper():
+        return {}
+    from pessoa.client.bearer_tokens import for_librdkafka
+
+    return for_librdkafka(settings)
+
+
+def _texts(bearer: Mapping[str, str | FileCallback]) -> dict[str, str]:
+    return {name: one for name, one in bearer.items() if isinstance(one, str)}
 
 
 def _java_stores(settings: Mapping[str, str]) -> dict[str, str]:

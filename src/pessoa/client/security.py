@@ -2,7 +2,7 @@
 
     security.protocol   SSL, SASL_PLAINTEXT, SASL_SSL
     ssl.*               truststore and keystore in PEM (KIP-651), PKCS12 or JKS (`tls_stores.py`)
-    sasl.mechanism      PLAIN, SCRAM-SHA-256, SCRAM-SHA-512
+    sasl.mechanism      PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER (`bearer_tokens.py`)
     sasl.jaas.config    username="…" password="…" in the form of a login module; with tokenauth="true" of SCRAM, they
                         are the id and the HMAC of a delegation token
 
@@ -15,6 +15,7 @@ import re
 import ssl
 from typing import TYPE_CHECKING, NamedTuple
 
+from pessoa.client.bearer_tokens import OAUTHBEARER, get_token
 from pessoa.client.client_errors import AuthenticationFailed, BadSettings, HandshakeFailed
 from pessoa.client.tls_stores import tls_context
 
@@ -61,7 +62,9 @@ def _authenticate(connection: Connection, settings: Mapping[str, str], deadline:
     from pessoa.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
     mechanism = settings.get("sasl.mechanism", "GSSAPI")
-    login = _login(settings)
+    # What is wrong with them is said before anything is sent.
+    token = get_token(settings) if mechanism == OAUTHBEARER else ""
+    login = _login(settings) if mechanism != OAUTHBEARER else _Login("", "", is_token=False)
     hello = connection.send(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, deadline, version=1)
     if hello.error_code:
         offered = ", ".join(hello.mechanisms)
@@ -81,8 +84,12 @@ def _authenticate(connection: Connection, settings: Mapping[str, str], deadline:
         exchange(f"\0{login.user}\0{login.password}".encode())
     elif mechanism in _SCRAM:
         _scram(exchange, mechanism, login)
+    elif mechanism == OAUTHBEARER:
+        _bearer(exchange, token)
     else:
-        raise BadSettings(f"sasl.mechanism={mechanism} is not one of PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512")
+        raise BadSettings(
+            f"sasl.mechanism={mechanism} is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER"
+        )
 
 
 def _login(settings: Mapping[str, str]) -> _Login:
@@ -94,6 +101,20 @@ def _login(settings: Mapping[str, str]) -> _Login:
         return _Login(found["username"], found["password"], found.get("tokenauth", "").lower() == "true")
     except KeyError as missing:
         raise BadSettings(f"sasl.jaas.config has no {missing.args[0]}") from None
+
+
+def _bearer(exchange: Callable[[bytes], bytes], token: str) -> None:
+    from pessoa.security.sasl.exchange import AuthenticationFailed as Refused
+    from pessoa.security.sasl.oauthbearer import ACKNOWLEDGED, first_message
+
+    try:
+        refusal = exchange(first_message(token))
+    except Refused as refused:
+        raise AuthenticationFailed(str(refused)) from None
+    if refusal:
+        # The broker says so again, as an error, once this is acknowledged.
+        exchange(ACKNOWLEDGED)
+        raise AuthenticationFailed("Authentication failed")
 
 
 def _scram(exchange: Callable[[bytes], bytes], mechanism: str, login: _Login) -> None:
