@@ -1,0 +1,305 @@
+"""What one without a right token can send to a broker that takes tokens: attacks 16 to 20, and what they cost.
+
+The broker is a process of its own, whose memory is looked at; the keys are at a URL on loopback, which counts who asks.
+Beside every attack a client with a right token writes. At the end no token is in anything that the broker wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+from pessoa.wire.api.metadata import MetadataRequest, MetadataResponse
+from pessoa.wire.errors import ErrorCode
+from tests.support.clients import POLL_S, TIMEOUT_S, until
+from tests.support.crash_wire import Closed, Wire
+from tests.support.logged_process import LoggedProcess, pessoa
+from tests.support.sasl import ask, authenticate, shake_hands
+from tests.support.tokens import AUDIENCE, ISSUER, IdentityProvider, Issuer, rsa_key, sealed_with_secret, unsigned
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from Linux's /proc")
+
+MIB = 1024 * 1024
+ANA, MALLORY = Issuer(), Issuer(key=rsa_key("mallory"))
+REFUSED = b'{"status":"invalid_token"}'
+# Everything that was sent, of which nothing may be found in what the broker writes.
+SENT: list[str] = []
+
+
+class Target(NamedTuple):
+    port: int
+    process: LoggedProcess
+    provider: IdentityProvider
+    producer: Producer
+
+    def resident_bytes(self) -> int:
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        fields = dict(line.split(":", 1) for line in text.splitlines())
+        return int(fields["VmRSS"].split()[0]) * 1024
+
+    def serves(self) -> None:
+        """A client that has logged in is served."""
+        self.producer.produce("beside", b"value")
+        assert self.producer.flush(TIMEOUT_S) == 0
+
+    def client(self, token: str) -> dict[str, Any]:
+        SENT.append(token)
+        return {
+            "bootstrap.servers": f"127.0.0.1:{self.port}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": lambda _: (token, time.time() + 3600),
+        }
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("target")
+
+
+@pytest.fixture(scope="module")
+def target(folder: Path) -> Iterator[Target]:
+    with IdentityProvider(ANA).serving() as provider:
+        prefix = "listener.name.sasl_plaintext.oauthbearer.sasl.oauthbearer."
+        settings = {
+            "listeners": "SASL_PLAINTEXT://127.0.0.1:0,INNER://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+            "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,INNER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "INNER",
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            f"{prefix}jwks.endpoint.url": provider.url("/jwks"),
+            f"{prefix}expected.audience": AUDIENCE,
+            f"{prefix}expected.issuer": ISSUER,
+            "pessoa.sasl.oauthbearer.allowed.urls": provider.url("/jwks"),
+            "pessoa.logs": "access,agent,audit,authorizer,error,referrer",
+            "log.dirs": str(folder / "data"),
+        }
+        words = [f"--set={name}={text}" for name, text in settings.items()]
+        with LoggedProcess(pessoa("broker", *words), folder / "broker.log") as process:
+            port = int(process.wait_for(r"listening on SASL_PLAINTEXT://127\.0\.0\.1:(\d+)")[1])
+            process.wait_for("is ready")
+            found = Target(port, process, provider, Producer({"bootstrap.servers": ""}))
+            yield found._replace(producer=Producer(found.client(ANA.token())))
+        check_what_was_written(folder)
+
+
+def check_what_was_written(folder: Path) -> None:
+    written = {
+        path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.stat().st_size < 64 * MIB
+    }
+    said = written[folder / "broker.log"].decode()
+    assert "Traceback" not in said
+    assert " ERROR " not in said
+    assert SENT
+    for token in SENT:
+        # The claims are no secret; what makes a token out of them is the signature, and the whole.
+        secret = (token.rpartition(".")[2] or token).encode()
+        for path, content in written.items():
+            assert len(secret) < 16 or secret not in content, path
+
+
+@pytest.fixture(autouse=True)
+def _others_are_served(target: Target) -> Iterator[None]:
+    target.serves()
+    yield
+    target.serves()
+
+
+def present(target: Target, token: str) -> tuple[int, bytes]:
+    """The answer to a token; one that is refused is refused for good, and the connection closed."""
+    SENT.append(token)
+    with Wire(target.port) as wire:
+        assert shake_hands(wire, "OAUTHBEARER").error_code == 0
+        answer = authenticate(wire, f"n,,\x01auth=Bearer {token}\x01\x01".encode())
+        if answer.auth_bytes:
+            last = authenticate(wire, b"\x01")
+            assert last.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+            assert last.error_message == REFUSED.decode()
+            assert wire.is_closed()
+        return answer.error_code, answer.auth_bytes
+
+
+def test_right_token_is_taken(target: Target) -> None:
+    assert present(target, ANA.token()) == (0, b"")
+
+
+# Before the flood, which uses up what is fetched in a minute.
+
+
+def test_key_that_the_issuer_adds_is_found_by_the_next_token(target: Target) -> None:
+    new = Issuer(key_id="new", key=rsa_key("new"))
+    target.provider.key_set = json.dumps({"keys": [ANA.jwk(), new.jwk()]}).encode()
+    try:
+        until(lambda: present(target, new.token())[1], lambda refusal: refusal == b"", "the new key")
+    finally:
+        target.provider.key_set = ANA.key_set()
+    assert present(target, ANA.token()) == (0, b"")
+
+
+# Attacks 16 and 17.
+
+
+def test_forged_tokens_are_refused_and_nothing_is_fetched_for_them(target: Target) -> None:
+    before = list(target.provider.asked)
+    evil = target.provider.url("/evil")
+    forged = {
+        "none": unsigned(ANA.claims()),
+        "none, with a key id": ANA.sealed({**ANA.header(), "alg": "none"}, ANA.claims()),
+        "public key as secret": sealed_with_secret(ANA.claims(), target.provider.key_set, {"kid": "first"}),
+        "wrong signature": MALLORY.token(),
+        "signature of another token": ".".join([*ANA.token(sub="root").split(".")[:2], ANA.token().split(".")[2]]),
+        "no exp": ANA.token(exp=None),
+        "no iat": ANA.token(iat=None),
+        "expired": ANA.token(exp=int(time.time()) - 60),
+        "other audience": ANA.token(aud="other"),
+        "other issuer": ANA.token(iss="https://evil.test/"),
+        "jku": MALLORY.token({"jku": evil}),
+        "x5u": MALLORY.token({"x5u": evil}),
+        "jwk": MALLORY.token({"jwk": MALLORY.jwk()}),
+        "x5c": MALLORY.token({"x5c": ["MIIB"]}),
+        "crit": ANA.token({"crit": ["b64"], "b64": False}),
+        "url as key id": MALLORY.token({"kid": evil}),
+        "path as key id": MALLORY.token({"kid": "../../../../etc/passwd"}),
+    }
+    for name, token in forged.items():
+        assert present(target, token) == (0, REFUSED), name
+    asked = target.provider.asked[len(before) :]
+    assert set(asked) <= {"/jwks"}
+    # For the two unknown key ids.
+    assert len(asked) <= 2
+
+
+# Attack 18.
+
+
+def test_flood_of_key_ids_is_bounded_in_memory_and_in_what_is_fetched(target: Target) -> None:
+    present(target, MALLORY.token({"kid": "warm"}))
+    before, fetched = target.resident_bytes(), len(target.provider.asked)
+    for number in range(300):
+        assert present(target, MALLORY.token({"kid": f"flood-{number}-{'k' * 900}"})) == (0, REFUSED)
+    assert target.resident_bytes() - before < 16 * MIB
+    # 16 a minute, and the test may take more than one.
+    assert len(target.provider.asked) - fetched <= 3 * 16
+
+
+@pytest.mark.parametrize("size", [1_001, 30_000, 100_000, 350_000])
+def test_long_key_id_is_refused(target: Target, size: int) -> None:
+    token = MALLORY.token({"kid": "k" * size})
+    SENT.append(token)
+    with Wire(target.port) as wire:
+        shake_hands(wire, "OAUTHBEARER")
+        answer = authenticate(wire, f"n,,\x01auth=Bearer {token}\x01\x01".encode())
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED or answer.auth_bytes == REFUSED
+
+
+def test_key_id_of_a_megabyte_closes_the_connection(target: Target) -> None:
+    before = target.resident_bytes()
+    with Wire(target.port) as wire:
+        shake_hands(wire, "OAUTHBEARER")
+        with pytest.raises((Closed, ConnectionError)):
+            authenticate(wire, f"n,,\x01auth=Bearer {MALLORY.token({'kid': 'k' * MIB})}\x01\x01".encode())
+    assert target.resident_bytes() - before < 16 * MIB
+
+
+# Attack 19.
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "listener.name.sasl_plaintext.oauthbearer.sasl.oauthbearer.jwks.endpoint.url",
+        "listener.name.sasl_plaintext.sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "pessoa.sasl.oauthbearer.allowed.urls",
+        "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class",
+    ],
+)
+def test_no_request_says_where_the_keys_are(target: Target, name: str) -> None:
+    admin = AdminClient(target.client(ANA.token()))
+    evil = target.provider.url("/evil")
+    for value in (evil, "file:///etc/passwd"):
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+        with pytest.raises(KafkaException) as refused:
+            admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+        assert refused.value.args[0].code() == KafkaError.INVALID_REQUEST
+    assert "/evil" not in target.provider.asked
+    assert present(target, MALLORY.token()) == (0, REFUSED)
+
+
+# Attack 20: after the end of a session, and as another.
+
+
+def metadata(wire: Wire) -> int:
+    answer = ask(wire, MetadataRequest(topics=[]), 1, MetadataResponse)
+    assert isinstance(answer, MetadataResponse)
+    return len(answer.brokers)
+
+
+def log_in(wire: Wire, token: str) -> int:
+    SENT.append(token)
+    assert shake_hands(wire, "OAUTHBEARER").error_code == 0
+    answer = authenticate(wire, f"n,,\x01auth=Bearer {token}\x01\x01".encode())
+    assert (answer.error_code, answer.auth_bytes) == (0, b"")
+    return answer.session_lifetime_ms
+
+
+def test_session_ends_with_its_token(target: Target) -> None:
+    with Wire(target.port) as wire:
+        assert 0 < log_in(wire, ANA.token(exp=time.time() + 2)) <= 2000
+        assert metadata(wire) == 1
+
+        def is_served() -> bool:
+            try:
+                return metadata(wire) == 1
+            except Closed:
+                return False
+
+        until(is_served, lambda served: not served, "the end of the session")
+
+
+def test_session_goes_on_with_a_new_token_of_the_same_subject_alone(target: Target) -> None:
+    with Wire(target.port) as wire:
+        end_s = time.time() + 2
+        log_in(wire, ANA.token(exp=end_s))
+        assert log_in(wire, ANA.token()) > 2000
+        until(lambda: (metadata(wire), time.time()), lambda found: found[1] > end_s + 0.5, "the end of the first token")
+        assert metadata(wire) == 1
+        other = ANA.token(sub="root")
+        SENT.append(other)
+        shake_hands(wire, "OAUTHBEARER")
+        answer = authenticate(wire, f"n,,\x01auth=Bearer {other}\x01\x01".encode())
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert wire.is_closed()
+
+
+def test_producer_renews_its_session_with_short_tokens_and_loses_nothing(target: Target) -> None:
+    issued: list[str] = []
+    errors: list[KafkaError | None] = []
+
+    def give(_: str) -> tuple[str, float]:
+        end_s = time.time() + 3
+        issued.append(ANA.token(exp=end_s))
+        SENT.append(issued[-1])
+        return issued[-1], end_s
+
+    settings: dict[str, Any] = {**target.client(ANA.token()), "oauth_cb": give}
+    producer = Producer(settings)
+
+    def write() -> int:
+        producer.produce("renewed", b"x", on_delivery=lambda error, _: errors.append(error))
+        producer.poll(POLL_S)
+        return len(issued)
+
+    until(write, lambda count: count >= 4, "four tokens")
+    assert producer.flush(TIMEOUT_S) == 0
+    assert set(errors) == {None}
