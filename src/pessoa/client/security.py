@@ -62,9 +62,7 @@ def _authenticate(connection: Connection, settings: Mapping[str, str], deadline:
     from pessoa.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
     mechanism = settings.get("sasl.mechanism", "GSSAPI")
-    # What is wrong with them is said before anything is sent.
-    token = get_token(settings) if mechanism == OAUTHBEARER else ""
-    login = _login(settings) if mechanism != OAUTHBEARER else _Login("", "", is_token=False)
+    login = _login(settings) if mechanism != OAUTHBEARER else None
     hello = connection.send(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, deadline, version=1)
     if hello.error_code:
         offered = ", ".join(hello.mechanisms)
@@ -80,12 +78,12 @@ def _authenticate(connection: Connection, settings: Mapping[str, str], deadline:
             raise AuthenticationFailed(answer.error_message or "Authentication failed")
         return bytes(answer.auth_bytes)
 
-    if mechanism == "PLAIN":
+    if login is None:
+        _bearer(exchange, get_token(settings))
+    elif mechanism == "PLAIN":
         exchange(f"\0{login.user}\0{login.password}".encode())
     elif mechanism in _SCRAM:
         _scram(exchange, mechanism, login)
-    elif mechanism == OAUTHBEARER:
-        _bearer(exchange, token)
     else:
         raise BadSettings(
             f"sasl.mechanism={mechanism} is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER"
