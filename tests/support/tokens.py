@@ -111,7 +111,7 @@ class Issuer:
     def claims(self, **changes: object) -> dict[str, object]:
         """With None, a claim is left out."""
         now_s = int(time.time())
-        usual = {"sub": USER, "iss": ISSUER, "aud": AUDIENCE, "iat": now_s - 1, "exp": now_s + 3600, "scope": "all"}
+        usual = {"sub": USER, "iss": ISSUER, "aud": AUDIENCE, "iat": now_s - 600, "exp": now_s + 3600, "scope": "all"}
         return {name: value for name, value in {**usual, **changes}.items() if value is not None}
 
     def token(self, header: Claims | None = None, **changes: object) -> str:

@@ -5,7 +5,7 @@
 The header is read first, for `alg` and `kid` alone; with `crit` the token is refused, because it names parts that must
 be understood. Then the signature is verified, and only then are claims read:
 
-    exp, iat   must be there; past `exp` the token is refused
+    exp, iat   must be there; past `exp` the token is refused, and so is one that ends before `iat` or `nbf`
     nbf        before it the token is refused
     aud        one of the expected audiences, where some are expected
     iss        the expected issuer, where one is expected
@@ -118,9 +118,12 @@ def _verify(header: _Header, data: bytes, signature: bytes, keys: KeySet) -> Non
 
 def _check_claims(claims: dict[str, msgspec.Raw], rules: TokenRules, now_ms: int) -> ValidToken:
     expires_at_s = _seconds(claims, "exp")
+    issued_at_s = _seconds(claims, "iat")
     not_before_s = _seconds(claims, "nbf")
-    if expires_at_s is None or _seconds(claims, "iat") is None:
+    if expires_at_s is None or issued_at_s is None:
         raise BadToken("it must have exp and iat")
+    if expires_at_s < max(issued_at_s, not_before_s or 0):
+        raise BadToken("it ends before it begins")
     skew_ms = rules.skew_s * 1000
     if now_ms - skew_ms >= expires_at_s * 1000:
         raise BadToken("it has expired")

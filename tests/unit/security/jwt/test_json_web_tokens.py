@@ -136,8 +136,10 @@ def test_curve_must_be_that_of_the_algorithm() -> None:
     [
         ({"exp": None}, "exp and iat"),
         ({"iat": None}, "exp and iat"),
-        ({"exp": 1}, "expired"),
-        ({"exp": int(time.time()) - 31}, "expired"),
+        ({"exp": 1, "iat": 1}, "expired"),
+        ({"exp": int(time.time()) - 31, "iat": 1}, "expired"),
+        ({"iat": int(time.time()) + 7200}, "ends before it begins"),
+        ({"nbf": int(time.time()) + 7200}, "ends before it begins"),
         ({"exp": "soon"}, "exp is not of the right type"),
         ({"exp": True}, "exp is not of the right type"),
         ({"exp": -1}, "exp is no date"),
@@ -165,7 +167,7 @@ def test_claims_that_break_a_rule_are_refused(changes: dict[str, object], why: s
 
 def test_clock_skew_is_in_favour_of_the_token() -> None:
     now_s = int(time.time())
-    token = ANA.token(exp=now_s, nbf=now_s)
+    token = ANA.token(exp=now_s, nbf=now_s, iat=now_s)
     assert check(token, ANA, at_ms=now_s * 1000 + 29_999).expires_at_ms == now_s * 1000
     assert check(token, ANA, at_ms=now_s * 1000 - 30_000).subject == "ana"
     for at_ms in (now_s * 1000 + 30_000, now_s * 1000 - 30_001):
