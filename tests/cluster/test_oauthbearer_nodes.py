@@ -19,7 +19,7 @@ from tests.support.tokens import Issuer, rsa_key
 
 FIRST, SECOND = Issuer(), Issuer(key_id="second", key=rsa_key("second"))
 # So long does a session last, also one between nodes.
-SESSION_MS = 2000
+SESSION_MS = 3000
 
 
 class Stage(NamedTuple):
