@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pessoa.base.entropy import SeededEntropy, new_uuid, positive_int32
 from pessoa.base.ids import Uuid
 from pessoa.broker.apis import fetch, list_offsets, produce
+from pessoa.broker.batch_opening import BatchOpener
 from pessoa.broker.fetch_sessions import FetchSessions
 from pessoa.broker.read_damage import ReadDamage
 from pessoa.log.directory import LogDirectory
@@ -136,6 +137,7 @@ class Node:
             authorizer=None,
             unread_bytes=lambda: 0,
             damage=ReadDamage(),
+            opener=BatchOpener(),
             clock=clock,
             replicas=replicas,
             image=MetadataImage.EMPTY,

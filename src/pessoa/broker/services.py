@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pessoa.base.entropy import SystemEntropy
+from pessoa.broker.batch_opening import BatchOpener
 from pessoa.broker.broker_coordinators import BrokerCoordinators
 from pessoa.broker.metadata_progress import MetadataProgress
 from pessoa.broker.peers import Peers
@@ -83,6 +84,7 @@ class BrokerServices:
     broker_epoch: Callable[[], int]
     progress: MetadataProgress = field(default_factory=MetadataProgress)
     damage: ReadDamage = field(default_factory=ReadDamage)
+    opener: BatchOpener = field(default_factory=BatchOpener)
     # Whether the controller has not been heard of for so long that others may lead what this broker leads.
     is_out_of_touch: Callable[[], bool] = lambda: False
     # How much memory answers take that clients have not read.

@@ -29,7 +29,14 @@ from pessoa.log.readable_log import Fetched, OffsetOutOfRange, ReadUpTo, base_of
 from pessoa.log.replay import note_epoch, note_producer, replay_producers
 from pessoa.log.segment import DELETED_SUFFIX, Segment
 from pessoa.records.batch import CODEC_MASK, NO_TIMESTAMP, RecordBatch, TimestampType, batches
-from pessoa.records.batch_validation import check_produced, check_records, check_size
+from pessoa.records.batch_validation import (
+    BYTES_ON_LOOP,
+    check_produced,
+    check_records,
+    check_size,
+    on_loop,
+    open_produced,
+)
 from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.records.stamping import stamp, stamp_log_append_time
 from pessoa.wire.errors import ErrorCode
@@ -152,15 +159,19 @@ class PartitionLog(DurableLog):
         now_ms: int,
         produce_version: int,
         guard: VerificationGuard | None = None,
+        *,
+        is_opened: bool = False,
     ) -> Appended:
         """Check and append what a producer sent. `data` must be writable: the batch is stamped in place.
 
-        Raises `InvalidBatch` or `ProducerRefused` with the error for the producer; nothing has changed then. `guard` is
-        what `producers.start_verification` gave, for a batch that begins a transaction.
+        Raises `InvalidBatch` or `ProducerRefused` with the error for the producer, or `CostlyBatch`; nothing has
+        changed then. `guard` is what `producers.start_verification` gave, for a batch that begins a transaction.
+        `is_opened`: it is what `open_produced` gave.
         """
-        batch = check_produced(data, self._rules, now_ms, produce_version)
+        batch = check_produced(data, self._rules, now_ms, produce_version, is_opened=is_opened)
         if self._codec is not None and batch.attributes & CODEC_MASK != self._codec:
-            batch = self._in_codec_of_topic(batch, self._codec, now_ms)
+            codec = self._codec
+            batch = on_loop(self._rules, lambda: self._in_codec_of_topic(batch, codec, now_ms, BYTES_ON_LOOP))
         if batch.size > self.config.segment_bytes:
             self._refuse_size(batch)
         if batch.producer_id >= 0:
@@ -170,14 +181,24 @@ class PartitionLog(DurableLog):
                 return Appended(known.first_offset, known.last_offset, known.timestamp, True)
         return self._append_stamped(batch, leader_epoch, now_ms)
 
-    def _in_codec_of_topic(self, batch: RecordBatch, codec: Codec, now_ms: int) -> RecordBatch:
+    def open_produced(self, data: memoryview, now_ms: int) -> memoryview:
+        """The batch that is to be appended in place of one that was too costly. It may be called in a thread: nothing
+        of the log changes."""
+        rules, codec = self._rules, self._codec
+        batch = open_produced(data, rules, now_ms)
+        if codec is not None and batch.attributes & CODEC_MASK != codec:
+            batch = self._in_codec_of_topic(batch, codec, now_ms, rules.decompressed_limit)
+        return batch.view
+
+    def _in_codec_of_topic(self, batch: RecordBatch, codec: Codec, now_ms: int, limit: int) -> RecordBatch:
         """The batch in the codec of `compression.type`. Its records are checked too, as Kafka does: they are unpacked
         in any case."""
         from pessoa.records.recompression import recompress
 
         if not self._rules.opens_records:
-            check_records(batch, self._rules, now_ms)
-        return check_size(recompress(batch, codec, self.config.compression_level), self._rules)
+            check_records(batch, self._rules, now_ms, limit)
+        limit = max(limit, batch.size)
+        return check_size(recompress(batch, codec, self.config.compression_level, limit), self._rules)
 
     def append_own(
         self,

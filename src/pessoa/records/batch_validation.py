@@ -32,6 +32,10 @@ depends on what the header could do if it were wrong (docs/decisions/0010-what-a
 
 A batch with a hollow inside that is not opened is its consumers' to refuse.
 
+**Not on the loop.** Some kilobytes may unpack to a hundred megabytes, or hold a million records. A batch whose records
+must be read, and that holds more than the loop may be held for, is a `CostlyBatch`: nothing was changed, a thread reads
+it (`open_produced`), and then it is checked again as one that `is_opened`.
+
 An incomplete batch after the first one is dropped, as Kafka does. The result is the batch that may be stamped and
 written: take its `view`, not the bytes that came in.
 
@@ -41,8 +45,9 @@ elsewhere.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from pessoa.records import checksum
 from pessoa.records.batch import (
@@ -65,6 +70,8 @@ from pessoa.records.record import SMALLEST_RECORD_SIZE, largest_timestamp, spans
 from pessoa.records.stamping import stamp_max_timestamp
 from pessoa.wire.errors import ErrorCode
 
+T = TypeVar("T")
+
 # Kafka's defaults: max.message.bytes is 1 MiB and the overhead of one old message; the future is an hour (KIP-1030).
 MAX_MESSAGE_BYTES = 1024 * 1024 + 12
 TIMESTAMP_AFTER_MAX_MS = 60 * 60 * 1000
@@ -81,6 +88,11 @@ ZSTD_PRODUCE_VERSION = 7
 # A batch can hold a hundred thousand wrong records. The answer names the first ones and counts them all.
 RECORD_ERRORS_REPORTED = 100
 
+# What an event loop may be held for: some milliseconds of unpacking, or of Python for each record.
+BYTES_ON_LOOP = 1024 * 1024
+_RECORDS_ON_LOOP = 5_000
+_TIMESTAMPS_ON_LOOP = 50_000
+
 _CODEC_LAST = int(max(Codec))
 # Records differ at least in their offset delta: of the smallest possible ones zstd packs not quite two into a byte, and
 # the other codecs less than one.
@@ -88,6 +100,10 @@ _RECORDS_IN_PACKED_BYTE = 4
 _ZSTD = int(Codec.ZSTD)
 _INT64_MAX = (1 << 63) - 1
 _UNPRODUCIBLE_FLAGS = CONTROL_FLAG | LOG_APPEND_TIME_FLAG
+
+
+class CostlyBatch(Exception):
+    """The records of a batch have to be read, and that takes longer than an event loop may be held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +135,11 @@ class AppendRules:
         object.__setattr__(self, "believed_future_ms", min(BELIEVED_MS, self.timestamp_after_max_ms))
 
 
-def check_produced(data: memoryview, rules: AppendRules, now_ms: int, version: int) -> RecordBatch:
-    """The one batch in `data`, the records of one partition in a Produce request of this `version`.
+def check_produced(
+    data: memoryview, rules: AppendRules, now_ms: int, version: int, *, is_opened: bool = False
+) -> RecordBatch:
+    """The one batch in `data`, the records of one partition in a Produce request of this `version`. `is_opened`: what
+    its records say was checked before. Raises `InvalidBatch` or `CostlyBatch`.
 
     Where its max timestamp is not that of its records, the field is corrected in place: `data` must be writable.
     """
@@ -151,8 +170,12 @@ def check_produced(data: memoryview, rules: AppendRules, now_ms: int, version: i
         or (batch.base_sequence < 0 if batch.producer_id >= 0 else attributes & TRANSACTIONAL_FLAG)
     ):
         _refuse_header(batch)
+    if is_opened:
+        return batch
     if rules.opens_records:
-        check_records(batch, rules, now_ms)
+        if count > _RECORDS_ON_LOOP:
+            raise CostlyBatch
+        on_loop(rules, lambda: check_records(batch, rules, now_ms, BYTES_ON_LOOP))
     elif rules.checks_timestamps:
         base, largest = batch.base_timestamp, batch.max_timestamp
         # Comparisons first: numbers of this size take longer to subtract than all of them together.
@@ -161,8 +184,30 @@ def check_produced(data: memoryview, rules: AppendRules, now_ms: int, version: i
             or now_ms - base > rules.believed_past_ms
             or (largest > now_ms and largest - now_ms > rules.believed_future_ms)
         ):
-            check_timestamps(batch, rules, now_ms)
+            if count > _TIMESTAMPS_ON_LOOP:
+                raise CostlyBatch
+            on_loop(rules, lambda: check_timestamps(batch, rules, now_ms, BYTES_ON_LOOP))
     return batch
+
+
+def open_produced(data: memoryview, rules: AppendRules, now_ms: int) -> RecordBatch:
+    """Check the records of a batch that was too costly for `check_produced`. It may be called in a thread."""
+    batch = RecordBatch(data)
+    if rules.opens_records:
+        check_records(batch, rules, now_ms)
+    elif rules.checks_timestamps:
+        check_timestamps(batch, rules, now_ms)
+    return batch
+
+
+def on_loop(rules: AppendRules, read: Callable[[], T]) -> T:
+    """What `read` returns, which unpacks at most `BYTES_ON_LOOP`; `CostlyBatch` if there is more and it may be more."""
+    try:
+        return read()
+    except InvalidBatch as refusal:
+        if refusal.error is ErrorCode.MESSAGE_TOO_LARGE and rules.decompressed_limit > BYTES_ON_LOOP:
+            raise CostlyBatch from None
+        raise
 
 
 def check_size(batch: RecordBatch, rules: AppendRules) -> RecordBatch:
@@ -172,15 +217,23 @@ def check_size(batch: RecordBatch, rules: AppendRules) -> RecordBatch:
     return batch
 
 
-def check_timestamps(batch: RecordBatch, rules: AppendRules, now_ms: int) -> None:
+def check_timestamps(batch: RecordBatch, rules: AppendRules, now_ms: int, limit: int | None = None) -> None:
     """Check the timestamps of a produced batch of CreateTime by its records, and let its header say the largest."""
-    largest = largest_timestamp(batch, rules.decompressed_limit)
+    limit = _unpacked_limit(batch, rules, limit)
+    largest = largest_timestamp(batch, limit)
     if largest - now_ms > rules.timestamp_after_max_ms:
-        check_records(batch, rules, now_ms)  # names the records
+        check_records(batch, rules, now_ms, limit)  # names the records
     _correct_max_timestamp(batch, largest)
 
 
-def check_records(batch: RecordBatch, rules: AppendRules, now_ms: int) -> None:
+def _unpacked_limit(batch: RecordBatch, rules: AppendRules, limit: int | None) -> int:
+    """What a batch may unpack to. One that is not compressed is as large as it is."""
+    if limit is None or not batch.attributes & CODEC_MASK:
+        return rules.decompressed_limit
+    return min(limit, rules.decompressed_limit)
+
+
+def check_records(batch: RecordBatch, rules: AppendRules, now_ms: int, limit: int | None = None) -> None:
     """Check the records of a produced batch one by one, and let its header say their largest timestamp."""
     base_timestamp = batch.base_timestamp
     earliest = now_ms - rules.timestamp_before_max_ms
@@ -189,7 +242,7 @@ def check_records(batch: RecordBatch, rules: AppendRules, now_ms: int) -> None:
     first_errors: list[RecordError] = []
     count = 0
     is_timestamp_wrong = False
-    for index, span in enumerate(spans(batch, rules.decompressed_limit)[1]):
+    for index, span in enumerate(spans(batch, _unpacked_limit(batch, rules, limit))[1]):
         timestamp = base_timestamp + span.timestamp_delta
         if timestamp > largest:
             largest = timestamp

@@ -311,10 +311,18 @@ class Partition:
         return self.in_sync is None or self.in_sync.has_enough(self.min_insync_replicas)
 
     def append(
-        self, data: memoryview, now_ms: int, produce_version: int, guard: VerificationGuard | None = None
+        self,
+        data: memoryview,
+        now_ms: int,
+        produce_version: int,
+        guard: VerificationGuard | None = None,
+        *,
+        is_opened: bool = False,
     ) -> Appended:
         """Append as leader what a producer sent; raises what `PartitionLog.append_as_leader` raises."""
-        appended = self.log.append_as_leader(data, self.leader_epoch, now_ms, produce_version, guard)
+        appended = self.log.append_as_leader(
+            data, self.leader_epoch, now_ms, produce_version, guard, is_opened=is_opened
+        )
         self.after_append(len(data))
         return appended
 

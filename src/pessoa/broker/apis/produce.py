@@ -32,6 +32,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.broker.api_row import ApiRow, Quota
+from pessoa.broker.batch_opening import Unopened, append_opened
 from pessoa.broker.slices import Sliced
 from pessoa.broker.topic_listing import is_internal
 from pessoa.log.directory import DirectoryOffline
@@ -39,6 +40,7 @@ from pessoa.log.files import DiskError
 from pessoa.log.producer_state import ProducerRefused
 from pessoa.net.pending import Pending, PendingTask
 from pessoa.records.batch import ATTRIBUTES_POSITION, MAGIC, MAGIC_POSITION, RecordBatch
+from pessoa.records.batch_validation import CostlyBatch
 from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.replication.purgatory import CommitWaiter
 from pessoa.replication.refused_batches import RefusedBatches
@@ -143,7 +145,7 @@ def _refused_whole(request: ProduceRequest, error: ErrorCode) -> ProduceResponse
         for topic in request.topic_data
     ]
     if request.acks == 0:
-        _close_if_refused(responses)
+        close_if_refused(responses)
         return None
     return ProduceResponse(responses=responses, throttle_time_ms=0)
 
@@ -157,15 +159,18 @@ def respond(
     request: ProduceRequest,
     denied: frozenset[str] = _NONE_DENIED,
     permits: Mapping[Partition, Permit] = _NO_PERMITS,
+    *,
+    is_opened: bool = False,
 ) -> ProduceResponse | Pending | None:
     """Append everything that the request carries, but for the topics that are `denied`. `permits` is what verification
-    has found out about partitions."""
+    has found out about partitions; `is_opened`: the records of its batches were read and found to be good."""
     acks = request.acks
     is_known = acks in (-1, 0, 1)
     now_ms = broker.clock.now_ms()
     responses = []
     unflushed: list[Partition] = []
     unreplicated: list[_Unreplicated] = []
+    unopened: list[Unopened] = []
     leaders: dict[int, None] = {}
     for topic in request.topic_data:
         partitions, name, missing = find_topic(broker, context.version, topic)
@@ -189,22 +194,42 @@ def respond(
                     continue
             if not partition.is_leader:
                 leaders[partition.leader_id] = None
-            if partition.in_sync is None or acks != _ALL:
-                answer = _append(partition, data, now_ms, context.version, permits.get(partition))
-            else:
-                answer, end = _append_for_all(partition, data, now_ms, context.version, permits.get(partition))
-                if end > partition.log.high_watermark:
-                    unreplicated.append(_Unreplicated(partition, end, answer))
+            place = (partition, data, now_ms, context.version, permits.get(partition), is_opened)
+            try:
+                if partition.in_sync is None or acks != _ALL:
+                    answer = _append(*place)
+                else:
+                    answer, end = _append_for_all(*place)
+                    if end > partition.log.high_watermark:
+                        unreplicated.append(_Unreplicated(partition, end, answer))
+            except CostlyBatch:
+                unopened.append(Unopened(topic, data, partition, answers, len(answers)))
+                answer = _refused(data.index, ErrorCode.NONE)
             answers.append(answer)
             if partition.log.is_flush_due:
                 unflushed.append(partition)
         responses.append(TopicProduceResponse(name=name, topic_id=topic.topic_id, partition_responses=answers))
-    if acks == 0:
-        _close_if_refused(responses)
-        return None
     response = ProduceResponse(responses=responses, throttle_time_ms=0)
     if leaders:
         response.node_endpoints = _endpoints(broker, context, leaders)
+    reply = _reply(broker, request, response, unflushed, unreplicated)
+    if not unopened:
+        return reply
+    others = reply if isinstance(reply, Pending) else None
+    return PendingTask(append_opened(broker, context, request, unopened, response, others, denied, permits))
+
+
+def _reply(
+    broker: BrokerServices,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    unflushed: list[Partition],
+    unreplicated: list[_Unreplicated],
+) -> ProduceResponse | Pending | None:
+    """The response, or what it waits for: disks and replicas."""
+    if request.acks == 0:
+        close_if_refused(response.responses)
+        return None
     waiting = WaitingProduce(broker, unreplicated, response, request.timeout_ms) if unreplicated else None
     if unflushed:
         return PendingTask(_when_durable(broker, unflushed, waiting, response), lets_next_in=True)
@@ -311,13 +336,18 @@ def find_topic(
 
 
 def _append_for_all(
-    partition: Partition, data: PartitionProduceData, now_ms: int, version: int, permit: Permit | None
+    partition: Partition,
+    data: PartitionProduceData,
+    now_ms: int,
+    version: int,
+    permit: Permit | None,
+    is_opened: bool = False,
 ) -> tuple[PartitionProduceResponse, int]:
     """Append what all in-sync replicas must have; also the offset that they have to reach, -1 if it was refused."""
     if not partition.has_enough_replicas:
         _note_refused(partition, data, ErrorCode.NOT_ENOUGH_REPLICAS, now_ms)
         return _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS), -1
-    answer = _append(partition, data, now_ms, version, permit)
+    answer = _append(partition, data, now_ms, version, permit, is_opened)
     if answer.error_code:
         return answer, -1
     # A repeated batch was appended earlier, and is not the last one in the log.
@@ -326,7 +356,12 @@ def _append_for_all(
 
 
 def _append(
-    partition: Partition, data: PartitionProduceData, now_ms: int, version: int, permit: Permit | None
+    partition: Partition,
+    data: PartitionProduceData,
+    now_ms: int,
+    version: int,
+    permit: Permit | None,
+    is_opened: bool = False,
 ) -> PartitionProduceResponse:
     if not partition.is_leader:
         if partition.is_offline:
@@ -344,9 +379,9 @@ def _append(
             _note_refused(partition, data, permit, now_ms)
         return _refused(data.index, permit)
     try:
-        appended = partition.append(data.records, now_ms, version, permit)
+        appended = partition.append(data.records, now_ms, version, permit, is_opened=is_opened)
     except InvalidBatch as refusal:
-        return _refused_records(data.index, refusal, partition.log.log_start_offset)
+        return refused_records(data.index, refusal, partition.log.log_start_offset)
     except ProducerRefused as refusal:
         answer = _refused(data.index, refusal.error, refusal.message)
         answer.log_start_offset = partition.log.log_start_offset
@@ -376,7 +411,7 @@ def _refused(index: int, error: ErrorCode, message: str | None = None) -> Partit
     return PartitionProduceResponse(index=index, error_code=error, base_offset=-1, error_message=message)
 
 
-def _refused_records(index: int, refusal: InvalidBatch, log_start_offset: int) -> PartitionProduceResponse:
+def refused_records(index: int, refusal: InvalidBatch, log_start_offset: int) -> PartitionProduceResponse:
     """Where records are named as wrong the answer also says where the log starts, as Kafka's does."""
     return PartitionProduceResponse(
         index=index,
@@ -409,7 +444,7 @@ def _endpoints(broker: BrokerServices, context: RequestContext, leaders: dict[in
     ]
 
 
-def _close_if_refused(responses: list[TopicProduceResponse]) -> None:
+def close_if_refused(responses: list[TopicProduceResponse]) -> None:
     for topic in responses:
         for partition in topic.partition_responses:
             if partition.error_code:
