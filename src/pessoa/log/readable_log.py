@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.log.aborted_transactions import overlapping_in_segments
 from pessoa.log.segment import FileSlice
-from pessoa.log.timestamp_search import find_by_timestamp, find_max_timestamp
+from pessoa.log.timestamp_search import OpenedBatches, find_by_timestamp, find_max_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -204,9 +204,10 @@ class ReadableLog:
 
     def find_by_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least `timestamp` (KIP-79)."""
+        opened = OpenedBatches()
         for segment in self.segments:
             if segment.max_timestamp >= timestamp:
-                found = find_by_timestamp(segment, timestamp, self.log_start_offset)
+                found = find_by_timestamp(segment, timestamp, self.log_start_offset, opened)
                 if found is not None:
                     return found
         return None
@@ -217,10 +218,11 @@ class ReadableLog:
         As in Kafka it may be one below the log start offset, if its segment is still there, and is the first of all
         if none has a timestamp.
         """
+        opened = OpenedBatches()
         newest = max(segment.max_timestamp for segment in self.segments)
         for segment in self.segments:
             if segment.size and segment.max_timestamp == newest:
-                found = find_max_timestamp(segment)
+                found = find_max_timestamp(segment, opened)
                 if found is not None:
                     return found
         return None

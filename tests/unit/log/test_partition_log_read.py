@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pessoa.log import timestamp_search
 from pessoa.log.partition_log import OffsetOutOfRange, ReadUpTo
-from pessoa.records.batch import TimestampType
+from pessoa.records.batch import RecordBatch, TimestampType
+from pessoa.records.builder import build_batch
+from pessoa.records.compression import Codec
 from pessoa.records.invalid_batch import InvalidBatch
+from pessoa.records.record import Record
+from pessoa.records.record import records as records_of
+from pessoa.records.stamping import stamp_max_timestamp
 from pessoa.wire.errors import ErrorCode
 from tests.support.batches import NOW_MS, abort, commit, offsets, plain, transactional
 from tests.support.partition_logs import EVERY_BATCH, base_offsets, fill, produce, read_offsets
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from pessoa.log.partition_log import PartitionLog
     from pessoa.log.simulated_disk import SimulatedDisk
     from tests.support.partition_logs import Home
@@ -184,6 +192,53 @@ def test_times_are_found_after_a_restart_too(home: Home) -> None:
             assert log.find_by_timestamp(NOW_MS + number) == (NOW_MS + number, number, 0)
         assert log.find_by_timestamp(NOW_MS + 12) is None
         assert log.find_max_timestamp() == (NOW_MS + 11, 11, 0)
+
+
+def lying(count: int = 1, *, codec: Codec = Codec.NONE, padding: int = 0) -> memoryview:
+    """A batch whose header names a time that none of its records has."""
+    records = [Record(index, NOW_MS, None, bytes(padding)) for index in range(count)]
+    batch = RecordBatch(memoryview(build_batch(records, codec=codec)))
+    stamp_max_timestamp(batch, NOW_MS + 1_000)
+    return batch.view
+
+
+def test_a_search_by_time_opens_few_batches_whose_headers_lie(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that writes a thousand of them must not hold up all others with one question."""
+    opened: list[int] = []
+
+    def count(batch: RecordBatch, limit: int) -> Iterator[Record]:
+        opened.append(batch.base_offset)
+        return records_of(batch, limit)
+
+    monkeypatch.setattr(timestamp_search, "records", count)
+    log = home.open()
+    for _ in range(20):
+        produce(log, lying())
+    log.update_high_watermark(log.log_end_offset)
+    most = timestamp_search._MOST_BATCHES
+    assert log.find_by_timestamp(NOW_MS + 500) == (NOW_MS + 1_000, most, 0)
+    assert opened == list(range(most))
+    opened.clear()
+    assert log.find_max_timestamp() is not None
+    assert len(opened) <= most
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        pytest.param(lambda: lying(codec=Codec.ZSTD, padding=8 << 20), id="it unpacks to much"),
+        pytest.param(lambda: lying(timestamp_search._MOST_RECORDS + 1), id="it has many records"),
+    ],
+)
+def test_a_search_by_time_believes_the_header_of_a_batch_that_takes_long_to_open(
+    home: Home, batch: Callable[[], memoryview]
+) -> None:
+    log = home.open()
+    produce(log, plain(timestamp=NOW_MS))
+    produce(log, batch())
+    log.update_high_watermark(log.log_end_offset)
+    assert log.find_by_timestamp(NOW_MS + 500) == log.find_max_timestamp() == (NOW_MS + 1_000, 1, 0)
+    assert log.find_by_timestamp(NOW_MS) == (NOW_MS, 0, 0)
 
 
 def test_under_log_append_time_every_record_has_the_time_of_its_append(home: Home) -> None:

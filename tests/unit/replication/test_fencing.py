@@ -11,7 +11,7 @@ import pytest
 from pessoa.broker.apis import list_offsets, offset_for_leader_epoch
 from pessoa.replication.isr import UNKNOWN, Follower
 from pessoa.replication.partition import LocalBroker
-from pessoa.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pessoa.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
 from pessoa.wire.api.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -34,7 +34,9 @@ def context(version: int) -> RequestContext:
 def listed(services: Any, epoch: int) -> int:
     wanted = ListOffsetsPartition(partition_index=0, current_leader_epoch=epoch, timestamp=EARLIEST)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=[wanted])])
-    return int(list_offsets.handle(services, context(11), request).topics[0].partitions[0].error_code)
+    answer = list_offsets.handle(services, context(11), request)
+    assert isinstance(answer, ListOffsetsResponse)
+    return int(answer.topics[0].partitions[0].error_code)
 
 
 def ended(services: Any, epoch: int) -> int:

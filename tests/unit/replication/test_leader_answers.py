@@ -14,7 +14,7 @@ from pessoa.metadata.cluster_image import ClusterImage
 from pessoa.replication.replica_selector import RACK_AWARE
 from pessoa.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from pessoa.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
-from pessoa.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pessoa.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.request_context import RequestContext
 from tests.support.replication_stage import LISTENER, TOPIC, TOPIC_ID, Node, Stage
@@ -42,7 +42,9 @@ def list_one(node: Node, timestamp: int, *, replica: int = -1, version: int = 11
             ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)])
         ],
     )
-    [topic] = list_offsets.handle(node.services, context(version), request).topics
+    response = list_offsets.handle(node.services, context(version), request)
+    assert isinstance(response, ListOffsetsResponse)
+    [topic] = response.topics
     [answer] = topic.partitions
     return answer.error_code, answer.offset
 

@@ -8,6 +8,7 @@
     -6  earliest pending upload   v11: without tiered storage none
 
 Any other timestamp asks for the first record at or after it. One that lies beyond what the reader may see is not found.
+To look for a time, batches are opened (`log.timestamp_search`): other requests are served between two such looks.
 
 A leader that has just been elected may know less of what is committed than the last one did. Until its high watermark
 has reached the start of its epoch, the latest offset could seem to go back, so it is not told (KIP-207):
@@ -18,6 +19,7 @@ Authorised: DESCRIBE on each topic.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,10 +40,13 @@ from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pessoa.broker.services import BrokerServices
     from pessoa.log.partition_log import PartitionLog
     from pessoa.replication.partition import Partition
-    from pessoa.wire.request_context import RequestContext
+    from pessoa.wire.request_context import Answer, RequestContext
+    from pessoa.wire.schema import Message
 
 LATEST = -1
 EARLIEST = -2
@@ -63,17 +68,42 @@ class _Answer(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-def handle(broker: BrokerServices, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(broker: BrokerServices, context: RequestContext, request: ListOffsetsRequest) -> Answer[Message | None]:
+    response = ListOffsetsResponse(throttle_time_ms=0, topics=[])
+    lookups = _look_ups(broker, context, request, response)
+    asked = sum(_is_by_time(one.timestamp) for topic in request.topics for one in topic.partitions)
+    if asked > 1:
+        return _in_turns(lookups, response)
+    for _ in lookups:
+        pass
+    return response
+
+
+def _is_by_time(timestamp: int) -> bool:
+    """Whether batches have to be opened, which takes some time of the loop."""
+    return timestamp >= 0 or timestamp == MAX_TIMESTAMP
+
+
+async def _in_turns(lookups: Iterator[None], response: ListOffsetsResponse) -> ListOffsetsResponse:
+    for _ in lookups:
+        await asyncio.sleep(0)
+    return response
+
+
+def _look_ups(
+    broker: BrokerServices, context: RequestContext, request: ListOffsetsRequest, response: ListOffsetsResponse
+) -> Iterator[None]:
+    """Fill in the response; another request may be served wherever this yields."""
     up_to = ReadUpTo.HIGH_WATERMARK
     if request.replica_id >= 0:
         up_to = ReadUpTo.LOG_END
     elif request.isolation_level == _READ_COMMITTED:
         up_to = ReadUpTo.LAST_STABLE_OFFSET
-    topics = []
     denied = denied_names(broker, context, DESCRIBE, TOPIC, (topic.name for topic in request.topics))
     for topic in request.topics:
         seen = Counter(one.partition_index for one in topic.partitions)
-        answers = []
+        answers: list[ListOffsetsPartitionResponse] = []
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
         # Of a partition that is asked for twice the answer speaks once.
         for wanted in {one.partition_index: one for one in topic.partitions}.values():
             if topic.name in denied:
@@ -91,8 +121,8 @@ def handle(broker: BrokerServices, context: RequestContext, request: ListOffsets
                     leader_epoch=answer.leader_epoch if context.version >= 4 else -1,
                 )
             )
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
+            if _is_by_time(wanted.timestamp):
+                yield
 
 
 def _answer(broker: BrokerServices, topic: str, wanted: ListOffsetsPartition, version: int, up_to: ReadUpTo) -> _Answer:
