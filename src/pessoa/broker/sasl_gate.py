@@ -31,6 +31,7 @@ from pessoa.broker.sasl_settings import (
     max_session_ms,
     passwords_of_nodes,
 )
+from pessoa.broker.token_logins import KeysMissing, LoginAfterKeys, TokenKeys, TokenUse
 from pessoa.net.pending import Pending
 from pessoa.security.sasl.exchange import MAX_TOKEN_BYTES, PRINCIPAL_TYPE
 from pessoa.security.sasl.jaas import BadJaas, parse_jaas
@@ -39,7 +40,6 @@ from pessoa.security.sasl.plain import PlainExchange
 from pessoa.security.sasl.scram import ScramServerExchange, ScramUsers, TokenCredential, usual_shape
 from pessoa.security.sasl.scram_keys import NUMBERS
 from pessoa.security.sasl.server_session import Answer, Failure, Mechanism, ServerSession, State
-from pessoa.security.sasl.token_keys import token_keys
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode, ProtocolViolation
 from pessoa.wire.message_headers import peek_api
@@ -67,7 +67,6 @@ LogIn = Callable[[str, str, str | None, str], None]
 
 _LOGIN_MS = 30_000
 _SECRET_BYTES = 32
-_TOKENS_REMEMBERED = 1024
 
 
 class SaslListener:
@@ -93,9 +92,9 @@ class SaslListener:
         # Mechanism → the image whose credentials were looked at, and the shape that most of them have.
         self._shapes: dict[int, tuple[ScramImage, CredentialShape]] = {}
         self._apis = frozenset(int(row.key) for row in broker_rows() if row.is_served_before_login)
-        # Mechanism → the text of its users, and what it says: parsed when it changes.
-        self._token_keys = lru_cache(maxsize=_TOKENS_REMEMBERED)(token_keys)
+        self.token_keys = TokenKeys()
         self._verifier: TokenVerifier | None = None
+        # Mechanism → the text of its users, and what it says: parsed when it changes.
         self._parsed: dict[str, tuple[str | None, Mapping[str, str]]] = {}
 
     def __repr__(self) -> str:
@@ -191,9 +190,7 @@ class SaslListener:
         # An owner of another type, as Apache Kafka may have stored it, must not become the user of that name.
         if expires_ms < now_ms or kind != PRINCIPAL_TYPE:
             return None
-        # Some milliseconds of work, for a token that exists, at its first login here.
-        keys = self._token_keys(mechanism, str(secret), token_id)
-        return TokenCredential(keys, owner, expires_ms)
+        return TokenCredential(self.token_keys.get(TokenUse(mechanism, str(secret), token_id)), owner, expires_ms)
 
 
 def shared_secret(config: BrokerConfig, entropy: Entropy) -> bytes:
@@ -230,7 +227,12 @@ class SaslGate:
         session, clock = self._session, self._settings.clock
         if session.state is State.DONE and not self._begins_again(data, start, end):
             return self._listener.serve(connection, data, start, end)
-        outcome = session.receive(data, start, end, clock.now_ms(), clock.monotonic_ms())
+        try:
+            outcome = session.receive(data, start, end, clock.now_ms(), clock.monotonic_ms())
+        except KeysMissing as missing:
+            # Nothing has changed, so the same frame can be received again.
+            again = partial(self.serve, connection, data, start, end)
+            return LoginAfterKeys(self._settings.token_keys, missing.use, again)
         if isinstance(outcome, Failure):
             if not self._is_refusal_noted:
                 self._note(connection, None, ErrorCode.SASL_AUTHENTICATION_FAILED)

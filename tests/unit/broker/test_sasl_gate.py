@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
+import threading
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +15,12 @@ import pytest
 
 from pessoa.base.clock import ManualClock
 from pessoa.base.entropy import SeededEntropy
-from pessoa.broker import sasl_gate
+from pessoa.broker import sasl_gate, token_logins
 from pessoa.broker.config import BrokerConfig, single_node_properties
 from pessoa.broker.config_listeners import ListenerEndpoint, SecurityProtocol
 from pessoa.broker.held_listener import HeldListener
 from pessoa.broker.sasl_gate import SaslListener, shared_secret
+from pessoa.broker.token_logins import KeysMissing
 from pessoa.metadata.image import MetadataImage
 from pessoa.metadata.table_images import DelegationToken, DelegationTokensImage, ScramCredential, ScramImage
 from pessoa.net.connection import Connection
@@ -24,7 +28,9 @@ from pessoa.net.connection_quota import ConnectionLimits, ConnectionQuota
 from pessoa.net.network import SystemNetwork
 from pessoa.net.receive_room import ReceiveRoom
 from pessoa.platform.security_plan import Login, broker_settings, listener_settings
-from pessoa.security.sasl.scram_keys import keys_of_password
+from pessoa.security.sasl.scram import ScramClientExchange
+from pessoa.security.sasl.scram_keys import ScramKeys, keys_of_password
+from pessoa.security.sasl.token_keys import token_hmac, token_keys
 from pessoa.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pessoa.wire.api.metadata import MetadataRequest
 from pessoa.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -54,10 +60,9 @@ class Stage:
 
     def __init__(self, changes: dict[str, str]) -> None:
         self.config = config(changes)
+        self.image = MetadataImage.EMPTY
         self.clock = ManualClock(1_000_000)
-        sasl = SaslListener(
-            "SASL_PLAINTEXT", lambda: self.config, lambda: MetadataImage.EMPTY, self.clock, SeededEntropy(1)
-        )
+        sasl = SaslListener("SASL_PLAINTEXT", lambda: self.config, lambda: self.image, self.clock, SeededEntropy(1))
         endpoint = ListenerEndpoint("SASL_PLAINTEXT", "127.0.0.1", 0, SecurityProtocol.SASL_PLAINTEXT)
         quota = ConnectionQuota(ConnectionLimits())
         self.held = HeldListener(endpoint, self.config, SystemNetwork(), ReceiveRoom(), quota, self.clock, sasl)
@@ -400,4 +405,37 @@ def test_a_stored_token_whose_owner_is_no_user_logs_nobody_in(owner: str, is_fou
     image = replace(MetadataImage.EMPTY, delegation_tokens=DelegationTokensImage({"id": token}))
     settings = config({"delegation.token.secret.key": "a key of the cluster"})
     sasl = SaslListener("SASL_PLAINTEXT", lambda: settings, lambda: image, ManualClock(1_000_000), SeededEntropy(1))
-    assert (sasl._find_token("SCRAM-SHA-256", "id", 1_000_000) is not None) is is_found
+    with pytest.raises(KeysMissing) if is_found else nullcontext():
+        assert sasl._find_token("SCRAM-SHA-256", "id", 1_000_000) is None
+
+
+def test_the_keys_of_a_delegation_token_are_derived_once_and_not_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    def noted(*use: str) -> ScramKeys:
+        threads.append(threading.get_ident())
+        return token_keys(*use)
+
+    monkeypatch.setattr(token_logins, "token_keys", noted)
+    token = DelegationToken("id", "User:ana", "User:ana", (), 0, 2_000_000, 2_000_000)
+    password = base64.b64encode(token_hmac("a key of the cluster", "id")).decode()
+
+    async def scenario(stage: Stage, client: Client) -> None:
+        stage.image = replace(MetadataImage.EMPTY, delegation_tokens=DelegationTokensImage({"id": token}))
+        other = Client(*await asyncio.open_connection("127.0.0.1", stage.held.listener.port))
+        for one in (client, other):
+            assert await one.shake_hands("SCRAM-SHA-256") == 0
+            exchange = ScramClientExchange("SCRAM-SHA-256", "id", password, "abc", ",tokenauth=true")
+            first = await one.authenticate(exchange.first())
+            assert (await one.authenticate(exchange.final(first.auth_bytes))).error_code == 0
+            assert await one.is_served()
+        assert {principal for _, principal in stage.served} == {"User:ana"}
+        other.writer.close()
+        assert len(threads) == 1
+        assert threads[0] != threading.get_ident()
+
+    run(
+        scenario,
+        sasl_enabled_mechanisms="SCRAM-SHA-256",
+        delegation_token_secret_key="a key of the cluster",
+    )

@@ -1,0 +1,110 @@
+"""The keys of delegation tokens, which every login with a token is checked by (KIP-48).
+
+They follow from the id of the token by PBKDF2, some milliseconds of work: they are derived in a thread, one at a time,
+when a token is first used here, and remembered. The login waits for that, and other connections are served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+from pessoa.net.pending import Pending
+from pessoa.security.sasl.token_keys import token_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pessoa.security.sasl.scram_keys import ScramKeys
+    from pessoa.wire.frames import Buffer
+
+_REMEMBERED = 1024
+
+
+class TokenUse(NamedTuple):
+    mechanism: str
+    # delegation.token.secret.key
+    secret: str
+    token_id: str
+
+    def __repr__(self) -> str:
+        return f"<TokenUse {self.mechanism}>"
+
+
+class KeysMissing(Exception):
+    """The keys of a token have still to be derived."""
+
+    def __init__(self, use: TokenUse) -> None:
+        super().__init__(use)
+        self.use = use
+
+
+class TokenKeys:
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        # The last one that was used is the last.
+        self._known: OrderedDict[TokenUse, ScramKeys] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<TokenKeys of {len(self._known)} tokens>"
+
+    def get(self, use: TokenUse) -> ScramKeys:
+        """Raises `KeysMissing` if they have still to be derived."""
+        keys = self._known.get(use)
+        if keys is None:
+            raise KeysMissing(use)
+        self._known.move_to_end(use)
+        return keys
+
+    async def derive(self, use: TokenUse) -> None:
+        async with self._turn:
+            if use not in self._known:
+                keys = await asyncio.get_running_loop().run_in_executor(None, token_keys, *use)
+                self._known[use] = keys
+                if len(self._known) > _REMEMBERED:
+                    self._known.popitem(last=False)
+
+
+class LoginAfterKeys(Pending):
+    """The answer to a token of SCRAM for which keys have to be derived first. Then it is served again."""
+
+    __slots__ = ("_answer", "_keys", "_problem", "_serve", "_task", "_use")
+
+    is_last_step = True
+
+    def __init__(self, keys: TokenKeys, use: TokenUse, serve: Callable[[], list[Buffer] | Pending | None]) -> None:
+        super().__init__()
+        self._keys = keys
+        self._use = use
+        self._serve = serve
+        self._task: asyncio.Task[None] | None = None
+        self._answer: list[Buffer] | Pending | None = None
+        self._problem: Exception | None = None
+
+    def when_ready(self, call: Callable[[], object]) -> None:
+        self._on_ready = call
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            await self._keys.derive(self._use)
+            self._answer = self._serve()
+        except Exception as problem:  # noqa: BLE001 (`frames` raises it)
+            self._problem = problem
+        if isinstance(self._answer, Pending):
+            self._answer.when_ready(self.ready)
+        else:
+            self.ready()
+
+    def frames(self) -> list[Buffer] | None:
+        if self._problem is not None:
+            raise self._problem
+        return self._answer.frames() if isinstance(self._answer, Pending) else self._answer
+
+    def cancel(self) -> None:
+        super().cancel()
+        if self._task is not None:
+            self._task.cancel()
+        if isinstance(self._answer, Pending):
+            self._answer.cancel()
