@@ -82,25 +82,15 @@ class WellBehaved:
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def figures(self) -> Figures:
-        """Since the last time, or since its start."""
+    def figures(self, at_least: int) -> Figures:
+        """Since the last time, or since its start, as soon as it has been served so many times."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{at_least}\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, "the client that behaves was not served, and has ended"
         return Figures(**json.loads(line))
-
-    def served_since(self, count: int) -> Figures:
-        """Its figures when it has been served so many times more."""
-        found = self.figures()
-        while found.records < count:
-            more = self.figures()
-            found = Figures(
-                found.records + more.records, max(found.p99_ms, more.p99_ms), max(found.longest_ms, more.longest_ms)
-            )
-        return found
 
     def close(self) -> None:
         self._process.kill()
@@ -121,6 +111,8 @@ class AttackStage:
         self.client: WellBehaved
         # By how much memory has grown in the last attack.
         self.grown_bytes = 0
+        # The client's figures in the attack that goes on.
+        self._during: list[Figures] = []
         self._closing = ExitStack()
 
     def _settings(self, folder: Path) -> dict[str, str]:
@@ -173,7 +165,7 @@ class AttackStage:
             self.client = WellBehaved(self.ports[SECURED], self.trust, ANA, CANARY)
             stack.callback(self.client.close)
             # The first ones find everything cold.
-            self.client.served_since(50)
+            self.client.figures(_MEASURED)
             self._closing = stack.pop_all()
         return self
 
@@ -227,16 +219,25 @@ class AttackStage:
 
     # Figures.
 
+    def serves(self, count: int) -> Figures:
+        """In the middle of an attack: the client's figures since the last time, when it has been served so often."""
+        found = self.client.figures(count)
+        self._during.append(found)
+        return found
+
     @contextmanager
     def attack(
         self, number: int | str, request: pytest.FixtureRequest, *, max_mib: int, what: str = ""
     ) -> Iterator[None]:
-        self.client.figures()
-        alone = self.client.served_since(_MEASURED)
+        self.client.figures(0)
+        self._during.clear()
+        alone = self.client.figures(_MEASURED)
         self._reset_peak()
         before = self._memory("VmRSS")
         yield
-        beside = self.client.served_since(_MEASURED)
+        self.serves(_MEASURED)
+        beside_ms = max(one.p99_ms for one in self._during)
+        longest_ms = max(one.longest_ms for one in self._during)
         grown = self._memory("VmHWM") - before
         assert self.process.is_running, self.process.said[-5000:]
         said = self.process.said
@@ -245,7 +246,7 @@ class AttackStage:
         assert grown < max_mib * MIB, f"the broker took {grown / MIB:.1f} MiB more, and {max_mib} MiB are allowed"
         note = (
             f"attack {number}{what and f' ({what})'}: +{max(0, grown) / MIB:.1f} MiB (from {before / MIB:.0f}), "
-            f"p99 {beside.p99_ms:.1f} ms beside, {alone.p99_ms:.1f} ms alone; longest {beside.longest_ms:.0f} ms"
+            f"p99 {beside_ms:.1f} ms beside, {alone.p99_ms:.1f} ms alone; longest {longest_ms:.0f} ms"
         )
         request.node.user_properties.append(("summary", note))
         self.grown_bytes = grown

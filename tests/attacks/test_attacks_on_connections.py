@@ -59,7 +59,7 @@ def test_attack_1_lengths_before_the_login_cost_what_was_sent(
             # As large as may be, and begun only.
             for _ in range(200):
                 stack.enter_context(stage.plain(LOGIN)).send(pack(">i", MAX_BEFORE_LOGIN) + bytes(1024))
-            stage.client.served_since(20)
+            stage.serves(20)
 
 
 def test_attack_2_half_open_handshakes_and_logins_end_and_connections_are_capped(

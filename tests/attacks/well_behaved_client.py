@@ -2,10 +2,10 @@
 
     python -m tests.attacks.well_behaved_client PORT TRUST USER PASSWORD TOPIC
 
-Every line that comes on its standard input is answered with one of JSON: how many records it has written and read since
-the last one, and the 99th percentile and the longest of the times that they took. It has a connection of its own, with
-TLS and a login, and a process of its own, so that the attacker's work does not delay it but for the processor that they
-share. A record that fails ends it.
+A number on a line of its standard input is answered with a line of JSON, as soon as it has written and read so many
+records since the last one: how many they are, and the 99th percentile and the longest of the times that they took. It
+has a connection of its own, with TLS and a login, and a process of its own, so that the attacker's work does not delay
+it but for the processor that they share. A record that fails ends it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _PAUSE_S = 0.002
 def main(port: str, trust: str, user: str, password: str, topic: str) -> None:
     wire = secured_wire(int(port), Path(trust), Login(user, password))
     took_ms: list[float] = []
+    wanted: int | None = None
     while True:
         began_s = time.perf_counter()
         produced = produce(wire, topic, plain(timestamp=now_ms()))
@@ -35,12 +36,15 @@ def main(port: str, trust: str, user: str, password: str, topic: str) -> None:
         assert values(fetched.records)[0] == (produced.base_offset, b"v0"), fetched
         took_ms.append((time.perf_counter() - began_s) * 1000)
         if select.select([sys.stdin], [], [], _PAUSE_S)[0]:
-            if not sys.stdin.readline():
+            line = sys.stdin.readline()
+            if not line:
                 return
+            wanted = int(line)
+        if wanted is not None and len(took_ms) >= wanted:
             took_ms.sort()
             figures = {"records": len(took_ms), "p99_ms": took_ms[len(took_ms) * 99 // 100], "longest_ms": took_ms[-1]}
             print(json.dumps(figures), flush=True)
-            took_ms = []
+            took_ms, wanted = [], None
 
 
 if __name__ == "__main__":
