@@ -9,6 +9,7 @@ import subprocess
 from contextlib import ExitStack
 from random import Random
 from struct import pack
+from threading import Timer
 
 import pytest
 
@@ -27,7 +28,7 @@ from tests.attacks.attack_stage import (
 )  # fmt: skip
 from tests.attacks.attack_wires import LOOPBACK, TlsWire, client_hello, connect
 from tests.support.certificates import Authority
-from tests.support.crash_wire import Closed, framed
+from tests.support.crash_wire import TIMEOUT_S, Closed, framed
 from tests.support.sasl import authenticate, shake_hands
 
 MAX_BEFORE_LOGIN = 524_288
@@ -162,20 +163,20 @@ def test_attack_24_old_tls_renegotiation_and_foreign_certificates_are_refused(
 
 
 def _openssl(stage: AttackStage, listener: str, *words: str, typed: str = "") -> str:
+    """What openssl's client says until it ends. Its input stays open: at its end it would not wait for the server."""
     command = ["openssl", "s_client", "-connect", f"{LOOPBACK}:{stage.ports[listener]}", *words]
-    try:
-        done = subprocess.run(
-            [*command, "-CAfile", str(stage.trust)],
-            input=typed,
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as late:
-        return f"{_text(late.stdout)}{_text(late.stderr)}"
-    return done.stdout + done.stderr
-
-
-def _text(said: object) -> str:
-    return said.decode(errors="replace") if isinstance(said, bytes) else str(said or "")
+    with subprocess.Popen(
+        [*command, "-CAfile", str(stage.trust)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    ) as client:  # fmt: skip
+        assert client.stdin is not None
+        assert client.stdout is not None
+        overdue = Timer(TIMEOUT_S, client.kill)
+        overdue.start()
+        try:
+            client.stdin.write(typed)
+            client.stdin.flush()
+            return client.stdout.read()
+        finally:
+            overdue.cancel()
+            client.kill()

@@ -85,7 +85,7 @@ def test_attack_23_a_user_that_rotates_client_ids_keeps_to_the_quota_of_the_user
 ) -> None:
     def limit(admin: Wire, *, remove: bool) -> None:
         entity = alter_client_quotas.EntityData(entity_type="user", entity_name=MALLORY.name)
-        op = alter_client_quotas.OpData(key="producer_byte_rate", value=100_000.0, remove=remove)
+        op = alter_client_quotas.OpData(key="producer_byte_rate", value=1_000.0, remove=remove)
         asked = alter_client_quotas.AlterClientQuotasRequest(
             entries=[alter_client_quotas.EntryData(entity=[entity], ops=[op])], validate_only=False
         )
@@ -98,8 +98,8 @@ def test_attack_23_a_user_that_rotates_client_ids_keeps_to_the_quota_of_the_user
             throttled = [_produced_as(stage, f"rotated-{number}") for number in range(60)]
         finally:
             limit(admin, remove=True)
-        assert throttled[-1] > 10_000, throttled
-        assert throttled == sorted(throttled)
+        # The first 60 KB are 60 seconds' worth already, and no machine is so slow that the others come later.
+        assert min(throttled[1:]) > 10_000, throttled
         # No quota is by client id: none of these names is remembered.
         with stage.as_user(MALLORY, LOGIN) as wire:
             for number in range(ROTATED):
