@@ -25,6 +25,7 @@ from pessoa.base.config_values import split_list
 from pessoa.client.librdkafka import security_settings
 from pessoa.connect.clients import client_settings
 from pessoa.connect.connector_offsets import group_of, group_offsets
+from pessoa.connect.definition import settings_below
 from pessoa.connect.java_regex import JavaPattern
 from pessoa.connect.query_offset import parts_of, query_offset_of, read_query_offset
 from pessoa.connect.runner import FAILED, RUNNING, TaskReport, TaskSpec
@@ -42,6 +43,7 @@ _TIMEOUT_S = 30.0
 # Restarts in a row after failures of Spark: a worker process that does not start in time on a busy machine, say.
 RESTARTS = 10
 # Settings of Kafka clients that Spark sets itself, and refuses from others.
+_SPARK_SERIALISES = ("key.serializer", "value.serializer")
 _SPARK_DECIDES = ("group.id", "auto.offset.reset", "key.deserializer", "value.deserializer", "enable.auto.commit")
 
 
@@ -118,6 +120,7 @@ class SparkRunner:
                 delivery="exactly-once" if once else "at-least-once",
                 trigger_ms=pace,
                 max_restarts=RESTARTS,
+                producer_options=producer_options(worker, spec.settings),
             )
         options = sink_options(worker, spec.settings, spec.connector)
         rotation = int(spec.settings.get("rotate.schedule.interval.ms", "-1"))
@@ -161,7 +164,14 @@ def query_name(spec: TaskSpec) -> str:
     return f"connect-{plain}-{spec.number}-{spec.run_id}"
 
 
-# The Kafka side of a sink.
+# The Kafka side of a source, and of a sink.
+
+
+def producer_options(worker: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Return what a source's records are written with: `producer.*` of the worker, and `producer.override.*` of the
+    connector before it."""
+    own = {**settings_below(worker, "producer."), **settings_below(settings, "producer.override.")}
+    return {name: text for name, text in own.items() if name not in _SPARK_SERIALISES}
 
 
 def sink_options(worker: Mapping[str, str], settings: Mapping[str, str], connector: str) -> dict[str, str]:

@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from pessoa.pipelines.plan import KafkaSettings, every
 from pessoa.pipelines.python_sink import into_python
 from pessoa.pipelines.queries import QuerySpec, Speed, find_function
@@ -46,6 +48,11 @@ def spark_settings(kafka: KafkaSettings) -> dict[str, str]:
     """The same as options of Spark's Kafka source and sink."""
     options = {f"kafka.{key}": value for key, value in kafka.options.items()}
     return {"kafka.bootstrap.servers": kafka.bootstrap_servers, **options}
+
+
+def settings_of_writer(spec: QuerySpec, kafka: KafkaSettings) -> KafkaSettings:
+    """The settings for the producers of a query, whichever of the two writers it gets."""
+    return msgspec.structs.replace(kafka, options={**kafka.options, **spec.producer_options})
 
 
 def speed_of(spec: QuerySpec) -> Speed:
@@ -112,6 +119,7 @@ def _writer(
 ) -> tuple[DataFrame, Mapping[str, str]]:
     if spec.writer is not None:
         return into_python(records, spec.writer), {}
+    kafka = settings_of_writer(spec, kafka)
     if spec.delivery == "exactly-once":
         return into_topics(records, client_settings(kafka), spec.id, slots, spec.topic), {}
     if spec.keep_timestamps:

@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
-from pessoa.pipelines.launching import may_write_progress_aside, mode_of, speed_of
-from pessoa.pipelines.plan import Aggregate, Column, Filter, Sink, Source
+from pessoa.pipelines.launching import (
+    client_settings,
+    may_write_progress_aside,
+    mode_of,
+    settings_of_writer,
+    spark_settings,
+    speed_of,
+)
+from pessoa.pipelines.plan import Aggregate, Column, Filter, KafkaSettings, Sink, Source
 from pessoa.pipelines.queries import QuerySpec, SpecRefused, find_function, from_value, to_value
 from pessoa.pipelines.remote_sessions import with_session
 
@@ -88,3 +95,19 @@ def test_only_what_has_no_state_and_is_delivered_at_least_once_does_not_wait_for
         QuerySpec("a", start_function="x:y"),
     ):
         assert not may_write_progress_aside(spec), spec
+
+
+def test_the_producers_of_a_query_get_its_own_settings_before_those_of_the_engine() -> None:
+    kafka = KafkaSettings("h:1", {"security.protocol": "SASL_SSL", "acks": "all"})
+    spec = QuerySpec("a", start_function="x:y", producer_options={"acks": "1", "linger.ms": "7"})
+    found = settings_of_writer(spec, kafka)
+    wanted = {"security.protocol": "SASL_SSL", "acks": "1", "linger.ms": "7"}
+    # Of Spark's sink, and of the writer with transactions.
+    assert spark_settings(found) == {
+        "kafka.bootstrap.servers": "h:1",
+        **{f"kafka.{key}": wanted[key] for key in wanted},
+    }
+    assert client_settings(found) == {"bootstrap.servers": "h:1", **wanted}
+    assert spark_settings(kafka)["kafka.acks"] == "all"
+    with pytest.raises(SpecRefused, match="secrets"):
+        to_value(spec)
