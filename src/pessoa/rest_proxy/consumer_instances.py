@@ -4,6 +4,9 @@ An instance lives in the process that made it, and ends by DELETE, or when it go
 `consumer.instance.timeout.ms`, or with the proxy: SIGTERM lets every member leave its group. A proxy that is killed
 cannot say goodbye; its members are gone when the brokers have waited `session.timeout.ms`.
 
+Where the proxy acts as its callers, an instance belongs to the principal that made it: to others it is not there, and
+they may have one of the same name. One principal has MAX_INSTANCES_OF_ONE at most.
+
 The calls of one instance take turns (a lock); those of different instances share `consumer.threads` worker threads.
 
 librdkafka's close() may never return, for example behind a subscription that was cut short. So an instance is closed in
@@ -21,11 +24,12 @@ from collections.abc import AsyncIterator, Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaException
 
 from pessoa.base.clock import Clock
+from pessoa.rest_proxy.caller_clients import Identity
 from pessoa.rest_proxy.instance import Instance
 from pessoa.rest_proxy.media import Format
 from pessoa.rest_proxy.proxy_config import ClientSettings, Config
@@ -38,6 +42,7 @@ T = TypeVar("T")
 EXPIRY_CHECK_MS = 1000
 # Each has threads and connections of its own; without a limit, one caller could take all there are.
 MAX_INSTANCES = 1000
+MAX_INSTANCES_OF_ONE = 250
 # The most that a DELETE or a stop waits for librdkafka. The commit and the LeaveGroup take milliseconds where brokers
 # answer; the JVM's consumer gives them up after 30 s.
 CLOSE_TIMEOUT_S = 10.0
@@ -58,6 +63,13 @@ class Wanted:
     request_timeout_ms: int | None = None
 
 
+class Key(NamedTuple):
+    # A principal, or empty where the proxy acts as itself.
+    owner: str
+    group: str
+    name: str
+
+
 @dataclass(slots=True)
 class Entry:
     instance: Instance
@@ -71,7 +83,7 @@ class Consumers:
     def __init__(self, config: Config, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        self._entries: dict[tuple[str, str], Entry | None] = {}
+        self._entries: dict[Key, Entry | None] = {}
         # Instances that are in no table any more and whose close() has not returned.
         self._closing: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(config.consumer_threads, thread_name_prefix="pessoa-rest-consumer")
@@ -82,25 +94,29 @@ class Consumers:
     def __len__(self) -> int:
         return len(self._entries)
 
-    async def create(self, wanted: Wanted) -> None:
-        key = (wanted.group, wanted.name)
+    async def create(self, wanted: Wanted, identity: Identity) -> None:
+        key = Key(identity.owner, wanted.group, wanted.name)
         if key in self._entries:
             raise instance_exists()
+        if key.owner and sum(other.owner == key.owner for other in self._entries) >= MAX_INSTANCES_OF_ONE:
+            raise HttpProblem(
+                429, f"{key.owner} has {MAX_INSTANCES_OF_ONE} consumer instances; delete one that is done."
+            )
         if len(self._entries) + len(self._closing) >= MAX_INSTANCES:
             raise HttpProblem(429, f"There are {MAX_INSTANCES} consumer instances already; delete one that is done.")
         # The name is taken while librdkafka starts, so that a second request for it is told so.
         self._entries[key] = None
         try:
-            instance = await self.in_thread(lambda: make_instance(wanted, self._config))
+            instance = await self.in_thread(lambda: make_instance(wanted, self._config, identity.consumer))
             self._entries[key] = Entry(instance, self._deadline_ms())
         finally:
             if self._entries[key] is None:
                 del self._entries[key]
 
     @asynccontextmanager
-    async def turn(self, group: str, name: str) -> AsyncIterator[Instance]:
+    async def turn(self, key: Key) -> AsyncIterator[Instance]:
         """An instance, to this caller alone until the block ends."""
-        entry = self.find(group, name)
+        entry = self.find(key)
         async with entry.turn:
             if entry.is_closed:
                 raise instance_not_found()
@@ -109,21 +125,21 @@ class Consumers:
             finally:
                 entry.expires_ms = self._deadline_ms()
 
-    async def call(self, group: str, name: str, work: Callable[[Instance], T]) -> T:
+    async def call(self, key: Key, work: Callable[[Instance], T]) -> T:
         """What `work` finds, in a worker thread, when it is this call's turn."""
-        async with self.turn(group, name) as instance:
+        async with self.turn(key) as instance:
             return await self.in_thread(lambda: work(instance))
 
-    def find(self, group: str, name: str) -> Entry:
-        entry = self._entries.get((group, name))
+    def find(self, key: Key) -> Entry:
+        entry = self._entries.get(key)
         if entry is None:
             raise instance_not_found()
         entry.expires_ms = self._deadline_ms()
         return entry
 
-    async def delete(self, group: str, name: str) -> None:
-        entry = self.find(group, name)
-        del self._entries[group, name]
+    async def delete(self, key: Key) -> None:
+        entry = self.find(key)
+        del self._entries[key]
         closing = self._start_close(entry)
         await _wait_for([closing])
         if closing.done():
@@ -135,7 +151,7 @@ class Consumers:
             now_ms = self._clock.monotonic_ms()
             for key, entry in list(self._entries.items()):
                 if entry is not None and entry.expires_ms <= now_ms and not entry.turn.locked():
-                    logger.info("instance %s of group %s was idle for too long", key[1], key[0])
+                    logger.info("instance %s of group %s was idle for too long", key.name, key.group)
                     del self._entries[key]
                     self._start_close(entry)
 
@@ -206,13 +222,13 @@ def _in_own_thread(work: Callable[[], None]) -> asyncio.Future[None]:
     return asyncio.wrap_future(outcome)
 
 
-def make_instance(wanted: Wanted, config: Config) -> Instance:
+def make_instance(wanted: Wanted, config: Config, consumer_settings: ClientSettings) -> Instance:
     commits_itself = wanted.auto_commit
     if commits_itself is None:
-        commits_itself = str(config.consumer.get("enable.auto.commit", "true")).lower() == "true"
+        commits_itself = str(consumer_settings.get("enable.auto.commit", "true")).lower() == "true"
     settings: ClientSettings = {
         "client.id": f"rest-proxy-{wanted.name}",
-        **config.consumer,
+        **consumer_settings,
         "group.id": wanted.group,
         "enable.auto.commit": commits_itself,
         "enable.auto.offset.store": False,

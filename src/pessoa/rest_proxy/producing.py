@@ -1,10 +1,12 @@
-"""One producer for all requests, and the way back of its delivery reports.
+"""One producer for all requests of a principal, and the way back of its delivery reports.
 
 librdkafka gathers records of many requests into few batches, which is where the speed comes from; so there is one
 producer, and no request waits for another. Its reports are handed out by `poll`, which calls a function per record.
 That call is made here on the event loop, with a timer that runs only while records are on their way: no thread has to
 be woken and no lock taken for a record, and a turn of the timer takes all reports that have come. The interval grows
 while nothing comes, so that an unreachable cluster costs nothing.
+
+Where the proxy acts as its callers, each of them has such a producer (`caller_clients.py`).
 
 One `Delivery` stands for the records of one request, in order. It is done when the last report is in.
 """
@@ -89,10 +91,18 @@ class Delivery:
         return report
 
 
+class ProducerMetrics:
+    """What all producers of a proxy have written together."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.written = Counter("rest_proxy_records_written", "Records that the cluster took.", registry=registry)
+        self.failed = Counter("rest_proxy_records_failed", "Records that it did not.", registry=registry)
+
+
 class SharedProducer:
     """Must be made on the loop that it is to report to."""
 
-    def __init__(self, settings: ClientSettings, registry: CollectorRegistry) -> None:
+    def __init__(self, settings: ClientSettings, metrics: ProducerMetrics) -> None:
         self._producer = Producer({**DEFAULTS, **settings}, logger=logger)
         self._loop = asyncio.get_running_loop()
         self._waiting = 0
@@ -100,8 +110,7 @@ class SharedProducer:
         self._timer: asyncio.TimerHandle = self._loop.call_later(IDLE_POLL_S, self._poll)
         self._is_idle = True
         self.list_topics = self._producer.list_topics
-        self._written = Counter("rest_proxy_records_written", "Records that the cluster took.", registry=registry)
-        self._failed = Counter("rest_proxy_records_failed", "Records that it did not.", registry=registry)
+        self._metrics = metrics
 
     def __repr__(self) -> str:
         return f"<SharedProducer {len(self._producer)} records under way>"
@@ -134,9 +143,9 @@ class SharedProducer:
             return
         outcomes = done.result()
         failed = sum(not isinstance(each, Written) for each in outcomes)
-        self._written.inc(len(outcomes) - failed)
+        self._metrics.written.inc(len(outcomes) - failed)
         if failed:
-            self._failed.inc(failed)
+            self._metrics.failed.inc(failed)
 
     def _poll(self) -> None:
         reports = self._producer.poll(0)

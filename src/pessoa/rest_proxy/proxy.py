@@ -7,22 +7,23 @@ gives records under way a last chance. Addresses in answers (`base_uri`, the lin
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from prometheus_client import CollectorRegistry, Gauge
 from starlette.requests import Request
+from starlette.responses import Response
 
 from pessoa.base.clock import Clock, SystemClock
-from pessoa.rest_proxy.async_admin import Administrator
+from pessoa.rest_proxy.caller_clients import CLIENTS_KEY, CallerClients, Clients, StreamedResponse, own_identity
 from pessoa.rest_proxy.consumer_instances import Consumers
-from pessoa.rest_proxy.known_topics import KnownTopics
-from pessoa.rest_proxy.producing import SharedProducer
+from pessoa.rest_proxy.producing import ProducerMetrics
 from pessoa.rest_proxy.proxy_config import Config
 from pessoa.rest_proxy.record_schemas import Schemas
+from pessoa.web.asgi_app import caller
 from pessoa.web.problems import HttpProblem
+from pessoa.web.routing import Handler
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 HEALTH_TIMEOUT_S = 5.0
@@ -31,9 +32,9 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Proxy:
-    producer: SharedProducer
-    topics: KnownTopics
-    admin: Administrator
+    # Of the proxy itself.
+    own: Clients
+    callers: CallerClients
     consumers: Consumers
     schemas: Schemas
 
@@ -49,29 +50,55 @@ class Proxy:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         config = self.config
-        self.producer = SharedProducer(config.producer, self.metrics)
-        self.topics = KnownTopics(self.producer.list_topics)
-        self.admin = Administrator(config.admin, config.java_admin, config.bootstrap_servers)
+        written = ProducerMetrics(self.metrics)
+        self.own = Clients(config, own_identity(config), written)
+        self.callers = CallerClients(config, written, self.clock)
         self.consumers = Consumers(config, self.clock)
         self.schemas = Schemas(config.registry_settings)
         instances = Gauge("rest_proxy_consumer_instances", "Consumer instances that are alive.", registry=self.metrics)
         instances.set_function(lambda: len(self.consumers))
-        expiry = asyncio.create_task(self.consumers.expire_forever())
+        callers = Gauge("rest_proxy_callers", "Callers that have Kafka clients of their own.", registry=self.metrics)
+        callers.set_function(lambda: len(self.callers))
+        expiries = [asyncio.create_task(each.expire_forever()) for each in (self.consumers, self.callers)]
         try:
             yield
         finally:
-            expiry.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await expiry
+            for expiry in expiries:
+                expiry.cancel()
+            await asyncio.gather(*expiries, return_exceptions=True)
             await self.consumers.close()
-            await self.producer.close()
-            await self.admin.close()
+            await self.callers.close()
+            await self.own.close()
             await self.schemas.close()
+
+    def with_clients(self, handle: Handler) -> Handler:
+        """A handler that finds the clients which are to serve its request (`clients_of`)."""
+
+        async def with_own(request: Request) -> Response:
+            request.scope[CLIENTS_KEY] = self.own
+            return await handle(request)
+
+        async def with_callers(request: Request) -> Response:
+            found = caller(request)
+            assert found is not None, "a proxy that acts as its callers demands a login"
+            request.scope[CLIENTS_KEY] = self.callers.take(found)
+            try:
+                response = await handle(request)
+            except BaseException:
+                self.callers.release(found)
+                raise
+            if isinstance(response, StreamedResponse):
+                response.on_end = lambda: self.callers.release(found)
+            else:
+                self.callers.release(found)
+            return response
+
+        return with_callers if self.config.acts_as_callers else with_own
 
     async def trouble(self) -> str | None:
         """What keeps the proxy from working, for the health page."""
         try:
-            await asyncio.wait_for(self.admin.describe_cluster(), HEALTH_TIMEOUT_S)
+            await asyncio.wait_for(self.own.admin.describe_cluster(), HEALTH_TIMEOUT_S)
         except TimeoutError:
             return f"no answer from {self.config.bootstrap_servers}"
         except HttpProblem as problem:

@@ -7,6 +7,7 @@ beginning (`api.v3.acls`). An endpoint that is blocked is not in the table, and 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import msgspec
 
@@ -39,7 +40,11 @@ def rest_proxy_app(config: Config, clock: Clock | None = None) -> App:
         named += v3_endpoints(proxy)
     app = make_app(
         "kafka-rest",
-        (endpoint for name, endpoint in named if is_offered(name, config.allowed, config.blocked)),
+        (
+            replace(endpoint, handle=proxy.with_clients(endpoint.handle))
+            for name, endpoint in named
+            if is_offered(name, config.allowed, config.blocked)
+        ),
         consumes=(JSON,),
         produces=(JSON,),
         error_body=error_body,

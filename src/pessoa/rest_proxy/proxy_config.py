@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from confluent_kafka import KafkaException
 
-from pessoa.base.config_values import ConfigProblem
+from pessoa.base.config_values import ConfigProblem, at_least, one_of
 from pessoa.client.librdkafka import to_librdkafka
+from pessoa.client.login_trial import MECHANISMS, can_log_in
 from pessoa.client.registry_client import PREFIX as REGISTRY_PREFIX
 from pessoa.client.registry_client import URL as REGISTRY_URL
 from pessoa.web.http_settings import LISTENERS, HttpSettings, Listener, parse_listeners, read_http_settings
@@ -65,6 +66,15 @@ class Config:
     stream_timeout_ms: int = setting(
         "pessoa.v3.produce.stream.timeout.ms", 3_600_000, "How long one v3 stream may stay open."
     )
+    propagates: str = setting(
+        "confluent.rest.auth.propagate.method", "NONE",
+        "JETTY_AUTH: the proxy logs in to Kafka as its callers, with what they logged in to the proxy with.",
+        rule=one_of("NONE", "JETTY_AUTH"),
+    )  # fmt: skip
+    callers_max: int = setting(
+        "pessoa.caller.clients.max", 50, "The callers that have clients at once.", rule=at_least(1)
+    )
+    callers_idle_ms: int = setting("pessoa.caller.clients.idle.ms", 300_000, "When those of a caller are closed.")
     # For client/registry_client.py, with the prefix.
     registry_settings: Mapping[str, str] = field(default_factory=lambda: {REGISTRY_URL: "http://localhost:8081"})
     producer: ClientSettings = field(default_factory=dict)
@@ -72,6 +82,10 @@ class Config:
     admin: ClientSettings = field(default_factory=dict)
     # The same again for our own client, which speaks the JVM's words.
     java_admin: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def acts_as_callers(self) -> bool:
+        return self.propagates == "JETTY_AUTH"
 
 
 def from_properties(given: Mapping[str, str]) -> Config:
@@ -93,10 +107,13 @@ def from_properties(given: Mapping[str, str]) -> Config:
         return {"bootstrap.servers": bootstrap_servers, **_in_librdkafkas_words(of_client(prefix))}
 
     log_unknown(logger, own, (Config, HttpSettings), (LISTENERS, ADVERTISED, REGISTRY_PREFIX, *OWN))
+    http = read_http_settings(own, config.http.listener)
+    if config.acts_as_callers:
+        _check_propagation(http, of_client("admin."))
     return replace(
         config,
         bootstrap_servers=bootstrap_servers,
-        http=read_http_settings(own, config.http.listener),
+        http=http,
         advertised=tuple(parse_listeners(own.get(ADVERTISED, ""), key=ADVERTISED)),
         consumer_threads=max(1, config.consumer_threads),
         registry_settings={
@@ -108,6 +125,18 @@ def from_properties(given: Mapping[str, str]) -> Config:
         admin=settings_of("admin."),
         java_admin=of_client("admin."),
     )
+
+
+def _check_propagation(http: HttpSettings, client: Mapping[str, str]) -> None:
+    key = "confluent.rest.auth.propagate.method"
+    if not http.demands_logins:
+        raise ConfigProblem(key, "JETTY_AUTH", "callers must log in: set pessoa.authentication.kafka or …users.file")
+    if not can_log_in(client):
+        raise ConfigProblem(
+            key,
+            "JETTY_AUTH",
+            f"client.security.protocol must be a SASL one, and client.sasl.mechanism {' or '.join(MECHANISMS)}",
+        )
 
 
 def _in_librdkafkas_words(java: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,8 @@ import pytest
 
 from pessoa.base.clock import ManualClock
 from pessoa.rest_proxy import consumer_instances
-from pessoa.rest_proxy.consumer_instances import Consumers, Wanted
+from pessoa.rest_proxy.caller_clients import Identity
+from pessoa.rest_proxy.consumer_instances import Consumers, Key, Wanted
 from pessoa.rest_proxy.instance import Instance
 from pessoa.rest_proxy.media import Format
 from pessoa.rest_proxy.proxy_config import Config
@@ -19,6 +20,7 @@ from pessoa.web.problems import HttpProblem
 
 # Long enough for a busy machine, and far less than for ever.
 PATIENCE_S = 20.0
+NOBODY = Identity("", {}, {}, {}, {})
 
 
 class StuckInstance(Instance):
@@ -39,7 +41,7 @@ class StuckInstance(Instance):
 def may_close(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     event = threading.Event()
     monkeypatch.setattr(consumer_instances, "CLOSE_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(consumer_instances, "make_instance", lambda wanted, config: StuckInstance(wanted, event))
+    monkeypatch.setattr(consumer_instances, "make_instance", lambda wanted, *_: StuckInstance(wanted, event))
     return event
 
 
@@ -60,7 +62,7 @@ def closing_threads() -> int:
 
 async def is_created(found: Consumers, name: str) -> bool:
     try:
-        await found.create(Wanted("g", name))
+        await found.create(Wanted("g", name), NOBODY)
     except HttpProblem:
         return False
     return True
@@ -69,14 +71,14 @@ async def is_created(found: Consumers, name: str) -> bool:
 def test_a_delete_is_answered_though_librdkafka_never_returns_from_close(may_close: threading.Event) -> None:
     async def scenario() -> None:
         async with table(may_close) as found, asyncio.timeout(PATIENCE_S):
-            await found.create(Wanted("g", "one"))
-            await found.delete("g", "one")
+            await found.create(Wanted("g", "one"), NOBODY)
+            await found.delete(Key("", "g", "one"))
             assert len(found) == 0
             with pytest.raises(HttpProblem, match="not found"):
-                found.find("g", "one")
+                found.find(Key("", "g", "one"))
             # The name is free again, and the only worker thread is not taken.
-            await found.create(Wanted("g", "one"))
-            assert await found.call("g", "one", lambda instance: instance.name) == "one"
+            await found.create(Wanted("g", "one"), NOBODY)
+            assert await found.call(Key("", "g", "one"), lambda instance: instance.name) == "one"
 
     asyncio.run(scenario())
 
@@ -89,10 +91,10 @@ def test_instances_that_do_not_close_count_until_they_have(
     async def scenario() -> None:
         async with table(may_close) as found, asyncio.timeout(PATIENCE_S):
             for name in ("one", "two"):
-                await found.create(Wanted("g", name))
-                await found.delete("g", name)
+                await found.create(Wanted("g", name), NOBODY)
+                await found.delete(Key("", "g", name))
             with pytest.raises(HttpProblem, match="2 consumer instances") as refused:
-                await found.create(Wanted("g", "three"))
+                await found.create(Wanted("g", "three"), NOBODY)
             assert refused.value.status == 429
             assert closing_threads() == 2
             may_close.set()
@@ -106,7 +108,7 @@ def test_a_proxy_stops_though_librdkafka_never_returns_from_close(may_close: thr
     async def scenario() -> None:
         found = Consumers(Config(), ManualClock())
         for name in ("one", "two"):
-            await found.create(Wanted("g", name))
+            await found.create(Wanted("g", name), NOBODY)
         async with asyncio.timeout(PATIENCE_S):
             await found.close()
         assert len(found) == 0
@@ -126,7 +128,7 @@ def test_an_idle_instance_that_does_not_close_keeps_no_other_from_expiring(may_c
         clock = ManualClock()
         async with table(may_close, clock) as found, asyncio.timeout(PATIENCE_S):
             for name in ("one", "two"):
-                await found.create(Wanted("g", name))
+                await found.create(Wanted("g", name), NOBODY)
             expiry = asyncio.create_task(found.expire_forever())
             while len(found):
                 clock.advance_ms(400_000)
@@ -134,3 +136,32 @@ def test_an_idle_instance_that_does_not_close_keeps_no_other_from_expiring(may_c
             expiry.cancel()
 
     asyncio.run(scenario())
+
+
+def test_an_instance_is_its_owners_alone_and_others_may_have_one_of_the_same_name(
+    may_close: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_instances, "MAX_INSTANCES_OF_ONE", 2)
+
+    may_close.set()
+
+    async def test() -> None:
+        found = Consumers(Config(), ManualClock())
+        ana, rui = (Identity(f"User:{name}", {}, {}, {}, {}) for name in ("ana", "rui"))
+        await found.create(Wanted("g", "one"), ana)
+        with pytest.raises(HttpProblem) as missing:
+            found.find(Key(rui.owner, "g", "one"))
+        assert (missing.value.status, missing.value.code) == (404, 40403)
+        await found.create(Wanted("g", "one"), rui)
+        with pytest.raises(HttpProblem) as there:
+            await found.create(Wanted("g", "one"), ana)
+        assert there.value.status == 409
+        assert found.find(Key(ana.owner, "g", "one")) is not found.find(Key(rui.owner, "g", "one"))
+        await found.create(Wanted("g", "two"), ana)
+        with pytest.raises(HttpProblem) as full:
+            await found.create(Wanted("g", "three"), ana)
+        assert full.value.status == 429
+        await found.create(Wanted("g", "two"), rui)
+        await found.close()
+
+    asyncio.run(test())

@@ -17,7 +17,8 @@ from confluent_kafka import Message, TopicPartition
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pessoa.rest_proxy.consumer_instances import Wanted
+from pessoa.rest_proxy.caller_clients import clients_of
+from pessoa.rest_proxy.consumer_instances import Key, Wanted
 from pessoa.rest_proxy.embedded import to_json
 from pessoa.rest_proxy.instance import Instance, Limits, Partition
 from pessoa.rest_proxy.media import MEDIA_TYPES, Format, format_of
@@ -76,13 +77,13 @@ class ConsumerEndpoints:
         group = request.path_params["group"]
         body = await optional_body_of(request, _CREATE) or CreateConsumer()
         wanted = wanted_of(group, body, self._proxy.config.server_id)
-        await self._proxy.consumers.create(wanted)
+        await self._proxy.consumers.create(wanted, clients_of(request).identity)
         base = self._proxy.base_url(request)
         uri = f"{base}/consumers/{quote(group, safe='')}/instances/{quote(wanted.name, safe='')}"
         return json_response(request, CreatedConsumer(wanted.name, uri))
 
     async def delete(self, request: Request) -> Response:
-        await self._proxy.consumers.delete(*_key(request))
+        await self._proxy.consumers.delete(_key(request))
         return Answer(status=NO_CONTENT)
 
     # Which partitions.
@@ -117,11 +118,10 @@ class ConsumerEndpoints:
     # Reading.
 
     async def records(self, request: Request) -> Response:
-        group, name = _key(request)
         consumers = self._proxy.consumers
         kind = format_of(media_type(request))
         # One turn for all of it: what was polled is read, or put back, before another request reads.
-        async with consumers.turn(group, name) as instance:
+        async with consumers.turn(_key(request)) as instance:
             if kind is not instance.format:
                 raise format_mismatch()
             limits = self._limits(request, instance)
@@ -199,7 +199,7 @@ class ConsumerEndpoints:
         """A GET with a body, which HTTP frowns on; without one there is nothing to look for."""
         body = await optional_body_of(request, _PARTITIONS)
         if body is None:
-            self._proxy.consumers.find(*_key(request))
+            self._proxy.consumers.find(_key(request))
             raise partition_not_found()
         partitions = self._places(body)
         found = await self._call(request, lambda instance: instance.committed(partitions))
@@ -209,7 +209,7 @@ class ConsumerEndpoints:
     # Inside.
 
     async def _call(self, request: Request, work: Callable[[Instance], T]) -> T:
-        return await self._proxy.consumers.call(*_key(request), work)
+        return await self._proxy.consumers.call(_key(request), work)
 
     def _places(self, body: Partitions) -> list[Partition]:
         return [self._place(each) for each in body.partitions or []]
@@ -261,11 +261,11 @@ def _flag(value: str | bool | None) -> bool | None:
     return value if value is None or isinstance(value, bool) else value.lower() == "true"
 
 
-def _key(request: Request) -> tuple[str, str]:
+def _key(request: Request) -> Key:
     group, name = request.path_params["group"], request.path_params["instance"]
     if "\0" in group + name:
         raise instance_not_found()
-    return group, name
+    return Key(clients_of(request).identity.owner, group, name)
 
 
 def _pattern(text: str) -> Pattern:

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pessoa.rest_proxy.async_admin import TOPIC
+from pessoa.rest_proxy.caller_clients import clients_of
 from pessoa.rest_proxy.proxy import Proxy
 from pessoa.rest_proxy.proxy_problems import leader_not_available, partition_not_found, topic_not_found
 from pessoa.rest_proxy.v2.produce_endpoints import partition_number
@@ -28,11 +29,11 @@ class MetadataEndpoints:
         return json_response(request, {})
 
     async def topics(self, request: Request) -> Response:
-        return json_response(request, await self._proxy.admin.topic_names())
+        return json_response(request, await clients_of(request).admin.topic_names())
 
     async def topic(self, request: Request) -> Response:
         found = await self._describe(request)
-        [configs] = await self._proxy.admin.describe_configs(TOPIC, [found.name])
+        [configs] = await clients_of(request).admin.describe_configs(TOPIC, [found.name])
         values = {each.name: each.value for each in sorted(configs.configs, key=lambda each: each.name)}
         return json_response(request, Topic(found.name, values, partitions_of(found)))
 
@@ -45,15 +46,15 @@ class MetadataEndpoints:
     async def offsets(self, request: Request) -> Response:
         place = (request.path_params["topic"], (await self._partition(request)).partition)
         first, end = await asyncio.gather(
-            self._proxy.admin.offsets([place], end=False),
-            self._proxy.admin.offsets([place], end=True),
+            clients_of(request).admin.offsets([place], end=False),
+            clients_of(request).admin.offsets([place], end=True),
         )
         if place not in first or place not in end:
             raise leader_not_available()
         return json_response(request, Bounds(first[place], end[place]))
 
     async def brokers(self, request: Request) -> Response:
-        found = await self._proxy.admin.describe_cluster()
+        found = await clients_of(request).admin.describe_cluster()
         return json_response(request, Brokers(sorted(node.id for node in found.nodes)))
 
     async def _partition(self, request: Request) -> PartitionOfTopic:
@@ -68,7 +69,7 @@ class MetadataEndpoints:
         if not self._proxy.is_topic_name(name):
             raise topic_not_found()
         try:
-            return await self._proxy.admin.describe_topic(name)
+            return await clients_of(request).admin.describe_topic(name)
         except HttpProblem as problem:
             if problem.code in UNKNOWN_TOPIC_CODES:
                 raise topic_not_found() from None

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pessoa.rest_proxy.caller_clients import clients_of
 from pessoa.rest_proxy.embedded import is_null, to_bytes
 from pessoa.rest_proxy.media import FORMATS, GENERAL, Format
 from pessoa.rest_proxy.producing import Outgoing, Written
@@ -50,7 +51,7 @@ class ProduceEndpoints:
         return await self._produce(request, request.path_params["topic"], partition_number(request))
 
     async def _produce(self, request: Request, topic: str, partition: int) -> Response:
-        proxy = self._proxy
+        clients = clients_of(request)
         body = await body_of(request, _PRODUCE)
         if not body.records:
             raise unprocessable("records must not be empty")
@@ -63,14 +64,14 @@ class ProduceEndpoints:
                 for each in body.records
             ]
             key_id = value_id = None
-        if not proxy.topics.is_known(topic, max(each.partition for each in records)):
-            if not proxy.is_topic_name(topic):
+        if not clients.topics.is_known(topic, max(each.partition for each in records)):
+            if not self._proxy.is_topic_name(topic):
                 raise topic_not_found()
-            await proxy.topics.check(topic, max(each.partition for each in records))
-        outcomes = await proxy.producer.send(topic, records)
+            await clients.topics.check(topic, max(each.partition for each in records))
+        outcomes = await clients.producer.send(topic, records)
         offsets = [_offset_of(each) for each in outcomes]
         if any(isinstance(each, KafkaError) for each in outcomes):
-            proxy.topics.forget(topic)
+            clients.topics.forget(topic)
         return Answer(_ENCODE(Produced(offsets, key_id, value_id)), _status(offsets), GENERAL)
 
     async def _with_schemas(

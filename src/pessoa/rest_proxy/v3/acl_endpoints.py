@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pessoa.client.acl_admin import Operation, PatternType, Permission, ResourceType
+from pessoa.rest_proxy.caller_clients import clients_of
 from pessoa.rest_proxy.proxy import Proxy
 from pessoa.rest_proxy.proxy_problems import bad_request, from_wire
 from pessoa.rest_proxy.request_values import body_of, decoder
@@ -99,7 +100,7 @@ class AclEndpoints:
         def ask(cluster: Cluster) -> DescribeAclsResponse:
             return cluster.ask(question, DescribeAclsResponse, name="describeAcls")
 
-        found = await self._proxy.admin.ask(ask)
+        found = await clients_of(request).admin.ask(ask)
         if found.error_code:
             raise from_wire(found.error_code, found.error_message)
         data = [
@@ -113,7 +114,7 @@ class AclEndpoints:
     async def create(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
         body = await body_of(request, _CREATE)
-        await self._create([body])
+        await self._create(request, [body])
         return Answer(status=CREATED, headers={"Location": _place(links, body)})
 
     async def create_many(self, request: Request) -> Response:
@@ -121,10 +122,10 @@ class AclEndpoints:
         body = await body_of(request, _CREATE_MANY)
         if not body.data:
             raise bad_request("data must not be empty")
-        await self._create(body.data)
+        await self._create(request, body.data)
         return Answer(status=NO_CONTENT)
 
-    async def _create(self, wanted: list[CreateAcl]) -> None:
+    async def _create(self, request: Request, wanted: list[CreateAcl]) -> None:
         from pessoa.wire.api.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 
         creations = [
@@ -144,7 +145,7 @@ class AclEndpoints:
         def ask(cluster: Cluster) -> CreateAclsResponse:
             return cluster.ask(question, CreateAclsResponse, name="createAcls")
 
-        for result in (await self._proxy.admin.ask(ask)).results:
+        for result in (await clients_of(request).admin.ask(ask)).results:
             if result.error_code:
                 raise from_wire(result.error_code, result.error_message)
 
@@ -157,7 +158,7 @@ class AclEndpoints:
         def ask(cluster: Cluster) -> DeleteAclsResponse:
             return cluster.ask(question, DeleteAclsResponse, name="deleteAcls")
 
-        [found] = (await self._proxy.admin.ask(ask)).filter_results
+        [found] = (await clients_of(request).admin.ask(ask)).filter_results
         if found.error_code:
             raise from_wire(found.error_code, found.error_message)
         for each in found.matching_acls:

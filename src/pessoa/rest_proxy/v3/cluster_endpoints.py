@@ -7,6 +7,7 @@ from confluent_kafka import Node
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pessoa.rest_proxy.caller_clients import clients_of
 from pessoa.rest_proxy.proxy import Proxy
 from pessoa.rest_proxy.proxy_problems import unknown_in_cluster
 from pessoa.rest_proxy.v3.resource_links import Collection, CollectionMetadata, Links, Metadata, Related, links_of
@@ -43,29 +44,29 @@ class ClusterEndpoints:
         self._proxy = proxy
 
     async def clusters(self, request: Request) -> Response:
-        links = Links(self._proxy.base_url(request), await self._proxy.admin.cluster_id())
-        data = [await self._cluster(links)]
+        links = Links(self._proxy.base_url(request), await clients_of(request).admin.cluster_id())
+        data = [await self._cluster(request, links)]
         return json_response(request, Collection("KafkaClusterList", CollectionMetadata(links.clusters()), data))
 
     async def cluster(self, request: Request) -> Response:
-        return json_response(request, await self._cluster(await links_of(self._proxy, request)))
+        return json_response(request, await self._cluster(request, await links_of(self._proxy, request)))
 
     async def brokers(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
-        found = await self._proxy.admin.describe_cluster()
+        found = await clients_of(request).admin.describe_cluster()
         data = [broker_of(links, node) for node in sorted(found.nodes, key=lambda node: node.id)]
         return json_response(request, links.collection("KafkaBroker", data, "brokers"))
 
     async def broker(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
-        found = await self._proxy.admin.describe_cluster()
+        found = await clients_of(request).admin.describe_cluster()
         for node in found.nodes:
             if str(node.id) == request.path_params["broker_id"]:
                 return json_response(request, broker_of(links, node))
         raise no_such_broker(request)
 
-    async def _cluster(self, links: Links) -> Cluster:
-        found = await self._proxy.admin.describe_cluster()
+    async def _cluster(self, request: Request, links: Links) -> Cluster:
+        found = await clients_of(request).admin.describe_cluster()
         node: Node | None = found.controller
         return Cluster(
             kind="KafkaCluster",

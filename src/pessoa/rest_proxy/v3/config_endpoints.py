@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pessoa.rest_proxy.async_admin import BROKER, TOPIC, ConfigChange
+from pessoa.rest_proxy.caller_clients import clients_of
 from pessoa.rest_proxy.proxy import Proxy
 from pessoa.rest_proxy.proxy_problems import bad_request, unknown_in_cluster
 from pessoa.rest_proxy.request_values import body_of, decoder
@@ -164,13 +165,13 @@ class ConfigEndpoints:
     async def entries(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
         resource = await self.resource(request)
-        data = await self._entries(links, resource)
+        data = await self._entries(request, links, resource)
         return json_response(request, links.collection(resource.kind_name, data, *resource.segments))
 
     async def entry(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
         return json_response(
-            request, await self._find_config(links, await self.resource(request), request.path_params["name"])
+            request, await self._find_config(request, links, await self.resource(request), request.path_params["name"])
         )
 
     async def set(self, request: Request) -> Response:
@@ -185,7 +186,8 @@ class ConfigEndpoints:
         resource = await self.resource(request)
         body = await body_of(request, _ALTER)
         changes = changes_of(body.data)
-        await self._proxy.admin.alter_configs(resource.kind, resource.name, changes, validate_only=body.validate_only)
+        admin = clients_of(request).admin
+        await admin.alter_configs(resource.kind, resource.name, changes, validate_only=body.validate_only)
         return Answer(status=NO_CONTENT)
 
     async def _change(self, request: Request, change: ConfigChange) -> Response:
@@ -193,16 +195,16 @@ class ConfigEndpoints:
         resource = await self.resource(request)
         # Kafka takes any key for a topic's deletion; callers are told when there is no such key.
         if resource.name:
-            await self._find_config(links, resource, change.name)
-        await self._proxy.admin.alter_configs(resource.kind, resource.name, checked([change]))
+            await self._find_config(request, links, resource, change.name)
+        await clients_of(request).admin.alter_configs(resource.kind, resource.name, checked([change]))
         return Answer(status=NO_CONTENT)
 
-    async def _entries(self, links: Links, resource: ConfiguredResource) -> list[Config]:
-        [found] = await self._proxy.admin.describe_configs(resource.kind, [resource.name])
+    async def _entries(self, request: Request, links: Links, resource: ConfiguredResource) -> list[Config]:
+        [found] = await clients_of(request).admin.describe_configs(resource.kind, [resource.name])
         return [resource.entry(links, each) for each in sorted(found.configs, key=lambda each: each.name)]
 
-    async def _find_config(self, links: Links, resource: ConfiguredResource, name: str) -> Config:
-        for each in await self._entries(links, resource):
+    async def _find_config(self, request: Request, links: Links, resource: ConfiguredResource, name: str) -> Config:
+        for each in await self._entries(request, links, resource):
             if each.name == name:
                 return each
         raise unknown_in_cluster(f"Config {name} cannot be found.")
@@ -214,7 +216,8 @@ class TopicConfigEndpoints(ConfigEndpoints):
 
     async def entries_of_all(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
-        found = await self._proxy.admin.describe_configs(TOPIC, await self._proxy.admin.topic_names())
+        admin = clients_of(request).admin
+        found = await admin.describe_configs(TOPIC, await admin.topic_names())
         data = [topic_resource(topic.resource_name).entry(links, each) for topic in found for each in topic.configs]
         return json_response(request, links.collection("KafkaTopicConfig", data, "topics", "-", "configs"))
 
@@ -227,7 +230,7 @@ class TopicConfigEndpoints(ConfigEndpoints):
         for name, changes in wanted:
             try:
                 must_be_topic_name(self._proxy, name)
-                await self._proxy.admin.alter_configs(TOPIC, name, changes, validate_only=body.validate_only)
+                await clients_of(request).admin.alter_configs(TOPIC, name, changes, validate_only=body.validate_only)
             except HttpProblem as problem:
                 failures.append(TopicFailure(name, problem.code, problem.message))
         if not failures:
@@ -237,21 +240,22 @@ class TopicConfigEndpoints(ConfigEndpoints):
 
 class BrokerConfigEndpoints(ConfigEndpoints):
     async def resource(self, request: Request) -> ConfiguredResource:
-        for broker_id in await self._broker_ids():
+        for broker_id in await self._broker_ids(request):
             if str(broker_id) == request.path_params["broker_id"]:
                 return broker_resource(broker_id)
         raise no_such_broker(request)
 
     async def entries_of_all(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
-        found = await self._proxy.admin.describe_configs(BROKER, [str(each) for each in await self._broker_ids()])
+        names = [str(each) for each in await self._broker_ids(request)]
+        found = await clients_of(request).admin.describe_configs(BROKER, names)
         data = [
             broker_resource(int(broker.resource_name)).entry(links, each) for broker in found for each in broker.configs
         ]
         return json_response(request, links.collection("KafkaBrokerConfig", data, "brokers", "-", "configs"))
 
-    async def _broker_ids(self) -> list[int]:
-        return sorted(node.id for node in (await self._proxy.admin.describe_cluster()).nodes)
+    async def _broker_ids(self, request: Request) -> list[int]:
+        return sorted(node.id for node in (await clients_of(request).admin.describe_cluster()).nodes)
 
 
 class ClusterConfigEndpoints(ConfigEndpoints):

@@ -14,6 +14,7 @@ from confluent_kafka.admin._group import ConsumerGroupDescription, MemberDescrip
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pessoa.rest_proxy.caller_clients import clients_of
 from pessoa.rest_proxy.proxy import Proxy
 from pessoa.rest_proxy.proxy_problems import group_not_found, unknown_in_cluster
 from pessoa.rest_proxy.v3.resource_links import Links, Metadata, Related, links_of
@@ -107,7 +108,8 @@ class GroupEndpoints:
 
     async def groups(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
-        found = await self._proxy.admin.describe_groups(await self._proxy.admin.group_ids())
+        admin = clients_of(request).admin
+        found = await admin.describe_groups(await admin.group_ids())
         data = [group_of(links, each) for each in sorted(found, key=lambda each: each.group_id)]
         return json_response(request, links.collection("KafkaConsumerGroup", data, "consumer-groups"))
 
@@ -141,7 +143,7 @@ class GroupEndpoints:
 
     async def lags(self, request: Request) -> Response:
         links, group = await self._found(request)
-        data = await self._lags(links, group)
+        data = await self._lags(request, links, group)
         if not data:
             raise unknown_in_cluster(f"Consumer group {group.group_id} has committed no offsets.")
         data.sort(key=lambda each: (-each.lag, each.topic_name, each.partition_id))
@@ -151,14 +153,14 @@ class GroupEndpoints:
     async def lag(self, request: Request) -> Response:
         links, group = await self._found(request)
         topic = topic_name(self._proxy, request)
-        for each in await self._lags(links, group):
+        for each in await self._lags(request, links, group):
             if (each.topic_name, str(each.partition_id)) == (topic, request.path_params["partition_id"]):
                 return json_response(request, each)
         raise unknown_in_cluster("The group has committed no offset of this partition.")
 
     async def lag_summary(self, request: Request) -> Response:
         links, group = await self._found(request)
-        lags = await self._lags(links, group)
+        lags = await self._lags(request, links, group)
         if not lags:
             raise unknown_in_cluster(f"Consumer group {group.group_id} has committed no offsets.")
         return json_response(request, summary_of(links, group, lags))
@@ -168,15 +170,16 @@ class GroupEndpoints:
         group_id = request.path_params["consumer_group_id"]
         if "\0" in group_id:
             raise group_not_found(group_id)
-        groups = await self._proxy.admin.describe_groups([group_id])
+        groups = await clients_of(request).admin.describe_groups([group_id])
         # Older brokers call a group that is not there dead.
         if not groups or groups[0].state is ConsumerGroupState.DEAD:
             raise group_not_found(group_id)
         return Found(links, groups[0])
 
-    async def _lags(self, links: Links, group: ConsumerGroupDescription) -> list[ConsumerLag]:
-        committed = await self._proxy.admin.committed(group.group_id)
-        ends = await self._proxy.admin.offsets([(each.topic, each.partition) for each in committed], end=True)
+    async def _lags(self, request: Request, links: Links, group: ConsumerGroupDescription) -> list[ConsumerLag]:
+        admin = clients_of(request).admin
+        committed = await admin.committed(group.group_id)
+        ends = await admin.offsets([(each.topic, each.partition) for each in committed], end=True)
         owners = {place: member for member in group.members for place in _partitions(member)}
         lags = []
         for each in committed:

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException, Node, TopicPartitionInfo
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pessoa.rest_proxy.caller_clients import clients_of
 from pessoa.rest_proxy.proxy import Proxy
 from pessoa.rest_proxy.proxy_problems import leader_not_available, partition_not_found, unknown_in_cluster
 from pessoa.rest_proxy.request_values import path_number
@@ -73,7 +74,7 @@ class PartitionEndpoints:
     async def partitions(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
         topic = topic_name(self._proxy, request)
-        data = [partition_of(links, topic, each) for each in await self._all(topic)]
+        data = [partition_of(links, topic, each) for each in await self._all(request, topic)]
         return json_response(request, links.collection("KafkaPartition", data, "topics", topic, "partitions"))
 
     async def partition(self, request: Request) -> Response:
@@ -87,8 +88,8 @@ class PartitionEndpoints:
         links, topic, found = await self._one(request)
         place = (topic, found.id)
         first, end = await asyncio.gather(
-            self._proxy.admin.offsets([place] if wanted != "latest" else [], end=False),
-            self._proxy.admin.offsets([place] if wanted != "earliest" else [], end=True),
+            clients_of(request).admin.offsets([place] if wanted != "latest" else [], end=False),
+            clients_of(request).admin.offsets([place] if wanted != "earliest" else [], end=True),
         )
         if (wanted != "latest" and place not in first) or (wanted != "earliest" and place not in end):
             raise leader_not_available()
@@ -121,11 +122,12 @@ class PartitionEndpoints:
 
     async def replicas_of_broker(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
-        cluster = await self._proxy.admin.describe_cluster()
+        admin = clients_of(request).admin
+        cluster = await admin.describe_cluster()
         broker = next((each for each in cluster.nodes if str(each.id) == request.path_params["broker_id"]), None)
         if broker is None:
             raise no_such_broker(request)
-        topics = await self._proxy.admin.describe_topics(await self._proxy.admin.topic_names())
+        topics = await admin.describe_topics(await admin.topic_names())
         data = [
             replica_of(links, topic.name, partition, node)
             for topic in topics.values()
@@ -141,7 +143,7 @@ class PartitionEndpoints:
 
     async def reassignment(self, request: Request) -> Response:
         links, topic, found = await self._one(request)
-        for name, each in await self._moves():
+        for name, each in await self._moves(request):
             if (name, each.partition_index) == (topic, found.id):
                 return json_response(request, reassignment_of(links, name, each))
         raise unknown_in_cluster(f"No reassignment of partition {topic}-{found.id} is going on.")
@@ -149,31 +151,32 @@ class PartitionEndpoints:
     async def reassignments_of_topic(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
         topic = topic_name(self._proxy, request)
-        await self._all(topic)
-        data = [reassignment_of(links, name, each) for name, each in await self._moves() if name == topic]
+        await self._all(request, topic)
+        data = [reassignment_of(links, name, each) for name, each in await self._moves(request) if name == topic]
         segments = ("topics", topic, "partitions", "-", "reassignment")
         return json_response(request, links.collection("KafkaReassignment", data, *segments))
 
     async def reassignments(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
-        data = [reassignment_of(links, name, each) for name, each in await self._moves()]
+        data = [reassignment_of(links, name, each) for name, each in await self._moves(request)]
         segments = ("topics", "-", "partitions", "-", "reassignment")
         return json_response(request, links.collection("KafkaReassignment", data, *segments))
 
     # Inside.
 
-    async def _moves(self) -> list[tuple[str, OngoingPartitionReassignment]]:
-        return [(topic.name, each) for topic in await self._proxy.admin.reassignments() for each in topic.partitions]
+    async def _moves(self, request: Request) -> list[tuple[str, OngoingPartitionReassignment]]:
+        moving = await clients_of(request).admin.reassignments()
+        return [(topic.name, each) for topic in moving for each in topic.partitions]
 
-    async def _all(self, topic: str) -> list[TopicPartitionInfo]:
-        found = await self._proxy.admin.describe_topic(topic)
+    async def _all(self, request: Request, topic: str) -> list[TopicPartitionInfo]:
+        found = await clients_of(request).admin.describe_topic(topic)
         return sorted(found.partitions, key=lambda each: each.id)
 
     async def _one(self, request: Request) -> tuple[Links, str, TopicPartitionInfo]:
         links = await links_of(self._proxy, request)
         topic = topic_name(self._proxy, request)
         number = path_number(request, "partition_id")
-        for each in await self._all(topic):
+        for each in await self._all(request, topic):
             if each.id == number:
                 return links, topic, each
         raise partition_not_found()

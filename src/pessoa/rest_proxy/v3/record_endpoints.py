@@ -25,6 +25,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from pessoa.rest_proxy.caller_clients import Clients, StreamedResponse, clients_of
 from pessoa.rest_proxy.embedded import from_base64, to_bytes
 from pessoa.rest_proxy.json_stream import JsonCutter, NotAnObject, TooLong
 from pessoa.rest_proxy.media import JSON, Format
@@ -144,12 +145,13 @@ class RecordEndpoints:
         self._proxy = proxy
 
     async def produce(self, request: Request) -> Response:
+        clients = clients_of(request)
         links = await links_of(self._proxy, request)
         topic = topic_name(self._proxy, request)
-        await self._check(topic, -1)
+        await _check(clients, topic, -1)
 
         async def send(text: bytes) -> Awaitable[Report]:
-            return await self._send(links.cluster_id, topic, decoded(text, _RECORD))
+            return await self._send(clients, links.cluster_id, topic, decoded(text, _RECORD))
 
         config = self._proxy.config
         cutter = JsonCutter(config.http.request_max_bytes)
@@ -165,6 +167,7 @@ class RecordEndpoints:
         return RecordStream(send, first, values, timeout_s)
 
     async def produce_batch(self, request: Request) -> Response:
+        clients = clients_of(request)
         links = await links_of(self._proxy, request)
         topic = topic_name(self._proxy, request)
         body = await body_of(request, _BATCH)
@@ -175,12 +178,12 @@ class RecordEndpoints:
             raise invalid_batch(f"The batch of records has more than {limit} entries.")
         if len({entry.id for entry in body.entries}) != len(body.entries):
             raise invalid_batch("The ids of the entries are not distinct.")
-        await self._check(topic, -1)
+        await _check(clients, topic, -1)
         answer = BatchAnswer([], [])
         sent: list[tuple[str, Awaitable[Report]]] = []
         for entry in body.entries:
             try:
-                sent.append((entry.id, await self._send(links.cluster_id, topic, entry)))
+                sent.append((entry.id, await self._send(clients, links.cluster_id, topic, entry)))
             except HttpProblem as problem:
                 answer.failures.append(BatchFailure(entry.id, problem.code, problem.message))
         for entry_id, report in sent:
@@ -190,7 +193,7 @@ class RecordEndpoints:
                 answer.failures.append(BatchFailure(entry_id, problem.code, problem.message))
         return json_response(request, answer, MULTI_STATUS)
 
-    async def _send(self, cluster_id: str, topic: str, record: Record) -> Awaitable[Report]:
+    async def _send(self, clients: Clients, cluster_id: str, topic: str, record: Record) -> Awaitable[Report]:
         """Hand one record over; awaiting what comes back gives its report."""
         partition = -1 if record.partition_id is None else record.partition_id
         if not -1 <= partition <= MAX_INT32 or (partition == -1 and record.partition_id is not None):
@@ -203,26 +206,19 @@ class RecordEndpoints:
             (each.name, None if each.value is None else from_base64(each.value)) for each in record.headers or []
         ]
         outgoing = Outgoing(key, value, partition, _time_ms(record.timestamp), headers or None)
-        await self._check(topic, partition)
-        written = self._proxy.producer.send(topic, [outgoing])
+        await _check(clients, topic, partition)
+        written = clients.producer.send(topic, [outgoing])
 
         async def report() -> Report:
             [outcome] = await written
             if isinstance(outcome, KafkaError):
-                self._proxy.topics.forget(topic)
+                clients.topics.forget(topic)
                 raise from_kafka(outcome)
             key_data = _describe(record.key, key_codec, key)
             value_data = _describe(record.value, value_codec, value)
             return _report(cluster_id, topic, outcome, key_data, value_data)
 
         return report()
-
-    async def _check(self, topic: str, partition: int) -> None:
-        if not self._proxy.topics.is_known(topic, partition):
-            try:
-                await self._proxy.topics.check(topic, partition)
-            except HttpProblem as problem:
-                raise unknown_topic() if problem.code == 40401 else problem from None
 
     async def _codec(self, topic: str, data: Data | None, *, is_key: bool) -> SchemaCodec | None:
         if data is None:
@@ -243,6 +239,14 @@ class RecordEndpoints:
         return await self._proxy.schemas.codec(wanted)
 
 
+async def _check(clients: Clients, topic: str, partition: int) -> None:
+    if not clients.topics.is_known(topic, partition):
+        try:
+            await clients.topics.check(topic, partition)
+        except HttpProblem as problem:
+            raise unknown_topic() if problem.code == 40401 else problem from None
+
+
 async def _values(chunks: AsyncIterator[bytes], cutter: JsonCutter) -> AsyncIterator[bytes]:
     """The texts of the records, and 400 where there are no more records to be made out."""
     text = Utf8Stream()
@@ -258,7 +262,7 @@ async def _values(chunks: AsyncIterator[bytes], cutter: JsonCutter) -> AsyncIter
         raise bad_request("the body ends in the middle of a record")
 
 
-class RecordStream(Response):
+class RecordStream(StreamedResponse):
     """The answer to a stream of records, which reads the request while it is being sent."""
 
     def __init__(
@@ -288,6 +292,7 @@ class RecordStream(Response):
             reading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await reading
+            self.on_end()
             while not self._owed.empty():
                 unread = self._owed.get_nowait()
                 if asyncio.iscoroutine(unread):

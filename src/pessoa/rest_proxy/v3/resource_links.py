@@ -15,6 +15,7 @@ from urllib.parse import quote
 import msgspec
 from starlette.requests import Request
 
+from pessoa.rest_proxy.caller_clients import clients_of
 from pessoa.rest_proxy.proxy import Proxy
 from pessoa.rest_proxy.proxy_problems import unknown_in_cluster
 
@@ -70,7 +71,7 @@ class Links:
 
 async def links_of(proxy: Proxy, request: Request) -> Links:
     """The links of the cluster in the path; 404 if that is not the proxy's cluster."""
-    cluster_id = await proxy.admin.cluster_id()
+    cluster_id = await clients_of(request).admin.cluster_id()
     if request.path_params["cluster_id"] != cluster_id:
         raise unknown_in_cluster(f"Cluster {request.path_params['cluster_id']} cannot be found.")
     return Links(proxy.base_url(request), cluster_id)

@@ -14,6 +14,7 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pessoa.rest_proxy.caller_clients import clients_of
 from pessoa.rest_proxy.proxy import Proxy
 from pessoa.rest_proxy.proxy_problems import KAFKA_BAD_REQUEST, bad_request, unknown_topic
 from pessoa.rest_proxy.request_values import body_of, decoder
@@ -79,8 +80,9 @@ class TopicEndpoints:
 
     async def topics(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
-        names = await self._proxy.admin.topic_names()
-        found = await self._proxy.admin.describe_topics(names, with_operations=_wants_operations(request))
+        admin = clients_of(request).admin
+        names = await admin.topic_names()
+        found = await admin.describe_topics(names, with_operations=_wants_operations(request))
         # A topic that went between the two questions is not there.
         data = [topic_of(links, each) for each in found.values() if not isinstance(each, KafkaException)]
         return json_response(request, links.collection("KafkaTopic", data, "topics"))
@@ -88,25 +90,26 @@ class TopicEndpoints:
     async def topic(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
         name = topic_name(self._proxy, request)
-        found = await self._proxy.admin.describe_topic(name, with_operations=_wants_operations(request))
+        found = await clients_of(request).admin.describe_topic(name, with_operations=_wants_operations(request))
         return json_response(request, topic_of(links, found))
 
     async def create(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
         body = await body_of(request, _CREATE)
-        await self._proxy.admin.create_topic(new_topic(self._proxy, body), validate_only=body.validate_only)
+        wanted = new_topic(self._proxy, body)
+        await clients_of(request).admin.create_topic(wanted, validate_only=body.validate_only)
         answer = requested_topic(links, body)
         if not body.validate_only:
-            answer = await self._find_created(links, body.topic_name) or answer
+            answer = await self._find_created(request, links, body.topic_name) or answer
         response = json_response(request, answer, OK if body.validate_only else CREATED)
         response.extra_headers["Location"] = answer.metadata.self_url
         return response
 
-    async def _find_created(self, links: Links, name: str) -> Topic | None:
+    async def _find_created(self, request: Request, links: Links, name: str) -> Topic | None:
         """The new topic as brokers see it, when they have heard of it; if that takes too long, nothing."""
         for _ in range(CREATION_LOOKS):
             try:
-                return topic_of(links, await self._proxy.admin.describe_topic(name))
+                return topic_of(links, await clients_of(request).admin.describe_topic(name))
             except HttpProblem:
                 await asyncio.sleep(CREATION_LOOK_S)
         return None
@@ -115,16 +118,16 @@ class TopicEndpoints:
         links = await links_of(self._proxy, request)
         name = topic_name(self._proxy, request)
         body = await body_of(request, _CHANGE)
-        await self._proxy.admin.create_partitions(name, body.partitions_count)
-        answer = topic_of(links, await self._proxy.admin.describe_topic(name))
+        await clients_of(request).admin.create_partitions(name, body.partitions_count)
+        answer = topic_of(links, await clients_of(request).admin.describe_topic(name))
         answer.partitions_count = max(answer.partitions_count, body.partitions_count)
         return json_response(request, answer)
 
     async def delete(self, request: Request) -> Response:
         await links_of(self._proxy, request)
         name = topic_name(self._proxy, request)
-        await self._proxy.admin.delete_topic(name)
-        self._proxy.topics.forget(name)
+        await clients_of(request).admin.delete_topic(name)
+        clients_of(request).topics.forget(name)
         return Answer(status=NO_CONTENT)
 
 
