@@ -164,6 +164,7 @@ class BrokerConfig:
     pessoa_logs_max_bytes: int
     pessoa_logs_max_files: int
     pessoa_metrics_host: str
+    pessoa_metrics_listener: str | None
     pessoa_metrics_names: str
     pessoa_metrics_port: int
 

@@ -4,14 +4,16 @@ It stands on a port of its own and reads nothing but a request line and headers.
 request, `MAX_CONNECTIONS` at once, `TIMEOUT_MS` for a connection from its first byte to its last; behind any of them
 a connection is closed. Where there are too many, that is the oldest that has not sent a whole request; so silent
 connections keep no other out, and those that wait for their page get it.
+
+With a `Guard` it speaks TLS, and some of its pages are for those alone whom the guard lets in.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,17 +29,27 @@ TIMEOUT_MS = 10_000
 # Of a `SharedPage`, after it was made.
 REUSED_MS = 1_000
 _END_OF_HEAD = b"\r\n\r\n"
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 500: "Internal Server Error",
-            503: "Service Unavailable"}  # fmt: skip
+_REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
+            405: "Method Not Allowed", 500: "Internal Server Error", 503: "Service Unavailable"}  # fmt: skip
 
 
 class Page(NamedTuple):
     status: int
     content_type: str
     body: bytes
+    # Lines of the head, each with its end.
+    more_head: str = ""
 
 
 MakePage: TypeAlias = Callable[[], Awaitable[Page]]
+
+
+class Guard(Protocol):
+    def secure(self, inner: asyncio.BufferedProtocol) -> asyncio.BufferedProtocol:
+        """The connection with TLS around it."""
+
+    async def refusal(self, path: str, authorization: str | None, host: str) -> Page | None:
+        """What a request gets in place of a page; None lets it in. `host` is the address that it comes from."""
 
 
 def text_page(status: int, text: str) -> Page:
@@ -83,7 +95,16 @@ class SharedPage:
 class HttpEndpoint:
     """`await open()`, then `port`; `close()`."""
 
-    def __init__(self, network: Network, host: str, port: int, pages: Mapping[str, MakePage], clock: Clock) -> None:
+    def __init__(
+        self,
+        network: Network,
+        host: str,
+        port: int,
+        pages: Mapping[str, MakePage],
+        clock: Clock,
+        guard: Guard | None = None,
+    ) -> None:
+        self.guard = guard
         self.host = host
         self.port = port
         self.pages = pages
@@ -97,8 +118,12 @@ class HttpEndpoint:
         return f"<HttpEndpoint {self.host}:{self.port}: {len(self.connections)} connections>"
 
     async def open(self) -> None:
-        self._socket = await self._network.listen(lambda: _Connection(self), self.host, self.port)
+        self._socket = await self._network.listen(self._make_protocol, self.host, self.port)
         self.port = self._socket.port
+
+    def _make_protocol(self) -> asyncio.BufferedProtocol:
+        connection = _Connection(self)
+        return connection if self.guard is None else self.guard.secure(connection)
 
     def close(self) -> None:
         if self._socket is not None:
@@ -116,9 +141,10 @@ class HttpEndpoint:
             (silent or slow or connection).abort()
 
 
-class _Connection(asyncio.Protocol):
+class _Connection(asyncio.BufferedProtocol):
     def __init__(self, endpoint: HttpEndpoint) -> None:
         self._endpoint = endpoint
+        self._buffer = memoryview(bytearray(MAX_HEAD_BYTES + 1))
         self._head = bytearray()
         self._transport: asyncio.Transport | None = None
         self._timer: Timer | None = None
@@ -147,10 +173,13 @@ class _Connection(asyncio.Protocol):
         if self._task is not None:
             self._task.cancel()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._task is not None:
             return
-        self._head += data[: MAX_HEAD_BYTES + 1]
+        self._head += self._buffer[:nbytes]
         if len(self._head) > MAX_HEAD_BYTES:
             self.abort()
         elif _END_OF_HEAD in self._head:
@@ -166,22 +195,43 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             head = (
                 f"HTTP/1.1 {page.status} {_REASONS[page.status]}\r\nContent-Type: {page.content_type}\r\n"
-                f"Content-Length: {len(page.body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+                f"Content-Length: {len(page.body)}\r\nCache-Control: no-store\r\nConnection: close\r\n"
+                f"{page.more_head}\r\n"
             )
             self._transport.write(head.encode("ascii") + (b"" if method == "HEAD" else page.body))
             self._transport.close()
 
     async def _make(self) -> tuple[str, Page]:
-        words = bytes(self._head).split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        first, *lines = bytes(self._head).partition(_END_OF_HEAD)[0].decode("latin-1").split("\r\n")
+        words = first.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             return "", text_page(400, "This is no request of HTTP/1.1.\n")
-        method, make = words[0], self._endpoint.pages.get(words[1].partition("?")[0])
+        path = words[1].partition("?")[0]
+        method, make = words[0], self._endpoint.pages.get(path)
         if make is None:
             return method, text_page(404, f"There are {', '.join(self._endpoint.pages)}.\n")
         if method not in ("GET", "HEAD"):
             return method, text_page(405, "Only GET and HEAD are served.\n")
         try:
+            if self._endpoint.guard is not None:
+                refusal = await self._endpoint.guard.refusal(path, _header(lines, "authorization"), self._host)
+                if refusal is not None:
+                    return method, refusal
             return method, await make()
         except Exception:
-            log.exception("%s could not be made", words[1].partition("?")[0])
+            log.exception("%s could not be made", path)
             return method, text_page(500, "The page could not be made; the log says why.\n")
+
+    @property
+    def _host(self) -> str:
+        peer = None if self._transport is None else self._transport.get_extra_info("peername")
+        return str(peer[0]) if peer else ""
+
+
+def _header(lines: Iterable[str], name: str) -> str | None:
+    """The value of a header, None without it."""
+    for line in lines:
+        found, _, value = line.partition(":")
+        if found.lower() == name:
+            return value.strip()
+    return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pessoa.broker.metrics.exposition import CONTENT_TYPE, Exposition
 from pessoa.broker.metrics.http_endpoint import HttpEndpoint, Page, SharedPage
 from pessoa.broker.metrics.metadata_counts import MetadataCounts
+from pessoa.broker.metrics.page_guard import PageGuard
 from pessoa.broker.metrics.request_metrics import RequestMetrics
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ async def open_metrics(node: NodeContext, broker: Broker) -> NodeMetrics:
     except BaseException:
         metrics.abandon()
         raise
-    log.info("metrics are at http://%s:%s/metrics", metrics.endpoint.host, metrics.endpoint.port)
+    scheme = "http" if metrics.endpoint.guard is None else "https"
+    log.info("metrics are at %s://%s:%s/metrics", scheme, metrics.endpoint.host, metrics.endpoint.port)
     return metrics
 
 
@@ -48,12 +50,15 @@ class NodeMetrics:
         # Of the process, and of the clock on the wall, at the last page.
         self._cpu_s, self._wall_s = time.process_time(), time.monotonic()
         self.page = SharedPage(self._make_metrics, node.clock)
+        listener = config.pessoa_metrics_listener
+        self._guard = None if listener is None else PageGuard(node, listener)
         self.endpoint = HttpEndpoint(
             node.network,
             config.pessoa_metrics_host,
             config.pessoa_metrics_port,
             {"/metrics": self.page.get, "/health": self._make_health},
             node.clock,
+            self._guard,
         )
         node.publisher.subscribers.append(self._counts.follow)
         node.observers.put(_WATCHER, self._requests)
@@ -71,6 +76,8 @@ class NodeMetrics:
             self._telemetry = None
         self.endpoint.close()
         self.page.close()
+        if self._guard is not None:
+            self._guard.close()
 
     def accept_telemetry(self, services: BrokerServices, listeners: NodeListeners) -> None:
         """Let clients push their metrics to this broker."""
