@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pessoa.base.properties import read_properties
+from pessoa.web.trust import tls_context
 from tests.apache.broker import run_tool
 from tests.apache.jars import why_no_java
 from tests.platform.test_platform import TIMEOUT_S, Home, shift_of
@@ -22,6 +27,7 @@ from tests.support.clients import until
 
 REFUSAL_S = 3.0
 POLL_S = 8.0
+JSON_V2 = "application/vnd.kafka.v2+json"
 
 
 class Secured(Home):
@@ -36,6 +42,18 @@ class Secured(Home):
         path = self.client(name).with_name("librdkafka.properties")
         lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
         return {"log_level": "0", **dict(line.split("=", 1) for line in lines)}
+
+    def http(self, *users: str) -> list[httpx.Client]:
+        """Clients of the services with the logins of these users, which trust the home's authority."""
+        return [self.http_of(user, self.settings(user)["sasl.password"]) for user in users]
+
+    def http_of(self, *login: str) -> httpx.Client:
+        context = tls_context(str(self.folder / "secure" / "ca.crt"))
+        auth = httpx.BasicAuth(*login) if login else None
+        return httpx.Client(verify=context, auth=auth, timeout=TIMEOUT_S, trust_env=False)
+
+    def url(self, port: int, path: str = "") -> str:
+        return f"https://localhost:{port + self.shift}{path}"
 
     def tool(self, name: str, *words: str, user: str = "admin") -> subprocess.CompletedProcess[str]:
         """One of our tools, with the file of a user."""
@@ -226,17 +244,138 @@ def test_a_password_from_standard_input_is_the_one_that_works(secured: Secured) 
     assert secured.tool("kafka-topics", "--list", user="stdin-user").returncode == 0
 
 
-def test_services_reach_the_brokers_as_themselves_and_may_not_use_topics_of_others(secured: Secured) -> None:
-    topic = make_topic(secured)
-    assert secured.post(8081, "/subjects/s/versions", {"schema": '"string"'}) == 200
-    connector = {"connector.class": "FileStreamSource", "file": "/nowhere", "topic": topic}
-    stopped = {"name": "first", "config": connector, "initial_state": "STOPPED"}
-    assert secured.post(8083, "/connectors", stopped) == 201
+SERVICES = {8081: "/subjects", 8082: "/topics", 8083: "/connectors"}
+
+
+def test_services_demand_https_and_a_login(secured: Secured) -> None:
+    user = make_user(secured)
+    [admin] = secured.http("admin")
+    strangers = [secured.http_of(), secured.http_of("admin", "wrong"), secured.http_of("nobody", "x")]
+    for port, path in SERVICES.items():
+        assert admin.get(secured.url(port, path)).status_code == 200
+        assert admin.get(secured.url(port, "/metrics")).status_code == 200
+        for client in strangers:
+            for closed in (path, "/metrics", "/docs"):
+                refused = client.get(secured.url(port, closed))
+                assert (refused.status_code, "www-authenticate" in refused.headers) == (401, True), (port, closed)
+            assert client.get(secured.url(port, "/health")).status_code == 200
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"http://127.0.0.1:{port + secured.shift}{path}", trust_env=False)
+        with pytest.raises(httpx.ConnectError):
+            # It trusts the authorities of the system, of which ours is none.
+            httpx.get(secured.url(port, path), trust_env=False)
+    # A connector can do what the account of the platform can: a login alone does not let its maker in.
+    [client] = secured.http(user)
+    assert [client.get(secured.url(port, path)).status_code for port, path in SERVICES.items()] == [200, 200, 403]
+
+
+def test_metrics_of_a_broker_are_for_users_who_may_describe_the_cluster(secured: Secured) -> None:
+    user = make_user(secured)
+    admin, other = secured.http("admin", user)
+    for port in (9404, 9405, 9406):
+        assert "kafka_server_" in admin.get(secured.url(port, "/metrics")).text
+        assert secured.http_of().get(secured.url(port, "/health")).json()["status"] == "ok"
+        for client in (secured.http_of(), secured.http_of("admin", "wrong")):
+            assert client.get(secured.url(port, "/metrics")).status_code == 401
+        assert other.get(secured.url(port, "/metrics")).status_code == 403
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"http://127.0.0.1:{port + secured.shift}/metrics", trust_env=False)
+
+
+def test_two_callers_of_the_rest_proxy_do_what_each_of_them_may(secured: Secured) -> None:
+    topic, writer, reader = make_topic(secured), make_user(secured), make_user(secured)
+    secured.ok("acls", "allow", writer, "--produce", "--topic", topic)
+    secured.ok("acls", "allow", reader, "--consume", "--topic", topic, "--group", "readers")
+    writing, reading = secured.http(writer, reader)
     records = {"records": [{"value": 1}]}
-    path, media_type = f"/topics/{topic}", "application/vnd.kafka.json.v2+json"
-    assert secured.post(8082, path, records, media_type) != 200
-    secured.ok("acls", "allow", "kafka-rest", "--produce", "--topic", topic)
-    until(lambda: secured.post(8082, path, records, media_type) == 200, bool, "the right to produce")
+    produce_url = secured.url(8082, f"/topics/{topic}")
+    media = {"Content-Type": "application/vnd.kafka.json.v2+json", "Accept": "application/vnd.kafka.v2+json"}
+
+    def produced(client: httpx.Client) -> tuple[int, object]:
+        answer = client.post(produce_url, json=records, headers=media)
+        body = answer.json()
+        return answer.status_code, body.get("error_code") or body["offsets"][0]["error_code"]
+
+    until(lambda: produced(writing), lambda answer: answer == (200, None), "the right to produce")
+    until(lambda: produced(reading), lambda answer: answer == (403, 40301), "the refusal")
+    assert writing.get(secured.url(8082, "/topics")).json() == [topic]
+
+    made = reading.post(
+        secured.url(8082, "/consumers/readers"),
+        json={"name": "one", "format": "json", "auto.offset.reset": "earliest"}, headers={"Content-Type": JSON_V2},
+    )  # fmt: skip
+    assert made.status_code == 200, made.text
+    instance = made.json()["base_uri"]
+    asked = {"topics": [topic]}
+    assert writing.post(f"{instance}/subscription", json=asked, headers={"Content-Type": JSON_V2}).status_code == 404
+    assert reading.post(f"{instance}/subscription", json=asked, headers={"Content-Type": JSON_V2}).status_code == 204
+    accept = {"Accept": "application/vnd.kafka.json.v2+json"}
+    assert writing.get(f"{instance}/records", headers=accept).status_code == 404
+    until(
+        lambda: reading.get(f"{instance}/records", headers=accept).json(),
+        lambda found: any(one.get("value") == 1 for one in found),
+        "the record",
+    )
+    assert writing.delete(instance).status_code == 404
+    assert reading.delete(instance).status_code == 204
+    # What has to be allowed on the cluster is not, and that as the proxy is not its callers'.
+    refused = writing.post(
+        secured.url(8082, f"/v3/clusters/{cluster_id(writing, secured)}/topics"), json={"topic_name": "x"}
+    )
+    assert (refused.status_code, refused.json()["error_code"]) == (403, 40301)
+
+
+def cluster_id(client: httpx.Client, home: Secured) -> str:
+    found: str = client.get(home.url(8082, "/v3/clusters")).json()["data"][0]["cluster_id"]
+    return found
+
+
+def test_a_user_that_was_removed_is_refused_by_the_services(secured: Secured) -> None:
+    user = make_user(secured)
+    [client] = secured.http(user)
+    assert client.get(secured.url(8081, "/subjects")).status_code == 200
+    secured.ok("users", "remove", user)
+    # The login is remembered for half a minute.
+    until(lambda: client.get(secured.url(8081, "/subjects")).status_code == 401, bool, "the refusal")
+
+
+def test_a_flood_of_wrong_passwords_locks_out_nobody(secured: Secured) -> None:
+    [admin] = secured.http("admin")
+    url = secured.url(8081, "/subjects")
+    assert admin.get(url).status_code == 200
+
+    def guess(number: int) -> set[int]:
+        with secured.http_of("admin", f"guess-{number}") as client:
+            return {client.get(url).status_code for _ in range(3)}
+
+    with ThreadPoolExecutor(24) as threads:
+        guesses = [threads.submit(guess, number) for number in range(60)]
+        assert {admin.get(url).status_code for _ in range(30)} == {200}
+        assert set().union(*(one.result() for one in guesses)) <= {401, 429}
+    assert admin.get(url).status_code == 200
+
+
+def test_services_use_each_other_and_the_brokers_as_themselves(secured: Secured) -> None:
+    topic = make_topic(secured)
+    [admin] = secured.http("admin")
+    # The proxy registers the schema, as itself.
+    body = {"value_schema": '"string"', "records": [{"value": "x"}]}
+    headers = {"Content-Type": "application/vnd.kafka.avro.v2+json"}
+    answer = admin.post(secured.url(8082, f"/topics/{topic}"), json=body, headers=headers)
+    assert answer.json()["value_schema_id"] >= 1, answer.text
+    server = read_properties(secured.client("admin"))["bootstrap.servers"]
+    command = ["kafka-avro-console-consumer", "--bootstrap-server", server, "--topic", topic, "--from-beginning",
+               "--max-messages", "1", "--command-config", str(secured.client("admin"))]  # fmt: skip
+    tool = Path(sys.executable).with_name(command[0])
+    done = subprocess.run([str(tool), *command[1:]], capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.stdout == '"x"\n', done
+
+    connector = {"connector.class": "FileStreamSource", "file": "/nowhere", "topic": topic,
+                 "value.converter": "io.confluent.connect.avro.AvroConverter"}  # fmt: skip
+    stopped = {"name": "first", "config": connector, "initial_state": "STOPPED"}
+    made = admin.post(secured.url(8083, "/connectors"), json=stopped)
+    assert made.status_code == 201, made.text
+    assert "first" in secured.confluent("status", "connectors")
 
 
 def test_what_the_platform_says_is_what_works(secured: Secured) -> None:
@@ -245,6 +384,10 @@ def test_what_the_platform_says_is_what_works(secured: Secured) -> None:
     name, *words = line.split()
     done = subprocess.run([Path(sys.executable).with_name(name), *words], capture_output=True, text=True)
     assert done.returncode == 0, done
+    if (curl := shutil.which("curl")) is not None:
+        line = next(line for line in told.splitlines() if line.startswith("  curl "))
+        done = subprocess.run([curl, "-sS", "--noproxy", "*", *line.split()[1:]], capture_output=True, text=True)
+        assert json.loads(done.stdout) is not None, done
     assert str(secured.client("admin").with_name("librdkafka.properties")) in told
     assert secured("status").returncode == 0
 

@@ -53,15 +53,22 @@ def status(ctx: click.Context) -> None:
 
 
 async def _state(service: RunningService) -> str:
-    from pessoa.platform.service_rows import answers_health
-
     host, _, port = service.address.rpartition(":")
     kind, _, number = service.name.partition("-")
-    probe = _broker_probe(int(number), service.name) if kind == "broker" else answers_health
+    probe = _broker_probe(int(number), service.name) if kind == "broker" else _service_probe()
     for _ in range(ATTEMPTS):
         if await probe("127.0.0.1" if host == "localhost" else host, int(port)):
             return "ready"
     return service.state if service.state != "ready" else "not answering"
+
+
+def _service_probe() -> Probe:
+    from pessoa.platform.home import pessoa_home
+    from pessoa.platform.secured_home import is_secured, secured_files
+    from pessoa.platform.service_rows import answers_health
+
+    home = pessoa_home()
+    return answers_health(secured_files(home).authority if is_secured(home) else None)
 
 
 def _broker_probe(node_id: int, name: str) -> Probe:

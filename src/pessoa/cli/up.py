@@ -88,12 +88,13 @@ def _secured(home: Path, brokers: int, services: list[str], port_shift: int, sec
     """The files of a cluster that is to be secured, or was; None for an open one."""
     from datetime import UTC, datetime
 
-    from pessoa.platform.process_plan import bootstrap_servers
+    from pessoa.platform.process_plan import bootstrap_servers, registry_url
     from pessoa.platform.secured_home import is_secured, secure_home
 
     if not secure and not is_secured(home):
         return None
-    return secure_home(home, brokers, services, bootstrap_servers(brokers, port_shift), datetime.now(UTC))
+    servers, registry = bootstrap_servers(brokers, port_shift), registry_url(port_shift, is_secured=True)
+    return secure_home(home, brokers, services, servers, datetime.now(UTC), registry)
 
 
 def _grant(secured: Secured) -> None:
@@ -111,15 +112,17 @@ def _how_to_enter(secured: Secured | None, port_shift: int) -> str:
     """The three lines that a user of a secured cluster needs; nothing for an open one."""
     if secured is None:
         return ""
-    from pessoa.platform.process_plan import bootstrap_servers
+    from pessoa.platform.process_plan import bootstrap_servers, registry_url
     from pessoa.platform.security_plan import ADMIN
 
     first, files = bootstrap_servers(1, port_shift), secured.files
+    subjects = f"{registry_url(port_shift, is_secured=True)}/subjects"
     return (
-        "The brokers demand TLS and a login, and allow only what an ACL allows; User:admin may do everything:\n"
+        "Brokers and services demand TLS and a login and allow what an ACL allows; User:admin may do everything:\n"
         f"  kafka-topics --bootstrap-server {first} --command-config {files.client(ADMIN)} --list\n"
-        f"  Python and kcat: {files.librdkafka(ADMIN)}\n"
-        "  pessoa users add ana && pessoa acls allow ana --produce --topic orders"
+        f"  curl --cacert {files.authority} --netrc-file {files.netrc(ADMIN)} {subjects}\n"
+        "  pessoa users add ana && pessoa acls allow ana --produce --topic orders\n"
+        f"Python and kcat: {files.librdkafka(ADMIN)}"
     )
 
 

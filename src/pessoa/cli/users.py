@@ -167,7 +167,7 @@ def _remove_files(name: str) -> None:
     except BadName:
         return  # a user of such a name was made by another tool, and has no files here
     files = secured_files(pessoa_home())
-    for path in (files.client(name), files.librdkafka(name)):
+    for path in (files.client(name), files.librdkafka(name), files.netrc(name)):
         path.unlink(missing_ok=True)
     folder = files.client(name).parent
     if folder.is_dir() and not any(folder.iterdir()):

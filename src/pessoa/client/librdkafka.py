@@ -147,6 +147,16 @@ def is_passing(error: KafkaError) -> bool:
     return error.retriable() or error.name() in _PASSING or ErrorCode.of(error.code()).retriable
 
 
+# With these begins what the settings of a client say to its serialisers, which is nothing to librdkafka.
+_SERIALISERS = ("schema.registry.", "basic.auth.", "bearer.auth.")
+
+
+def serialiser_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Those of a client's settings that are for its serialisers, and `client/registry_client.py`: where the schema
+    registry is, and how to log in there."""
+    return {key: value for key, value in settings.items() if key.startswith(_SERIALISERS)}
+
+
 def check_addresses(servers: str, client: str) -> None:
     """Refuse what is no address. librdkafka would look for it for minutes."""
     from pessoa.client.client_errors import BadSettings, CannotConstruct
@@ -170,6 +180,8 @@ def _known(settings: dict[str, str], warn: Callable[[str], None]) -> dict[str, s
 
     known = {}
     for key, value in settings.items():
+        if key.startswith(_SERIALISERS):
+            continue
         if key not in _ORDINARY:
             try:
                 Producer({key: value, "log_level": 0})

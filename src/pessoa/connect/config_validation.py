@@ -12,6 +12,7 @@ from typing import TypedDict
 
 from pessoa import __version__
 from pessoa.base.config_values import ConfigProblem, split_list
+from pessoa.client.registry_client import URL
 from pessoa.connect.common_keys import COMMON, connector_keys
 from pessoa.connect.connector import Connector
 from pessoa.connect.data import DataFailure
@@ -96,7 +97,7 @@ def validate(plugins: Plugins, worker: Mapping[str, str], settings: Mapping[str,
             reports |= _plugin_reports(plugins, part, alias, texts, group)
     _check_predicates(texts, reports)
     for side in ("key", "value", "header"):
-        reports |= _converter_reports(plugins, side, texts, reports)
+        reports |= _converter_reports(plugins, worker, side, texts, reports)
     _check_topics(kind.TYPE, texts, reports)
     adapted = dict(kind.adapted(texts))
     own = {report.key.name: report for report in kind.CONFIG.validate(adapted)}
@@ -189,7 +190,7 @@ def _check_predicates(texts: Mapping[str, str], reports: dict[str, KeyReport]) -
 
 
 def _converter_reports(
-    plugins: Plugins, side: str, texts: Mapping[str, str], reports: dict[str, KeyReport]
+    plugins: Plugins, worker: Mapping[str, str], side: str, texts: Mapping[str, str], reports: dict[str, KeyReport]
 ) -> dict[str, KeyReport]:
     name = texts.get(f"{side}.converter")
     if name is None:
@@ -202,7 +203,9 @@ def _converter_reports(
         return {}
     prefix = f"{side}.converter."
     rows = Table(kind.CONFIG.with_prefix(prefix, f"{COMMON}: {side}.converter"))
-    return {row.key.name: row for row in rows.validate(texts)}
+    # The worker's registry serves a connector that names none (record_converters.py).
+    of_worker = {key: worker[key] for key in (f"{prefix}{URL}",) if key in worker}
+    return {row.key.name: row for row in rows.validate({**of_worker, **texts})}
 
 
 # Between keys.

@@ -1,7 +1,8 @@
 """The converters of a connector for keys, values and headers; what fails goes to its ErrorTolerance.
 
 A connector's own `key.converter` comes with its settings (`key.converter.schemas.enable`); without one, the worker's
-is used, with the worker's.
+is used, with the worker's. The registry of the worker's converters, and the worker's login there, serve those of a
+connector that names no other registry: the login is for that address alone.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pessoa.client.librdkafka import serialiser_settings
+from pessoa.client.registry_client import URL
 from pessoa.connect.converters import SIMPLE_HEADER
 from pessoa.connect.converters.converter import Converter
 from pessoa.connect.data import Header, Record
@@ -67,4 +70,14 @@ def _converter(
     source = settings if prefix in settings else worker
     name = source.get(prefix, SIMPLE_HEADER if side == "header" else DEFAULT)
     kind = plugins.header_converter(name) if side == "header" else plugins.converter(name)
-    return name, kind(settings_below(source, f"{prefix}."), is_key=side == "key")
+    given = settings_below(source, f"{prefix}.")
+    if source is settings and side != "header":
+        given = with_registry_of_worker(given, settings_below(worker, f"{prefix}."))
+    return name, kind(given, is_key=side == "key")
+
+
+def with_registry_of_worker(given: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a converter, with the worker's registry and login unless they name another registry."""
+    registry = serialiser_settings(worker)
+    is_same = given.get(URL, registry.get(URL)) == registry.get(URL)
+    return {**registry, **given} if is_same else dict(given)

@@ -4,8 +4,8 @@ It runs between the start of the brokers and that of the services, as the first 
 settings, so it can log in before there is any user. A user that the cluster has keeps its credentials, unless its
 password file was lost and made anew. What services need is allowed at every start, since another version may need more.
 
-A service may use its own topics and groups, and nothing of its users': what REST callers and connectors are to
-read or write is for the administrator to allow (`pessoa acls allow kafka-rest …`).
+A service may use its own topics and groups, and nothing of its users': the REST proxy acts as its callers, and what
+connectors are to read or write is for the administrator to allow (`pessoa acls allow connect …`).
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ must have, because a client that came through it is told the addresses of all br
 the listener TUTORIAL; on the others it takes any free port, which is not advertised: each broker's address by
 that name is its usual one.
 
-Of a secured cluster (`secured_home.py`) every listener speaks SASL_SSL, and each process reads its passwords from a
-file of its own: the command line of a process is for all users of the machine to see.
+Of a secured cluster (`secured_home.py`) every listener speaks SASL_SSL and every service HTTPS, and each process reads
+its passwords from a file of its own: the command line of a process is for all users of the machine to see.
 
 A service is one that this installation can run when `pessoa` has its subcommand. Asking for another is refused.
 `shift` is added to every port, for a second platform beside a first one.
@@ -126,6 +126,10 @@ def bootstrap_servers(brokers: int, shift: int = 0) -> str:
     return ",".join(f"{HOST}:{port + shift}" for port in BROKER_PORTS[:brokers])
 
 
+def registry_url(shift: int = 0, is_secured: bool = False) -> str:
+    return f"{'https' if is_secured else 'http'}://{HOST}:{OFFERINGS[0].port + shift}"
+
+
 def plan(
     home: Path,
     cluster_id: str,
@@ -142,8 +146,7 @@ def plan(
         raise CannotPlan(f"Ports cannot be shifted by {shift}: the highest would be {highest}.")
     ports = [port + shift for port in BROKER_PORTS[:brokers]]
     rows = [_broker(home, cluster_id, node_id, ports, shift, secured) for node_id in range(1, brokers + 1)]
-    registry_port = OFFERINGS[0].port + shift
-    known = Addresses(bootstrap_servers(brokers, shift), f"http://{HOST}:{registry_port}")
+    known = Addresses(bootstrap_servers(brokers, shift), registry_url(shift, secured is not None))
     return rows + [_service(offering, known, shift, secured) for offering in OFFERINGS if offering.name in services]
 
 
@@ -215,4 +218,5 @@ def _service(offering: Offering, known: Addresses, shift: int, secured: SecuredF
     command = (sys.executable, "-m", "pessoa", offering.subcommand, "--host", HOST, "--port", str(port))
     file = () if secured is None else (str(secured.service(offering.name)),)
     words = (*command, *offering.options(known), *file)
-    return Service(offering.name, words, port, is_ready=answers_health, tier="services")
+    probe = answers_health(None if secured is None else secured.authority)
+    return Service(offering.name, words, port, is_ready=probe, tier="services")

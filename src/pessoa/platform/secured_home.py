@@ -5,9 +5,11 @@
       ca.key                             its key, 0600, as every other file here
       broker-N.pem                       the key and the certificate of a node
       broker-N.properties                what node N is told (security_plan.py)
+      services/NAME.pem                  the key and the certificate of a service
       services/NAME.properties           what a service is told
       clients/NAME/client.properties     for Java clients and `--command-config`: of admin, nodes, services and users
       clients/NAME/librdkafka.properties the same for confluent-kafka, kcat and the like
+      clients/NAME/netrc                 the same for curl, towards the services
 
 `secure_home` makes what is missing and keeps what is there: passwords above all, and certificates until they are soon
 to end. Files that follow from others (addresses and paths are in them) are written anew. A home with an authority is a
@@ -21,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from pessoa.base.properties import MalformedProperties, read_properties, render_settings
 from pessoa.platform.home import HomeProblem
@@ -33,6 +36,8 @@ from pessoa.platform.security_plan import (
     broker_settings,
     client_settings,
     librdkafka_settings,
+    login_at_registry,
+    netrc_text,
     node_name,
     read_login,
     service_settings,
@@ -41,6 +46,7 @@ from pessoa.security.tls.authority import Authority, NotAnAuthority, is_due, is_
 
 # By these names clients and nodes reach a platform on one machine.
 HOSTS = ("localhost", "127.0.0.1", "::1")
+REGISTRY = "https://localhost:8081"
 _PASSWORD_BYTES = 32
 
 
@@ -73,8 +79,14 @@ class SecuredFiles(NamedTuple):
     def client(self, name: str) -> Path:
         return self.clients / name / "client.properties"
 
+    def service_key_store(self, name: str) -> Path:
+        return self.folder / "services" / f"{name}.pem"
+
     def librdkafka(self, name: str) -> Path:
         return self.clients / name / "librdkafka.properties"
+
+    def netrc(self, name: str) -> Path:
+        return self.clients / name / "netrc"
 
 
 class Secured(NamedTuple):
@@ -97,33 +109,38 @@ def new_password() -> str:
     return secrets.token_urlsafe(_PASSWORD_BYTES)
 
 
-def secure_home(home: Path, brokers: int, services: Sequence[str], servers: str, now: datetime) -> Secured:
+def secure_home(
+    home: Path, brokers: int, services: Sequence[str], servers: str, now: datetime, registry: str = REGISTRY
+) -> Secured:
     """Make or complete the files of a secured cluster; a `HomeProblem` says what cannot be used."""
     files = secured_files(home)
     try:
         for folder in (files.folder, files.clients, files.folder / "services"):
             make_private_directory(folder)
-        _certify(files, brokers, now)
+        _certify(files, brokers, services, now)
         nodes = [_login(files, node_name(node_id), PLAIN) for node_id in range(1, brokers + 1)]
         users = [_login(files, name, SCRAM) for name in (ADMIN, *services)]
         fresh = frozenset(one.name for one in users if not files.client(one.name).exists())
-        for login in (*nodes, *users):
+        for login in nodes:
             write_client(files.clients, login, client_settings(login, servers, files.authority))
-        _address_others(files, (*nodes, *users), servers)
+        for login in users:
+            write_client(files.clients, login, client_settings(login, servers, files.authority, registry))
+        _address_others(files, (*nodes, *users), servers, registry)
         _write_settings(files, nodes, services)
     except OSError as failure:
         raise HomeProblem(f"{failure.filename or files.folder} cannot be used: {failure.strerror}.") from failure
     return Secured(files, tuple(users), fresh)
 
 
-def _certify(files: SecuredFiles, brokers: int, now: datetime) -> None:
+def _certify(files: SecuredFiles, brokers: int, services: Iterable[str], now: datetime) -> None:
     authority = _authority(files, now)
-    for node_id in range(1, brokers + 1):
-        path = files.key_store(node_id)
+    stores = {node_name(node_id): files.key_store(node_id) for node_id in range(1, brokers + 1)}
+    stores |= {name: files.service_key_store(name) for name in services}
+    for name, path in stores.items():
         present = path.read_text(encoding="utf-8") if path.exists() else ""
         shown = present[max(present.find("-----BEGIN CERTIFICATE-----"), 0) :]
         if is_due(present, now) or not is_signed_by(shown, authority):
-            write_private(path, authority.issue(node_name(node_id), HOSTS, now))
+            write_private(path, authority.issue(name, HOSTS, now))
         path.chmod(0o600)
 
 
@@ -169,17 +186,21 @@ def write_client(folder: Path, login: Login, settings: Mapping[str, str]) -> tup
     # librdkafka's programs read lines as they are, without escapes.
     lines = "".join(f"{key}={value}\n" for key, value in librdkafka_settings(settings, login).items())
     write_private(native, f"# {login.name}: for confluent-kafka, kcat and other clients with librdkafka\n{lines}")
+    if "schema.registry.url" in settings:
+        host = urlsplit(settings["schema.registry.url"]).hostname or ""
+        write_private(own / "netrc", netrc_text(login, HOSTS[:2] if host in HOSTS else (host,)))
     return java, native
 
 
-def _address_others(files: SecuredFiles, done: Iterable[Login], servers: str) -> None:
+def _address_others(files: SecuredFiles, done: Iterable[Login], servers: str, registry: str) -> None:
     """Write the present addresses into the files of users that were added to the cluster."""
     names = {login.name for login in done}
     for path in sorted(files.clients.glob("*/client.properties")):
         settings = _properties(path) if path.parent.name not in names else {}
         login = read_login(settings)
         if login is not None and login.name == path.parent.name:
-            write_client(files.clients, login, {**settings, "bootstrap.servers": servers})
+            present = {"bootstrap.servers": servers, **login_at_registry(login, registry, files.authority)}
+            write_client(files.clients, login, {**settings, **present})
 
 
 def _write_settings(files: SecuredFiles, nodes: Sequence[Login], services: Sequence[str]) -> None:
@@ -187,5 +208,6 @@ def _write_settings(files: SecuredFiles, nodes: Sequence[Login], services: Seque
         settings = broker_settings(node, nodes, files.key_store(node_id), files.authority)
         write_private(files.broker(node_id), render_settings(settings, f"{node.name}: written at every start"))
     for name in services:
-        settings = service_settings(name, _properties(files.client(name)))
+        client = _properties(files.client(name))
+        settings = service_settings(name, client, files.service_key_store(name), files.authority)
         write_private(files.service(name), render_settings(settings, f"{name}: written at every start"))

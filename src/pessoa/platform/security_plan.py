@@ -12,16 +12,24 @@ travel within TLS only.
 The principals of the nodes and `User:admin` are super users. To everybody else StandardAuthorizer allows what an access
 control list allows, and nothing where there is none.
 
-A login is a principal's name with its password; the files of a client are made of one.
+A login is a principal's name with its password; the files of a client are made of one. Services let callers in by the
+same names and passwords (HTTP Basic), so the file of a client says where the schema registry is, too: Confluent's
+serialisers and the console tools that know schemas read that there.
+
+    service            who may call it
+    schema-registry    every user
+    kafka-rest         every user; it acts as its caller, so the brokers decide what a caller may do
+    connect            who may ALTER the cluster: a connector reads files and runs code as the account of the platform
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from pessoa.client.librdkafka import security_settings, serialiser_settings
 from pessoa.security.sasl.jaas import BadJaas, jaas_text, parse_jaas
 
 ADMIN = "admin"
@@ -40,14 +48,18 @@ _SHARED_BY_CLIENTS = (
     "ssl.truststore.certificates",
     "ssl.truststore.password",
     "ssl.endpoint.identification.algorithm",
+    "schema.registry.url",
+    "schema.registry.ssl.truststore.type",
+    "schema.registry.ssl.truststore.location",
 )
+_REGISTRY = "schema.registry.url"
 
 # Names that are the same in a file system, in JAAS, in SCRAM and in a shell.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
 _NODE = re.compile(r"broker-\d+")
 
 # What stands before the settings of Kafka clients in the file of each service.
-SERVICE_PREFIXES = {"schema-registry": ("kafkastore.",), "kafka-rest": ("client.",), "connect": ("",)}
+SERVICE_PREFIXES = {"schema-registry": "kafkastore.", "kafka-rest": "client.", "connect": ""}
 
 
 class BadName(ValueError):
@@ -95,9 +107,10 @@ def read_login(settings: Mapping[str, str]) -> Login | None:
     return Login(found.username, found.password, mechanism) if found.username and found.password else None
 
 
-def client_settings(login: Login, servers: str, authority: Path) -> dict[str, str]:
+def client_settings(login: Login, servers: str, authority: Path, registry: str = "") -> dict[str, str]:
     """For Kafka's Java clients, and for `--command-config` of the tools."""
     return {
+        **(login_at_registry(login, registry, authority) if registry else {}),
         "bootstrap.servers": servers,
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": login.mechanism,
@@ -107,10 +120,34 @@ def client_settings(login: Login, servers: str, authority: Path) -> dict[str, st
     }
 
 
+def login_at_registry(login: Login, url: str, authority: Path) -> dict[str, str]:
+    """How a login reaches the schema registry, as serialisers are told."""
+    return {
+        _REGISTRY: url,
+        "schema.registry.ssl.truststore.type": "PEM",
+        "schema.registry.ssl.truststore.location": str(authority),
+        **_registry_login(login),
+    }
+
+
+def _registry_login(login: Login) -> dict[str, str]:
+    return {
+        "basic.auth.credentials.source": "USER_INFO",
+        "basic.auth.user.info": f"{login.name}:{login.password}",
+    }
+
+
 def with_login(settings: Mapping[str, str], login: Login) -> dict[str, str]:
     """The settings of a client for another login: where the cluster is and what proves it, nothing else."""
     shared = {key: settings[key] for key in _SHARED_BY_CLIENTS if key in settings}
-    return {**shared, "sasl.mechanism": login.mechanism, _JAAS: jaas_of(login)}
+    registry = _registry_login(login) if _REGISTRY in shared else {}
+    return {**shared, "sasl.mechanism": login.mechanism, _JAAS: jaas_of(login), **registry}
+
+
+def netrc_text(login: Login, machines: Iterable[str]) -> str:
+    """The login for curl (`--netrc-file`), which then has no password on its command line."""
+    password = login.password.replace("\\", "\\\\").replace('"', '\\"')
+    return "".join(f'machine {one} login {login.name} password "{password}"\n' for one in machines)
 
 
 def librdkafka_settings(settings: Mapping[str, str], login: Login) -> dict[str, str]:
@@ -121,10 +158,28 @@ def librdkafka_settings(settings: Mapping[str, str], login: Login) -> dict[str, 
     return {**found, "sasl.username": login.name, "sasl.password": login.password}
 
 
-def service_settings(service: str, client: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a service by which it reaches the brokers as itself."""
-    shared = {key: value for key, value in client.items() if key != "bootstrap.servers"}
-    return {prefix + key: value for prefix in SERVICE_PREFIXES.get(service, ("",)) for key, value in shared.items()}
+def service_settings(service: str, client: Mapping[str, str], key_store: Path, authority: Path) -> dict[str, str]:
+    """The settings of a service: how it reaches brokers and registry as itself, and whom it lets in."""
+    prefix = SERVICE_PREFIXES.get(service, "")
+    own = {prefix + key: value for key, value in security_settings(client).items()}
+    registry = serialiser_settings(client)
+    serving = {
+        # Which port it is stands on the command line.
+        "listeners": "https://127.0.0.1:0",
+        "pessoa.authentication.kafka": "true",
+    }
+    https = {"ssl.keystore.location": str(key_store), "ssl.truststore.location": str(authority)}
+    match service:
+        case "schema-registry":
+            return {**own, **serving, **https, "authentication.method": "BASIC"}
+        case "kafka-rest":
+            at_registry = {f"schema.registry.{key.removeprefix('schema.registry.')}": registry[key] for key in registry}
+            return {**own, **serving, **https, **at_registry, "confluent.rest.auth.propagate.method": "JETTY_AUTH"}
+        case "connect":
+            converters = {f"{side}.converter.{key}": registry[key] for side in ("key", "value") for key in registry}
+            at_https = {f"listeners.https.{key}": value for key, value in https.items()}
+            return {**own, **serving, **at_https, **converters, "pessoa.authentication.kafka.operation": "ALTER"}
+    return own
 
 
 def broker_settings(node: Login, nodes: Sequence[Login], key_store: Path, authority: Path) -> dict[str, str]:
@@ -164,4 +219,5 @@ def listener_settings(client_port: int, tutorial_port: int, controller_port: int
         "listener.security.protocol.map": ",".join(f"{name}:SASL_SSL" for name in names),
         "inter.broker.listener.name": CLIENT_LISTENER,
         "controller.listener.names": CONTROLLER_LISTENER,
+        "pessoa.metrics.listener": CLIENT_LISTENER,
     }

@@ -12,6 +12,10 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ssl
 
 Probe = Callable[[str, int], Awaitable[bool]]
 
@@ -78,19 +82,29 @@ def answers_as_secured_broker(node_id: int, client: Path) -> Probe:
     return lambda host, port: asyncio.to_thread(ask, host, port)
 
 
-async def answers_health(host: str, port: int) -> bool:
-    """The service says at /health that nothing is wrong."""
-    try:
-        async with asyncio.timeout(PROBE_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(host, port)
-            try:
-                writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-                status = await reader.readline()
-            finally:
-                writer.close()
-    except (OSError, TimeoutError):
-        return False
-    return status.split()[1:2] == [b"200"]
+def answers_health(authority: Path | None = None) -> Probe:
+    """The service says at /health that nothing is wrong: over HTTPS where there is an authority to trust."""
+    context: ssl.SSLContext | None = None
+
+    async def probe(host: str, port: int) -> bool:
+        nonlocal context
+        if authority is not None and context is None:
+            from pessoa.web.trust import tls_context
+
+            context = tls_context(str(authority))
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                reader, writer = await asyncio.open_connection(host, port, ssl=context)
+                try:
+                    writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                    status = await reader.readline()
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError):
+            return False
+        return status.split()[1:2] == [b"200"]
+
+    return probe
 
 
 @dataclass(frozen=True, slots=True)

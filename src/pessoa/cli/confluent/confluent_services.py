@@ -159,6 +159,12 @@ def port(name: str) -> int:
     return SERVICES[name].port
 
 
+def access() -> platform.Access:
+    """How the services are to be spoken to: those of a secured `pessoa up` as its admin, others without a login."""
+    home = platform.home()
+    return platform.OPEN if home is None else platform.access(home)
+
+
 def is_up(name: str) -> bool:
     home = platform.home()
     return _process_id(name) is not None if home is None else platform.is_up(home, name)

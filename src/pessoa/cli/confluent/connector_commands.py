@@ -43,11 +43,13 @@ _TIMEOUT_S = 30.0
 
 def _ask(method: str, path: str, body: object = None) -> JsonValue:
     """The answer as a value. An error of Connect is an answer too: it is shown as it is."""
-    url = f"http://localhost:{services.port('connect')}{path}"
+    access = services.access()
+    url = f"{access.scheme}://localhost:{services.port('connect')}{path}"
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
+    headers = {"Content-Type": "application/json", **access.headers}
+    request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=access.context) as answer:  # noqa: S310
             text = answer.read()
     except urllib.error.HTTPError as error:
         text = error.read()

@@ -10,9 +10,12 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
     from pessoa.platform.run_file import Run, RunningService
 
 TIMEOUT_S = 60.0
@@ -28,6 +31,36 @@ def home() -> Path | None:
 
     found = pessoa_home()
     return found if is_running(found) else None
+
+
+class Access(NamedTuple):
+    """How to speak to an HTTP service."""
+
+    scheme: str
+    headers: Mapping[str, str]
+    context: ssl.SSLContext | None
+
+
+OPEN = Access("http", {}, None)
+
+
+def access(home: Path) -> Access:
+    from pessoa.platform.secured_home import is_secured, secured_files
+    from pessoa.platform.security_plan import ADMIN, read_login
+
+    if not is_secured(home):
+        return OPEN
+    from base64 import b64encode
+
+    from pessoa.base.properties import read_properties
+    from pessoa.web.trust import tls_context
+
+    files = secured_files(home)
+    login = read_login(read_properties(files.client(ADMIN)))
+    if login is None:
+        return OPEN
+    basic = b64encode(f"{login.name}:{login.password}".encode()).decode()
+    return Access("https", {"Authorization": f"Basic {basic}"}, tls_context(str(files.authority)))
 
 
 def processes(home: Path, name: str) -> list[RunningService]:

@@ -7,7 +7,8 @@ schema, behind the schema's id in the registry. A consumer looks the id up and p
                auto.register, key.serializer for keys that are plain text, and the properties of the plain tool
     consumer   print.schema.ids, schema.id.separator, key.deserializer, and the properties of the plain tool
     both       schema.registry.url (http://localhost:8081), and what else client/registry_client.py knows:
-               basic.auth.user.info, bearer.auth.token, schema.registry.ssl.*
+               basic.auth.user.info, bearer.auth.token, schema.registry.ssl.*. They may stand in the file of
+               --command-config as well, as the files of `pessoa users` have them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from pessoa.cli import renamed_options
 from pessoa.cli.command_line import UsageError
 from pessoa.cli.console.formatters import BadData, DefaultFormatter
 from pessoa.cli.console.line_reader import BadLine, Line, LineReader
-from pessoa.cli.tool_run import Tool, warn
+from pessoa.cli.tool_run import Tool, read_properties, warn
+from pessoa.client.librdkafka import serialiser_settings
 from pessoa.client.registry_client import (
     URL,
     Question,
@@ -75,6 +77,12 @@ class Registry:
             raise BadData(f"the schema registry says: {refused}; error code: {refused.code}") from refused
         except RegistryUnreachable as failure:
             raise BadData(str(failure)) from failure
+
+
+def _of_file(given: Given, old: str) -> dict[str, str]:
+    """What the file of the client says about the registry. The plain tool has warned of the option's old name."""
+    path = given.maybe("command-config") or given.maybe(old)
+    return {} if path is None else serialiser_settings(read_properties(path))
 
 
 # The producer.
@@ -138,7 +146,9 @@ def _producer(command: str, schema_type: str) -> Tool:
         from pessoa.cli.console.console_producer import produce
 
         line.require(given, "topic", "bootstrap-server")
-        properties = renamed_options.properties(given, "reader-property", "property")
+        properties = _of_file(given, "producer.config") | renamed_options.properties(
+            given, "reader-property", "property"
+        )
         try:
             return produce(given, SchemaReader(schema_type, given.value("topic"), properties).parse)
         except (BadLine, BadData) as error:
@@ -191,7 +201,7 @@ def _consumer(command: str) -> Tool:
 
         check(given)
         try:
-            form = SchemaFormatter(formatter_properties(given))
+            form = SchemaFormatter(_of_file(given, "consumer.config") | formatter_properties(given))
         except BadData as error:
             raise UsageError(str(error)) from None
         return consume(given, form.format)
