@@ -1,4 +1,4 @@
-"""The settings of producers that reach the writer of a source's records."""
+"""Which settings of worker and connector reach the writer of a source's records, and which its converters."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from pessoa.client.registry_client import URL
+from pessoa.connect.record_converters import with_registry_of_worker
 from pessoa.connect.runner import TaskSpec
 from pessoa.connect.spark_runner import SparkRunner
 from pessoa.connect.worker_config import make_config
@@ -48,3 +50,19 @@ def test_a_sources_records_are_written_with_the_producer_settings_of_worker_and_
     runner.start(TaskSpec("c", 0, "source", "run", settings))
     [spec] = engine.started
     assert spec.producer_options == {"linger.ms": "5", "acks": "all", "sasl.jaas.config": "of the connector"}
+
+
+def test_the_workers_login_at_its_registry_is_for_that_registry_alone() -> None:
+    worker = {URL: "https://a:8081", "basic.auth.user.info": "connect:planted", "schemas.enable": "false"}
+    login = {"basic.auth.user.info": "connect:planted"}
+    assert with_registry_of_worker({}, worker) == {URL: "https://a:8081", **login}
+    assert with_registry_of_worker({URL: "https://a:8081", "x": "y"}, worker) == {
+        URL: "https://a:8081",
+        "x": "y",
+        **login,
+    }
+    assert with_registry_of_worker({URL: "https://evil:8081"}, worker) == {URL: "https://evil:8081"}
+    own = {"basic.auth.user.info": "ana:hers"}
+    assert with_registry_of_worker(own, worker) == {URL: "https://a:8081", **own}
+    assert with_registry_of_worker({URL: "http://b"}, {}) == {URL: "http://b"}
+    assert with_registry_of_worker({}, {}) == {}
