@@ -298,31 +298,46 @@ def test_two_callers_of_the_rest_proxy_do_what_each_of_them_may(secured: Secured
 
     until(lambda: produced(writing), lambda answer: answer == (200, None), "the right to produce")
     until(lambda: produced(reading), lambda answer: answer == (403, 40301), "the refusal")
-    assert writing.get(secured.url(8082, "/topics")).json() == [topic]
+    until(lambda: writing.get(secured.url(8082, "/topics")).json(), lambda names: names == [topic], "its topic alone")
+    # A consumer that a right reaches while it starts may look at its topic again minutes later: another one is asked.
+    until(lambda: read_by_rest(reading, secured, topic), lambda values: 1 in values, "the right to consume")
 
-    made = reading.post(
-        secured.url(8082, "/consumers/readers"),
-        json={"name": "one", "format": "json", "auto.offset.reset": "earliest"}, headers={"Content-Type": JSON_V2},
-    )  # fmt: skip
-    assert made.status_code == 200, made.text
-    instance = made.json()["base_uri"]
-    asked = {"topics": [topic]}
-    assert writing.post(f"{instance}/subscription", json=asked, headers={"Content-Type": JSON_V2}).status_code == 404
-    assert reading.post(f"{instance}/subscription", json=asked, headers={"Content-Type": JSON_V2}).status_code == 204
-    accept = {"Accept": "application/vnd.kafka.json.v2+json"}
-    assert writing.get(f"{instance}/records", headers=accept).status_code == 404
-    until(
-        lambda: reading.get(f"{instance}/records", headers=accept).json(),
-        lambda found: any(one.get("value") == 1 for one in found),
-        "the record",
-    )
+    instance = make_instance(reading, secured, topic)
+    for path in ("/subscription", "/assignments"):
+        assert reading.get(instance + path).status_code == 200
+        assert writing.get(instance + path).status_code == 404
     assert writing.delete(instance).status_code == 404
     assert reading.delete(instance).status_code == 204
-    # What has to be allowed on the cluster is not, and that as the proxy is not its callers'.
-    refused = writing.post(
-        secured.url(8082, f"/v3/clusters/{cluster_id(writing, secured)}/topics"), json={"topic_name": "x"}
-    )
+    # What has to be allowed on the cluster is not, and that the proxy is there changes nothing.
+    topics = secured.url(8082, f"/v3/clusters/{cluster_id(writing, secured)}/topics")
+    refused = writing.post(topics, json={"topic_name": "x"})
     assert (refused.status_code, refused.json()["error_code"]) == (403, 40301)
+
+
+def make_instance(client: httpx.Client, home: Secured, topic: str) -> str:
+    """The address of a new consumer instance of v2 that reads a topic."""
+    wanted = {"format": "json", "auto.offset.reset": "earliest", "auto.commit.enable": "false"}
+    media = {"Content-Type": JSON_V2}
+    made = client.post(home.url(8082, "/consumers/readers"), json=wanted, headers=media)
+    assert made.status_code == 200, made.text
+    instance: str = made.json()["base_uri"]
+    assert client.post(f"{instance}/subscription", json={"topics": [topic]}, headers=media).status_code == 204
+    return instance
+
+
+def read_by_rest(client: httpx.Client, home: Secured, topic: str) -> list[object]:
+    """The values that an instance of its own reads within some seconds, as far as it may."""
+    instance = make_instance(client, home, topic)
+    values: list[object] = []
+    try:
+        for _ in range(int(POLL_S)):
+            answer = client.get(f"{instance}/records", headers={"Accept": "application/vnd.kafka.json.v2+json"})
+            if values or answer.status_code != 200:
+                break
+            values += [record["value"] for record in answer.json()]
+    finally:
+        client.delete(instance)
+    return values
 
 
 def cluster_id(client: httpx.Client, home: Secured) -> str:
@@ -351,7 +366,8 @@ def test_a_flood_of_wrong_passwords_locks_out_nobody(secured: Secured) -> None:
     with ThreadPoolExecutor(24) as threads:
         guesses = [threads.submit(guess, number) for number in range(60)]
         assert {admin.get(url).status_code for _ in range(30)} == {200}
-        assert set().union(*(one.result() for one in guesses)) <= {401, 429}
+        # 503 where brokers are too busy to say.
+        assert set().union(*(one.result() for one in guesses)) <= {401, 429, 503}
     assert admin.get(url).status_code == 200
 
 

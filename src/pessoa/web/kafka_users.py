@@ -46,7 +46,7 @@ MAX_REMEMBERED = 1000
 WRONG_MS = 1000
 GRACE_MS = 300_000
 # A broker answers in milliseconds, and makes those wait who are wrong (connection.failed.authentication.delay.ms).
-TRIAL_TIMEOUT_S = 5.0
+TRIAL_TIMEOUT_S = 10.0
 # Longer ones are no user's: the tools allow 128 and 256 characters.
 LONGEST = 1024
 
