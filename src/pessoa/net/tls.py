@@ -42,6 +42,8 @@ _SHARED = memoryview(bytearray(64 * 1024))
 _PART_BYTES = 64 * 1024
 # What one record of TLS can carry.
 _RECORD_BYTES = 16 * 1024
+# Behind more than this there is likely more.
+_SMALL_BYTES = 4 * 1024
 # OpenSSL takes chains of certificates of up to 100 KiB; the rest is for what a client sends ahead of the server's end.
 _MAX_HANDSHAKE_BYTES = 256 * 1024
 # What a peer has to close its side after ours.
@@ -245,7 +247,7 @@ class TlsConnection(asyncio.BufferedProtocol):
     def _decrypt(self) -> None:
         assert self._ssl is not None
         # Called for every record of TLS, and those of librdkafka are often small.
-        read, inner = cast("Callable[[int, memoryview], int]", self._ssl.read), self._inner
+        read, inner, incoming = cast("Callable[[int, memoryview], int]", self._ssl.read), self._inner, self._incoming
         has_more, is_ended = True, False
         while has_more and self._state is _OPEN:
             space = cast("memoryview", inner.get_buffer(-1))
@@ -257,6 +259,10 @@ class TlsConnection(asyncio.BufferedProtocol):
                         has_more, is_ended = False, True
                         break
                     count += got
+                    # A small request often came alone: asking for more takes an exception, which costs two records.
+                    if count < _SMALL_BYTES and count < room and not incoming.pending:
+                        has_more = False
+                        break
             except ssl.SSLWantReadError:
                 has_more = False
             except ssl.SSLError as error:

@@ -285,11 +285,11 @@ def test_new_connections_take_a_new_certificate_and_old_ones_go_on(run: Run) -> 
 
 
 def test_a_handshake_that_is_not_done_in_time_is_given_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshakes, "TIMEOUT_MS", 100)
     monkeypatch.setattr(handshakes, "_SWEEP_MS", 20)
 
     async def scenario(listener: Listener) -> None:
         good = await connect(listener)
+        monkeypatch.setattr(handshakes, "TIMEOUT_MS", 100)
         silent = await dial(listener)
         half = await dial(listener)
         half[1].write(b"\x16\x03\x01\x02\x00\x01")
