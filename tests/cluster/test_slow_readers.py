@@ -11,6 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from pessoa.broker.apis import fetch as fetch_handler
 from pessoa.broker.stages.node_listeners import NodeListeners
+from pessoa.net import server_protocol
 from pessoa.testing import Broker
 from pessoa.wire.api.incremental_alter_configs import (
     AlterableConfig,
@@ -35,17 +36,39 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
-def test_the_more_answers_are_unread_the_smaller_are_the_next_ones(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Sixteen readers ask for 8 MiB each, and all together may leave 16 unread."""
-    monkeypatch.setattr(fetch_handler, "MAX_UNREAD_BYTES", 16 * MIB)
+def fill(broker: Broker) -> None:
+    """With 8 MiB."""
     with Wire(broker.port, PATIENCE_S) as wire:
         for _ in range(16):
             assert produce(wire, "t", plain(timestamp=now_ms(), size=MIB // 2)).error_code == 0
 
+
+def unread_bytes(broker: Broker) -> int:
+    return broker.inspect(lambda inside: inside.services.unread_bytes())
+
+
+def test_answers_to_readers_who_take_nothing_stay_in_the_files_of_the_log(broker: Broker) -> None:
+    fill(broker)
+    with ExitStack() as stack, Canary(broker.port, "canary") as bird:
+        readers = [stack.enter_context(Wire(broker.port, PATIENCE_S, receive_buffer_bytes=4096)) for _ in range(16)]
+        for reader in readers:
+            reader.write(fetch_request("t", 0, max_bytes=8 * MIB), FETCH_VERSION)
+            assert int.from_bytes(reader.receive(4), "big") > 7 * MIB
+        assert unread_bytes(broker) <= 16 * 64 * 1024
+        bird.sings()
+    until(lambda: unread_bytes(broker) == 0, "that everything was read or is gone", PATIENCE_S)
+
+
+def test_the_more_answers_are_unread_the_smaller_are_the_next_ones(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixteen readers ask for 8 MiB each, and all together may leave 16 unread. As over TLS, answers are in memory."""
+    monkeypatch.setattr(fetch_handler, "MAX_UNREAD_BYTES", 16 * MIB)
+    monkeypatch.setattr(server_protocol, "file_sender", lambda _: None)
+    fill(broker)
+
     def unread() -> int:
-        return broker.inspect(lambda inside: inside.services.unread_bytes())
+        return unread_bytes(broker)
 
     with ExitStack() as stack, Canary(broker.port, "canary") as bird:
         readers = [stack.enter_context(Wire(broker.port, PATIENCE_S, receive_buffer_bytes=4096)) for _ in range(16)]

@@ -28,12 +28,16 @@ from math import ceil
 from typing import TYPE_CHECKING, Protocol, cast
 
 from pessoa.net.connection import CLOSE, END, MUTE, PAUSE, READ, Connection, Step
+from pessoa.net.file_sending import InFile, RangeLost, file_sender, read_ranges
 from pessoa.net.pending import Pending
 from pessoa.net.receive_buffer import INITIAL_BYTES
 from pessoa.wire.errors import ProtocolViolation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pessoa.base.clock import Timer
+    from pessoa.net.file_sending import FileSender
     from pessoa.net.listener import Listener
     from pessoa.net.receive_buffer import Frame
     from pessoa.wire.frames import Buffer
@@ -62,6 +66,7 @@ class ServerProtocol(asyncio.BufferedProtocol):
     """One accepted connection. It is in its listener's `connections` from first to last byte."""
 
     __slots__ = (
+        "_files",
         "_goes_on",
         "_is_asyncio",
         "_is_early",
@@ -83,6 +88,8 @@ class ServerProtocol(asyncio.BufferedProtocol):
         # Whether the rest of what has come is to be served in the next turn of the loop.
         self._goes_on = False
         self._is_asyncio = False
+        # Sends what answers have in files, from the first of them on; None if the transport does that.
+        self._files: FileSender | None = None
         # Whether nothing is read because its turn has not come.
         self._is_early = False
         # Runs while the connection is muted.
@@ -133,6 +140,9 @@ class ServerProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self._files is not None:
+            self._files.close()
+            self._files = None
         for pending in self.connection.lose():
             assert isinstance(pending, Pending)
             # Behind its first step: what a task that never began would have awaited is complained about.
@@ -161,6 +171,10 @@ class ServerProtocol(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self.connection.can_write = True
         self._listener.slow_readers.discard(self)
+        if self._files is not None and self._files.is_busy:
+            self._send_files()
+            if not self.connection.can_write:
+                return
         # A connection that is being closed only sends its last answers.
         if self._is_open():
             self.take_turn()
@@ -261,12 +275,54 @@ class ServerProtocol(asyncio.BufferedProtocol):
         transport = self._transport
         if not answers or transport is None:
             return
-        if len(answers) == 1:
+        if self._files is not None and self._files.is_busy:
+            self._send_files(answers)
+        elif len(answers) == 1:
             transport.write(answers[0])
-        elif self._is_asyncio or sum(map(len, answers)) <= _JOINED_BYTES:
+        elif sum(map(len, answers)) <= _JOINED_BYTES:
             transport.write(b"".join(answers))
         else:
-            transport.writelines(answers)
+            self._write_large(answers, transport)
+
+    def _write_large(self, answers: list[Buffer], transport: asyncio.Transport) -> None:
+        has_ranges = any(isinstance(one, InFile) for one in answers)
+        if has_ranges and self._files is None:
+            self._files = file_sender(transport)
+        if has_ranges and self._files is not None:
+            self._send_files(answers)
+            return
+        try:
+            buffers = read_ranges(answers) if has_ranges else answers
+        except RangeLost as lost:
+            self._abort_for_lost(lost)
+            return
+        if self._is_asyncio:
+            transport.write(b"".join(buffers))
+        else:
+            transport.writelines(buffers)
+
+    def _send_files(self, answers: Sequence[Buffer] = ()) -> None:
+        """Send these behind what is still to be sent from files."""
+        assert self._files is not None
+        try:
+            if answers:
+                self._files.send(answers)
+            else:
+                self._files.go_on()
+        except RangeLost as lost:
+            self._abort_for_lost(lost)
+
+    def _flush_files(self) -> None:
+        """Our side is about to be closed: the transport gets everything that is still to be sent."""
+        if self._files is not None and self._files.is_busy:
+            try:
+                self._files.flush()
+            except RangeLost as lost:
+                self._abort_for_lost(lost)
+
+    def _abort_for_lost(self, lost: RangeLost) -> None:
+        log.warning("%s is cut, its answer cannot be sent: %s", self.peer, lost)
+        self.abort()
 
     def _pause(self) -> None:
         if self._is_reading and self._transport is not None:
@@ -341,8 +397,9 @@ class ServerProtocol(asyncio.BufferedProtocol):
         if transport is None or self._is_ending or transport.is_closing():
             return
         if listener.now_ms() - self.connection.active_at_ms > _CLOSING_MS or not transport.can_write_eof():
-            transport.close()
+            self.close()
             return
+        self._flush_files()
         self._is_ending = True
         try:
             transport.write_eof()
@@ -357,6 +414,7 @@ class ServerProtocol(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """After what was written has been sent."""
+        self._flush_files()
         if self._transport is not None:
             self._transport.close()
 
@@ -384,4 +442,4 @@ class ServerProtocol(asyncio.BufferedProtocol):
     def _close_for(self, violation: ProtocolViolation) -> None:
         if self._transport is not None and not self._transport.is_closing():
             log.warning("%s on %s: %s; the connection is closed", self.peer, self._listener.address, violation)
-            self._transport.close()
+            self.close()

@@ -34,11 +34,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pessoa.broker.api_row import BETWEEN_NODES, ApiRow, Quota
 from pessoa.broker.authorization import denied_names, may_in_cluster
 from pessoa.broker.fetch_sessions import CONSUMER, plan_without_session
+from pessoa.broker.file_records import FileRecords
 from pessoa.broker.partition_fetch import (
     FIRST_VERSION_WITH_ENDPOINTS,
     FIRST_VERSION_WITH_TOPIC_IDS,
@@ -52,6 +53,7 @@ from pessoa.broker.partition_fetch import (
 from pessoa.broker.slices import SLICE_COUNT
 from pessoa.log.files import DiskError
 from pessoa.log.partition_log import ReadUpTo
+from pessoa.net.file_sending import WORTH_SENDING_BYTES
 from pessoa.net.pending import Pending
 from pessoa.replication.partition import FetchWaiter
 from pessoa.security.acl import CLUSTER_ACTION, READ, TOPIC
@@ -311,7 +313,11 @@ def _with_records(one: Found, reader: Reader) -> PartitionData:
     assert one.records is not None
     assert one.partition is not None
     try:
-        one.data.records = memoryview(one.records.read())
+        if one.size < WORTH_SENDING_BYTES:
+            one.data.records = memoryview(one.records.read())
+        else:
+            # It passes through the encoder untouched, as every buffer of records does.
+            one.data.records = cast("memoryview", FileRecords(one.partition, one.records))
     except DiskError as problem:
         one.partition.directory.fail(problem)
         return refused(one.data.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
