@@ -27,7 +27,8 @@ import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from bench.report import MORE_IS_BETTER, OURS
 from tests.apache.broker import ApacheKafka, reserve_port
@@ -58,9 +59,10 @@ JVM = (
     "-XX:MaxInlineLevel=15",
 )
 SERVER_JVM = ("-Xms1G", "-Xmx1G", *JVM)
+NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
-_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
-_AT_PROCESS_CPU = slice(11, 13)  # user and system time, counted behind the name of the program
+# How Linux makes the number of a clock of the number of a process (`clock_getcpuclockid`, which Python does not have).
+_CPUCLOCK_SCHED = 2
 
 
 def scaled(count: int) -> int:
@@ -79,17 +81,19 @@ class Process(NamedTuple):
         raise AssertionError(f"process {self.pid} has no memory")
 
     def cpu_seconds(self) -> float:
-        # The name of the program, in brackets, may hold blanks.
-        behind_the_name = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        return sum(map(int, behind_the_name[_AT_PROCESS_CPU])) / _CLOCK_TICKS
+        """Of all threads, those that have ended included, in nanoseconds: short bursts can be measured."""
+        return time.clock_gettime((~self.pid << 3) | _CPUCLOCK_SCHED)
 
 
 class Side(NamedTuple):
-    """A broker that answers."""
+    """A broker that answers, and how clients reach one listener of it."""
 
     name: str
     port: int
     process: Process
+    # What clients need beside the address: librdkafka in its words, Java in a file of properties.
+    client: Mapping[str, str] = NO_SETTINGS
+    java_client: Path | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -100,13 +104,11 @@ class Side(NamedTuple):
 
 
 @contextmanager
-def running_pessoa(data: Path) -> Iterator[Side]:
-    port = reserve_port()
-    settings = {
-        "listeners": f"PLAINTEXT://{HOST}:{port}",
-        "log.dirs": str(data),
-        "group.initial.rebalance.delay.ms": "0",
-    }
+def running_pessoa(data: Path, more: Mapping[str, str] = NO_SETTINGS) -> Iterator[Side]:
+    """`more` are settings of the broker. Where they name listeners, one is PLAINTEXT."""
+    listeners = more.get("listeners") or f"PLAINTEXT://{HOST}:{reserve_port()}"
+    port = port_of("PLAINTEXT", listeners)
+    settings = {"log.dirs": str(data), "group.initial.rebalance.delay.ms": "0", **more, "listeners": listeners}
     command = [sys.executable, "-m", "pessoa", "broker"]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]
@@ -126,11 +128,22 @@ def running_pessoa(data: Path) -> Iterator[Side]:
 
 
 @contextmanager
-def running_apache(data: Path) -> Iterator[Side]:
-    with ApacheKafka(data=[data], jvm=SERVER_JVM) as kafka:
+def running_apache(data: Path, more: Mapping[str, str] = NO_SETTINGS) -> Iterator[Side]:
+    """`more` are settings of the broker. Where they name listeners, PLAINTEXT and CONTROLLER are among them."""
+    kafka = ApacheKafka(data=[data], jvm=SERVER_JVM, properties=more)
+    if "listeners" in more:
+        node = kafka.nodes[0]
+        node.port = port_of("PLAINTEXT", more["listeners"])
+        node.controller_port = port_of("CONTROLLER", more["listeners"])
+    with kafka:
         process = kafka.nodes[0].process
         assert process is not None
         yield Side(APACHE, kafka.port, Process(process.pid))
+
+
+def port_of(listener: str, listeners: str) -> int:
+    """In the words of the setting: NAME://host:port, separated by commas."""
+    return next(int(one.rpartition(":")[2]) for one in listeners.split(",") if one.startswith(f"{listener}:"))
 
 
 def sides() -> dict[str, Callable[[Path], AbstractContextManager[Side]]]:
@@ -163,14 +176,24 @@ def knows_itself(port: int) -> bool:
 
 # Comparing.
 
+T = TypeVar("T")
 # What one round measured: (case, unit) → value.
 Figures = dict[tuple[str, str], float]
 
 
 def compare(report: Report, measure: Callable[[Side], Figures]) -> None:
-    starters = sides()
+    compare_sides(report, measure, sides())
+
+
+def compare_sides(
+    report: Report,
+    measure: Callable[[T], Figures],
+    starters: Mapping[str, Callable[[Path], AbstractContextManager[T]]],
+    rounds: int = ROUNDS,
+) -> None:
+    """Start each of them on an empty directory, in every other round in the opposite order; report the medians."""
     found: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for number in range(ROUNDS):
+    for number in range(rounds):
         for name in list(starters)[:: -1 if number % 2 else 1]:
             with (
                 tempfile.TemporaryDirectory(prefix="pessoa-bench-") as folder,
@@ -211,5 +234,5 @@ def create_topic(side: Side, name: str, partitions: int) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    admin = AdminClient({"bootstrap.servers": side.bootstrap, **QUIET})
+    admin = AdminClient({"bootstrap.servers": side.bootstrap, **side.client, **QUIET})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)

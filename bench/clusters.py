@@ -9,14 +9,23 @@ Whole means that every broker names all three in its Metadata: only then are all
 from __future__ import annotations
 
 import signal
-import statistics
-import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.apache import APACHE, HOST, QUIET, ROUNDS, SERVER_JVM, START_TIMEOUT_S, STOP_TIMEOUT_S, Process, Side
+from bench.apache import (
+    APACHE,
+    HOST,
+    QUIET,
+    ROUNDS,
+    SERVER_JVM,
+    START_TIMEOUT_S,
+    STOP_TIMEOUT_S,
+    Process,
+    Side,
+    compare_sides,
+)
 from bench.report import OURS
 from tests.apache.broker import ApacheKafka
 from tests.apache.jars import java, why_no_java
@@ -135,18 +144,7 @@ def sides() -> dict[str, Callable[[Path], AbstractContextManager[Cluster]]]:
 
 
 def compare(report: Report, measure: Callable[[Cluster], Figures], rounds: int = ROUNDS) -> None:
-    """The median of the rounds; in every other round the other side goes first."""
-    starters = sides()
-    found: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for number in range(rounds):
-        for name in list(starters)[:: -1 if number % 2 else 1]:
-            with tempfile.TemporaryDirectory(prefix="pessoa-bench-") as folder, starters[name](Path(folder)) as cluster:
-                figures = measure(cluster)
-            for key, value in figures.items():
-                found.setdefault(key, {}).setdefault(name, []).append(value)
-    for (case, unit), by_side in found.items():
-        for name, values in by_side.items():
-            report.add(case, name, statistics.median(values), unit)
+    compare_sides(report, measure, sides(), rounds)
 
 
 def create_topic(cluster: Cluster, name: str, partitions: int, **config: str) -> None:

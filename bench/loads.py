@@ -44,6 +44,7 @@ def produce(
         *("--warmup-records", str(round(records * WARMUP_SHARE))),
         *("--throughput", "-1"),
         *("--command-property", f"acks={acks}", f"compression.type={codec}"),
+        *_client_settings(side),
     )
     found = _STEADY.search(output)
     if found is None:
@@ -59,6 +60,7 @@ def consume(side: Side, topic: str, records: int, group: str) -> float:
         *("--topic", topic),
         *("--num-records", str(records)),
         *("--group", group),
+        *_client_settings(side),
         "--hide-header",
     )
     # start, end, MB, MB/s, records, records/s, rebalance ms, fetch ms, fetched MB/s, fetched records/s
@@ -69,6 +71,10 @@ def consume(side: Side, topic: str, records: int, group: str) -> float:
                 raise SystemExit(f"of {records} records {cells[4]} were consumed:\n{output}")
             return float(cells[8]) * _MIB
     raise SystemExit(f"the consumer says nothing that can be read:\n{output}")
+
+
+def _client_settings(side: Side) -> tuple[str, ...]:
+    return () if side.java_client is None else ("--command-config", str(side.java_client))
 
 
 def run(tool: str, *arguments: str) -> str:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 OURS = "pessoa"
 # Units in which a larger number is the better one; in all others (µs, ms, MB of memory) the smaller one is.
-MORE_IS_BETTER = {"rec/s", "req/s", "msg/s", "MB/s", "ops/s"}
+PERCENT_KEPT = "% kept"
+MORE_IS_BETTER = {"rec/s", "req/s", "msg/s", "MB/s", "ops/s", PERCENT_KEPT}
 
 
 @dataclass(slots=True)
