@@ -57,12 +57,12 @@ def read_messages(brokers: BrokerProcesses, topics: Mapping[str, int], isolation
     """Read every partition from its beginning to its end. `topics`: topic → how many partitions it has."""
     consumer = Consumer(
         {
-            **brokers.client,
             "group.id": "reader",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": isolation,
             **IMPATIENT,
+            **brokers.client,
         }
     )
     open_ends = {TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)}

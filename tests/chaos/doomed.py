@@ -121,7 +121,7 @@ def main(arguments: list[str]) -> int:
 
 def hold_transaction(client: dict[str, str], name: str, values: list[str]) -> None:
     settings = {"transactional.id": name, "transaction.timeout.ms": TRANSACTION_MS}
-    producer = Producer({**client, **settings, **EAGER})
+    producer = Producer({**settings, **EAGER, **client})
     patiently(lambda: producer.init_transactions(TIMEOUT_S))
     producer.begin_transaction()
     for number, value in enumerate(values):
@@ -146,12 +146,12 @@ def hold_transaction(client: dict[str, str], name: str, values: list[str]) -> No
 def be_member(client: dict[str, str], group: str) -> None:
     consumer = Consumer(
         {
-            **client,
             "group.id": group,
             "session.timeout.ms": SESSION_MS,
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": 200,
             **IMPATIENT,
+            **client,
         }
     )
 

@@ -156,7 +156,7 @@ class Load:
             assert not thread.is_alive(), f"the {kind} did not end ({self!r})"
 
     def _ends(self) -> dict[int, int]:
-        consumer = Consumer({**self.client, "group.id": "ends", **IMPATIENT})
+        consumer = Consumer({"group.id": "ends", **IMPATIENT, **self.client})
         try:
             return {
                 number: consumer.get_watermark_offsets(RdTopicPartition(IN, number), timeout=_PATIENT_S)[1]
@@ -193,11 +193,11 @@ class SteadyProducer:
         load = self._load
         producer = Producer(
             {
-                **load.client,
                 "enable.idempotence": True,
                 "acks": "all",
                 "message.timeout.ms": 300_000,
                 **EAGER,
+                **load.client,
             }
         )
         number = 0
@@ -242,13 +242,13 @@ class Member:
     def run(self) -> None:
         consumer = Consumer(
             {
-                **self._load.client,
                 "group.id": GROUP,
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
                 "session.timeout.ms": 10_000,
                 "auto.commit.interval.ms": 200,
                 **IMPATIENT,
+                **self._load.client,
             }
         )
         forget: Any = lambda *_: self._next.clear()  # noqa: E731
@@ -322,20 +322,20 @@ class Copier:
     def _copy_until_replaced(self, number: int) -> None:
         producer = Producer(
             {
-                **self._load.client,
                 "transactional.id": "copier",
                 "transaction.timeout.ms": 20_000,
                 **EAGER,
+                **self._load.client,
             }
         )
         patiently(lambda: producer.init_transactions(_PATIENT_S))
         consumer = Consumer(
             {
-                **self._load.client,
                 "group.id": "copier",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 **IMPATIENT,
+                **self._load.client,
             }
         )
         try:

@@ -245,7 +245,7 @@ class BrokerProcesses:
 
     def admin(self) -> AdminClient:
         if self._admin is None:
-            self._admin = AdminClient({**self.client, **IMPATIENT})
+            self._admin = AdminClient({**IMPATIENT, **self.client})
         return self._admin
 
     def metadata(self) -> Any:

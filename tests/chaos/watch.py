@@ -213,11 +213,11 @@ class Watch:
     def _read_committed(self) -> None:
         consumer = Consumer(
             {
-                **self._load.client,
                 "group.id": "watch",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 **IMPATIENT,
+                **self._load.client,
             }
         )
         last: dict[int, int] = {}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.history import Violation
 from tests.simulation.network import Weather
+from tests.simulation.plan import SECURITY_FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -90,6 +91,8 @@ class Nemesis:
         loop = self._cluster.loop
         end_s = loop.now_s + seconds
         self._set_weather()
+        # Runs are short: users have more to bear than the rest.
+        of_users = [fault for fault in plan.faults if fault in SECURITY_FAULTS]
         while plan.faults and loop.now_s < end_s:
             await asyncio.sleep(0.1 + rng.random() * 1.5)
             fault = rng.choice(plan.faults)
@@ -98,6 +101,8 @@ class Nemesis:
             self._tasks.add(task)
             if rng.random() < 0.6:
                 await task
+            if of_users and rng.random() < 0.5:
+                self._cluster.order(rng.choice(of_users))
         remaining_s = end_s - loop.now_s
         if remaining_s > 0:
             await asyncio.sleep(remaining_s)
