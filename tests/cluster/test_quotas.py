@@ -21,6 +21,7 @@ from pessoa.broker.metrics.exposition import Exposition
 from pessoa.cli.configs import main as kafka_configs
 from pessoa.quota.client_quotas import Reading
 from pessoa.testing import Broker, Cluster
+from pessoa.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from pessoa.wire.api.metadata import MetadataRequest, MetadataResponse
 from pessoa.wire.errors import ErrorCode
 from tests.cluster.conftest import until
@@ -373,6 +374,25 @@ def test_mutations_are_counted_by_the_controller_and_the_broker_that_was_asked_m
         assert errors == [ErrorCode.NONE, exceeded, exceeded]
         assert throttled[0] == 0
         assert 0 < throttled[2] <= throttled[1] <= 89_000
+
+
+def test_internal_topics_of_a_node_count_for_no_quota_of_mutations() -> None:
+    """All fifty partitions of one would leave nothing for the next, nor for clients."""
+    with Broker(settings={"offsets.topic.num.partitions": "50"}) as broker:
+        configs(broker, "--entity-type users --entity-default --add-config 'controller_mutation_rate=1'")
+        limits_are(broker, 1)
+        with NamedWire(broker.port, "c") as client:
+            for key_type in (0, 1):
+                request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["one"])
+
+                def is_found(asked: FindCoordinatorRequest = request) -> bool:
+                    answer = client.ask(asked, FindCoordinatorResponse, 4)
+                    return bool(answer.coordinators[0].error_code == ErrorCode.NONE)
+
+                # A bucket that owes fifty partitions is empty for longer than this waits.
+                until(is_found, "a coordinator", 25)
+            created = client.create_topics({"mine": 1})
+        assert created.topics[0].error_code == ErrorCode.NONE
 
 
 def muted_connections(inside: AnyBroker) -> int:

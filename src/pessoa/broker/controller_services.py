@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pessoa.broker.throttling import ControllerThrottling
     from pessoa.controller.controller import Controller
     from pessoa.metadata.image import MetadataImage
+    from pessoa.metadata.table_images import QuotasImage
     from pessoa.quorum.publishing import ImagePublisher
     from pessoa.quorum.raft_quorum import RaftQuorum
     from pessoa.security.authorizer import Authorizer
@@ -48,6 +49,8 @@ class ControllerServices:
         self._publisher = publisher
         self._clock = clock
         self._throttling: ControllerThrottling | None = None
+        # Those that `_throttling` follows.
+        self._limits: QuotasImage | None = None
 
     def __repr__(self) -> str:
         return f"<ControllerServices of {self.controller!r}>"
@@ -59,12 +62,16 @@ class ControllerServices:
     @property
     def throttling(self) -> ControllerThrottling | None:
         """None in a cluster without quotas, as most are."""
-        if not self.image.quotas.by_entity:
+        quotas = self.image.quotas
+        if not quotas.by_entity:
             return None
         if self._throttling is None:
-            from pessoa.broker.throttling import ControllerThrottling
+            from pessoa.broker.throttling import ControllerThrottling, quota_windows
 
-            self._throttling = ControllerThrottling(self._clock)
+            self._throttling = ControllerThrottling(self._clock, quota_windows(self.config))
+        if quotas is not self._limits:
+            self._limits = quotas
+            self._throttling.follow(quotas.by_entity)
         return self._throttling
 
     @property

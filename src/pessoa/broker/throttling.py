@@ -95,19 +95,20 @@ class Throttling:
 
 
 class ControllerThrottling(Throttling):
-    """Of one controller. The quotas of its clients are those of mutations alone, and the responses of the controller
-    say how long to mute. Envelopes of brokers are exempt: the broker that sent one mutes its client."""
+    """Of one controller: what counts for clients that ask it themselves is their request time, and their mutations,
+    for which its responses say how long to mute. Envelopes of brokers are exempt: the broker that sent one mutes its
+    client. So is what nodes ask of each other, fetches of the metadata log among it."""
 
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock, Windows(), "")
-        self._unlimited = ClientMeters(Windows())
+    def __init__(self, clock: Clock, windows: Windows, busy_ns: Callable[[], int] = time.thread_time_ns) -> None:
+        super().__init__(clock, windows, "", busy_ns)
 
     def begin(
         self, quota: Quota, connection: Connection, context: RequestContext, request: Message, size: int
     ) -> RequestCharge | None:
-        if quota is not Quota.CONTROLLER_MUTATION or connection.is_before_login:
+        if quota is Quota.FETCH or connection.is_before_login:
             return None
-        return RequestCharge(self, connection, self._unlimited, quota)
+        client = self._quotas.of(context.principal, context.client_id, self.now_ms())
+        return RequestCharge(self, connection, client, quota)
 
 
 def quota_windows(config: BrokerConfig) -> Windows:

@@ -40,7 +40,7 @@ from pessoa.metadata.image import ConfigResource
 from pessoa.metadata.loader import MetadataLoader
 from pessoa.metadata.supported_features import ELIGIBLE_LEADER_REPLICAS, METADATA_4_3_IV0, record_version
 from pessoa.wire.errors import ErrorCode, Refusal
-from pessoa.wire.request_context import OwnRequest
+from pessoa.wire.request_context import THIS_NODE, OwnRequest
 from pessoa.wire.schema import Message
 from pessoa.wire.stored.metadata_records import (
     AbortTransactionRecord,
@@ -242,7 +242,10 @@ class Controller:
         return self._carry_out(decision)
 
     def _mutations_of(self, caller: Caller, now_ms: int) -> MutationCharge | None:
-        """What the caller has left of its quota; None if it has none, as in most clusters."""
+        """What the caller has left of its quota; None if it has none, as in most clusters, and for what this node asks
+        itself: no client waits for the internal topics of others."""
+        if caller.principal == THIS_NODE:
+            return None
         quotas = self.image.quotas
         if self._mutations is None:
             if not quotas.by_entity:

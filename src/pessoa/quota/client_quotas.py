@@ -31,7 +31,7 @@ from pessoa.quota.precedence import (
     Limit,
     Limits,
 )
-from pessoa.quota.rates import WindowedRate, Windows
+from pessoa.quota.rates import Pace, WindowedRate, Windows
 
 MAX_CLIENTS = 10_000
 # Kafka's clients have some tens of characters; the protocol allows 32,767.
@@ -60,13 +60,25 @@ class Reading(NamedTuple):
 class Meter:
     """What is measured against one limit."""
 
-    __slots__ = ("__weakref__", "client_id", "key", "limit", "rate", "throttle_time_ms", "throttled_count", "user")
+    __slots__ = (
+        "__weakref__",
+        "_pace",
+        "client_id",
+        "key",
+        "limit",
+        "rate",
+        "throttle_time_ms",
+        "throttled_count",
+        "user",
+    )
 
     def __init__(self, key: str, limit: Limit, windows: Windows) -> None:
         self.key = key
         self.user, self.client_id = limit.user, limit.client_id
         self.limit = limit.value
         self.rate = WindowedRate(windows)
+        # While the client is one that was throttled.
+        self._pace: Pace | None = None
         self.throttled_count = self.throttle_time_ms = 0
 
     def __repr__(self) -> str:
@@ -77,9 +89,31 @@ class Meter:
         self.rate.record(value, now_ms)
         return self.rate.throttle_ms(self.limit, now_ms)
 
+    def charge_paced(self, value: float, now_ms: int, *, is_done: bool) -> int:
+        """The same for bytes: after it was throttled, a client is kept at its limit (`Pace`). What is done already
+        counts at once; what can still be refused may be had while nothing is owed from before, however large it is."""
+        throttle_ms = self.charge(value, now_ms)
+        pace = self._pace
+        if pace is None:
+            if throttle_ms:
+                self._pace = Pace(self.rate.windows, now_ms)
+            return throttle_ms
+        owed_ms = pace.owed_ms(self.limit, now_ms)
+        pace.spend(value)
+        if is_done:
+            owed_ms = pace.owed_ms(self.limit, now_ms)
+        throttle_ms = max(throttle_ms, owed_ms)
+        if throttle_ms:
+            pace.throttled_ms = now_ms
+        elif pace.is_over(now_ms):
+            self._pace = None
+        return throttle_ms
+
     def take_back(self, value: float, now_ms: int) -> None:
         """What was just charged did not happen."""
         self.rate.record(-value, now_ms)
+        if self._pace is not None:
+            self._pace.spend(-value)
 
     def note_throttled(self, throttle_ms: int) -> None:
         self.throttled_count += 1
@@ -114,11 +148,11 @@ class ClientMeters:
         return f"<ClientMeters: {self.produce!r}, {self.fetch!r}, {self.request!r}>"
 
     def charge_produce(self, size: int, now_ms: int) -> int:
-        return 0 if self.produce is None else self.produce.charge(size, now_ms)
+        return 0 if self.produce is None else self.produce.charge_paced(size, now_ms, is_done=True)
 
     def charge_fetch(self, size: int, now_ms: int) -> int:
         """One that is over the limit gets nothing, which has to be said with `take_back_fetch`."""
-        return 0 if self.fetch is None else self.fetch.charge(size, now_ms)
+        return 0 if self.fetch is None else self.fetch.charge_paced(size, now_ms, is_done=False)
 
     def take_back_fetch(self, size: int, now_ms: int) -> None:
         if self.fetch is not None:

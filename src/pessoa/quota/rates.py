@@ -1,4 +1,4 @@
-"""The two measures of quotas: an average over windows, and a bucket of tokens.
+"""The measures of quotas: an average over windows, a bucket of tokens, and the pace of a client that was throttled.
 
 A `WindowedRate` is what Kafka has for bytes, request time and connections. It sums up what was recorded in windows of
 time; one begins with the first record behind the end of the one before, so silence makes none:
@@ -11,6 +11,11 @@ last record is not older than all windows together.
 
 A client that is over the limit T, with a rate O over a time W, waits for (O - T) / T × W: then the same sum over a time
 that is longer by so much is a rate of T.
+
+By this alone a client that sends all it can gets ten seconds' worth at once, then nothing until the window with that
+burst is forgotten, then the same again: over twenty seconds anything from half of its limit to a tenth more. So one
+that was throttled keeps a `Pace` for as long as all windows last from then on: it gets what its limit allows in one
+window at most, and then the limit itself. Twenty seconds behind the first burst are twenty seconds' worth.
 
 A `TokenBucket` is for costs that come in lumps: the mutations of controllers (KIP-599). It fills up at the allowed rate
 to what all windows together allow. It may be overdrawn once; below zero, nothing is allowed until it is filled again.
@@ -113,6 +118,37 @@ class WindowedRate:
             if not recorded:
                 # What is no whole number leaves a remainder.
                 self._total = 0.0
+
+
+class Pace:
+    """What a client that was throttled may still have now. Below zero it owes, and waits."""
+
+    __slots__ = ("_at_ms", "_left", "throttled_ms", "windows")
+
+    def __init__(self, windows: Windows, now_ms: int) -> None:
+        self.windows = windows
+        self._left = 0.0
+        self._at_ms = now_ms
+        # When it was last throttled.
+        self.throttled_ms = now_ms
+
+    def __repr__(self) -> str:
+        return f"<Pace: {self._left:g} left>"
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether the client was not throttled for as long as all windows last."""
+        return now_ms - self.throttled_ms >= self.windows.all_ms
+
+    def owed_ms(self, limit: float, now_ms: int) -> int:
+        """For how long the client has to wait until it may have more."""
+        most = limit * self.windows.size_ms / 1000
+        self._left = min(most, self._left + limit * (now_ms - self._at_ms) / 1000)
+        self._at_ms = now_ms
+        return whole_throttle_ms(-self._left / limit * 1000) if self._left < 0 else 0
+
+    def spend(self, value: float) -> None:
+        """A negative value gives back."""
+        self._left -= value
 
 
 class TokenBucket:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pessoa.base.clock import ManualClock
-from pessoa.broker.api_row import Quota
-from pessoa.broker.api_table import broker_rows
+from pessoa.broker.api_row import BETWEEN_NODES, Quota
+from pessoa.broker.api_table import broker_rows, controller_rows
 from pessoa.broker.controller_services import ControllerServices
 from pessoa.broker.dispatch import Dispatcher
 from pessoa.broker.observers import Observers
@@ -409,7 +409,7 @@ def test_a_request_percentage_that_appears_while_a_request_waits_does_not_count_
 def test_a_client_that_asks_a_controller_itself_is_muted_for_its_mutations(quotas: Configured, muted_ms: int) -> None:
     desk = Desk({})
     image = replace(MetadataImage.EMPTY, quotas=QuotasImage(quotas))
-    nothing: Any = SimpleNamespace(node_id=1)
+    nothing: Any = SimpleNamespace(node_id=1, value={"quota.window.num": 11, "quota.window.size.seconds": 1}.get)
     publisher: Any = SimpleNamespace(image=image)
     services = ControllerServices(nothing, nothing, publisher, nothing, "cluster", desk.clock)
     dispatcher = Dispatcher(services, Observers(), "CONTROLLER", is_of_controller=True)
@@ -421,13 +421,25 @@ def test_a_client_that_asks_a_controller_itself_is_muted_for_its_mutations(quota
     assert desk.muted_ms == muted_ms
 
 
-def test_a_controller_mutes_for_mutations_alone() -> None:
+def test_a_controller_counts_the_time_of_its_own_clients_and_not_that_of_nodes() -> None:
     desk = Desk({})
-    throttling = ControllerThrottling(desk.clock)
+    throttling = ControllerThrottling(desk.clock, Windows(), lambda: desk.busy_ns)
+    throttling.follow({ALL_USERS: {"request_percentage": 1.0}})
     context = RequestContext(0, 0, 0, "me", "", 1, "CONTROLLER")
-    for quota in Quota:
-        charge = throttling.begin(quota, desk.connection, context, ListGroupsRequest(), 1)
-        assert (charge is not None) == (quota is Quota.CONTROLLER_MUTATION)
+    charge = throttling.begin(Quota.REQUEST, desk.connection, context, ListGroupsRequest(), 1)
+    assert charge is not None
+    desk.busy_ns += 200_000_000
+    charge.settle(GROUPS)
+    # 20 percent-seconds in windows of ten seconds, where ten are allowed.
+    assert desk.muted_ms == 1_000
+    assert throttling.begin(Quota.FETCH, desk.connection, context, ListGroupsRequest(), 1) is None
+
+
+def test_what_nodes_ask_of_each_other_counts_for_no_quota() -> None:
+    between = {row.key.title for row in controller_rows() if row.authorised_on_controller == (BETWEEN_NODES,)}
+    counted = {row.key.title for row in controller_rows() if row.quota is not Quota.NONE}
+    assert between & counted == {"Fetch"}, "which a controller passes over, as the test above shows"
+    assert len(between) > 10
 
 
 def test_every_api_that_clients_call_has_a_place_for_the_throttle_time() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pessoa.broker.api_row import BETWEEN_NODES, ApiRow, ControllerChannel
+from pessoa.broker.api_row import BETWEEN_NODES, ApiRow, ControllerChannel, Quota
 from pessoa.wire.catalogue import ApiKey
 
 if TYPE_CHECKING:
@@ -46,4 +46,5 @@ ROW = ApiRow(
     decide=decide,
     refuse=refuse,
     authorised=BETWEEN_NODES,
+    quota=Quota.NONE,
 )
