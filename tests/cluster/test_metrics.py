@@ -115,6 +115,32 @@ def test_records_bytes_and_requests_are_counted(cluster: Cluster) -> None:
     assert seen.value("kafka_topic_partition_current_offset", topic="counted") == 10
 
 
+def test_replication_commits_and_the_parts_of_request_times_are_shown(cluster: Cluster) -> None:
+    create_topic(cluster, "copied", 2)
+    produce(cluster, "copied", 10)
+    commit(cluster, "copied", "committer", 1, 1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "x", **QUIET})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce("copied", b"x")
+    producer.commit_transaction(60)
+    seen = Scrape(*brokers(cluster))
+    prefix = "kafka_server_"
+    assert (seen.value(f"{prefix}brokertopicmetrics_replicationbytesin_total") or 0) > 1000
+    assert seen.value(f"{prefix}replicafetchermanager_maxlag", clientId="Replica") is not None
+    assert seen.value(f"{prefix}raftmetrics_commit_latency_avg") is not None
+    assert seen.value(f"{prefix}raftmetrics_commit_latency_max") is not None
+    assert (seen.value(f"{prefix}group_coordinator_metrics_offset_commit_count") or 0) >= 2
+    assert seen.value(f"{prefix}group_coordinator_metrics_partition_load_time_max") is not None
+    assert seen.value(f"{prefix}transaction_coordinator_metrics_partition_load_time_max") is not None
+    states = ("Ongoing", "PrepareCommit", "CompleteCommit")
+    assert sum(seen.value("pessoa_transactions", state=state) or 0 for state in states) == 1
+    # With acks=all a produce waits for its followers.
+    times = "kafka_network_requestmetrics_"
+    assert (seen.value(f"{times}remotetimems", request="Produce", quantile="0.99") or 0) > 0
+    assert (seen.value(f"{times}localtimems", request="Produce", quantile="0.99") or 0) > 0
+
+
 def test_the_state_of_the_cluster_is_shown(cluster: Cluster) -> None:
     scrapes = [Scrape(one) for one in brokers(cluster)]
     active = [one.value("kafka_controller_kafkacontroller_activecontrollercount") for one in scrapes]
@@ -133,8 +159,18 @@ def test_the_lag_of_a_group_is_shown_by_its_coordinator(cluster: Cluster) -> Non
     create_topic(cluster, "lagging", 2)
     produce(cluster, "lagging", 20)
     commit(cluster, "lagging", "slow", 4, 10)
-    found = [Scrape(one) for one in brokers(cluster)]
-    [seen] = [one for one in found if one.value("kafka_consumergroup_lag", consumergroup="slow") is not None]
+
+    def scraped() -> Scrape | None:
+        """A coordinator that follows the partition hears of its high watermark a moment later."""
+        found = [Scrape(one) for one in brokers(cluster)]
+        shown = [one for one in found if one.value("kafka_consumergroup_lag", consumergroup="slow") is not None]
+        assert len(shown) <= 1, "the coordinator alone shows it"
+        lag = shown[0].value("kafka_consumergroup_lag_sum", consumergroup="slow", topic="lagging") if shown else None
+        return shown[0] if lag == 6 else None
+
+    until(scraped, "the lag")
+    seen = scraped()
+    assert seen is not None
     assert seen.value("kafka_consumergroup_lag", consumergroup="slow", topic="lagging", partition="0") == 6
     assert seen.value("kafka_consumergroup_lag", consumergroup="slow", topic="lagging", partition="1") == 0
     assert seen.value("kafka_consumergroup_lag_sum", consumergroup="slow", topic="lagging") == 6

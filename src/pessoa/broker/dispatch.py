@@ -124,6 +124,8 @@ class Dispatcher:
                 reply = reply if isinstance(reply, Pending) else charge.timed(reply)
             pending = reply if isinstance(reply, Pending) else PendingTask(reply)
             pending.charge = charge
+            if observation is not None:
+                observation.wait()
             pending.version, pending.correlation_id, pending.observation = version, correlation_id, observation
             return pending
         if charge is not None:

@@ -163,6 +163,8 @@ class Broker:
         shares = ListenerShares(self.config)
         of_controller = self._enter(await open_listeners(node, shares, of_controller=True))
         member = self._enter(ClusterMember(node, directories, of_controller))
+        if metrics is not None:
+            metrics.watch_quorum(member.quorum)
         await member.start()
         if member.controller is not None:
             self._enter(ControllerRole(node, member.controller, member, of_controller))

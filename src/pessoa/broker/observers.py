@@ -82,6 +82,10 @@ class _Observations:
     def __init__(self, observations: list[Observation]) -> None:
         self._all = observations
 
+    def wait(self) -> None:
+        for one in self._all:
+            one.wait()
+
     def end(self, response: Message | None, frames: list[Buffer] | None) -> None:
         for one in self._all:
             one.end(response, frames)

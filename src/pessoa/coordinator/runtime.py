@@ -54,6 +54,7 @@ WRITE_TIMEOUT_MS = 5_000
 CLOCK_JUMP_MS = 1_000
 # A load gives the loop to others after so many batches.
 BATCHES_PER_TURN = 100
+_REMEMBERED_LOADS = 100
 # So many tombstones stay far below the size that the log takes in one batch.
 RECORDS_PER_PIECE = 500
 
@@ -122,6 +123,8 @@ class CoordinatorRuntime(Generic[S]):
         self._image = image
         self._codec = codec
         self._led: dict[int, LedPartition[S]] = {}
+        # How long each of the last partitions took to load, in milliseconds.
+        self.load_times_ms: deque[int] = deque(maxlen=_REMEMBERED_LOADS)
         self._token = 0
         # Replies to the request that is being handled, so that it needs no future.
         self._ready: dict[int, Reply] = {}
@@ -204,6 +207,7 @@ class CoordinatorRuntime(Generic[S]):
             raise
         led.state = LoadState.ACTIVE
         now_ms = self._now_ms()
+        self.load_times_ms.append(self._clock.monotonic_ms() - started_ms)
         if count:
             logger.info(
                 "loaded partition %d of %s at epoch %d: %d records in %d ms",

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 class Observation(Protocol):
     """One request under the eyes of those who watch requests (`broker.observers`). It ends in one of two ways."""
 
+    def wait(self) -> None:
+        """The handler is done, and the response comes later."""
+
     def end(self, response: Message | None, frames: list[Buffer] | None) -> None:
         """The response is made; None for a client that wants none."""
 

@@ -34,6 +34,8 @@ class CommittedDelivery:
         self.listeners: list[Callable[[MetadataBatch], None]] = []
         self.on_snapshot: list[Callable[[SnapshotReader], None]] = []
         self.on_leadership: list[Callable[[LeaderAndEpoch], None]] = []
+        # Called with each batch that this node has appended as leader, when it is committed.
+        self.on_commit: list[Callable[[MetadataBatch], None]] = []
         self.applied_offset = 0
         self._uncommitted = uncommitted
         self._announced = LeaderAndEpoch(NO_NODE, -1)
@@ -48,6 +50,8 @@ class CommittedDelivery:
         log.partition.update_high_watermark(end)
         for _, batch, committed in self._uncommitted.take_committed(self.applied_offset, end):
             self._apply(batch)
+            for listener in self.on_commit:
+                listener(batch)
             if not committed.done():
                 committed.set_result(batch.last_offset)
         if self.applied_offset < end:

@@ -101,6 +101,7 @@ class RaftQuorum:
         self.listeners = self._delivery.listeners
         self.on_snapshot = self._delivery.on_snapshot
         self.on_leadership = self._delivery.on_leadership
+        self.on_commit = self._delivery.on_commit
         self._sync = LogSync(self, flusher if flusher is not None else Flusher())
         self._alarm = Alarm(clock, self._tick)
         self._steps = ReadySteps(self)

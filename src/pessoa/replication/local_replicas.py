@@ -114,6 +114,15 @@ class LocalReplicas:
 
     # Finding.
 
+    @property
+    def fetched_bytes(self) -> int:
+        """Bytes of records that followers on this broker have fetched."""
+        return self._broker.fetched_bytes
+
+    def max_lag(self) -> int:
+        """How many committed offsets the follower on this broker lacks that is the furthest behind its leader."""
+        return 0 if self._fetchers is None else self._fetchers.max_lag()
+
     def get(self, topic: str, index: int) -> Partition | None:
         """This broker's replica of a partition, or None. One that is pending is created now."""
         found = self.by_name.get(topic, _NO_PARTITIONS).get(index)

@@ -84,6 +84,8 @@ class LocalBroker:
         self.leader_throttle = Throttle()
         self.follower_throttle = Throttle()
         self.directory_throttle = Throttle()
+        # Bytes of records that replicas of this broker have fetched from their leaders.
+        self.fetched_bytes = 0
         self.configure(settings)
         # Sends a change of the ISR to the controller, whose answer comes back through `apply_isr_answer`.
         self.propose: Callable[[Partition, IsrChange], None] = lambda _partition, _change: None

@@ -80,13 +80,13 @@ _PASSING_ERRORS = (
 
 
 class _Following:
-    __slots__ = ("backoff", "is_behind", "partition")
+    __slots__ = ("backoff", "lag", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.backoff = Backoff()
-        # Whether the leader had more that is committed when it last answered.
-        self.is_behind = True
+        # How many offsets that are committed the leader had more when it last answered; before that, one at least.
+        self.lag = 1
 
 
 class ReplicaFetcher:
@@ -114,6 +114,10 @@ class ReplicaFetcher:
 
     def __len__(self) -> int:
         return len(self._following)
+
+    def max_lag(self) -> int:
+        """How many committed offsets the partition lacks that is the furthest behind."""
+        return max([0, *(one.lag for one in self._following.values())])
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher-{self.leader_id}")
@@ -176,7 +180,7 @@ class ReplicaFetcher:
         throttled_ms = self._broker.follower_throttle.wait_ms(now_ms)
         for key, following in self._following.items():
             partition = following.partition
-            if throttled_ms and partition.is_follower_throttled and following.is_behind:
+            if throttled_ms and partition.is_follower_throttled and following.lag > 0:
                 following.backoff.until_ms = now_ms + throttled_ms
             if following.backoff.until_ms <= now_ms and not partition.log.is_flush_due and not partition.is_offline:
                 epoch = partition.log.epochs.latest_epoch
@@ -300,7 +304,8 @@ class ReplicaFetcher:
                     return
                 if partition.is_follower_throttled:
                     self._broker.follower_throttle.take(size, self._broker.clock.monotonic_ms())
-            following.is_behind = data.high_watermark > partition.log.log_end_offset
+                self._broker.fetched_bytes += size
+            following.lag = data.high_watermark - partition.log.log_end_offset
             partition.follow_high_watermark(data.high_watermark)
             self._follow_log_start(partition, data.log_start_offset)
         except InvalidBatch as problem:
@@ -452,6 +457,9 @@ class ReplicaFetchers:
             fetcher.start()
         self._place_of[partition] = place
         fetcher.follow(partition)
+
+    def max_lag(self) -> int:
+        return max([0, *(one.max_lag() for one in self._running.values())])
 
     def spread(self) -> None:
         """Assign every partition to its fetcher anew: the number of fetchers has changed."""

@@ -34,6 +34,7 @@ class Notebook:
         self._keys = keys
         self.ends: list[str] = []
         self.sizes: list[int] = []
+        self.waits: list[str] = []
 
     def watches(self, row: AnyRow) -> bool:
         return row.key in self._keys
@@ -47,6 +48,9 @@ class Note:
     def __init__(self, notebook: Notebook, name: str) -> None:
         self._notebook = notebook
         self._name = name
+
+    def wait(self) -> None:
+        self._notebook.waits.append(self._name)
 
     def end(self, response: Message | None, frames: list[Buffer] | None) -> None:
         answer = "nothing" if response is None or frames is None else type(response).__name__
@@ -128,6 +132,7 @@ def test_a_response_that_comes_later_ends_the_observation_when_it_is_made() -> N
         pending = desk.ask(ListGroupsRequest(), 4)
         assert isinstance(pending, PendingTask)
         assert notebook.ends == []
+        assert notebook.waits == ["ListGroupsRequest"]
         ready = asyncio.Event()
         pending.when_ready(ready.set)
         await ready.wait()

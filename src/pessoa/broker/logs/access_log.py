@@ -65,6 +65,8 @@ class _Access:
         self._size = size
         self._began_ns = perf_counter_ns()
 
+    def wait(self) -> None: ...
+
     def end(self, response: Message | None, frames: list[Buffer] | None) -> None:
         errors = errors_of(response) if response is not None else []
         if errors or not self._log.failed_only:

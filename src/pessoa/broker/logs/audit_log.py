@@ -101,6 +101,8 @@ class _Audit:
         self._context = context
         self._parts = parts
 
+    def wait(self) -> None: ...
+
     def end(self, response: Message | None, frames: list[Buffer] | None) -> None:
         errors = errors_of(response) if response is not None else []
         outcome = ",".join(dict.fromkeys(map(error_name, errors))) or "NONE"

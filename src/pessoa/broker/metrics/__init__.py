@@ -3,7 +3,7 @@
     families.py         the table of all metrics: name, type, what it means
     exposition.py       samples with their labels, as text
     request_metrics.py  what is counted while requests are served: a watcher of `broker.observers`
-    time_quantiles.py   how long requests took, in a bounded histogram
+    time_quantiles.py   how long requests took, in a bounded histogram; recent_average.py: an average of the last minute
     metadata_counts.py  what is counted when the metadata changes: the in-sync replicas, unclean elections
     collectors.py       everything else, looked at when it is asked for
     group_lag.py        the lag of consumer groups, as kafka_exporter names it

@@ -15,18 +15,20 @@ from typing import TYPE_CHECKING
 from pessoa.broker.message_fields import error_name
 from pessoa.broker.metrics.exposition import label_text
 from pessoa.broker.metrics.pushed_metrics import family_text
-from pessoa.broker.topic_listing import GROUP_TOPIC
+from pessoa.broker.metrics.time_quantiles import quantiles_ms
+from pessoa.broker.topic_listing import GROUP_TOPIC, TRANSACTION_TOPIC
 from pessoa.coordinator.groups.classic.classic_group import ClassicGroup
 from pessoa.quota.client_quotas import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from pessoa.broker.held_listener import HeldListener
     from pessoa.broker.metrics.client_telemetry import ClientTelemetry
     from pessoa.broker.metrics.exposition import Exposition
     from pessoa.broker.metrics.metadata_counts import MetadataCounts
-    from pessoa.broker.metrics.request_metrics import RequestMetrics, TopicCounts
+    from pessoa.broker.metrics.recent_average import RecentAverage
+    from pessoa.broker.metrics.request_metrics import ApiCounts, RequestMetrics, TopicCounts
     from pessoa.broker.services import BrokerServices
     from pessoa.coordinator.groups.group_shard import GroupShard
     from pessoa.log.directory import LogDirectory
@@ -64,11 +66,26 @@ def collect_requests(metrics: RequestMetrics, now_ns: int, out: Exposition) -> N
         for code, count in sorted(api.errors.items()):
             name = "kafka_network_requestmetrics_errors_total"
             out.add(name, count, request=api.title, error=error_name(code))
-        name = "kafka_network_requestmetrics_totaltimems"
-        for quantile, value_ms in api.times.quantiles_ms(now_ns):
-            out.add(name, value_ms, request=api.title, quantile=str(quantile))
-        out.add_labelled(name, api.times.count, label_text(request=api.title), "_count")
+        _add_times(api, now_ns, out)
     out.add("kafka_server_brokertopicmetrics_replicationbytesout_total", metrics.replicated_bytes)
+    out.add("kafka_server_group_coordinator_metrics_offset_commit_count", metrics.committed_offsets)
+
+
+def _add_times(api: ApiCounts, now_ns: int, out: Exposition) -> None:
+    """A request that was answered at once has waited for nothing, and all of its time was that of its handler."""
+    at_once, count = api.at_once, api.at_once.count + api.waited.count
+    for name, quantiles, number in (
+        ("totaltimems", quantiles_ms(now_ns, at_once, api.waited), count),
+        ("localtimems", quantiles_ms(now_ns, at_once, api.served), count),
+        ("remotetimems", quantiles_ms(now_ns, api.waiting, without=at_once), count),
+        ("throttletimems", quantiles_ms(now_ns, api.throttled), api.throttled.count),
+    ):
+        if not number:
+            continue
+        family = f"kafka_network_requestmetrics_{name}"
+        for quantile, value_ms in quantiles:
+            out.add(family, value_ms, request=api.title, quantile=str(quantile))
+        out.add_labelled(family, number, label_text(request=api.title), "_count")
 
 
 def collect_topics(topics: dict[str, TopicCounts], image: MetadataImage, out: Exposition) -> None:
@@ -119,7 +136,10 @@ async def pushed_lines(telemetry: ClientTelemetry, now_ms: int) -> str:
     return "".join(family_text(family, lines) for family, lines in sorted(by_family.items()))
 
 
-def collect_quorum(quorum: RaftQuorum, out: Exposition) -> None:
+def collect_quorum(quorum: RaftQuorum, commits: RecentAverage, now_ms: int, out: Exposition) -> None:
+    average_ms, most_ms = commits.read(now_ms)
+    out.add("kafka_server_raftmetrics_commit_latency_avg", round(average_ms, 3))
+    out.add("kafka_server_raftmetrics_commit_latency_max", most_ms)
     out.add("kafka_server_raftmetrics_current_leader", quorum.leader_id)
     out.add("kafka_server_raftmetrics_current_epoch", quorum.epoch)
     out.add("kafka_server_raftmetrics_high_watermark", quorum.high_watermark)
@@ -190,6 +210,8 @@ async def collect_partitions(broker: BrokerServices, out: Exposition) -> None:
         "offlinereplicacount",
     ):
         out.add(f"kafka_server_replicamanager_{name}", counts[name])
+    out.add("kafka_server_brokertopicmetrics_replicationbytesin_total", broker.replicas.fetched_bytes)
+    out.add("kafka_server_replicafetchermanager_maxlag", broker.replicas.max_lag(), clientId="Replica")
     name = "kafka_server_delayedoperationpurgatory_purgatorysize"
     out.add(name, len(waiting), delayedOperation="Fetch")
 
@@ -240,3 +262,25 @@ def collect_group_states(broker: BrokerServices, out: Exposition) -> None:
         out.add(f"{prefix}{state}", states[state])
     for protocol, count in protocols.items():
         out.add("kafka_server_group_coordinator_metrics_group_count", count, protocol=protocol)
+
+
+def collect_coordinators(broker: BrokerServices, out: Exposition) -> None:
+    """Neither coordinator is made for this."""
+    if GROUP_TOPIC in broker.replicas.by_name:
+        _add_loads("group", broker.groups.runtime.load_times_ms, out)
+    if TRANSACTION_TOPIC not in broker.replicas.by_name:
+        return
+    runtime = broker.transactions.runtime
+    _add_loads("transaction", runtime.load_times_ms, out)
+    states: Counter[str] = Counter()
+    for led in runtime.led_partitions():
+        states += led.shard.count_states()
+    for state, count in sorted(states.items()):
+        out.add("pessoa_transactions", count, state=state)
+
+
+def _add_loads(coordinator: str, times_ms: Collection[int], out: Exposition) -> None:
+    prefix = f"kafka_server_{coordinator}_coordinator_metrics_partition_load_time"
+    if times_ms:
+        out.add(f"{prefix}_avg", round(sum(times_ms) / len(times_ms), 3))
+        out.add(f"{prefix}_max", max(times_ms))

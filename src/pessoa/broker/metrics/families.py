@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 
 class Family(NamedTuple):
-    # counter, gauge or summary
+    # counter, gauge, summary, or untyped: a counter whose name, which is Kafka's, is not that of one for Prometheus
     kind: str
     meaning: str
 
 
-COUNTER, GAUGE, SUMMARY = "counter", "gauge", "summary"
+COUNTER, GAUGE, SUMMARY, UNTYPED = "counter", "gauge", "summary", "untyped"
 
 
 def _table(prefix: str, kind: str, **meanings: str) -> dict[str, Family]:
@@ -30,6 +30,7 @@ FAMILIES: dict[str, Family] = {
         failedproducerequests_total="Batches that were refused.",
         totalfetchrequests_total="Fetches of partitions that were answered.",
         failedfetchrequests_total="Fetches of partitions that failed.",
+        replicationbytesin_total="Bytes of records that this broker's replicas have fetched from their leaders.",
         replicationbytesout_total="Bytes of records that followers have fetched.",
     ),
     **_table(
@@ -58,6 +59,9 @@ FAMILIES: dict[str, Family] = {
         "kafka_network_requestmetrics_",
         SUMMARY,
         totaltimems="Milliseconds from a whole request to its response, of the last minute or two.",
+        localtimems="Of these, those until its handler was done.",
+        remotetimems="Of these, those in which it waited: for replicas, records, disks, the controller.",
+        throttletimems="Throttle times of requests that were throttled, in milliseconds.",
     ),
     **_table(
         "kafka_network_",
@@ -99,11 +103,25 @@ FAMILIES: dict[str, Family] = {
         raftmetrics_current_epoch="The epoch of the metadata quorum.",
         raftmetrics_high_watermark="Up to where the metadata log is committed.",
         raftmetrics_log_end_offset="Where the metadata log of this node ends.",
+        raftmetrics_commit_latency_avg="Milliseconds until what this node appends to the metadata log as leader is "
+        "committed, on the average of the last half minute or whole one.",
+        raftmetrics_commit_latency_max="The longest of them.",
+        replicafetchermanager_maxlag="Committed offsets that the replica lacks which is furthest behind its leader.",
+        group_coordinator_metrics_partition_load_time_avg="Milliseconds to load a partition of __consumer_offsets.",
+        group_coordinator_metrics_partition_load_time_max="The longest of the last loads.",
+        transaction_coordinator_metrics_partition_load_time_avg="Milliseconds to load a partition of "
+        "__transaction_state.",
+        transaction_coordinator_metrics_partition_load_time_max="The longest of the last loads.",
         group_coordinator_metrics_group_count="Groups that this broker coordinates.",
     ),
     **_table(
+        "kafka_server_group_coordinator_metrics_",
+        UNTYPED,
+        offset_commit_count="Offsets that groups have committed.",
+    ),
+    **_table(
         "kafka_server_client_metrics_",
-        COUNTER,
+        UNTYPED,
         unknown_subscription_request_count="Pushes of clients whose subscriptions have changed.",
         throttle_count="Requests of clients that came before their interval was over.",
         plugin_export_count="Pushes of metrics that this page shows.",
@@ -154,6 +172,7 @@ FAMILIES: dict[str, Family] = {
     **_table(
         "pessoa_",
         GAUGE,
+        transactions="Transactional ids that this broker coordinates, by the state of their transaction.",
         metrics_groups_left_out="Groups that this page leaves out because there are too many.",
     ),
 }

@@ -11,6 +11,7 @@ from pessoa.broker.metrics.exposition import CONTENT_TYPE, Exposition
 from pessoa.broker.metrics.http_endpoint import HttpEndpoint, Page, SharedPage
 from pessoa.broker.metrics.metadata_counts import MetadataCounts
 from pessoa.broker.metrics.page_guard import PageGuard
+from pessoa.broker.metrics.recent_average import RecentAverage
 from pessoa.broker.metrics.request_metrics import RequestMetrics
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pessoa.broker.services import BrokerServices
     from pessoa.broker.stages.node_context import NodeContext
     from pessoa.broker.stages.node_listeners import NodeListeners
+    from pessoa.quorum.batches import MetadataBatch
+    from pessoa.quorum.raft_quorum import RaftQuorum
 
 log = logging.getLogger("pessoa.broker")
 
@@ -45,6 +48,8 @@ class NodeMetrics:
         self._broker = broker
         self._requests = RequestMetrics(self._topic_name, self._is_topic)
         self._counts = MetadataCounts(config.node_id)
+        # How long it took until what this node has appended to the metadata log was committed.
+        self._commits = RecentAverage()
         # Of a broker.
         self._telemetry: ClientTelemetry | None = None
         # Of the process, and of the clock on the wall, at the last page.
@@ -78,6 +83,14 @@ class NodeMetrics:
         self.page.close()
         if self._guard is not None:
             self._guard.close()
+
+    def watch_quorum(self, quorum: RaftQuorum) -> None:
+        clock, commits = self._node.clock, self._commits
+
+        def note_commit(batch: MetadataBatch) -> None:
+            commits.record(max(0, clock.now_ms() - batch.append_time_ms), clock.monotonic_ms())
+
+        quorum.on_commit.append(note_commit)
 
     def accept_telemetry(self, services: BrokerServices, listeners: NodeListeners) -> None:
         """Let clients push their metrics to this broker."""
@@ -123,7 +136,7 @@ class NodeMetrics:
         collectors.collect_connections(broker.listeners, self._idle_share(), out)
         collectors.collect_directories(broker.directories, out)
         if broker.quorum is not None:
-            collectors.collect_quorum(broker.quorum, out)
+            collectors.collect_quorum(broker.quorum, self._commits, self._node.clock.monotonic_ms(), out)
         if broker.controller is not None:
             await collectors.collect_controller(image, counts, is_active=broker.controller.is_active, out=out)
         out.add("kafka_brokers", sum(1 for one in image.cluster.brokers.values() if not one.fenced))
@@ -144,6 +157,7 @@ class NodeMetrics:
         if services.telemetry is not None:
             collectors.collect_telemetry(services.telemetry, out)
         collectors.collect_group_states(services, out)
+        collectors.collect_coordinators(services, out)
         await collectors.collect_partitions(services, out)
         await collect_groups(services, out)
 

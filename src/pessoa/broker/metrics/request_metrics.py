@@ -16,7 +16,9 @@ from pessoa.base.ids import ZERO_UUID
 from pessoa.broker.message_fields import errors_of
 from pessoa.broker.metrics.time_quantiles import TimeQuantiles
 from pessoa.wire.api.fetch import FetchRequest, FetchResponse
+from pessoa.wire.api.offset_commit import OffsetCommitResponse
 from pessoa.wire.api.produce import ProduceRequest, ProduceResponse
+from pessoa.wire.api.txn_offset_commit import TxnOffsetCommitResponse
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
 
@@ -38,6 +40,7 @@ _NO_TOPIC = frozenset(
 )
 # Looked at for every request, where an attribute of an enumeration is slow.
 _PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
+_COMMITS = (int(ApiKey.OFFSET_COMMIT), int(ApiKey.TXN_OFFSET_COMMIT))
 
 
 class TopicCounts:
@@ -58,13 +61,20 @@ class TopicCounts:
 
 
 class ApiCounts:
-    __slots__ = ("by_version", "errors", "times", "title")
+    """Times are kept apart by whether a request was answered at once, where they are all of one kind: `at_once`; those
+    of requests that waited are in `waited`, their parts in `served` (by the handler) and `waiting` (for others)."""
+
+    __slots__ = ("at_once", "by_version", "errors", "served", "throttled", "title", "waited", "waiting")
 
     def __init__(self, key: int) -> None:
         self.title = ApiKey(key).title
         self.by_version: dict[int, int] = {}
         self.errors: Counter[int] = Counter()
-        self.times = TimeQuantiles(perf_counter_ns())
+        now_ns = perf_counter_ns()
+        self.at_once = TimeQuantiles(now_ns)
+        self.waited, self.served, self.waiting = (TimeQuantiles(now_ns) for _ in range(3))
+        # The throttle times of requests that were throttled.
+        self.throttled = TimeQuantiles(now_ns)
 
 
 class RequestMetrics:
@@ -75,6 +85,8 @@ class RequestMetrics:
         self.topics: dict[str, TopicCounts] = {}
         # Bytes that followers have fetched.
         self.replicated_bytes = 0
+        # Offsets that groups have committed.
+        self.committed_offsets = 0
         self._name_of = name_of
         self._is_known = is_known
 
@@ -97,6 +109,8 @@ class RequestMetrics:
         if key == _FETCH:
             assert isinstance(request, FetchRequest)
             return _Fetch(self, counts, request)
+        if key in _COMMITS:
+            return _OffsetCommit(self, counts)
         return _Request(counts)
 
     def topic(self, name: str, topic_id: Uuid) -> TopicCounts | None:
@@ -111,23 +125,50 @@ class RequestMetrics:
 
 
 class _Request:
-    __slots__ = ("_began_ns", "_counts")
+    __slots__ = ("_began_ns", "_counts", "_waits_ns")
 
     def __init__(self, counts: ApiCounts) -> None:
         self._counts = counts
+        # Since when it waits; 0 for a request that is answered at once.
+        self._waits_ns = 0
         self._began_ns = perf_counter_ns()
 
+    def wait(self) -> None:
+        self._waits_ns = perf_counter_ns()
+
     def end(self, response: Message | None, frames: list[Buffer] | None) -> None:
-        self._finish(errors_of(response) if response is not None else ())
+        self._finish(response, errors_of(response) if response is not None else ())
 
     def lose(self) -> None:
-        self._finish(())
+        self._finish(None, ())
 
-    def _finish(self, errors: list[int] | tuple[()]) -> None:
-        now_ns = perf_counter_ns()
-        self._counts.times.record(now_ns - self._began_ns, now_ns)
+    def _finish(self, response: Message | None, errors: list[int] | tuple[()]) -> None:
+        now_ns, counts = perf_counter_ns(), self._counts
+        if self._waits_ns:
+            counts.waited.record(now_ns - self._began_ns, now_ns)
+            counts.served.record(self._waits_ns - self._began_ns, now_ns)
+            counts.waiting.record(now_ns - self._waits_ns, now_ns)
+        else:
+            counts.at_once.record(now_ns - self._began_ns, now_ns)
+        throttle_ms: int = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms:
+            counts.throttled.record(throttle_ms * 1_000_000, now_ns)
         if errors:
-            self._counts.errors.update(errors)
+            counts.errors.update(errors)
+
+
+class _OffsetCommit(_Request):
+    __slots__ = ("_metrics",)
+
+    def __init__(self, metrics: RequestMetrics, counts: ApiCounts) -> None:
+        super().__init__(counts)
+        self._metrics = metrics
+
+    def end(self, response: Message | None, frames: list[Buffer] | None) -> None:
+        super().end(response, frames)
+        if isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse):
+            for topic in response.topics:
+                self._metrics.committed_offsets += len([one for one in topic.partitions if not one.error_code])
 
 
 # The name and id of a topic, a partition, the size of the batch, and how many records it says it has.
@@ -146,11 +187,12 @@ class _Produce(_Request):
             if (records := data.records) is not None
         ]
         self._counts = counts
+        self._waits_ns = 0
         self._began_ns = perf_counter_ns()
 
     def end(self, response: Message | None, frames: list[Buffer] | None) -> None:
         errors = errors_of(response) if response is not None else ()
-        self._finish(errors)
+        self._finish(response, errors)
         if errors:
             assert isinstance(response, ProduceResponse)
             self._count_some(response)
@@ -202,6 +244,7 @@ class _Fetch(_Request):
 
     def __init__(self, metrics: RequestMetrics, counts: ApiCounts, request: FetchRequest) -> None:
         self._counts = counts
+        self._waits_ns = 0
         self._began_ns = perf_counter_ns()
         self._metrics = metrics
         state = request.replica_state

@@ -42,13 +42,26 @@ class TimeQuantiles:
 
     def quantiles_ms(self, now_ns: int) -> list[tuple[float, float]]:
         """Each of `QUANTILES` with its milliseconds; 0 where nothing was counted lately."""
+        return quantiles_ms(now_ns, self)
+
+    def recent(self, now_ns: int) -> list[int]:
+        """What was counted lately, by bucket."""
         if now_ns - self._began_ns > WINDOW_NS:
             self._turn(now_ns)
-        counts = self._current
-        if self._previous is not None:
-            counts = [a + b for a, b in zip(self._current, self._previous, strict=True)]
-        total = sum(counts)
-        return [(quantile, _value_at(counts, quantile * total) / 1000) for quantile in QUANTILES]
+        if self._previous is None:
+            return self._current
+        return [a + b for a, b in zip(self._current, self._previous, strict=True)]
+
+
+def quantiles_ms(now_ns: int, *times: TimeQuantiles, without: TimeQuantiles | None = None) -> list[tuple[float, float]]:
+    """The quantiles of all of these as one, and of as many times of zero as `without` has counted."""
+    counts = [sum(bucket) for bucket in zip(*(one.recent(now_ns) for one in times), strict=True)]
+    zeros = 0 if without is None else sum(without.recent(now_ns))
+    total = sum(counts) + zeros
+    return [
+        (quantile, _value_at(counts, quantile * total - zeros) / 1000 if quantile * total > zeros else 0.0)
+        for quantile in QUANTILES
+    ]
 
 
 def bucket_of(microseconds: int) -> int:

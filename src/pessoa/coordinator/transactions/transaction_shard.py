@@ -18,6 +18,7 @@ What stands in no record: what is changing, which markers are missing, and `last
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -95,6 +96,10 @@ class TransactionShard:
 
     def transaction(self, transactional_id: str) -> Transaction | None:
         return self._transactions.get(transactional_id)
+
+    def count_states(self) -> Counter[str]:
+        """How many transactional ids are in each state, by the state's title."""
+        return Counter(one.state.title for one in self._transactions.values())
 
     # ── requests ──
 

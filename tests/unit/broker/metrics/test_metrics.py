@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pessoa.base.clock import ManualClock, SystemClock
 from pessoa.base.ids import Uuid
-from pessoa.broker.metrics.collectors import collect_quotas
+from pessoa.broker.metrics.collectors import collect_quotas, collect_requests
 from pessoa.broker.metrics.exposition import CONFLUENT, Exposition, label_text
 from pessoa.broker.metrics.families import FAMILIES
 from pessoa.broker.metrics.http_endpoint import (
@@ -25,12 +25,19 @@ from pessoa.broker.metrics.http_endpoint import (
     text_page,
 )
 from pessoa.broker.metrics.metadata_counts import MetadataCounts
+from pessoa.broker.metrics.recent_average import RecentAverage
 from pessoa.broker.metrics.request_metrics import RequestMetrics
-from pessoa.broker.metrics.time_quantiles import WINDOW_NS, TimeQuantiles, bucket_of
+from pessoa.broker.metrics.time_quantiles import WINDOW_NS, TimeQuantiles, bucket_of, quantiles_ms
 from pessoa.net.network import SystemNetwork
 from pessoa.quota.client_quotas import Reading
 from pessoa.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from pessoa.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pessoa.wire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from pessoa.wire.api.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -174,7 +181,7 @@ def test_what_is_produced_is_counted_by_topic_when_it_was_taken() -> None:
     produce = metrics.apis[ApiKey.PRODUCE]
     assert produce.by_version == {12: 3}
     assert produce.errors == {ErrorCode.NOT_ENOUGH_REPLICAS: 1, ErrorCode.MESSAGE_TOO_LARGE: 1}
-    assert produce.times.count == 3
+    assert produce.at_once.count == 3
 
 
 @pytest.mark.parametrize("answered_name", ["", "orders"])
@@ -245,8 +252,63 @@ def test_a_request_whose_client_has_gone_is_counted() -> None:
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     metrics.begin(context(ApiKey.HEARTBEAT, 4), request, 10).lose()
     metrics.begin(context(ApiKey.HEARTBEAT, 4), request, 10).end(HeartbeatResponse(error_code=25), [b""])
-    assert metrics.apis[ApiKey.HEARTBEAT].times.count == 2
+    assert metrics.apis[ApiKey.HEARTBEAT].at_once.count == 2
     assert metrics.apis[ApiKey.HEARTBEAT].errors == {25: 1}
+
+
+def test_the_time_of_a_request_that_waits_has_two_parts_and_one_that_does_not_has_waited_for_nothing() -> None:
+    metrics, request = request_metrics(), HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    metrics.begin(context(ApiKey.HEARTBEAT, 4), request, 10).end(HeartbeatResponse(error_code=0), [b""])
+    waiting = metrics.begin(context(ApiKey.HEARTBEAT, 4), request, 10)
+    waiting.wait()
+    waiting.end(HeartbeatResponse(error_code=0, throttle_time_ms=7), [b""])
+    counts = metrics.apis[ApiKey.HEARTBEAT]
+    parts = (counts.at_once, counts.waited, counts.served, counts.waiting, counts.throttled)
+    assert [one.count for one in parts] == [1, 1, 1, 1, 1]
+    out = Exposition()
+    collect_requests(metrics, 0, out)
+    text = "".join(out.lines())
+    for name in ("totaltimems", "localtimems", "remotetimems"):
+        assert f'kafka_network_requestmetrics_{name}_count{{request="Heartbeat"}} 2\n' in text
+    assert 'kafka_network_requestmetrics_remotetimems{request="Heartbeat",quantile="0.5"} 0.0\n' in text
+    assert 'kafka_network_requestmetrics_throttletimems_count{request="Heartbeat"} 1\n' in text
+
+
+def test_quantiles_of_several_histograms_are_those_of_all_and_of_zeros() -> None:
+    first, second, none = TimeQuantiles(0), TimeQuantiles(0), TimeQuantiles(0)
+    for _ in range(60):
+        first.record(1_000_000, 0)
+    for _ in range(40):
+        second.record(100_000_000, 0)
+        none.record(5, 0)
+    together = dict(quantiles_ms(0, first, second))
+    assert 1 <= together[0.5] < 1.3
+    assert 100 <= together[0.95] < 126
+    with_zeros = dict(quantiles_ms(0, second, without=first))
+    assert with_zeros[0.5] == 0
+    assert 100 <= with_zeros[0.75] < 126
+    assert dict(quantiles_ms(0, TimeQuantiles(0), without=none))[0.999] == 0
+
+
+def test_offsets_that_groups_commit_are_counted() -> None:
+    metrics = request_metrics()
+    answers = [OffsetCommitResponsePartition(partition_index=index, error_code=index // 2) for index in range(3)]
+    response = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=answers)])
+    request = OffsetCommitRequest(group_id="g", member_id="", topics=[])
+    metrics.begin(context(ApiKey.OFFSET_COMMIT, 8), request, 10).end(response, [b""])
+    assert metrics.committed_offsets == 2
+
+
+def test_an_average_is_that_of_the_last_half_minute_or_whole_one() -> None:
+    average = RecentAverage()
+    assert average.read(5) == (0.0, 0)
+    average.record(10, 10_000)
+    average.record(20, 20_000)
+    assert average.read(29_999) == (15.0, 20)
+    average.record(60, 40_000)
+    assert average.read(50_000) == (30.0, 60)
+    assert average.read(60_000) == (60.0, 60)
+    assert average.read(90_000) == (0.0, 0)
 
 
 # ---- Metadata ----
