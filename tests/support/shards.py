@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pessoa.coordinator.groups.group_shard import GroupShard
+from pessoa.coordinator.groups.share.share_initialisation import SharesInitialised
 from pessoa.coordinator.shard import Output
 from pessoa.coordinator.transactions.marker_messages import MarkersWritten
 from pessoa.coordinator.transactions.transaction_shard import TransactionShard
@@ -30,6 +31,8 @@ from pessoa.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from pessoa.wire.errors import Refusal
 from pessoa.wire.request_context import Caller
 from pessoa.wire.schema import Message
+from pessoa.wire.unserved.share_group_describe import ShareGroupDescribeRequest
+from pessoa.wire.unserved.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 _METHODS: dict[type[Message], Any] = {
     AddOffsetsToTxnRequest: TransactionShard.add_offsets,
@@ -50,6 +53,9 @@ _METHODS: dict[type[Message], Any] = {
     OffsetCommitRequest: GroupShard.commit_offsets,
     OffsetDeleteRequest: GroupShard.delete_offsets,
     OffsetFetchRequest: GroupShard.fetch_offsets,
+    ShareGroupDescribeRequest: GroupShard.describe_share,
+    ShareGroupHeartbeatRequest: GroupShard.share_heartbeat,
+    SharesInitialised: GroupShard.note_shares_initialised,
     SyncGroupRequest: GroupShard.sync,
     TxnOffsetCommitRequest: GroupShard.commit_offsets_in_transaction,
 }

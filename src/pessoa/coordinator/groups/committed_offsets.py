@@ -135,6 +135,7 @@ class Offsets:
         generation = request.generation_id_or_member_epoch
         group = self._registry.groups.get(request.group_id)
         if group is None:
+            self._registry.check_not_share(request.group_id)
             if generation < 0:
                 return accept_any_partition  # its record makes it a simple group
             if context.version >= _MEMBER_EPOCH_VERSION:
@@ -182,6 +183,7 @@ class Offsets:
     def _check_transactional_commit(self, request: TxnOffsetCommitRequest) -> CommitCheck:
         group = self._registry.groups.get(request.group_id)
         if group is None:
+            self._registry.check_not_share(request.group_id)
             if request.generation_id < 0:
                 return accept_any_partition
             raise Refusal(ErrorCode.ILLEGAL_GENERATION)
@@ -202,6 +204,8 @@ class Offsets:
         """The offsets of one group: of the topics that are named, or of all if `topics` is None."""
         group_id = request.group_id
         group = self._registry.groups.get(group_id)
+        if group is None:
+            self._registry.check_not_share(group_id)
         if isinstance(group, ConsumerGroup):
             group.check_offset_fetch(request.member_id, request.member_epoch)
         known = self.committed.get(group_id, {}) if group is not None else {}

@@ -22,6 +22,7 @@ from pessoa.coordinator.groups.classic.classic_group import ClassicGroup, Classi
 from pessoa.coordinator.groups.classic.consumer_payloads import CONSUMER_PROTOCOL_TYPE
 from pessoa.coordinator.groups.consumer.consumer_group import ConsumerGroup, ConsumerMember
 from pessoa.coordinator.groups.group_registry import Group, Registry
+from pessoa.coordinator.groups.share.share_group import SHARE_PROTOCOL_TYPE, ShareGroup
 from pessoa.wire.api import consumer_group_describe as modern
 from pessoa.wire.api.describe_groups import DescribedGroup, DescribedGroupMember
 from pessoa.wire.api.list_groups import ListedGroup, ListGroupsRequest
@@ -36,7 +37,9 @@ _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
 
 
-def group_type(group: Group) -> str:
+def group_type(group: Group | ShareGroup) -> str:
+    if isinstance(group, ShareGroup):
+        return SHARE_PROTOCOL_TYPE
     return "classic" if isinstance(group, ClassicGroup) else "consumer"
 
 
@@ -44,7 +47,8 @@ def list_groups(registry: Registry, request: ListGroupsRequest) -> list[ListedGr
     """The groups in one of the states and of one of the types that the request names; all where it names none."""
     states = {state.strip().lower() for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
-    groups = (registry.groups[group_id] for group_id in timeline_order(registry.groups, string_hash))
+    known = {**registry.groups, **registry.share_groups}
+    groups = (known[group_id] for group_id in timeline_order(known, string_hash))
     return [
         ListedGroup(
             group_id=group.id,
@@ -57,7 +61,9 @@ def list_groups(registry: Registry, request: ListGroupsRequest) -> list[ListedGr
     ]
 
 
-def _protocol_type(group: Group) -> str:
+def _protocol_type(group: Group | ShareGroup) -> str:
+    if isinstance(group, ShareGroup):
+        return SHARE_PROTOCOL_TYPE
     return (group.protocol_type or "") if isinstance(group, ClassicGroup) else CONSUMER_PROTOCOL_TYPE
 
 

@@ -1,8 +1,8 @@
 """What the parts of a group shard share: the groups by id, the metadata image, the settings, the timers.
 
-A consumer group must hear when a topic changes that it is subscribed to; `groups_by_topic` finds it without a look at
-all the others. `topic_hashes` remembers the hash of each topic that some group is subscribed to, until the topic
-changes.
+A consumer or share group must hear when a topic changes that it is subscribed to; `groups_by_topic` finds it without a
+look at all the others. `topic_hashes` remembers the hash of each topic that some group is subscribed to, until the
+topic changes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pessoa.coordinator.groups.classic.classic_group import ClassicGroup
 from pessoa.coordinator.groups.consumer.consumer_group import ConsumerGroup
 from pessoa.coordinator.groups.consumer.metadata_hash import group_hash, topic_hash
 from pessoa.coordinator.groups.group_config import GROUP_RESOURCE, GroupCoordinatorConfig
+from pessoa.coordinator.groups.share.share_group import ShareGroup
 from pessoa.coordinator.shard import Image
 from pessoa.coordinator.timers import Timers
 from pessoa.wire.errors import ErrorCode, Refusal
@@ -45,6 +46,8 @@ class Registry:
         self.may_describe = may_describe
         self.timers = Timers()
         self.groups: dict[str, Group] = {}
+        # They are found by ShareGroup APIs alone: to all others there is no group of such an id.
+        self.share_groups: dict[str, ShareGroup] = {}
         self.groups_by_topic: dict[str, dict[str, None]] = {}
         self.topic_hashes: dict[str, int] = {}
         # The version of the image that last brought a new topic: expressions resolved before may match it.
@@ -69,12 +72,24 @@ class Registry:
             raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is not a consumer group")
         return group
 
+    def share_group(self, group_id: str) -> ShareGroup:
+        group = self.share_groups.get(group_id)
+        if group is None:
+            self.group(group_id)  # raises if there is none of any type
+            raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is not a share group")
+        return group
+
     def find_or_create_simple(self, group_id: str) -> Group:
         """Return the group of a commit; an unknown one becomes a group that has nothing but offsets."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = ClassicGroup(group_id)
         return group
+
+    def check_not_share(self, group_id: str) -> None:
+        """Refuse a request that would make, or take this for, a group of another type."""
+        if group_id in self.share_groups:
+            raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is a share group")
 
     def overrides(self, group_id: str) -> Mapping[str, str]:
         """The dynamic configuration of the group itself."""
@@ -104,8 +119,8 @@ class Registry:
         for name in names:
             self.topic_hashes.pop(name, None)
             for group_id in self.groups_by_topic.get(name, ()):
-                group = self.groups.get(group_id)
-                if isinstance(group, ConsumerGroup):
+                group = self.share_groups.get(group_id) or self.groups.get(group_id)
+                if isinstance(group, ConsumerGroup | ShareGroup):
                     group.refresh_at_ms = 0
 
     def update_subscriptions(self, group_id: str, old: AbstractSet[str], new: AbstractSet[str]) -> None:

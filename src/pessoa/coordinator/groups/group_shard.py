@@ -24,6 +24,10 @@ from pessoa.coordinator.groups.consumer.regex_refresh import RegexRefresh
 from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
 from pessoa.coordinator.groups.group_registry import Group, MayDescribe, Registry
 from pessoa.coordinator.groups.protocol_migration import ProtocolMigration
+from pessoa.coordinator.groups.share import share_descriptions
+from pessoa.coordinator.groups.share.share_group_config import DEFAULT_SHARE_CONFIG, ShareGroupConfig
+from pessoa.coordinator.groups.share.share_heartbeat import ShareGroups
+from pessoa.coordinator.groups.share.share_initialisation import InitializeShares, SharesInitialised
 from pessoa.coordinator.shard import CoordinatorRecord, Delta, Image, Output
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from pessoa.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -42,6 +46,8 @@ from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.request_context import Caller
 from pessoa.wire.schema import Message
 from pessoa.wire.stored import group_records
+from pessoa.wire.unserved.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from pessoa.wire.unserved.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 _EXPIRY_KEY = ("offset expiry",)
 
@@ -55,6 +61,8 @@ class GroupShard:
         image: Image,
         new_uuid: Callable[[], Uuid],
         may_describe: MayDescribe = lambda _member, _topic: True,
+        share_config: ShareGroupConfig = DEFAULT_SHARE_CONFIG,
+        initialize_shares: Callable[[InitializeShares], None] = lambda _asked: None,
     ) -> None:
         self.registry = Registry(config, image, new_uuid, may_describe)
         self.classic_rebalance = ClassicRebalance(self.registry)
@@ -66,6 +74,7 @@ class GroupShard:
         self.consumer = ConsumerHeartbeat(self.steps, regexes)
         self.classic_in_consumer = ClassicMembers(self.steps, regexes, self.consumer)
         self._consumer_replay = ConsumerReplay(self.registry)
+        self.share = ShareGroups(self.registry, share_config, initialize_shares)
 
     def __repr__(self) -> str:
         return f"<GroupShard: {len(self.registry.groups)} groups>"
@@ -78,6 +87,8 @@ class GroupShard:
             return self.classic_in_consumer.join(group, request, context, token, now_ms)
         if isinstance(group, ClassicGroup):
             return self.classic_join.join(group, request, context, token, now_ms)
+        if request.group_id in self.registry.share_groups:
+            return Output.reply(token, join_response(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         if request.member_id:
             return Output.reply(token, join_response(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
         created = ClassicGroup(request.group_id, state_since_ms=now_ms)
@@ -138,6 +149,18 @@ class GroupShard:
         self, request: ConsumerGroupHeartbeatRequest, context: Caller, token: int, now_ms: int
     ) -> Output:
         return self.consumer.heartbeat(request, context, token, now_ms)
+
+    # ── share groups ──
+
+    def share_heartbeat(self, request: ShareGroupHeartbeatRequest, context: Caller, token: int, now_ms: int) -> Output:
+        return self.share.heartbeat(request, context, token, now_ms)
+
+    def note_shares_initialised(self, request: SharesInitialised, context: Caller, token: int, now_ms: int) -> Output:
+        return self.share.note_initialised(request, token)
+
+    def describe_share(self, request: ShareGroupDescribeRequest, context: Caller, token: int, now_ms: int) -> Output:
+        groups = [share_descriptions.describe_share_group(self.registry, each) for each in request.group_ids]
+        return Output.reply(token, ShareGroupDescribeResponse(throttle_time_ms=0, groups=groups))
 
     # ── offsets ──
 
@@ -203,9 +226,9 @@ class GroupShard:
         elif isinstance(key, group_records.LegacyOffsetCommitKey):
             assert value is None or isinstance(value, group_records.LegacyOffsetCommitValue)
             self._replay_legacy(key, value, offset, producer_id)
-        else:
-            # Records of share and streams groups are passed over: what wrote them serves them.
-            self._consumer_replay.replay(key, value)
+        elif not self._consumer_replay.replay(key, value):
+            # Records of streams groups are passed over: what wrote them serves them.
+            self.share.replay(key, value)
 
     def _replay_classic(
         self, key: group_records.GroupMetadataKey, value: group_records.GroupMetadataValue | None
@@ -259,6 +282,7 @@ class GroupShard:
                 self._resume_classic(output, group, now_ms)
             else:
                 self._resume_consumer(group, now_ms)
+        self.share.resume(now_ms)
         self._schedule_expiry(now_ms)
         return output
 
@@ -290,7 +314,11 @@ class GroupShard:
             self.registry.last_new_topics_version = image.offset
         self.registry.image = image
         self.registry.forget_topics(sorted(changed | deleted.keys()))
-        return Output(self.offsets.tombstones_of_topics(deleted), is_atomic=False) if deleted else Output()
+        output = Output(is_atomic=False)
+        if deleted:
+            output.records += self.offsets.tombstones_of_topics(deleted)
+            output.records += self.share.initialisation.forget_topics(frozenset(deleted.values()))
+        return output
 
     def _schedule_expiry(self, now_ms: int) -> None:
         interval_ms = self.registry.config.offsets_retention_check_interval_ms

@@ -13,6 +13,7 @@ from typing import TypeVar
 from pessoa.base.ids import Uuid
 from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
 from pessoa.coordinator.groups.group_shard import GroupShard
+from pessoa.coordinator.groups.share.share_initialisation import InitializeShares
 from pessoa.coordinator.record_batches import NO_PRODUCER, StoredRecord, decode_batch, encode_batch
 from pessoa.coordinator.shard import CoordinatorRecord, Output, Reply
 from pessoa.records.batch import RecordBatch
@@ -50,13 +51,15 @@ class Bench:
         self.refuses_with: ErrorCode | None = None
         self.holds_back = False
         self.held: list[Output] = []
+        # What the share coordinator was asked to initialise.
+        self.asked: list[InitializeShares] = []
         self._token = 0
         self._ids = 0
         self.shard = self._new_shard()
         self.perform(self.shard.on_loaded(self.image, self.now_ms))
 
     def _new_shard(self) -> GroupShard:
-        return GroupShard(self.config, self.image, self._new_uuid)
+        return GroupShard(self.config, self.image, self._new_uuid, initialize_shares=self.asked.append)
 
     def _new_uuid(self) -> Uuid:
         self._ids += 1

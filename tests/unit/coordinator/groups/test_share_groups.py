@@ -93,7 +93,7 @@ class Driver:
         while self.asked:
             asked = self.asked.pop(0)
             request = SharesInitialised(group_id=asked.group_id, error_code=error, topics=topic_infos(asked.topics))
-            self.perform(self.share.note_initialised(request, CALLER, 1, self.now_ms))
+            self.perform(self.share.note_initialised(request, 1))
 
     def pass_time(self, by_ms: int) -> None:
         self.now_ms += by_ms
@@ -103,9 +103,8 @@ class Driver:
     def change_topics(self, new: FakeImage) -> None:
         self.image, delta = change(self.image, new)
         self.registry.image = self.image
-        names = {*delta.old.topics.by_name, *new.topics.by_name}
-        self.registry.topic_hashes.clear()
-        self.perform(self.share.on_topics_changed(frozenset(names), delta.deleted_topics))
+        self.registry.forget_topics([*delta.old.topics.by_name, *new.topics.by_name])
+        self.perform(Output(self.share.initialisation.forget_topics(delta.deleted_topics)))
 
     @property
     def group(self) -> ShareGroup:
@@ -388,7 +387,7 @@ def test_a_group_has_its_own_intervals_within_the_bounds_of_the_broker() -> None
 def test_a_group_is_described_with_its_members_and_their_partitions() -> None:
     driver = Driver()
     driver.join("a", "orders")
-    described = describe_share_group(driver.registry, driver.group)
+    described = describe_share_group(driver.registry, GROUP)
     assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Stable", 3, 3)
     assert described.assignor_name == "simple"
     (member,) = described.members

@@ -100,6 +100,7 @@ class ConsumerHeartbeat:
         if not creates:
             return self._registry.consumer_group(group_id)  # raises
         if group is None:
+            self._registry.check_not_share(group_id)
             return ConsumerGroup(group_id)
         if group.is_empty:
             output.records += group.tombstones()

@@ -12,14 +12,18 @@ from pessoa.base.java_order import (
     uuid_hash,
 )
 from pessoa.coordinator.groups.group_registry import Registry
-from pessoa.coordinator.groups.share.share_group import ShareGroup, ShareMember
-from pessoa.wire.errors import ErrorCode
+from pessoa.coordinator.groups.share.share_group import ShareMember
+from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.unserved.share_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
 _ASSIGNOR = "simple"
 
 
-def describe_share_group(registry: Registry, group: ShareGroup) -> DescribedGroup:
+def describe_share_group(registry: Registry, group_id: str) -> DescribedGroup:
+    try:
+        group = registry.share_group(group_id)
+    except Refusal as refusal:
+        return share_group_error(group_id, refusal.code, refusal.message)
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group.id,

@@ -24,6 +24,9 @@ from pessoa.base.ids import Uuid
 from pessoa.coordinator.groups.consumer.consumer_group import FIRST_EPOCH, NO_PARTITIONS, Partitions
 from pessoa.wire.errors import ErrorCode, Refusal
 
+# The type of these groups, and of their protocol, in ListGroups.
+SHARE_PROTOCOL_TYPE = "share"
+
 
 class ShareState(Enum):
     EMPTY = "Empty"

@@ -51,3 +51,6 @@ class ShareGroupConfig:
 
 def _within(override: str | None, default: int, least: int, most: int) -> int:
     return default if override is None else min(max(int(override), least), most)
+
+
+DEFAULT_SHARE_CONFIG = ShareGroupConfig()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pessoa.coordinator.groups.consumer.consumer_group import FIRST_EPOCH, NO_PARTITIONS, Partitions
+from pessoa.coordinator.groups.group_registry import Registry
 from pessoa.coordinator.groups.share.share_group import (
     InitialisedShares,
     NamedPartitions,
@@ -138,16 +139,35 @@ def share_group_tombstones(group: ShareGroup) -> list[CoordinatorRecord]:
 
 # ── replaying ──
 
+_KEYS = (
+    ShareGroupMetadataKey,
+    ShareGroupMemberMetadataKey,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupStatePartitionMetadataKey,
+)
+_MemberKey = ShareGroupMemberMetadataKey | ShareGroupTargetAssignmentMemberKey | ShareGroupCurrentMemberAssignmentKey
+_Key = _MemberKey | ShareGroupMetadataKey | ShareGroupTargetAssignmentMetadataKey | ShareGroupStatePartitionMetadataKey
 
-def replay_share_record(groups: dict[str, ShareGroup], key: Message, value: Message | None) -> bool:
-    """Change the groups as the record says. Return False if the key is not of a share group."""
+
+def replay_share_record(registry: Registry, key: Message, value: Message | None) -> bool:
+    """Change the share groups as the record says. Return False if the key is not of a share group."""
     if not isinstance(key, _KEYS):
         return False
+    groups = registry.share_groups
     group = groups.get(key.group_id)
     if group is None:
         if value is None:
             return True
         group = groups[key.group_id] = ShareGroup(key.group_id)
+    before = set(group.name_counts)
+    _replay(groups, group, key, value)
+    registry.update_subscriptions(group.id, before, set(group.name_counts) if group.id in groups else set())
+    return True
+
+
+def _replay(groups: dict[str, ShareGroup], group: ShareGroup, key: _Key, value: Message | None) -> None:
     if isinstance(key, ShareGroupMetadataKey):
         if value is None:
             del groups[key.group_id]
@@ -163,18 +183,6 @@ def replay_share_record(groups: dict[str, ShareGroup], key: Message, value: Mess
         group.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
     else:
         _replay_member(group, key, value)
-    return True
-
-
-_KEYS = (
-    ShareGroupMetadataKey,
-    ShareGroupMemberMetadataKey,
-    ShareGroupTargetAssignmentMemberKey,
-    ShareGroupTargetAssignmentMetadataKey,
-    ShareGroupCurrentMemberAssignmentKey,
-    ShareGroupStatePartitionMetadataKey,
-)
-_MemberKey = ShareGroupMemberMetadataKey | ShareGroupTargetAssignmentMemberKey | ShareGroupCurrentMemberAssignmentKey
 
 
 def _replay_member(group: ShareGroup, key: _MemberKey, value: Message | None) -> None:

@@ -81,12 +81,12 @@ def check_form(request: ShareGroupHeartbeatRequest) -> None:
 
 
 class ShareGroups:
-    """The share groups of a shard. `registry` has the groups of other types, the image and the timers."""
+    """The share groups of a shard. `registry` has them, the groups of other types, the image and the timers."""
 
     def __init__(
         self, registry: Registry, config: ShareGroupConfig, initialize: Callable[[InitializeShares], None]
     ) -> None:
-        self.groups: dict[str, ShareGroup] = {}
+        self.groups = registry.share_groups
         self._registry = registry
         self._config = config
         self.initialisation = ShareInitialisation(
@@ -95,16 +95,6 @@ class ShareGroups:
 
     def __repr__(self) -> str:
         return f"<ShareGroups: {len(self.groups)}>"
-
-    def group(self, group_id: str) -> ShareGroup:
-        group = self.groups.get(group_id)
-        if group is None:
-            is_other = group_id in self._registry.groups
-            raise Refusal(
-                ErrorCode.GROUP_ID_NOT_FOUND,
-                f"{group_id} is not a share group" if is_other else f"there is no group {group_id}",
-            )
-        return group
 
     # ── heartbeats ──
 
@@ -141,7 +131,7 @@ class ShareGroups:
     def _find_group(self, request: ShareGroupHeartbeatRequest) -> ShareGroup:
         """The group, or one that is about to be: it is known when its records are replayed."""
         if request.group_id in self._registry.groups or request.member_epoch != JOIN_EPOCH:
-            return self.group(request.group_id)
+            return self._registry.share_group(request.group_id)
         return self.groups.get(request.group_id) or ShareGroup(request.group_id)
 
     def _find_member(self, group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
@@ -160,7 +150,7 @@ class ShareGroups:
         return member
 
     def _leave(self, request: ShareGroupHeartbeatRequest, token: int, now_ms: int) -> Output:
-        group = self.group(request.group_id)
+        group = self._registry.share_group(request.group_id)
         member = group.member(request.member_id)
         output = Output(notes=[f"member {member.id} leaves share group {group.id}"])
         self._remove(output, group, member.id)
@@ -284,12 +274,12 @@ class ShareGroups:
 
     # ── the shard ──
 
-    def note_initialised(self, request: SharesInitialised, context: Caller, token: int, now_ms: int) -> Output:
+    def note_initialised(self, request: SharesInitialised, token: int) -> Output:
         return self.initialisation.finish(request, token)
 
     def replay(self, key: Message, value: Message | None) -> bool:
         """Return False if the key is not of a share group."""
-        return replay_share_record(self.groups, key, value)
+        return replay_share_record(self._registry, key, value)
 
     def resume(self, now_ms: int) -> None:
         """The shard is loaded: sessions begin anew."""
@@ -297,13 +287,6 @@ class ShareGroups:
             deadline_ms = now_ms + self._session_timeout_ms(group.id)
             for member_id in group.members:
                 self.expect_heartbeat(group.id, member_id, deadline_ms)
-
-    def on_topics_changed(self, names: frozenset[str], deleted: frozenset[Uuid]) -> Output:
-        """The groups look at these topics with their next heartbeat; what was initialised of deleted ones is gone."""
-        for group in self.groups.values():
-            if not names.isdisjoint(group.name_counts):
-                group.refresh_at_ms = 0
-        return Output(self.initialisation.forget_topics(deleted) if deleted else [], is_atomic=False)
 
 
 def _session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
