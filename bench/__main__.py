@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import platform
+import signal
 import sys
 from pathlib import Path
 
@@ -37,6 +38,8 @@ def chosen(arguments: list[str]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
+    # Who ends us with SIGTERM ends the brokers too, which would otherwise go on for ever.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     print(f"Python {platform.python_version()} on {platform.machine()}")
     for part in chosen(arguments):
         print(f"\n{part}", flush=True)

@@ -103,7 +103,7 @@ def _consume(side: Side, topic: str, records: int) -> float:
     began = time.perf_counter()
     left = records
     while left > 0:
-        found = consumer.consume(10_000, TIMEOUT_S)
+        found = consumer.consume(min(left, 10_000), TIMEOUT_S)
         if not found:
             raise SystemExit(f"{left} of {records} records of {topic} did not come")
         left -= len(found)
