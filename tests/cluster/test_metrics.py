@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from pessoa.broker.metrics.node_metrics import NodeMetrics
@@ -96,7 +96,18 @@ def commit(cluster: Cluster, topic: str, group: str, *offsets: int) -> None:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, **QUIET})
     try:
         wanted = [TopicPartition(topic, index, offset) for index, offset in enumerate(offsets)]
-        consumer.commit(offsets=wanted, asynchronous=False)
+
+        def is_committed() -> bool:
+            """While __consumer_offsets is new, its leader may hear of that later than the client does."""
+            try:
+                consumer.commit(offsets=wanted, asynchronous=False)
+            except KafkaException as problem:
+                if problem.args[0].code() not in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS):
+                    raise
+                return False
+            return True
+
+        until(is_committed, "a commit")
     finally:
         consumer.close()
 
