@@ -2,8 +2,8 @@
 with neither.
 
 Both brokers run at once and get the same requests in turn (`bench/bursts.py`), which shows a difference of some
-percent on a busy machine. What a user sees is measured as well: kafka-producer-perf-test, in turn on both; that one
-moves by a tenth from run to run.
+percent on a busy machine, and are what the verdicts are about. What a user sees is measured as well:
+kafka-producer-perf-test, in turn on both; that one moves by a tenth from run to run, and by far more on a busy machine.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PLAIN, SECURED = "plaintext", "SASL + ACLs"
 AT_LEAST_PERCENT = 95.0
+JAVA = "Java"
 RECORDS = {100: 2_000_000, 1000: 500_000}
 PARTITIONS = 6
 
@@ -44,7 +45,7 @@ def run(report: Report) -> None:
             measure_bursts(report, name, variants)
             measure_java(report, name, {variant: one.side for variant, one in variants.items()})
     for (case, unit), subjects in report.measured.items():
-        if unit == PERCENT_KEPT:
+        if unit == PERCENT_KEPT and not case.startswith(JAVA):
             verdict = "met" if subjects[OURS] >= AT_LEAST_PERCENT else "MISSED"
             print(f"  {verdict:<6}  {case}: {subjects[OURS]:.1f} % with {SECURED}, wanted {AT_LEAST_PERCENT:.0f} %")
 
@@ -65,7 +66,7 @@ def measure_bursts(report: Report, name: str, variants: dict[str, Variant]) -> N
 
 def measure_java(report: Report, name: str, sides: dict[str, Side]) -> None:
     for record_bytes, count in RECORDS.items():
-        topic, case = f"bench-java-{record_bytes}", f"Java produces {record_bytes} B, acks=all"
+        topic, case = f"bench-java-{record_bytes}", f"{JAVA} produces {record_bytes} B, acks=all"
         rates: dict[str, list[float]] = {variant: [] for variant in sides}
         for side in sides.values():
             create_topic(side, topic, PARTITIONS)

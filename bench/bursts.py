@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from bench.apache import Side
 
 BURSTS = 40
+# With less, a difference of some percent cannot be told from chance.
+FEWEST_BURSTS = 24
 PARTITIONS = 6
 
 
@@ -67,15 +69,15 @@ class Measured(NamedTuple):
 
 
 def alternate(variants: Mapping[str, Variant], shape: Shape, topic: str) -> dict[str, Measured]:
-    """Give all variants bursts in turn. The first tenth of them is not measured: Java compiles its code."""
+    """Give all variants bursts in turn. Some that come first are not measured: Java compiles its code."""
     request = produce_request(topic, shape.partitions, shape.records, shape.record_bytes, acks=-1)
     loads = {}
     for name, (side, client) in variants.items():
         create_topic(side, topic, shape.partitions)
         loads[name] = ProduceLoad(side.port, request, client)
     measured = {name: Measured([], []) for name in variants}
-    warming = max(3, scaled(BURSTS) // 10)
-    for number in range(-warming, max(8, scaled(BURSTS))):
+    bursts = max(FEWEST_BURSTS, scaled(BURSTS))
+    for number in range(-bursts // 8, bursts):
         for name in list(variants)[:: -1 if number % 2 else 1]:
             process: Process = variants[name].side.process
             before_s = process.cpu_seconds()
