@@ -21,12 +21,13 @@ _SPARKS_FILE = re.compile(r'File ".*(?:/pyspark/|pyspark\.zip|/pessoa/pipelines/
 
 # How a plan says that its user wants it to stop at a record; the rest of the line is the reason.
 STOPPED_BY_RECORD = "a bad record stopped the pipeline"
-_BAD_RECORD = re.compile(rf"{STOPPED_BY_RECORD}: .*?(?= SQLSTATE|\n|$)")
+# Spark prints plans with its failures, and in a plan the sentence goes on with an expression.
+_BAD_RECORD = re.compile(rf"{STOPPED_BY_RECORD}: (?!, concat\().*?(?= SQLSTATE|\n|$)")
 
 
 def is_final(reason: str) -> bool:
     """Whether another attempt would end in the same way for certain."""
-    return STOPPED_BY_RECORD in reason
+    return _BAD_RECORD.search(reason) is not None
 
 
 def plain(text: str) -> str:

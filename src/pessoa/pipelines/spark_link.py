@@ -63,8 +63,10 @@ class SparkLink:
         if self._remote is not None:
             from pessoa.pipelines.remote_sessions import connect_remote
 
+            self._say(f"Connecting to Spark at {self._remote.partition('/;')[0]}")
             return connect_remote(self._remote, self._home)
         if self.server is None or not self.server.is_running:
+            self._say(f"Starting Spark ({self._options.master}); this takes some seconds")
             self.server = SparkServer.start(self._home / "spark", self._options, self._say_progress)
             self._say(f"Spark is ready after {self.server.ready_after_s:.1f} s ({self._options.master})")
         return self.server.session()

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, overload
 
@@ -233,16 +233,19 @@ class App:
 
     def start(self) -> Running:
         """Start all pipelines and return. `with app.start() as running:` stops them at the end of the block."""
+        return self._start(lambda _: None)
+
+    def _start(self, say: Callable[[str], None]) -> Running:
         from pessoa.streams.running import Running
 
         if not self._sinks:
             raise PlanRefused(f"{self.id} has no pipelines: end one with .to(topic)")
-        return Running(self)
+        return Running(self, say)
 
     def run(self) -> None:
         """Start all pipelines, say what runs, and wait until Ctrl-C."""
-        with self.start() as running:
-            print(running.report())
+        with self._start(_say) as running:
+            _say(running.report())
             running.wait()
 
     def test(self, topics: Mapping[str, Sequence[object]], *, spark: Any = None) -> dict[str, list[Record]]:
@@ -286,6 +289,11 @@ class App:
                 f'stream("{whole.topic}", value=…), a dataclass, columns such as "valor DOUBLE", or string'
             )
         return msgspec.structs.replace(whole, value=Format("json", columns))
+
+
+def _say(sentence: str) -> None:
+    # At once, also if a file or a pipe is listening.
+    print(sentence, flush=True)
 
 
 def finish_sink(plan: Node) -> Node:

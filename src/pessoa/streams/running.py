@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
@@ -23,6 +24,7 @@ from pessoa.pipelines.queries import QuerySpec, QueryStatus
 from pessoa.pipelines.registry_formats import resolve_schemas
 from pessoa.pipelines.stages import Stage, is_cut, stages, why_not_real_time
 from pessoa.streams.app import App, finish_sink
+from pessoa.streams.backlog import Backlog
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -50,8 +52,9 @@ def forget(app: App) -> None:
 
 
 class Running:
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, say: Callable[[str], None] = lambda _: None) -> None:
         self._app = app
+        self._say = say
         self._stopped = threading.Event()
         self._settings = client_settings(app.kafka)
         sinks = self._whole()
@@ -63,6 +66,7 @@ class Running:
             schema_registry_url=app.kafka.schema_registry_url,
             # The app is what remembers: its functions exist in this process only.
             state_topic=None,
+            say=say,
         )
         self._stages: dict[str, Stage] = {}
         try:
@@ -106,9 +110,12 @@ class Running:
 
     def wait(self) -> None:
         """Until `stop` is called or Ctrl-C is pressed. Raises PipelineFailed if a query gives up."""
+        backlog = Backlog()
         try:
             while not self._stopped.wait(LOOK_INTERVAL_S):
                 self.check()
+                for sentence in backlog.sentences(self.status(), time.monotonic()):
+                    self._say(sentence)
         except KeyboardInterrupt:
             self.stop()
 
@@ -144,6 +151,8 @@ class Running:
             for node in every(plan)
             if isinstance(node, Source) and node.value.kind == "json" and not node.value.columns
         }
+        if unknown:
+            self._say(f"Learning columns from the first records of {', '.join(sorted(unknown))}")
         samples = {topic: self._samples(topic) for topic in sorted(unknown)}
         return [cast("Sink", finish_sink(resolve_schemas(app.learn(sink, samples), app.kafka))) for sink in app.plans]
 
@@ -187,6 +196,7 @@ class Running:
             _create(self._admin(), {part.topic for part in parts if part.is_internal})
         for number, part in enumerate(parts, start=1):
             query_id = name if not part.is_internal else f"{name}-{number}"
+            self._say(f"Starting {query_id}")
             self._stages[query_id] = part
             self._engine.start(
                 QuerySpec(

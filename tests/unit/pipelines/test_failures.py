@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pessoa.pipelines.failures import is_final, plain
+from pessoa.pipelines.failures import STOPPED_BY_RECORD, is_final, plain
 
 PYTHON = """\
 [STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: Lost task 0.0
@@ -41,6 +41,13 @@ def test_a_java_failure_is_told_by_its_innermost_cause() -> None:
 
 def test_any_other_text_is_its_first_lines() -> None:
     assert plain("something\n\nis wrong") == "something is wrong"
+
+
+def test_a_plan_that_could_stop_at_a_record_is_no_record_that_stopped_it() -> None:
+    plan = f"Filter raise_error(concat({STOPPED_BY_RECORD}: , concat(rowtopic#1, -, rowpartition#2)))"
+    text = f"org.apache.spark.SparkException: the disk is full\n\tat a.B.c(D.scala:1)\n{plan}"
+    assert not is_final(text)
+    assert plain(text) == "the disk is full (SparkException)"
 
 
 def test_a_record_that_stops_a_pipeline_is_the_whole_reason_and_final() -> None:
