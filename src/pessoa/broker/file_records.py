@@ -1,4 +1,8 @@
-"""The records of one partition in a Fetch response that are in the log's file until they are sent."""
+"""The records of one partition in a Fetch response that are in the log's file until they are sent.
+
+Until then the log may be truncated, and go on with other batches in the same place: what was found is lost then, for
+the fetch was answered for the old ones, and part of them may have been sent.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,12 @@ if TYPE_CHECKING:
 
 
 class FileRecords(InFile):
-    __slots__ = ("_partition", "_slice")
+    __slots__ = ("_log", "_partition", "_slice", "_truncations")
 
     def __init__(self, partition: Partition, data: FileSlice) -> None:
         self._partition = partition
+        self._log = partition.log
+        self._truncations = self._log.truncations
         self._slice = data
 
     def __repr__(self) -> str:
@@ -27,6 +33,7 @@ class FileRecords(InFile):
         return self._slice.size
 
     def place(self) -> FilePlace:
+        self._check()
         file, position, size = self._slice
         try:
             descriptor = file.fileno()
@@ -35,10 +42,11 @@ class FileRecords(InFile):
         except ValueError as closed:
             raise RangeLost("its segment was deleted") from closed
         if position + size > file.size:
-            raise RangeLost("the log was truncated")
+            raise RangeLost("the file ends before the range does")
         return FilePlace(descriptor, position)
 
     def read(self, size: int = maxsize) -> bytes:
+        self._check()
         file, position, whole = self._slice
         size = min(size, whole)
         try:
@@ -48,12 +56,18 @@ class FileRecords(InFile):
         except ValueError as closed:
             raise RangeLost("its segment was deleted") from closed
         if len(data) < size:
-            raise RangeLost("the log was truncated")
+            raise RangeLost("the file ends before the range does")
         return data
 
     def behind(self, count: int) -> FileRecords:
         file, position, size = self._slice
-        return FileRecords(self._partition, FileSlice(file, position + count, size - count))
+        rest = FileRecords(self._partition, FileSlice(file, position + count, size - count))
+        rest._log, rest._truncations = self._log, self._truncations
+        return rest
+
+    def _check(self) -> None:
+        if self._log.truncations != self._truncations:
+            raise RangeLost("the log was truncated")
 
     def _failed(self, problem: DiskError) -> RangeLost:
         self._partition.directory.fail(problem)
