@@ -56,6 +56,8 @@ def test_answers_to_readers_who_take_nothing_stay_in_the_files_of_the_log(broker
             assert int.from_bytes(reader.receive(4), "big") > 7 * MIB
         assert unread_bytes(broker) <= 16 * 64 * 1024
         bird.sings()
+    with Wire(broker.port, PATIENCE_S) as wire:
+        assert len(fetch(wire, "t", 0, max_bytes=8 * MIB).records) > 7 * MIB
     until(lambda: unread_bytes(broker) == 0, "that everything was read or is gone", PATIENCE_S)
 
 

@@ -6,6 +6,7 @@ the fetch was answered for the old ones, and part of them may have been sent.
 
 from __future__ import annotations
 
+from io import UnsupportedOperation
 from sys import maxsize
 from typing import TYPE_CHECKING
 
@@ -32,13 +33,15 @@ class FileRecords(InFile):
     def __len__(self) -> int:
         return self._slice.size
 
-    def place(self) -> FilePlace:
+    def place(self) -> FilePlace | None:
         self._check()
         file, position, size = self._slice
         try:
             descriptor = file.fileno()
         except DiskError as problem:
             raise self._failed(problem) from problem
+        except UnsupportedOperation:
+            return None
         except ValueError as closed:
             raise RangeLost("its segment was deleted") from closed
         if position + size > file.size:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 WORTH_SENDING_BYTES = 32 * 1024
 # What the transport gets of an answer while the socket is full.
 _PIECE_BYTES = 16 * 1024
+# What is read at a time of a file that has no descriptor.
+_READ_BYTES = 256 * 1024
 _ALL = sys.maxsize
 
 
@@ -56,8 +58,8 @@ class InFile:
     def __len__(self) -> int:
         raise NotImplementedError
 
-    def place(self) -> FilePlace:
-        """Where they are; good until any other file is used. Raises RangeLost."""
+    def place(self) -> FilePlace | None:
+        """Where they are, good until any other file is used; None for a file in memory. Raises RangeLost."""
         raise NotImplementedError
 
     def read(self, size: int = _ALL) -> bytes:
@@ -143,7 +145,10 @@ class FileSender:
             raise RangeLost(problem.strerror) from problem
 
     def _send_range(self, one: InFile) -> int:
-        descriptor, position = one.place()
+        place = one.place()
+        if place is None:
+            return self._socket.send(one.read(_READ_BYTES))
+        descriptor, position = place
         sent = os.sendfile(self._socket.fileno(), descriptor, position, len(one))
         if not sent:
             raise RangeLost("the file ends before the range does")

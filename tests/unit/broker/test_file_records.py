@@ -40,7 +40,10 @@ def test_records_are_read_whole_and_in_parts(log: PartitionLog) -> None:
     assert (len(records), len(whole)) == (3000, 3000)
     rest = records.behind(1200)
     assert (len(rest), rest.read(100), rest.read()) == (1800, whole[1200:1300], whole[1200:])
-    assert rest.place().position == records.place().position + 1200
+    first, second = records.place(), rest.place()
+    assert first is not None
+    assert second is not None
+    assert second.position == first.position + 1200
 
 
 def test_records_are_lost_when_their_log_is_truncated_and_goes_on_with_others(log: PartitionLog) -> None:
