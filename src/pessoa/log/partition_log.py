@@ -172,6 +172,7 @@ class PartitionLog(DurableLog):
         if self._codec is not None and batch.attributes & CODEC_MASK != self._codec:
             codec = self._codec
             batch = on_loop(self._rules, lambda: self._in_codec_of_topic(batch, codec, now_ms, BYTES_ON_LOOP))
+            check_size(batch, self._rules)
         if batch.size > self.config.segment_bytes:
             self._refuse_size(batch)
         if batch.producer_id >= 0:
@@ -198,7 +199,7 @@ class PartitionLog(DurableLog):
         if not self._rules.opens_records:
             check_records(batch, self._rules, now_ms, limit)
         limit = max(limit, batch.size)
-        return check_size(recompress(batch, codec, self.config.compression_level, limit), self._rules)
+        return recompress(batch, codec, self.config.compression_level, limit)
 
     def append_own(
         self,
