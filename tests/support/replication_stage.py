@@ -33,6 +33,7 @@ from pessoa.metadata.image import MetadataImage
 from pessoa.metadata.table_images import ConfigsImage
 from pessoa.metadata.topics_image import DIRECTORY_UNASSIGNED, PartitionImage, TopicImage, TopicsImage
 from pessoa.net.channel import ChannelFailed
+from pessoa.net.file_sending import read_ranges
 from pessoa.replication.local_replicas import LocalReplicas
 from pessoa.replication.replication_settings import ReplicationSettings
 from pessoa.wire.api.alter_partition import (
@@ -213,7 +214,7 @@ class StageChannel:
     async def _serve(self, target: Node, request: Message, version: int, answer: asyncio.Future[Any]) -> None:
         reply = await target.serve(request, version)
         assert reply is not None
-        data = bytearray(reply.encode(version))
+        data = bytearray().join(read_ranges(type(reply).encoder(version)(reply, bytearray())))
         kind = ApiKey(request.api_key).response
         self._stage.carry(self._target, self._source, lambda: _resolve(answer, kind.decode(data, version)))
 
