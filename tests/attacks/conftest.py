@@ -10,7 +10,8 @@ import pytest
 from tests.attacks.attack_stage import AttackStage
 
 
-@pytest.fixture(scope="session")
+# Not for longer than a module: the client that behaves never rests, and would slow down every test that follows.
+@pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackStage]:
     if sys.platform != "linux":
         pytest.skip("the memory of a process is read from Linux's /proc")
