@@ -41,7 +41,15 @@ class Side:
         self.apis = {one.api_key for one in self.wire.ask(software, ApiVersionsResponse, 3).api_keys}
 
     def alter(self, **subscriptions: Mapping[str, str | None]) -> None:
-        """Change subscriptions, and wait until clients hear of the last one."""
+        """Change subscriptions, and wait until clients hear of all of them.
+
+        Apache's brokers make the changes of a request one after the other, so clients may hear of the marker first. A
+        second change of it comes when the first request was done.
+        """
+        for changes in (subscriptions, {}):
+            self._alter(changes)
+
+    def _alter(self, subscriptions: Mapping[str, Mapping[str, str | None]]) -> None:
         self.change_count += 1
         marker = f"marker.{self.change_count}."
         changes = {**subscriptions, "marker": {"metrics": marker, "interval.ms": HOUR_MS, "match": "client_id=marker"}}
