@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 _PREFIX = "sasl.oauthbearer."
 _KEYS_URL = f"{_PREFIX}jwks.endpoint.url"
 _TOKEN_URL = f"{_PREFIX}token.endpoint.url"
-_ALLOWED = "sasl.oauthbearer.allowed."
-_OURS, _APACHES = f"pessoa.{_ALLOWED}", f"org.apache.kafka.{_ALLOWED}"
+# Our name, and the one that Apache Kafka has for the same.
+_ALLOWED_URLS = ("pessoa.sasl.oauthbearer.allowed.urls", "org.apache.kafka.sasl.oauthbearer.allowed.urls")
+_ALLOWED_FILES = ("pessoa.sasl.oauthbearer.allowed.files", "org.apache.kafka.sasl.oauthbearer.allowed.files")
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer."
 # Classes of Apache Kafka that do what is done here, by the names of Kafka 4 and of Kafka 3.
 SERVER_HANDLERS = tuple(f"{_PACKAGE}{part}OAuthBearerValidatorCallbackHandler" for part in ("", "secured."))
@@ -135,17 +136,17 @@ def _allowed_location(config: BrokerConfig, listener: str, name: str) -> KeyLoca
         location = parse_location(text)
     except BadKeyLocation as problem:
         raise ConfigProblem(key, text, str(problem)) from None
-    if not is_allowed(location, _allowed(config, "urls"), _allowed(config, "files")):
-        kind = "urls" if location.path is None else "files"
-        why = f"it must be among {_OURS}{kind}, or {_APACHES}{kind} as Apache Kafka calls it; add it there"
+    if not is_allowed(location, _allowed(config, _ALLOWED_URLS), _allowed(config, _ALLOWED_FILES)):
+        ours, apaches = _ALLOWED_URLS if location.path is None else _ALLOWED_FILES
+        why = f"it must be among {ours}, or {apaches} as Apache Kafka calls it; add it there"
         raise ConfigProblem(key, text, why)
     return location
 
 
-def _allowed(config: BrokerConfig, kind: str) -> list[str]:
+def _allowed(config: BrokerConfig, keys: tuple[str, ...]) -> list[str]:
     return [
         text
-        for key in (f"{_OURS}{kind}", f"{_APACHES}{kind}")
+        for key in keys
         for text in cast("tuple[str, ...]", BROKER_CONFIGS[key].parse(config.static.get(key, "")))
     ]
 
