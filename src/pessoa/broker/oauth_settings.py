@@ -145,9 +145,7 @@ def _allowed_location(config: BrokerConfig, listener: str, name: str) -> KeyLoca
 
 def _allowed(config: BrokerConfig, keys: tuple[str, ...]) -> list[str]:
     return [
-        text
-        for key in keys
-        for text in cast("tuple[str, ...]", BROKER_CONFIGS[key].parse(config.static.get(key, "")))
+        text for key in keys for text in cast("tuple[str, ...]", BROKER_CONFIGS[key].parse(config.static.get(key, "")))
     ]
 
 
