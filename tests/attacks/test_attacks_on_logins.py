@@ -1,4 +1,4 @@
-"""Attacks 6, 14, 15, 20 and 22: to be somebody else, or to stay it for too long."""
+"""Attacks 6, 14, 15, 20 and 22: a login as another user, and a session that outlives its login."""
 
 from __future__ import annotations
 

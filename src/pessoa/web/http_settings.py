@@ -155,7 +155,7 @@ class HttpSettings:
         return BasicAuth(read_users(self.users_file), realm=self.realm, roles=self.roles)
 
     def verifier(self) -> TokenVerifier | None:
-        """What verifies bearer tokens; None: nobody comes in with one. Raises a `ConfigProblem`."""
+        """What verifies bearer tokens; None: bearer tokens are refused. Raises a `ConfigProblem`."""
         if self.keys_url is None:
             return None
         rules = TokenRules(frozenset(self.audiences), self.issuer, self.skew_s, self.subject_claim, self.scope_claim)
