@@ -21,7 +21,8 @@ from tempfile import TemporaryDirectory
 from zipfile import ZipFile
 
 from pessoa.pipelines import jars as pinned
-from pessoa.pipelines.jars import Jar, JarsUnavailable
+from pessoa.pipelines.jars import JarsUnavailable
+from pessoa.pipelines.spark_versions import Jar
 
 KAFKA_VERSION = "4.3.1"
 LOCK_FILE = Path(__file__).with_name("jars.lock")

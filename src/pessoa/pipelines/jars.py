@@ -1,8 +1,9 @@
 """The jars that Spark lacks to read and write Kafka: pinned, checked, fetched once.
 
-PySpark's wheel brings Spark itself; its Kafka source and sink are four more jars. `fetch()` gets those that the cache
-lacks. A jar gets its final name by a rename, after its SHA-256 was right, so what stands in the cache under that name
-is whole: later starts trust the name and need no network. A file lock lets one process download while others wait.
+PySpark's wheel brings Spark itself; its Kafka source and sink are four more jars (spark_versions.py). `fetch()` gets
+those that the cache lacks. A jar gets its final name by a rename, after its SHA-256 was right, so what stands in the
+cache under that name is whole: later starts trust the name and need no network. A file lock lets one process download
+while others wait.
 
     PESSOA_CACHE   where caches live (~/.cache/pessoa); the jars are in its folder `jars`
     PESSOA_MAVEN   the root of a Maven repository to download from
@@ -22,11 +23,11 @@ import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pessoa.pipelines.java import NoJava, find_java
+from pessoa.pipelines.spark_versions import KAFKA_JARS, Jar
 
 DOWNLOAD_TIMEOUT_S = 30
 TOOL_TIMEOUT_S = 300
@@ -40,50 +41,6 @@ NAMES_SHOWN = 4
 class JarsUnavailable(Exception):
     """A jar is neither in the cache nor to be had; the sentence says what to do."""
 
-
-@dataclass(frozen=True, slots=True)
-class Jar:
-    group: str
-    artifact: str
-    version: str
-    sha256: str
-
-    @property
-    def file_name(self) -> str:
-        return f"{self.artifact}-{self.version}.jar"
-
-    @property
-    def path_in_repository(self) -> str:
-        return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
-
-
-# The token provider of 4.2.0 was never published; 4.0.0 has the same classes, and this set was seen to work.
-KAFKA_JARS = (
-    Jar(
-        "org.apache.spark",
-        "spark-sql-kafka-0-10_2.13",
-        "4.2.0",
-        "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
-    ),
-    Jar(
-        "org.apache.spark",
-        "spark-token-provider-kafka-0-10_2.13",
-        "4.0.0",
-        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
-    ),
-    Jar(
-        "org.apache.kafka",
-        "kafka-clients",
-        "3.9.2",
-        "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8",
-    ),
-    Jar(
-        "org.apache.commons",
-        "commons-pool2",
-        "2.13.1",
-        "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
-    ),
-)
 
 # Told after each jar that has come: how many of how many, and its bytes.
 Progress = Callable[[int, int, int], None]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pessoa.pipelines.jars import Jar, JarsUnavailable, fetch
+from pessoa.pipelines.jars import JarsUnavailable, fetch
 from pessoa.pipelines.java import NoJava, find_java, version_of
+from pessoa.pipelines.spark_versions import KAFKA_JARS, SPARK_VERSION, Jar
 
 CONTENT = b"a jar"
 JAR = Jar("org.example", "thing", "1.0", hashlib.sha256(CONTENT).hexdigest())
@@ -108,3 +109,14 @@ def test_without_a_network_one_sentence_says_what_to_do(tmp_path: Path, monkeypa
         "Connect to the network once, name a Maven repository with PESSOA_MAVEN, or copy the files to"
         f" {tmp_path / 'jars'}."
     )
+
+
+def test_the_table_of_versions_names_the_spark_of_the_install_and_of_the_lock() -> None:
+    repository = Path(__file__).parents[3]
+    assert f'"pyspark[connect]=={SPARK_VERSION}"' in (repository / "pyproject.toml").read_text(encoding="utf-8")
+    assert f"\npyspark=={SPARK_VERSION} " in (repository / "requirements.lock").read_text(encoding="utf-8")
+
+
+def test_every_pinned_jar_says_why_it_is_there() -> None:
+    assert all(jar.why for jar in KAFKA_JARS)
+    assert all(len(jar.sha256) == 64 for jar in KAFKA_JARS)
