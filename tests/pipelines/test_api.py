@@ -44,9 +44,11 @@ def test_a_query_is_started_shown_paused_resumed_and_deleted_from_the_command_li
     assert started.exit_code == 0, started.output
     eventually(lambda: [message.value() for message in read_all(servers, "loud")] == [b"HELLO", b"WORLD"])
     eventually(lambda: httpx.get(f"{url}/queries/shout").json()["progress"]["lag"] == 0)
-    header, row = command(url, "list").output.splitlines()
+    header, row, slots = command(url, "list").output.splitlines()
     assert header.split()[:4] == ["id", "state", "delivery", "speed"]
     assert row.split()[:4] == ["shout", "RUNNING", "at-least-once", "micro-batch"]
+    assert slots.startswith("task slots: 0 held in real-time mode, ")
+    assert httpx.get(f"{url}/task-slots").json() == {"total": 64, "used": 0, "free": 60}
     assert "offset           input-" in command(url, "status", "shout").output
     metrics = httpx.get(f"{url}/metrics").text
     assert 'pessoa_query_lag_records{query="shout"} 0.0' in metrics

@@ -102,10 +102,12 @@ def test_nothing_is_lost_or_doubled_when_spark_the_engine_and_the_broker_are_kil
     wait_for(lambda: counts(servers) == expected_counts(written))
 
 
-def kill_spark(engine: ServiceProcess) -> None:
+def kill_spark(engine: ServiceProcess, query: str = "copy") -> None:
     spark = eventually(lambda: engine.spark_pid() or 0)
     os.kill(spark, signal.SIGKILL)
-    eventually(lambda: engine.spark_pid() != spark and engine.ask("GET", "/queries/copy")["restarts"] > 0, PATIENCE_S)
+    eventually(
+        lambda: engine.spark_pid() != spark and engine.ask("GET", f"/queries/{query}")["restarts"] > 0, PATIENCE_S
+    )
 
 
 def kill_engine(engine: ServiceProcess) -> None:

@@ -25,7 +25,7 @@ def engine_process(servers: str, home: Path) -> ServiceProcess:
     return ServiceProcess(
         home,
         *("pipelines", "serve", "--bootstrap-server", servers, "--home", str(home), "--port", "0"),
-        *("--spark-master", "local[2]", "--spark-set", "spark.sql.shuffle.partitions=2"),
+        *("--spark-master", "local[32]", "--spark-set", "spark.sql.shuffle.partitions=2"),
     )
 
 

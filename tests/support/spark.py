@@ -30,7 +30,8 @@ SMALL_JVM = (
     "-XX:-BytecodeVerificationRemote",
 )
 SMALL = SparkOptions(
-    master="local[2]",
+    # Tasks in real-time mode hold their slots, and several tests share this Spark.
+    master="local[64]",
     memory="1g",
     settings={"spark.sql.shuffle.partitions": "2"},
     java_options=SMALL_JVM,

@@ -37,7 +37,12 @@ def pipelines() -> None:
 @click.option("--port", default=8084, show_default=True, help="0 for any that is free.")
 @click.option("--schema-registry", default="", metavar="URL")
 @click.option("--spark-remote", metavar="sc://HOST:PORT", help="A Spark Connect server to use instead of our own.")
-@click.option("--spark-master", default="local[*]", show_default=True, help="Or spark://HOST:PORT, a cluster.")
+@click.option(
+    "--spark-master",
+    default="local[*]",
+    show_default=True,
+    help="Or spark://HOST:PORT, a cluster; local[N] for N task slots.",
+)
 @click.option("--spark-memory", default="1g", show_default=True, help="The most that Spark's driver may take.")
 @click.option("--spark-set", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
 @click.option("--checkpoints", metavar="URI", help="Where a cluster keeps checkpoints: all its machines reach it.")
@@ -107,10 +112,13 @@ def start(url: str, id: str, function: str, exactly_once: bool, **chosen: Any) -
     show([ask(url, "POST", "/queries", wanted)])
 
 
-@pipelines.command("list", help="All queries.")
+@pipelines.command("list", help="All queries, and Spark's task slots.")
 @URL
 def list_(url: str) -> None:
     show(ask(url, "GET", "/queries"))
+    slots = ask(url, "GET", "/task-slots")
+    if slots["total"]:
+        click.echo(f"task slots: {slots['used']} held in real-time mode, {slots['free']} free")
 
 
 @pipelines.command(help="One query, with everything that is known of it.")
@@ -185,7 +193,7 @@ def ask(url: str, method: str, path: str, body: object = None) -> Any:
     raise click.ClickException(message)
 
 
-COLUMNS = ("id", "state", "delivery", "speed", "batch", "rows/s", "lag", "state rows", "restarts", "error")
+COLUMNS = ("id", "state", "delivery", "speed", "batch", "rows/s", "lag", "state rows", "slots", "restarts", "error")
 
 
 def show(statuses: list[dict[str, Any]]) -> None:
@@ -200,6 +208,7 @@ def show(statuses: list[dict[str, Any]]) -> None:
                 f"{progress['rows_per_second']:.0f}",
                 "-" if lag is None else str(lag),
                 str(progress["state_rows"]),
+                str(status["task_slots"]) if status["task_slots"] else "-",
                 str(status["restarts"]),
                 (status["error"].splitlines() or [""])[0],
             )

@@ -5,6 +5,7 @@
     GET    /queries/{id}             one
     PUT    /queries/{id}/{action}    pause, resume, stop or restart it
     DELETE /queries/{id}             stop it and forget it, with its checkpoint
+    GET    /task-slots               Spark's places for tasks: all of them, those that are held, those that are free
 
 A caller that reaches this API can run code, as with any Spark; so it listens on the loopback unless it is told
 otherwise, and takes JSON only, which no page in a browser can send here by itself. /metrics has a gauge for each number
@@ -39,6 +40,12 @@ from pessoa.web.routing import Endpoint
 DEFAULT_PORT = 8084
 ACTIONS = ("pause", "resume", "stop", "restart")
 STATES = State.__args__  # type: ignore[attr-defined]
+
+
+class TaskSlotsAnswer(msgspec.Struct, frozen=True):
+    total: int
+    used: int
+    free: int
 
 
 class NewQuery(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -77,6 +84,7 @@ def pipelines_app(engine: Engine) -> App:
             Endpoint("PUT", f"/queries/{{id}}/{action}", api.act(action), f"{action} a query.", answer=QueryStatus)
             for action in ACTIONS
         ),
+        Endpoint("GET", "/task-slots", api.task_slots, "Spark's task slots.", answer=TaskSlotsAnswer),
     ]
     app = make_app("pipelines", rows, lifespan=running)
     app.metrics.registry.register(QueryMetrics(engine))
@@ -98,6 +106,10 @@ class Api:
         value = msgspec.to_builtins(wanted)
         await ask_engine(lambda: self._engine.start(from_value(wanted.id, value)))
         return json_response(request, await self._status(wanted.id), 201)
+
+    async def task_slots(self, request: Request) -> Response:
+        slots = self._engine.task_slots()
+        return json_response(request, TaskSlotsAnswer(slots.total, slots.used, slots.free))
 
     async def delete(self, request: Request) -> Response:
         await ask_engine(lambda: self._engine.delete(request.path_params["id"]))
@@ -150,6 +162,11 @@ class QueryMetrics(Collector):
             for each in STATES:
                 state.add_metric([status.id, each], float(status.state == each))
         yield state
+        slots = self._engine.task_slots()
+        places = GaugeMetricFamily("pessoa_task_slots", "Spark's places for tasks.", labels=["state"])
+        places.add_metric(["used"], float(slots.used))
+        places.add_metric(["free"], float(slots.free))
+        yield places
         numbers: dict[str, tuple[str, Callable[[QueryStatus], float | None]]] = {
             "pessoa_query_restarts": ("How often it was started again.", lambda s: s.restarts),
             "pessoa_query_batch_id": ("The number of its last batch.", lambda s: s.progress.batch_id),
@@ -157,6 +174,7 @@ class QueryMetrics(Collector):
             "pessoa_query_rows_per_second": ("Of its last batch.", lambda s: s.progress.rows_per_second),
             "pessoa_query_lag_records": ("Records that wait to be read.", lambda s: s.progress.lag),
             "pessoa_query_state_rows": ("Rows that it remembers.", lambda s: s.progress.state_rows),
+            "pessoa_query_task_slots": ("Task slots that it holds.", lambda s: s.task_slots),
             "pessoa_query_state_bytes": ("Memory for what it remembers.", lambda s: s.progress.state_bytes),
         }
         for name, (about, number) in numbers.items():

@@ -23,6 +23,7 @@ name finds either all that one before it has left there, or nothing.
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import logging
 import threading
@@ -32,11 +33,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
 from pessoa.client.topic_creation import TIMEOUT_S, TopicUnavailable
-from pessoa.pipelines.failures import is_final, plain
+from pessoa.pipelines.failures import is_final, is_state_of_micro_batches, plain
 from pessoa.pipelines.group_offsets import GroupOffsets
 from pessoa.pipelines.jars import JarsUnavailable
 from pessoa.pipelines.java import NoJava
-from pessoa.pipelines.launching import client_settings, launch, speed_of
+from pessoa.pipelines.launching import client_settings, launch, mode_of, speed_of
 from pessoa.pipelines.names import Names
 from pessoa.pipelines.plan import KafkaSettings, PlanRefused
 from pessoa.pipelines.queries import (
@@ -53,6 +54,7 @@ from pessoa.pipelines.query_progress import Progress, read_progress
 from pessoa.pipelines.spark_link import SparkLink
 from pessoa.pipelines.spark_server import SparkOptions, SparkServer, SparkUnavailable, in_use
 from pessoa.pipelines.state_topic import STATE_TOPIC, StateTopic
+from pessoa.pipelines.task_slots import NoTaskSlots, TaskSlots, count_partitions, refuse_if_full, slots_wanted
 from pessoa.pipelines.traces import Traces
 
 if TYPE_CHECKING:
@@ -93,6 +95,9 @@ class Query:
         self.next_start_s = 0.0
         # Whether the topic that an exactly-once query needs was seen since it last failed.
         self.has_markers = False
+        # The partitions of the topics that it reads, if it was asked since it last failed; and the task slots it holds.
+        self.partitions: Mapping[str, int] | None = None
+        self.task_slots = 0
         # Whether it is being deleted: no other request may change it any more.
         self.is_leaving = False
         # Spark's query, while there is one.
@@ -105,7 +110,12 @@ class Query:
 
     @property
     def is_prepared(self) -> bool:
-        return self.has_markers or self.spec.delivery != "exactly-once"
+        has_markers = self.has_markers or self.spec.delivery != "exactly-once"
+        return has_markers and (self.partitions is not None or not self.is_real_time)
+
+    @property
+    def is_real_time(self) -> bool:
+        return speed_of(self.spec) == "real-time"
 
     def is_due(self) -> bool:
         """Whether it should run, does not, and may be tried."""
@@ -115,7 +125,7 @@ class Query:
     def status(self) -> QueryStatus:
         return QueryStatus(
             self.spec.id, self.state, self.spec.delivery, speed_of(self.spec), self.restarts, self.error,
-            self.spec.group, self.progress,
+            self.spec.group, self.progress, self.task_slots if self.running is not None else 0,
         )  # fmt: skip
 
 
@@ -184,7 +194,7 @@ class Engine:
         # It goes on from the state that is there, also if that could not be deleted.
         self._traces.pardon(query.spec.id)
         if not query.is_prepared:
-            self._make_markers(query, TIMEOUT_S)
+            self._prepare_query(query, TIMEOUT_S)
         with self._mutex:
             self._refuse_if_closed()
             self._launch(query, raises=True)
@@ -316,6 +326,11 @@ class Engine:
             self._refuse_if_closed()
             return self._spark.connect()
 
+    def task_slots(self) -> TaskSlots:
+        """Spark's task slots, and how many of them are held. Before Spark has started there are none on a cluster."""
+        held = sum(query.task_slots for query in list(self._queries.values()) if query.running is not None)
+        return TaskSlots(self._spark.task_slots or 0, held)
+
     @property
     def spark_server(self) -> SparkServer | None:
         return self._spark.server
@@ -353,7 +368,7 @@ class Engine:
                 if self._closing.is_set() or not is_ours or not self._names.maybe_take(query.spec.id):
                     continue
             try:
-                self._make_markers(query, MARKERS_TIMEOUT_S)
+                self._prepare_query(query, MARKERS_TIMEOUT_S)
             except TopicUnavailable as missing:
                 self._failed_to_prepare(query, str(missing), counts=not missing.may_pass)
             except Exception as failure:
@@ -372,9 +387,12 @@ class Engine:
             if query.is_due() and not self._closing.is_set():
                 self._note_failure(query, reason, counts=counts)
 
-    def _make_markers(self, query: Query, timeout_s: float) -> None:
-        self._traces.make_markers(query.spec.id, query.spec.slots, timeout_s)
-        query.has_markers = True
+    def _prepare_query(self, query: Query, timeout_s: float) -> None:
+        if query.spec.delivery == "exactly-once":
+            self._traces.make_markers(query.spec.id, query.spec.slots, timeout_s)
+            query.has_markers = True
+        if query.is_real_time:
+            query.partitions = count_partitions(client_settings(self.kafka), query.spec.plan)
 
     def look(self) -> None:
         """One round: notice what has ended, start what should run."""
@@ -413,7 +431,9 @@ class Engine:
             if report is not None:
                 query.next_report_s = now_s + REPORT_INTERVAL_S
                 self._note_progress(query, read_progress(report))
-            if not is_active:
+            if not is_active and is_state_of_micro_batches(str(failure)):
+                self._go_on_in_micro_batches(query)
+            elif not is_active:
                 self._note_failure(query, plain(str(failure)) if failure is not None else "Spark ended the query")
 
     def _note_progress(self, query: Query, progress: Progress) -> None:
@@ -431,6 +451,7 @@ class Engine:
         try:
             spark = self._spark.connect()
             slots = self._traces.slots(query.spec.id, query.spec.slots)
+            self._take_task_slots(query, spark)
             with in_use(spark):
                 query.running = launch(query.spec, spark, self.kafka, self._traces.checkpoint(query.spec.id), slots)
             query.first_batch_id, query.next_report_s = -1, 0.0
@@ -439,6 +460,11 @@ class Engine:
             if raises:
                 raise
             query.state, query.error = "FAILED", str(refused)
+        except NoTaskSlots as full:
+            if raises:
+                raise EngineRefused(str(full)) from None
+            # Another query may end. This one waits, and it is not to blame.
+            self._note_failure(query, str(full), counts=False)
         except SparkUnavailable as missing:
             if raises:
                 raise
@@ -449,10 +475,31 @@ class Engine:
                 raise
             self._note_failure(query, plain(str(failure)))
 
+    def _go_on_in_micro_batches(self, query: Query) -> None:
+        """The state that the query has was written in a format which real-time mode does not take."""
+        self._end(query)
+        query.spec = dataclasses.replace(query.spec, speed="micro-batch", output_mode=mode_of(query.spec))
+        query.state, query.next_start_s = "RESTARTING", 0.0
+        query.error = (
+            "its state was begun in micro-batches by an older version, so it goes on in them: to run it in real-time"
+            " mode, start it anew under another name"
+        )
+        log.warning("query %s: %s", query.spec.id, query.error)
+
+    def _take_task_slots(self, query: Query, spark: SparkSession) -> None:
+        query.task_slots = 0
+        if query.is_real_time:
+            shuffle_partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
+            wanted = slots_wanted(query.spec.plan, query.partitions or {}, shuffle_partitions)
+            # A Spark that does not say how many it has is taken at its word when it refuses.
+            if self._spark.task_slots is not None:
+                refuse_if_full(query.spec.id, wanted, self.task_slots())
+            query.task_slots = wanted
+
     def _note_failure(self, query: Query, reason: str, *, counts: bool = True) -> None:
         self._end(query)
         query.error = reason
-        query.has_markers = False
+        query.has_markers, query.partitions = False, None
         query.attempts += counts
         if query.attempts > query.spec.max_restarts or is_final(reason):
             query.state = "FAILED"

@@ -43,9 +43,16 @@ _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second
 
 def explain(plan: Node) -> str:
     """The plan as a tree, and how it runs."""
-    reason = why_not_real_time(plan)
-    runs = f"runs in micro-batches: {reason}" if reason else "runs in real-time mode"
-    return "\n".join([*_tree(plan, "", ""), runs])
+    return f"{tree(plan)}\n{runs(why_not_real_time(plan))}"
+
+
+def runs(reason: str | None) -> str:
+    """How a query runs that has this reason for micro-batches, or none."""
+    return f"runs in micro-batches: {reason}" if reason else "runs in real-time mode"
+
+
+def tree(plan: Node) -> str:
+    return "\n".join(_tree(plan, "", ""))
 
 
 def describe(node: Node) -> str:

@@ -30,6 +30,11 @@ def is_final(reason: str) -> bool:
     return _BAD_RECORD.search(reason) is not None
 
 
+def is_state_of_micro_batches(text: str) -> bool:
+    """Whether Spark refuses real-time mode because of the format of the state that a query has."""
+    return "STREAMING_REAL_TIME_MODE.CHECKPOINT_FORMAT_V1_NOT_SUPPORTED" in text
+
+
 def plain(text: str) -> str:
     """The reason of a failure that Spark tells in `text`."""
     if bad_record := _BAD_RECORD.search(text):

@@ -195,3 +195,5 @@ class QueryStatus(msgspec.Struct, frozen=True):
     error: str
     group: str
     progress: Progress
+    # Spark's task slots that it holds for as long as it runs, in real-time mode.
+    task_slots: int = 0

@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pessoa.pipelines.spark_server import session_at
+from pessoa.pipelines.spark_server import STATE_SETTINGS, session_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +26,8 @@ def connect_remote(address: str, home: Path) -> SparkSession:
         stop_leftovers(address, path.read_text(encoding="ascii").strip())
     session_id = str(uuid.uuid4())
     session = session_at(with_session(address, session_id))
+    for name, value in STATE_SETTINGS.items():
+        session.conf.set(name, value)
     path.write_text(session_id, encoding="ascii")
     return session
 

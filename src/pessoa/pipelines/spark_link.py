@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pessoa.pipelines.spark_server import SparkOptions, SparkServer, SparkUnavailable, forget
+from pessoa.pipelines.task_slots import slots_of_master, slots_of_session, with_room
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +32,8 @@ class SparkLink:
         # Our own, while there is one; and the session with whichever server.
         self.server: SparkServer | None = None
         self.session: SparkSession | None = None
+        # How many task slots Spark has. Of a cluster it is known when it was asked.
+        self.task_slots = slots_of_master(options.master) if remote is None else None
         self._attempts = 0
         self._next_start_s = 0.0
 
@@ -64,12 +67,18 @@ class SparkLink:
             from pessoa.pipelines.remote_sessions import connect_remote
 
             self._say(f"Connecting to Spark at {self._remote.partition('/;')[0]}")
-            return connect_remote(self._remote, self._home)
+            session = connect_remote(self._remote, self._home)
+            self.task_slots = slots_of_session(session)
+            return session
         if self.server is None or not self.server.is_running:
-            self._say(f"Starting Spark ({self._options.master}); this takes some seconds")
+            master = with_room(self._options.master)
+            self._say(f"Starting Spark ({master}); this takes some seconds")
             self.server = SparkServer.start(self._home / "spark", self._options, self._say_progress)
-            self._say(f"Spark is ready after {self.server.ready_after_s:.1f} s ({self._options.master})")
-        return self.server.session()
+            self._say(f"Spark is ready after {self.server.ready_after_s:.1f} s ({master})")
+        session = self.server.session()
+        if self.task_slots is None:
+            self.task_slots = slots_of_session(session)
+        return session
 
     def _say_progress(self, count: int, total: int, size: int) -> None:
         self._say(f"Fetching Spark's jars for Kafka: {count} of {total} ({size / 1e6:.1f} MB)")

@@ -7,8 +7,9 @@ The server is started with `java` itself, not with spark-submit: that wants a mo
 is the system's to choose, and is read from the server's log. A process that reaches the port could run code as our
 user, so the server demands a token that only this process and its children know.
 
-`local[*]` uses all cores of this machine. For a Spark cluster, `spark.master` names it, or the pipelines are pointed at
-a server that is run elsewhere (`spark.remote`), and then there is nothing to start here.
+`local[*]` uses all cores of this machine, with room for more tasks than cores (task_slots.py). For a Spark cluster,
+`spark.master` names it, or the pipelines are pointed at a server that is run elsewhere (`spark.remote`), and then there
+is nothing to start here.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from pessoa.pipelines.jars import JarsUnavailable, Progress, fetch, spark_jars
 from pessoa.pipelines.java import find_java, options
+from pessoa.pipelines.task_slots import with_room
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +58,17 @@ logger.server.name = {MAIN_CLASS}
 logger.server.level = info
 """
 
+# How state is kept. Every session with a Spark that is not ours has these as well: real-time mode asks for them.
+STATE_SETTINGS: Mapping[str, str] = {
+    # Of any size, on disk, and with changelogs: a batch writes what it has changed and not a snapshot.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # A query whose state has this format may change its speed and keep its state.
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+}
+
 # What differs from Spark's defaults, and why.
 SETTINGS: Mapping[str, str] = {
     "spark.app.name": "pessoa",
@@ -66,13 +79,11 @@ SETTINGS: Mapping[str, str] = {
     "spark.connect.grpc.binding.port": "0",
     # An engine without requests for a while is not gone.
     "spark.connect.session.manager.defaultSessionTimeout": "24h",
-    # State of any size, on disk, and with changelogs: a batch writes what it has changed and not a snapshot.
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    **STATE_SETTINGS,
     # 200 tasks a batch is for a hundred machines.
     "spark.sql.shuffle.partitions": "4",
+    # A row in real-time mode leaves a shuffle after so many milliseconds at most; it is 25 with Spark's own number.
+    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
     "spark.sql.session.timeZone": "UTC",
     # A Python worker has 15 s to call back otherwise, which a busy machine may need for its imports.
     "spark.python.authenticate.socketTimeout": "2m",
@@ -228,7 +239,7 @@ def command_line(home: Path, chosen: SparkOptions, progress: Progress) -> list[s
     logging.write_text(_LOGGING, encoding="utf-8")
     settings = {
         **SETTINGS,
-        "spark.master": chosen.master,
+        "spark.master": with_room(chosen.master),
         "spark.local.dir": str(home / "scratch"),
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.pyspark.python": sys.executable,

@@ -1,7 +1,10 @@
 """How a plan runs: at which speed, with which output mode, and in how many queries.
 
-Spark runs a plan without state in real-time mode, record by record. A plan with state runs in micro-batches, and what
-leaves it depends on the state:
+Spark runs a plan at one of two speeds. In real-time mode each record is taken and its result written by itself, in
+milliseconds: a plan without state, and one whose state is an aggregate, in tumbling or hopping windows or none, which
+writes a row whenever one changes. Everything else runs in micro-batches (`why_not_real_time` says what and why).
+
+What leaves a plan in micro-batches depends on its state:
 
     update    aggregates, joins with tables: a row whenever one changes
     append    joins of two streams, session windows, windows that say only their final result
@@ -9,6 +12,10 @@ leaves it depends on the state:
 Spark keeps one state of the update kind in a query, and no other state beside it. Kafka Streams would put a
 repartition topic between two such steps, and so do we: `stages` cuts a plan there into several, each of which ends in
 a topic that the next one reads. The topics in between hold JSON with the event time, and are named after the pipeline.
+Each part runs at its own speed. Real-time mode asks for two more cuts, which are made where nothing else is in its way:
+
+    a union above state        Spark wants its unions first
+    dead letters beside state  they would be such a union; a query without state reads the topic for them instead
 
 Pure.
 """
@@ -22,6 +29,7 @@ import msgspec
 
 from pessoa.pipelines.columns import write_columns
 from pessoa.pipelines.plan import (
+    NOTHING,
     Aggregate,
     Apply,
     Column,
@@ -40,6 +48,8 @@ from pessoa.pipelines.plan import (
     Source,
     Speed,
     Union,
+    Window,
+    Within,
     every,
     inputs,
 )
@@ -55,23 +65,58 @@ def has_state(node: Node) -> bool:
 
 
 def why_not_real_time(plan: Node) -> str | None:
-    """What keeps a plan from running record by record; None if nothing does."""
-    topics = set()
+    """What keeps a plan from running record by record, as one query; None if nothing does."""
     for node in every(plan):
-        if has_state(node):
-            return "it keeps state"
-        if isinstance(node, PythonSource | PythonSink):
-            return "Python reads or writes its records"
-        if any(isinstance(each, Function) for each in functions(node)):
-            return "Spark gathers records before it hands them to Python functions"
-        for format_ in formats(node):
-            if format_.kind in REGISTRY_FORMATS:
-                return f"{format_.kind} is read and written in Python"
-        if isinstance(node, Source):
-            if node.topic in topics:
-                return f"it reads {node.topic} twice"
-            topics.add(node.topic)
+        if reason := _why_slow(node):
+            return reason
+    if any(_too_much(node) for node in every(plan)):
+        return "it keeps state after state"
+    if any(_is_union_above_state(node) for node in every(plan)):
+        return "it unites what an aggregate gives"
+    if _letters_beside_state(plan):
+        return "its bad records leave it beside an aggregate"
     return None
+
+
+def why_micro_batch(plan: Node, delivery: str, keeps_times: bool, wanted: Speed | None) -> str | None:
+    """Why a query with this plan and these settings runs in micro-batches; None if it runs in real-time mode."""
+    if reason := why_not_real_time(plan):
+        return reason
+    if delivery == "exactly-once":
+        return "transactions are of batches"
+    if keeps_times:
+        return "times are kept"
+    return "the app wants it so" if wanted == "micro-batch" else None
+
+
+def _why_slow(node: Node) -> str | None:
+    match node:
+        case Aggregate(window=Window(kind="session")):
+            return "a session is told when it has ended"
+        case Aggregate(window=Window(final=True)):
+            return "it says final results only"
+        case Join(within=Within()):
+            return "it joins two streams"
+        case Join():
+            return "a join with a table takes the rows of a batch in the order of their times"
+        case PythonSource() | PythonSink():
+            return "Python reads or writes its records"
+    if any(isinstance(each, Function) for each in functions(node)):
+        return "Spark gathers records before it hands them to Python functions"
+    slow = [format_.kind for format_ in formats(node) if format_.kind in REGISTRY_FORMATS]
+    return f"{slow[0]} is read and written in Python" if slow else None
+
+
+def _is_union_above_state(node: Node) -> bool:
+    return isinstance(node, Union) and any(has_state(each) for each in every(node))
+
+
+def _letters_beside_state(plan: Node) -> bool:
+    return any(map(has_state, every(plan))) and any(map(_sends_letters, every(plan)))
+
+
+def _sends_letters(node: Node) -> bool:
+    return not isinstance(node, Sink) and getattr(node, "errors", Errors()).then == "dead-letter"
 
 
 def functions(node: Node) -> list[object]:
@@ -114,6 +159,7 @@ def _mode(node: Node) -> OutputMode:
 class Stage(NamedTuple):
     """One query. `topic` is the one that it writes, of ours if another stage reads it."""
 
+    query: str
     plan: Node
     topic: str
     is_internal: bool
@@ -121,18 +167,27 @@ class Stage(NamedTuple):
 
 # The event time in a topic between two stages.
 _TIME = "__rowtime"
+Types = Callable[[Node], Mapping[str, str]]
 
 
-def stages(plan: Sink, name: str, types: Callable[[Node], Mapping[str, str]]) -> list[Stage]:
-    """The queries that a plan needs, sources first. `types` gives the columns of a node and their types in Spark."""
-    found: list[Stage] = []
-    last = _cut(plan, name, types, found)
-    return [*found, Stage(last, plan.topic, is_internal=False)]
+def stages(plan: Sink, name: str, types: Types, *, real_time: bool = False) -> list[Stage]:
+    """The queries that a plan needs, sources first. `types` gives the columns of a node and their types in Spark.
+
+    `real_time`: also those that it needs to run in real-time mode, if nothing in it keeps it from that.
+    """
+    is_fast = real_time and not any(map(_why_slow, every(plan)))
+    cutter = _Cutter(name, types, is_fast)
+    last = cutter.cut(plan)
+    found = [*cutter.found, Stage(name, last, plan.topic, is_internal=False)]
+    return [part for stage in found for part in _letters_apart(stage)] if is_fast else found
 
 
-def is_cut(plan: Node) -> bool:
+def is_cut(plan: Node, *, real_time: bool = False) -> bool:
     """Whether a plan needs more than one query."""
-    return any(_too_much(node) for node in every(plan))
+    if any(_too_much(node) for node in every(plan)):
+        return True
+    is_fast = real_time and not any(map(_why_slow, every(plan)))
+    return is_fast and why_not_real_time(plan) is not None
 
 
 def _too_much(node: Node) -> bool:
@@ -141,20 +196,57 @@ def _too_much(node: Node) -> bool:
     return below > 0 if has_state(node) else below > 1
 
 
-def _cut(node: Node, name: str, types: Callable[[Node], Mapping[str, str]], found: list[Stage]) -> Node:
-    children = []
-    for child in inputs(node):
-        whole = _cut(child, name, types, found)
-        if _too_much(node) and any(has_state(each) for each in every(whole)):
-            whole = _through_a_topic(whole, f"{name}-{len(found) + 1}-repartition", types, found)
-        children.append(whole)
-    return with_inputs(node, tuple(children))
+def _letters_apart(stage: Stage) -> list[Stage]:
+    """A stage with state leaves its bad records out, and queries without state bring them to their topic."""
+    if not _letters_beside_state(stage.plan):
+        return [stage]
+    found: list[Stage] = []
+    for node in every(stage.plan):
+        if isinstance(node, Source) and _sends_letters(node):
+            # No good row passes; bad ones pass every filter on their way to their topic.
+            nothing_else = Sink(Filter(node, "false"), node.errors.topic, key=Format(NOTHING))
+            query = f"{stage.query}-letters" + (f"-{len(found) + 1}" if found else "")
+            found.append(Stage(query, nothing_else, node.errors.topic, is_internal=False))
+    return [*found, stage._replace(plan=_skipping_bad_records(stage.plan))]
 
 
-def _through_a_topic(node: Node, topic: str, types: Callable[[Node], Mapping[str, str]], found: list[Stage]) -> Node:
-    made, known = shape(node), types(node)
-    written = Project(node, (Column(_TIME, ROWTIME),), keep=True)
-    found.append(Stage(Sink(written, topic, key=Format("json"), whole_key=True), topic, is_internal=True))
+def _skipping_bad_records(node: Node) -> Node:
+    made = with_inputs(node, tuple(map(_skipping_bad_records, inputs(node))))
+    if isinstance(made, Source) and _sends_letters(made):
+        return msgspec.structs.replace(made, errors=Errors("skip"))
+    return made
+
+
+class _Cutter:
+    def __init__(self, name: str, types: Types, is_fast: bool) -> None:
+        self._name = name
+        self._types = types
+        self._is_fast = is_fast
+        self.found: list[Stage] = []
+
+    def cut(self, node: Node) -> Node:
+        """The node with topics below it where it must be cut; what writes them is in `found`."""
+        ends_here = _too_much(node) or (self._is_fast and _is_union_above_state(node))
+        children = []
+        for child in inputs(node):
+            whole = self.cut(child)
+            if ends_here and any(has_state(each) for each in every(whole)):
+                whole = self._through_a_topic(whole)
+            children.append(whole)
+        return with_inputs(node, tuple(children))
+
+    def _through_a_topic(self, node: Node) -> Node:
+        number = len(self.found) + 1
+        topic = f"{self._name}-{number}-repartition"
+        written = Project(node, (Column(_TIME, ROWTIME),), keep=True)
+        sink = Sink(written, topic, key=Format("json"), whole_key=True)
+        self.found.append(Stage(f"{self._name}-{number}", sink, topic, is_internal=True))
+        return _read_back(node, topic, self._types(node))
+
+
+def _read_back(node: Node, topic: str, known: Mapping[str, str]) -> Node:
+    """What gives the rows of a node again from the topic that they were written to."""
+    made = shape(node)
     keys = write_columns((column, known[column]) for column in made.keys)
     values = write_columns([(column, known[column]) for column in made.values] + [(_TIME, "TIMESTAMP")])
     source = Source(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, overload
 import msgspec
 
 from pessoa.pipelines.columns import Schema, struct_fields
-from pessoa.pipelines.explain import explain
+from pessoa.pipelines.explain import runs, tree
 from pessoa.pipelines.plan import (
     NOTHING,
     PRIMITIVES,
@@ -49,7 +49,7 @@ from pessoa.pipelines.plan import (
 )
 from pessoa.pipelines.queries import Delivery
 from pessoa.pipelines.shapes import VALUE, WINDOW_COLUMNS, ColumnsUnknown, shape
-from pessoa.pipelines.stages import is_cut, with_inputs
+from pessoa.pipelines.stages import Stage, Types, is_cut, stages, why_micro_batch, with_inputs
 from pessoa.streams.flows import Stream, Table
 from pessoa.streams.functions import Functions
 from pessoa.streams.learning import learn_columns
@@ -225,11 +225,32 @@ class App:
         for sink in self._sinks:
             with contextlib.suppress(ColumnsUnknown):
                 sink = cast("Sink", finish_sink(sink))
-            lines = explain(sink)
-            if is_cut(sink):
-                lines += "\nand in several queries, with topics in between: it keeps state after state"
-            texts.append(f"{self.id}-{sink.topic}\n{lines}")
+            texts.append(f"{self.id}-{sink.topic}\n{tree(sink)}\n{self._explain_speed(sink)}")
         return "\n\n".join(texts)
+
+    def _explain_speed(self, sink: Sink) -> str:
+        if not is_cut(sink, real_time=self.wants_real_time):
+            return runs(self.why_slow(sink))
+        try:
+            # Which types the columns have makes no difference to where a plan is cut.
+            parts = self.queries_of(sink, lambda node: dict.fromkeys(shape(node).columns, "STRING"))
+        except ColumnsUnknown:
+            return "runs in several queries"
+        lines = [f"{part.query} → {part.topic} {runs(self.why_slow(part.plan))}" for part in parts]
+        return "\n".join(["runs in several queries:", *lines])
+
+    @property
+    def wants_real_time(self) -> bool:
+        """Whether the app's settings leave it to the plan how fast it runs."""
+        return self.delivery != "exactly-once" and not self.keep_times and self.speed != "micro-batch"
+
+    def why_slow(self, plan: Node) -> str | None:
+        """Why a query with this plan runs in micro-batches; None if it does not."""
+        return why_micro_batch(plan, self.delivery, self.keep_times, self.speed)
+
+    def queries_of(self, sink: Sink, types: Types) -> list[Stage]:
+        """The queries that a pipeline is run as. `types` gives the columns of a node and their types in Spark."""
+        return stages(sink, f"{self.id}-{sink.topic}", types, real_time=self.wants_real_time)
 
     def start(self) -> Running:
         """Start all pipelines and return. `with app.start() as running:` stops them at the end of the block."""

@@ -22,7 +22,7 @@ from pessoa.pipelines.launching import client_settings
 from pessoa.pipelines.plan import Node, PlanRefused, Sink, Source, Speed, every
 from pessoa.pipelines.queries import QuerySpec, QueryStatus
 from pessoa.pipelines.registry_formats import resolve_schemas
-from pessoa.pipelines.stages import Stage, is_cut, stages, why_not_real_time
+from pessoa.pipelines.stages import Stage, why_not_real_time
 from pessoa.streams.app import App, finish_sink
 from pessoa.streams.backlog import Backlog
 
@@ -97,16 +97,9 @@ class Running:
         lines = []
         for query in self.status():
             stage = self._stages[query.id]
-            reason = f", as {self._why_slow(stage)}" if query.speed != "real-time" else ""
-            lines.append(f"{query.id} → {stage.topic}: {query.speed}{reason}")
+            reason = self._app.why_slow(stage.plan)
+            lines.append(f"{query.id} → {stage.topic}: " + (f"micro-batch, as {reason}" if reason else "real-time"))
         return "\n".join(lines)
-
-    def _why_slow(self, stage: Stage) -> str:
-        if reason := why_not_real_time(stage.plan):
-            return reason
-        if self._app.delivery == "exactly-once":
-            return "transactions are of batches"
-        return "times are kept" if self._app.keep_times else "the app wants it so"
 
     def wait(self) -> None:
         """Until `stop` is called or Ctrl-C is pressed. Raises PipelineFailed if a query gives up."""
@@ -189,18 +182,14 @@ class Running:
     # Queries
 
     def _start(self, sink: Sink) -> None:
-        name = f"{self._app.id}-{sink.topic}"
-        parts = [Stage(sink, sink.topic, is_internal=False)]
-        if is_cut(sink):
-            parts = stages(sink, name, self._types)
-            _create(self._admin(), {part.topic for part in parts if part.is_internal})
-        for number, part in enumerate(parts, start=1):
-            query_id = name if not part.is_internal else f"{name}-{number}"
-            self._say(f"Starting {query_id}")
-            self._stages[query_id] = part
+        parts = self._app.queries_of(sink, self._types)
+        _create(self._admin(), {part.topic for part in parts if part.is_internal})
+        for part in parts:
+            self._say(f"Starting {part.query}")
+            self._stages[part.query] = part
             self._engine.start(
                 QuerySpec(
-                    query_id,
+                    part.query,
                     plan=part.plan,
                     functions=self._app.functions.by_name,
                     delivery=self._app.delivery,

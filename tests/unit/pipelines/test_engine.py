@@ -22,6 +22,7 @@ from pessoa.pipelines import engine as engine_file
 from pessoa.pipelines import group_offsets, traces
 from pessoa.pipelines.engine import Engine, EngineRefused
 from pessoa.pipelines.names import EVERY_NAME
+from pessoa.pipelines.plan import Aggregate, Column, Sink, Source
 from pessoa.pipelines.queries import QuerySpec, to_value
 from pessoa.pipelines.slots import kept_slots
 from pessoa.pipelines.spark_link import SparkLink
@@ -503,3 +504,70 @@ def test_a_checkpoint_that_is_kept_elsewhere_goes_with_its_query(cluster: Cluste
 )
 def test_only_what_is_on_this_machine_for_certain_is_removed(place: str, path: str | None) -> None:
     assert traces.path_of(place) == (Path(path) if path is not None else None)
+
+
+@pytest.fixture
+def counted(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """The partitions of topics as the cluster would tell them; Spark has eight slots and shuffles to two partitions."""
+    partitions: dict[str, int] = {}
+    monkeypatch.setattr(engine_file, "count_partitions", lambda *_: partitions)
+
+    def connect(link: SparkLink) -> Any:
+        link.task_slots = 8
+        session = cluster.session()
+        session.conf = SimpleNamespace(get=lambda _: "2")
+        return session
+
+    monkeypatch.setattr(SparkLink, "_connect", connect)
+    return partitions
+
+
+def count_of(topic: str) -> Sink:
+    return Sink(Aggregate(Source(topic), (Column("count", "count(*)"),)), "out")
+
+
+def test_a_query_in_real_time_holds_task_slots_and_one_that_does_not_fit_is_refused(
+    counted: dict[str, int], tmp_path: Path
+) -> None:
+    counted["vendas"] = 3
+    with make_engine(tmp_path, state_topic=None) as engine:
+        engine.start(QuerySpec("first", plan=count_of("vendas")))
+        assert (engine.task_slots().used, engine.task_slots().free) == (5, 1)
+        with pytest.raises(EngineRefused, match="the query second needs 5 task slots"):
+            engine.start(QuerySpec("second", plan=count_of("vendas")))
+        engine.start(QuerySpec("batches", plan=count_of("vendas"), speed="micro-batch"))
+        assert [(status.id, status.task_slots) for status in engine.queries()] == [("first", 5), ("batches", 0)]
+        engine.stop("first")
+        assert engine.task_slots().used == 0
+        engine.start(QuerySpec("second", plan=count_of("vendas")))
+        assert engine.task_slots().used == 5
+
+
+def test_a_query_that_should_run_waits_for_task_slots_without_being_given_up(
+    counted: dict[str, int], tmp_path: Path
+) -> None:
+    counted["vendas"] = 3
+    with make_engine(tmp_path, state_topic=None) as engine:
+        engine.start(QuerySpec("first", plan=count_of("vendas")))
+        engine.stop("first")
+        engine.start(QuerySpec("second", plan=count_of("vendas"), max_restarts=0))
+        engine.resume("first")
+        assert "needs 5 task slots" in engine.query("first").status().error
+        engine.delete("second")
+        eventually(lambda: engine.query("first").status().state == "RUNNING")
+
+
+def test_a_query_whose_state_real_time_mode_does_not_take_goes_on_in_micro_batches(
+    cluster: Cluster, counted: dict[str, int], tmp_path: Path
+) -> None:
+    counted["vendas"] = 3
+    with make_engine(tmp_path, state_topic=None) as engine:
+        query = engine.start(QuerySpec("old", plan=count_of("vendas")))
+        failure = "[STREAMING_REAL_TIME_MODE.CHECKPOINT_FORMAT_V1_NOT_SUPPORTED] Streaming real-time mode has …"
+        ended = cluster.running[0]
+        ended.exception = lambda: failure
+        cluster.running.remove(ended)
+        eventually(lambda: cluster.launched == ["old", "old"])
+        status = query.status()
+        assert (status.speed, status.restarts, query.spec.output_mode) == ("micro-batch", 0, "update")
+        assert "start it anew under another name" in status.error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pessoa.pipelines.failures import STOPPED_BY_RECORD, is_final, plain
+from pessoa.pipelines.failures import STOPPED_BY_RECORD, is_final, is_state_of_micro_batches, plain
 
 PYTHON = """\
 [STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: Lost task 0.0
@@ -48,6 +48,11 @@ def test_a_plan_that_could_stop_at_a_record_is_no_record_that_stopped_it() -> No
     text = f"org.apache.spark.SparkException: the disk is full\n\tat a.B.c(D.scala:1)\n{plan}"
     assert not is_final(text)
     assert plain(text) == "the disk is full (SparkException)"
+
+
+def test_a_state_that_real_time_mode_does_not_take_is_known_by_sparks_word_for_it() -> None:
+    assert is_state_of_micro_batches("[STREAMING_REAL_TIME_MODE.CHECKPOINT_FORMAT_V1_NOT_SUPPORTED] Streaming …")
+    assert not is_state_of_micro_batches("the disk is full")
 
 
 def test_a_record_that_stops_a_pipeline_is_the_whole_reason_and_final() -> None:

@@ -127,7 +127,7 @@ def test_explain_prints_the_plan_from_its_end_to_its_sources() -> None:
         ),
         "   └─ filter valor > 10 · stream (key) → (produto, valor)",
         "      └─ source vendas · key string, value json · stream (key) → (produto, valor)",
-        "runs in micro-batches: it keeps state",
+        "runs in real-time mode",
     ]
 
 

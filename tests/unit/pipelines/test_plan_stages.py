@@ -10,6 +10,7 @@ from pessoa.pipelines.plan import (
     Aggregate,
     Apply,
     Column,
+    Errors,
     Filter,
     Format,
     Function,
@@ -37,18 +38,44 @@ def types(node: Node) -> Mapping[str, str]:
     return dict.fromkeys(shape(node).columns, "string")
 
 
-def test_a_plan_without_state_runs_in_real_time() -> None:
-    assert speed(Sink(Filter(SALES, "valor > 1"), "x")) == "real-time"
+LETTERS = Errors("dead-letter", "bad")
+WITH_LETTERS = Source("vendas", value=Format("json", "produto STRING, valor DOUBLE"), errors=LETTERS)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Filter(SALES, "valor > 1"),
+        Filter(WITH_LETTERS, "valor > 1"),
+        Aggregate(SALES, TOTAL),
+        Aggregate(SALES, TOTAL, MINUTE),
+        Aggregate(SALES, TOTAL, Window("hopping", 60_000, 10_000)),
+        Aggregate(Union((SALES, SALES)), TOTAL),
+        Filter(Aggregate(SALES, TOTAL), "total > 1"),
+        Union((SALES, SALES)),
+    ],
+)
+def test_a_plan_whose_state_is_at_most_an_aggregate_runs_in_real_time(plan: Node) -> None:
+    assert why_not_real_time(Sink(plan, "x")) is None
+    assert speed(Sink(plan, "x")) == "real-time"
 
 
 @pytest.mark.parametrize(
     ("plan", "reason"),
     [
-        (Aggregate(SALES, TOTAL), "it keeps state"),
+        (Aggregate(SALES, TOTAL, Window("session", 1)), "a session is told when it has ended"),
+        (Aggregate(SALES, TOTAL, Window("tumbling", 1, final=True)), "it says final results only"),
+        (Join(SALES, SALES, within=Within(1, 1), right_prefix="r_"), "it joins two streams"),
+        (Join(SALES, CLIENTS), "in the order of their times"),
+        (
+            Aggregate(Rekey(Aggregate(SALES, TOTAL), (Column("total", "total"),)), (Column("n", "count(*)"),)),
+            "it keeps state after state",
+        ),
+        (Union((Rekey(Aggregate(SALES, TOTAL), (Column("key", "key"),)), SALES)), "it unites what an aggregate gives"),
+        (Aggregate(WITH_LETTERS, TOTAL), "its bad records leave it beside an aggregate"),
         (Apply(SALES, Function("f", "INT")), "Python functions"),
         (Filter(SALES, Function("f", "BOOLEAN")), "Python functions"),
         (Source("t", value=Format("avro", "a INT")), "avro is read and written in Python"),
-        (Union((SALES, SALES)), "it reads vendas twice"),
     ],
 )
 def test_what_keeps_a_plan_from_real_time_is_said(plan: Node, reason: str) -> None:
@@ -75,8 +102,8 @@ def test_the_output_mode_follows_from_the_state(plan: Node, mode: str) -> None:
 def test_one_state_needs_one_query() -> None:
     plan = Sink(Aggregate(Rekey(SALES, (Column("produto", "produto"),)), TOTAL), "x")
     assert not is_cut(plan)
-    (only,) = stages(plan, "app-x", types)
-    assert (only.plan, only.topic, only.is_internal) == (plan, "x", False)
+    (only,) = stages(plan, "app-x", types, real_time=True)
+    assert only == ("app-x", plan, "x", False)
 
 
 def test_state_after_state_goes_through_a_topic() -> None:
@@ -85,6 +112,7 @@ def test_state_after_state_goes_through_a_topic() -> None:
     assert is_cut(plan)
     first, last = stages(plan, "app-x", types)
     assert (first.topic, first.is_internal, last.topic) == ("app-x-1-repartition", True, "x")
+    assert (first.query, last.query) == ("app-x-1", "app-x")
     for stage in (first, last):
         assert sum(has_state(node) for node in every(stage.plan)) == 1
     assert shape(first.plan).keys == ("nome",)
@@ -109,3 +137,30 @@ def test_state_side_by_side_is_cut_too() -> None:
     assert not is_cut(plan)
     both = Sink(Union((one, one)), "x")
     assert [stage.is_internal for stage in stages(both, "a", types)] == [True, True, False]
+
+
+def test_a_union_above_an_aggregate_is_cut_for_real_time_alone() -> None:
+    one = Rekey(Aggregate(SALES, TOTAL), (Column("key", "key"),))
+    plan = Sink(Union((one, Project(Source("t"), (Column("total", "1"),)))), "x")
+    assert len(stages(plan, "a", types)) == 1
+    assert is_cut(plan, real_time=True)
+    parts = stages(plan, "a", types, real_time=True)
+    assert [part.is_internal for part in parts] == [True, False]
+    assert [why_not_real_time(part.plan) for part in parts] == [None, None]
+
+
+def test_dead_letters_beside_an_aggregate_get_a_query_without_state_for_real_time_alone() -> None:
+    plan = Sink(Aggregate(WITH_LETTERS, TOTAL, MINUTE), "x")
+    assert [part.plan for part in stages(plan, "a", types)] == [plan]
+    letters, main = stages(plan, "a", types, real_time=True)
+    assert (letters.query, letters.topic, letters.is_internal) == ("a-letters", "bad", False)
+    assert not any(map(has_state, every(letters.plan)))
+    assert (main.query, main.topic) == ("a", "x")
+    assert [node.errors.then for node in every(main.plan) if isinstance(node, Source)] == ["skip"]
+    assert [why_not_real_time(part.plan) for part in (letters, main)] == [None, None]
+
+
+def test_a_plan_that_is_slow_anyway_is_not_cut_for_the_sake_of_real_time() -> None:
+    plan = Sink(Aggregate(Apply(WITH_LETTERS, Function("f", "STRUCT<valor: DOUBLE>"), LETTERS), TOTAL), "x")
+    assert not is_cut(plan, real_time=True)
+    assert [part.plan for part in stages(plan, "a", types, real_time=True)] == [plan]
