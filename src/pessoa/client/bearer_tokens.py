@@ -6,6 +6,8 @@
                                                clientId, clientSecret and scope in sasl.jaas.config, as before Kafka 4.1
     ssl.truststore.* in sasl.jaas.config       whom an https: URL is trusted by; without, the system's authorities
 
+A service that acts as its caller has the caller's token already, and gives it to our own client as the setting TOKEN.
+
 The URL is in the user's own file, which is what allows it; Java wants it in a property of the system as well.
 librdkafka asks URLs itself (`sasl.oauthbearer.method=oidc`), and gets the token of a file through a callback. Classes
 of Java that retrieve tokens in other ways are refused. No error and no `repr` holds a token or a secret.
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 OAUTHBEARER = "OAUTHBEARER"
 _PREFIX = "sasl.oauthbearer."
 _URL = f"{_PREFIX}token.endpoint.url"
+# The token itself. Only services set it, in memory: in a file, it would be there long after it has expired.
+TOKEN = "pessoa.sasl.oauthbearer.token"  # noqa: S105 - the name of a setting
 _RETRIEVER = f"{_PREFIX}jwt.retriever.class"
 _RETRIEVERS = ("DefaultJwtRetriever", "FileJwtRetriever", "ClientCredentialsJwtRetriever")
 _OPTION = re.compile(r"([\w.]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([^\s;]+))")
@@ -98,6 +102,8 @@ def token_settings(settings: Mapping[str, str]) -> TokenSettings:
 
 def get_token(settings: Mapping[str, str]) -> str:
     """A token for one login. Waits for who gives it out. Raises `BadSettings` or `AuthenticationFailed`."""
+    if TOKEN in settings:
+        return settings[TOKEN]
     found = token_settings(settings)
     try:
         if found.location.path is not None:

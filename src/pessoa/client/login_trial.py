@@ -1,4 +1,4 @@
-"""Whether a user and a password are right, asked of the brokers by logging in with them.
+"""Whether a user and a password, or a bearer token, are right: asked of the brokers by logging in with them.
 
 It is how a service checks its callers without a table of users of its own: who is removed from the cluster can no
 longer log in anywhere. The settings are those of the service's own clients, with another login in them: where the
@@ -44,12 +44,18 @@ def log_in(
     """Log in to the first broker that answers, and leave: None if the login is refused, else which operations on the
     cluster the user is allowed (bits by Kafka's numbers; 0 if not asked for). `ConnectionFailed` if no broker answers.
     """
+    return log_in_with(servers, with_user(settings, name, password), timeout_s, with_operations=with_operations)
+
+
+def log_in_with(
+    servers: str, settings: Mapping[str, str], timeout_s: float, *, with_operations: bool = False
+) -> int | None:
+    """The same with the login that stands in the settings."""
     deadline = time.monotonic() + timeout_s
-    own = with_user(settings, name, password)
     failure: ConnectionFailed | None = None
     for host, port in parse_addresses(servers):
         try:
-            connection = Connection(host, port, _CLIENT_ID, own, deadline)
+            connection = Connection(host, port, _CLIENT_ID, settings, deadline)
             try:
                 return _operations(connection, deadline) if with_operations else 0
             finally:

@@ -69,11 +69,17 @@ class ConfigChange(NamedTuple):
     value: str | None
 
 
+def open_admin(settings: ClientSettings) -> AdminClient:
+    """With a callback for tokens this waits for the first one, a second at a time."""
+    # Its stubs know no callbacks.
+    return AdminClient({"client.id": "rest-proxy", **settings}, logger=logger)  # type: ignore[dict-item]
+
+
 class Administrator:
     """Must be made on the loop that uses it."""
 
-    def __init__(self, settings: ClientSettings, java_settings: Mapping[str, str], bootstrap_servers: str) -> None:
-        self._admin = AdminClient({"client.id": "rest-proxy", **settings}, logger=logger)
+    def __init__(self, admin: AdminClient, java_settings: Mapping[str, str], bootstrap_servers: str) -> None:
+        self._admin = admin
         self._java_settings = java_settings
         self._bootstrap_servers = bootstrap_servers
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="pessoa-rest-admin")

@@ -1,8 +1,9 @@
 """The table of consumer instances: who has which, whose turn it is, and when one ends.
 
 An instance lives in the process that made it, and ends by DELETE, or when it got no request for
-`consumer.instance.timeout.ms`, or with the proxy: SIGTERM lets every member leave its group. A proxy that is killed
-cannot say goodbye; its members are gone when the brokers have waited `session.timeout.ms`.
+`consumer.instance.timeout.ms`, or with the last token of its principal, or with the proxy: SIGTERM lets every member
+leave its group. A proxy that is killed cannot say goodbye; its members are gone when the brokers have waited
+`session.timeout.ms`.
 
 Where the proxy acts as its callers, an instance belongs to the principal that made it: to others it is not there, and
 they may have one of the same name. One principal has MAX_INSTANCES_OF_ONE at most.
@@ -30,6 +31,7 @@ from confluent_kafka import Consumer, KafkaException
 
 from pessoa.base.clock import Clock
 from pessoa.rest_proxy.caller_clients import Identity
+from pessoa.rest_proxy.caller_tokens import CallerToken
 from pessoa.rest_proxy.instance import Instance
 from pessoa.rest_proxy.media import Format
 from pessoa.rest_proxy.proxy_config import ClientSettings, Config
@@ -75,6 +77,8 @@ class Entry:
     instance: Instance
     # By the monotonic clock; a request in progress keeps the instance alive however long it takes.
     expires_ms: int
+    # Which token the instance logs in with, if it does with one.
+    token: CallerToken | None = None
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     is_closed: bool = False
 
@@ -108,7 +112,7 @@ class Consumers:
         self._entries[key] = None
         try:
             instance = await self.in_thread(lambda: make_instance(wanted, self._config, identity.consumer))
-            self._entries[key] = Entry(instance, self._deadline_ms())
+            self._entries[key] = Entry(instance, self._deadline_ms(), identity.token)
         finally:
             if self._entries[key] is None:
                 del self._entries[key]
@@ -148,12 +152,19 @@ class Consumers:
     async def expire_forever(self) -> None:
         while True:
             await self._clock.wait_ms(EXPIRY_CHECK_MS)
-            now_ms = self._clock.monotonic_ms()
             for key, entry in list(self._entries.items()):
-                if entry is not None and entry.expires_ms <= now_ms and not entry.turn.locked():
-                    logger.info("instance %s of group %s was idle for too long", key.name, key.group)
-                    del self._entries[key]
-                    self._start_close(entry)
+                if entry is None or entry.turn.locked() or not (reason := self._reason_to_end(entry)):
+                    continue
+                logger.info("instance %s of group %s %s", key.name, key.group, reason)
+                del self._entries[key]
+                self._start_close(entry)
+
+    def _reason_to_end(self, entry: Entry) -> str:
+        if entry.expires_ms <= self._clock.monotonic_ms():
+            return "was idle for too long"
+        if entry.token is not None and entry.token.expires_at_ms <= self._clock.now_ms():
+            return "has outlived the tokens of its principal"
+        return ""
 
     async def close(self) -> None:
         for entry in self._entries.values():

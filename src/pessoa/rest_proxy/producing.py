@@ -99,11 +99,16 @@ class ProducerMetrics:
         self.failed = Counter("rest_proxy_records_failed", "Records that it did not.", registry=registry)
 
 
+def open_producer(settings: ClientSettings) -> Producer:
+    """With a callback for tokens this waits for the first one, a second at a time."""
+    return Producer({**DEFAULTS, **settings}, logger=logger)
+
+
 class SharedProducer:
     """Must be made on the loop that it is to report to."""
 
-    def __init__(self, settings: ClientSettings, metrics: ProducerMetrics) -> None:
-        self._producer = Producer({**DEFAULTS, **settings}, logger=logger)
+    def __init__(self, producer: Producer, metrics: ProducerMetrics) -> None:
+        self._producer = producer
         self._loop = asyncio.get_running_loop()
         self._waiting = 0
         self._interval_s = FIRST_POLL_S

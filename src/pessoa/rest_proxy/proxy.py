@@ -81,8 +81,9 @@ class Proxy:
         async def with_callers(request: Request) -> Response:
             found = caller(request)
             assert found is not None, "a proxy that acts as its callers demands a login"
-            request.scope[CLIENTS_KEY] = self.callers.take(found)
+            clients = request.scope[CLIENTS_KEY] = self.callers.take(found)
             try:
+                await clients.start()
                 response = await handle(request)
             except BaseException:
                 self.callers.release(found)

@@ -10,7 +10,7 @@ Files written for the JVM proxy are taken as they are: the settings of its clien
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from confluent_kafka import KafkaException
@@ -25,7 +25,8 @@ from pessoa.web.settings import log_unknown, read_settings, setting
 
 logger = logging.getLogger(__name__)
 
-ClientSettings = dict[str, str | int | float | bool]
+# The last is the callback that gives out tokens.
+ClientSettings = dict[str, str | int | float | bool | Callable[[str], tuple[str, float]]]
 
 DEFAULT_PORT = 8082
 ADVERTISED = "advertised.listeners"
@@ -131,12 +132,11 @@ def _check_propagation(http: HttpSettings, client: Mapping[str, str]) -> None:
     key = "confluent.rest.auth.propagate.method"
     if not http.demands_logins:
         raise ConfigProblem(key, "JETTY_AUTH", "callers must log in: set pessoa.authentication.kafka or …users.file")
-    if not can_log_in(client):
-        raise ConfigProblem(
-            key,
-            "JETTY_AUTH",
-            f"client.security.protocol must be a SASL one, and client.sasl.mechanism {' or '.join(MECHANISMS)}",
-        )
+    if not client.get("security.protocol", "").upper().startswith("SASL_"):
+        raise ConfigProblem(key, "JETTY_AUTH", "client.security.protocol must be SASL_SSL or SASL_PLAINTEXT")
+    # Callers with tokens log in with OAUTHBEARER, however the proxy does; callers with passwords as the proxy does.
+    if http.takes_passwords and not can_log_in(client):
+        raise ConfigProblem(key, "JETTY_AUTH", f"client.sasl.mechanism must be {' or '.join(MECHANISMS)}")
 
 
 def _in_librdkafkas_words(java: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ AUTHENTICATION = 40101
 AUTHORIZATION = 40301
 KAFKA_ERROR = 50002
 KAFKA_RETRIABLE_ERROR = 50003
+UNREACHABLE = 50302
 
 # The authentication and authorisation errors of a record decide about the status of a whole v2 produce.
 _UNAUTHENTICATED = frozenset({KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION})
@@ -71,13 +72,13 @@ KAFKA: dict[int, tuple[int, int]] = {
     **dict.fromkeys(_UNAUTHORISED, (403, AUTHORIZATION)),
     **dict.fromkeys(_MISSING, (404, 40403)),
     **dict.fromkeys(_BAD_REQUESTS, (400, KAFKA_BAD_REQUEST)),
-    **dict.fromkeys(_UNREACHABLE, (503, 50302)),
+    **dict.fromkeys(_UNREACHABLE, (503, UNREACHABLE)),
     KafkaError.LEADER_NOT_AVAILABLE: (404, 40404),
     KafkaError.GROUP_ID_NOT_FOUND: (404, 40405),
     KafkaError.MSG_SIZE_TOO_LARGE: (413, 413),
     KafkaError.RECORD_LIST_TOO_LARGE: (413, 413),
     KafkaError.THROTTLING_QUOTA_EXCEEDED: (429, 42901),
-    KafkaError.BROKER_NOT_AVAILABLE: (503, 50302),
+    KafkaError.BROKER_NOT_AVAILABLE: (503, UNREACHABLE),
 }
 
 

@@ -127,8 +127,12 @@ class HttpSettings:
         return tls_context(self.authority, self.certificate, self.key_password)
 
     @property
+    def takes_passwords(self) -> bool:
+        return self.kafka_users or self.users_file is not None
+
+    @property
     def demands_logins(self) -> bool:
-        return self.kafka_users or self.users_file is not None or self.keys_url is not None
+        return self.takes_passwords or self.keys_url is not None
 
     def authenticator(self, servers: str, client: Mapping[str, str]) -> Authenticator | None:
         """What lets callers in; None lets in everybody. `client` are the service's own settings as a Kafka client, with

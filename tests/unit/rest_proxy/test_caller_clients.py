@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from pessoa.base.clock import ManualClock
 from pessoa.base.config_values import ConfigProblem
-from pessoa.rest_proxy.caller_clients import EXPIRY_CHECK_MS, CallerClients, caller_identity
+from pessoa.rest_proxy.caller_clients import (
+    EXPIRY_CHECK_MS,
+    MAX_TOKENS_OF_ONE,
+    CallerClients,
+    password_identity,
+    token_identity,
+)
+from pessoa.rest_proxy.caller_tokens import CallerToken
 from pessoa.rest_proxy.producing import ProducerMetrics
 from pessoa.rest_proxy.proxy_config import Config, from_properties
 from pessoa.web.auth import BearerCredentials, Caller, PasswordCredentials
 from pessoa.web.problems import HttpProblem
+from tests.support.tokens import Issuer
 
 SETTINGS = {
     "bootstrap.servers": "127.0.0.1:1",
@@ -24,7 +34,6 @@ SETTINGS = {
     ' username="kafka-rest" password="of the proxy";',
     "pessoa.authentication.kafka": "true",
     "confluent.rest.auth.propagate.method": "JETTY_AUTH",
-    "pessoa.caller.clients.max": "3",
     "pessoa.caller.clients.idle.ms": "10000",
 }
 SECRET = "planted-7Q"
@@ -34,10 +43,11 @@ def caller(name: str, password: str = SECRET) -> Caller:
     return Caller(name, PasswordCredentials(name, password))
 
 
-def run(test: Callable[[CallerClients, ManualClock], Awaitable[None]]) -> None:
+def run(test: Callable[[CallerClients, ManualClock], Awaitable[None]], room: int = 3) -> None:
     async def main() -> None:
         clock = ManualClock()
-        found = CallerClients(from_properties(SETTINGS), ProducerMetrics(CollectorRegistry()), clock)
+        config = from_properties({**SETTINGS, "pessoa.caller.clients.max": str(room)})
+        found = CallerClients(config, ProducerMetrics(CollectorRegistry()), clock)
         await test(found, clock)
         await found.close()
 
@@ -46,7 +56,9 @@ def run(test: Callable[[CallerClients, ManualClock], Awaitable[None]]) -> None:
 
 def test_clients_log_in_as_the_caller_and_never_as_the_proxy() -> None:
     config = from_properties(SETTINGS)
-    found = caller_identity(config, caller("ana", 'a "good" pass\\word'))
+    ana = caller("ana", 'a "good" pass\\word')
+    assert isinstance(ana.credentials, PasswordCredentials)
+    found = password_identity(config, ana, ana.credentials)
     assert found.owner == "User:ana"
     for settings in (found.producer, found.consumer, found.admin):
         assert (settings["sasl.username"], settings["sasl.password"]) == ("ana", 'a "good" pass\\word')
@@ -104,11 +116,103 @@ def test_clients_that_were_idle_for_too_long_are_closed() -> None:
     run(test)
 
 
-def test_a_caller_with_a_token_is_told_to_come_with_a_password() -> None:
-    with pytest.raises(HttpProblem) as refused:
-        caller_identity(from_properties(SETTINGS), Caller("ana", BearerCredentials(SECRET, 0)))
-    assert refused.value.status == 403
-    assert SECRET not in refused.value.message
+def test_clients_of_a_caller_with_a_token_log_in_with_it_and_with_nothing_of_the_proxy() -> None:
+    given = BearerCredentials(SECRET, 5000)
+    found = token_identity(from_properties(SETTINGS), Caller("ana", given), given, CallerToken(given))
+    for settings in (found.producer, found.consumer, found.admin):
+        assert settings["sasl.mechanisms"] == "OAUTHBEARER"
+        ask = settings["oauth_cb"]
+        assert callable(ask)
+        assert ask("") == (SECRET, 5.0)
+        assert not {"sasl.username", "sasl.password"} & settings.keys()
+    assert found.java_admin["sasl.mechanism"] == "OAUTHBEARER"
+    assert "sasl.jaas.config" not in found.java_admin
+    assert SECRET not in repr(found) + repr(found.token)
+
+
+def test_a_token_is_replaced_by_one_that_ends_later_and_by_no_other() -> None:
+    token = CallerToken(BearerCredentials("first", 5000))
+    token.renew(BearerCredentials("earlier", 4999))
+    assert token("") == ("first", 5.0)
+    token.renew(BearerCredentials("later", 6000))
+    assert token("") == ("later", 6.0)
+
+
+def bearer(name: str, token: str, expires_at_ms: int = 100_000) -> Caller:
+    return Caller(name, BearerCredentials(token, expires_at_ms))
+
+
+def test_a_refreshed_token_gets_new_clients_and_renews_the_login_of_the_consumers() -> None:
+    async def test(callers: CallerClients, _: ManualClock) -> None:
+        first = callers.take(bearer("ana", "1"))
+        assert callers.take(bearer("ana", "1")) is first
+        second = callers.take(bearer("ana", "2", 200_000))
+        assert second is not first
+        assert second.identity.token is first.identity.token
+        token = first.identity.token
+        assert token is not None
+        for clients, expected in ((first, ("1", 100.0)), (second, ("2", 200.0)), (first, ("2", 200.0))):
+            # As when a broker has accepted it.
+            assert clients.identity.renewal is not None
+            clients.identity.renewal()
+            assert token("") == expected
+        assert callers.take(bearer("rui", "2")).identity.token is not first.identity.token
+
+    run(test)
+
+
+def test_one_principal_with_many_tokens_leaves_room_for_others() -> None:
+    async def test(callers: CallerClients, _: ManualClock) -> None:
+        for number in range(MAX_TOKENS_OF_ONE):
+            callers.take(bearer("ana", str(number)))
+        with pytest.raises(HttpProblem) as full:
+            callers.take(bearer("ana", "more"))
+        assert full.value.status == 429
+        callers.release(bearer("ana", "2"))
+        callers.take(bearer("ana", "more"))
+        assert len(callers) == MAX_TOKENS_OF_ONE
+        callers.take(bearer("rui", "1"))
+
+    run(test, room=50)
+
+
+def test_clients_end_with_the_token_of_their_caller_and_the_token_with_them() -> None:
+    async def test(callers: CallerClients, clock: ManualClock) -> None:
+        expiry = asyncio.create_task(callers.expire_forever())
+        now_ms = clock.now_ms()
+        for name, life_ms in (("short", 3000), ("busy", 3000), ("long", 60_000)):
+            callers.take(bearer(name, SECRET, now_ms + life_ms))
+        callers.release(bearer("short", SECRET))
+        callers.release(bearer("long", SECRET))
+        seen = []
+        for _ in range(4):
+            await asyncio.sleep(0)
+            clock.advance_ms(EXPIRY_CHECK_MS)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            seen.append(len(callers))
+        assert seen == [3, 3, 2, 2]
+        # Within the seconds that clocks may be apart, the verifier still lets such a caller in.
+        with pytest.raises(HttpProblem) as refused:
+            callers.take(bearer("short", SECRET, now_ms + 3000))
+        assert refused.value.status == 401
+        expiry.cancel()
+        gc.collect()
+        assert sorted(callers._tokens) == ["User:busy", "User:long"]
+
+    run(test)
+
+
+def test_a_proxy_whose_callers_have_tokens_alone_may_log_in_as_it_likes(tmp_path: Path) -> None:
+    keys = Issuer().write(tmp_path / "jwks.json")
+    settings = {key: value for key, value in SETTINGS.items() if key != "pessoa.authentication.kafka"} | {
+        "client.sasl.mechanism": "OAUTHBEARER",
+        "client.sasl.oauthbearer.token.endpoint.url": f"file:{tmp_path / 'token'}",
+        "oauthbearer.jwks.endpoint.url": f"file:{keys}",
+    }
+    assert from_properties(settings).acts_as_callers
+    with pytest.raises(ConfigProblem, match=r"client\.sasl\.mechanism must be PLAIN"):
+        from_properties({**settings, "pessoa.authentication.users.file": str(tmp_path / "users")})
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from pessoa.rest_proxy.caller_clients import Clients, StreamedResponse, clients_of
+from pessoa.rest_proxy.caller_clients import Clients, StreamedResponse, clients_of, life_ms
 from pessoa.rest_proxy.embedded import from_base64, to_bytes
 from pessoa.rest_proxy.json_stream import JsonCutter, NotAnObject, TooLong
 from pessoa.rest_proxy.media import JSON, Format
@@ -156,7 +156,7 @@ class RecordEndpoints:
         config = self._proxy.config
         cutter = JsonCutter(config.http.request_max_bytes)
         values = _values(request.stream(), cutter)
-        timeout_s = config.stream_timeout_ms / 1000
+        timeout_s = min(config.stream_timeout_ms, life_ms(request, self._proxy.clock.now_ms())) / 1000
         try:
             async with asyncio.timeout(timeout_s):
                 first = await anext(values, None)
