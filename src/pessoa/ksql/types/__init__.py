@@ -1,0 +1,1 @@
+"""SQL types (`sql_types.py`)."""
