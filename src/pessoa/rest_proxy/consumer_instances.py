@@ -192,8 +192,20 @@ class Consumers:
         return self._clock.monotonic_ms() + self._config.consumer_instance_timeout_ms
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """What blocks is done in one of the `consumer.threads`."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        """What blocks is done in one of the `consumer.threads`. Returns not before the thread does, cancelled or not:
+        a turn that ended earlier would let a second thread into the same consumer."""
+        working = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        cancelled: asyncio.CancelledError | None = None
+        while not working.done():
+            try:
+                await asyncio.wait([working])
+            except asyncio.CancelledError as told:
+                cancelled = told
+        if cancelled is not None:
+            # Nobody hears of it any more.
+            working.exception()
+            raise cancelled
+        return working.result()
 
 
 async def _close(entry: Entry) -> None:

@@ -13,6 +13,11 @@ librdkafka is told not to remember offsets itself, and `returned` says where eac
 Invariants: `_ahead` holds records of assigned partitions only, in order; a position is one past the last record that
 was returned, or where a seek went. Both are dropped for partitions that a rebalance takes away.
 
+A rebalance is a callback that waits in the queue of records until it is polled, and confluent-kafka answers it with the
+interpreter's lock held. Within librdkafka's close() that answer can meet a group that has just ended: the question is
+lost, the answer waited for without end, and the whole process stands still. So nothing is left for close() to call:
+`unsubscribe` and `close` give the partitions up first, and poll until the queue is empty.
+
 A subscription by expression is kept here and not in librdkafka, whose matcher is that of the C library: it knows less
 than Java's, and can be made to take for ever. A read now and then looks which topics match, and subscribes to them.
 """
@@ -83,7 +88,10 @@ class Instance:
 
     def close(self) -> None:
         """Leave the group; commits what was read if the instance commits by itself."""
-        self._consumer.close()
+        try:
+            self._give_up_partitions()
+        finally:
+            self._consumer.close()
 
     # Which partitions.
 
@@ -117,8 +125,7 @@ class Instance:
 
     def unsubscribe(self) -> None:
         """Ends a subscription, and an assignment by hand as well."""
-        _call(self._consumer.unsubscribe)
-        _call(self._consumer.unassign)
+        self._give_up_partitions()
         self._topics, self._pattern, self._is_assigned_by_hand = [], None, False
         self._ahead.clear()
         self._positions.clear()
@@ -294,6 +301,17 @@ class Instance:
                 # A rebalance took the partition while its records were on their way: the new owner reads them again.
                 if kafka_error(failure).code() != KafkaError._STATE:
                     raise from_kafka(kafka_error(failure)) from None
+
+    def _give_up_partitions(self) -> None:
+        """Unsubscribe, and serve each rebalance that librdkafka has queued. Records behind them are dropped: they have
+        not been read, so the next member of the group reads them."""
+        _call(self._consumer.unsubscribe)
+        if self._is_assigned_by_hand:
+            _call(self._consumer.unassign)
+        # Once the rebalance has been served no more records come; the limit is for a librdkafka that does otherwise.
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        while _call(self._consumer.consume, POLL_COUNT, 0) and time.monotonic() < deadline:
+            pass
 
     def _forget_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         gone = {(each.topic, each.partition) for each in partitions}

@@ -56,6 +56,34 @@ async def table(may_close: threading.Event, clock: ManualClock | None = None) ->
             await found.close()
 
 
+def test_a_cancelled_call_keeps_its_turn_until_its_thread_has_left_the_consumer(may_close: threading.Event) -> None:
+    """A close() beside a call that is still in librdkafka is two threads in one consumer."""
+    entered, may_leave = threading.Event(), threading.Event()
+
+    def work(_: Instance) -> None:
+        entered.set()
+        assert may_leave.wait(PATIENCE_S)
+
+    async def main() -> None:
+        async with table(may_close) as consumers:
+            await consumers.create(Wanted("g", "n"), NOBODY)
+            key = Key("", "g", "n")
+            call = asyncio.create_task(consumers.call(key, work))
+            await asyncio.to_thread(entered.wait, PATIENCE_S)
+            call.cancel()
+            closing = asyncio.create_task(consumers.delete(key))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not call.done()
+            assert closing_threads() == 0
+            may_leave.set()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await closing
+
+    asyncio.run(main())
+
+
 def closing_threads() -> int:
     return sum(1 for thread in threading.enumerate() if thread.name == "pessoa-rest-close")
 
