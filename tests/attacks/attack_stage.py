@@ -6,8 +6,9 @@
         summary line says by how much it has, and what the client's 99th percentile was beside the attack and alone
 
 The broker demands TLS and a login (SECURED), a login alone (LOGIN, and SHORT, where it is good for two seconds), a
-certificate (MUTUAL) or nothing (OPEN); access control lists decide everywhere. `admin` is a super user, `ana` owns what
-there is, `mallory` may do little, and a client of OPEN is anonymous.
+bearer token (BEARER; its keys are at a URL of `provider`), a certificate (MUTUAL) or nothing (OPEN); access control
+lists decide everywhere. `admin` is a super user, `ana` owns what there is, `mallory` may do little, and a client of
+OPEN is anonymous.
 
 Memory is the peak of the resident set (VmHWM), since what is freed before it is looked at has been taken all the same.
 """
@@ -38,6 +39,7 @@ from tests.support.crash_wire import Wire
 from tests.support.logged_process import LoggedProcess, pessoa
 from tests.support.sasl import authenticate, jaas, shake_hands
 from tests.support.tls_settings import TlsFiles
+from tests.support.tokens import AUDIENCE, ISSUER, IdentityProvider, Issuer
 
 MIB = 1024 * 1024
 ROOT = Path(__file__).parents[2]
@@ -50,6 +52,7 @@ TOKEN_SECRET = "the planted secret of tokens"
 PASSWORDS = (ADMIN.password, ANA.password, MALLORY.password, NODE.password, TOKEN_SECRET)
 
 SECURED, LOGIN, SHORT, MUTUAL, OPEN, CONTROLLER = "SECURED", "LOGIN", "SHORT", "MUTUAL", "OPEN", "CONTROLLER"
+BEARER = "BEARER"
 SASL_LISTENERS = (SECURED, LOGIN, SHORT, CONTROLLER)
 MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 # An address that may have ten connections.
@@ -103,7 +106,9 @@ class AttackStage:
     def __init__(self, folder: Path) -> None:
         self.files = TlsFiles(folder, Authority("the authority of a test"))
         self.trust = self.files.trust
-        self.ports = {name: reserve_port() for name in (*SASL_LISTENERS, MUTUAL, OPEN)}
+        self.ports = {name: reserve_port() for name in (*SASL_LISTENERS, BEARER, MUTUAL, OPEN)}
+        self.issuer = Issuer()
+        self.provider = IdentityProvider(self.issuer)
         self.metrics_port = reserve_port()
         self.logs = folder / "logs"
         config = self.files.properties("broker", self._settings(folder))
@@ -150,6 +155,14 @@ class AttackStage:
             "pessoa.logs.dir": str(self.logs),
             "pessoa.metrics.port": str(self.metrics_port),
         }
+        prefix = f"listener.name.{BEARER.lower()}"
+        settings |= {
+            f"{prefix}.sasl.enabled.mechanisms": "OAUTHBEARER",
+            f"{prefix}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": self.provider.url("/jwks"),
+            f"{prefix}.oauthbearer.sasl.oauthbearer.expected.audience": AUDIENCE,
+            f"{prefix}.oauthbearer.sasl.oauthbearer.expected.issuer": ISSUER,
+            "pessoa.sasl.oauthbearer.allowed.urls": self.provider.url("/jwks"),
+        }
         for name in SASL_LISTENERS:
             prefix = f"listener.name.{name.lower()}"
             settings[f"{prefix}.plain.sasl.jaas.config"] = jaas("PLAIN", {**node, **users})
@@ -159,6 +172,7 @@ class AttackStage:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            stack.enter_context(self.provider.serving())
             stack.enter_context(self.process)
             self.process.wait_for("is ready")
             self._make_what_is_attacked()
