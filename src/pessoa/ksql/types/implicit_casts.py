@@ -1,0 +1,145 @@
+"""Which types stand for others without a CAST, and the one type that several expressions have together.
+
+- INTEGER → BIGINT → DECIMAL → DOUBLE; ARRAY, MAP and STRUCT by their elements (structs: the union of the fields).
+- STRING → TIMESTAMP, DATE, TIME (ISO text) and BYTES (base64), in expressions.
+- A *literal* in a list (IN, ARRAY[…], MAP(…)) also gives way the other way round: text that is a number or a truth
+  becomes one, and every literal becomes text where a STRING is wanted.
+- INSERT VALUES takes only the first rule, and STRING for times and bytes: '1' is no INTEGER.
+"""
+
+from __future__ import annotations
+
+from pessoa.ksql.types.evaluation_failures import EvaluationFailure
+from pessoa.ksql.types.explicit_casts import Caster, caster, parse_decimal
+from pessoa.ksql.types.operator_types import wider_number
+from pessoa.ksql.types.sql_types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DOUBLE,
+    INTEGER,
+    NULL_TYPE,
+    STRING,
+    TIMES,
+    Array,
+    Decimal,
+    Map,
+    SqlType,
+    Struct,
+    as_decimal,
+    is_number,
+)
+
+
+def can_cast_implicitly(source: SqlType, target: SqlType) -> bool:
+    """Whether a value of the one type may be used where the other is wanted."""
+    if source in (target, NULL_TYPE):
+        return True
+    if source == STRING:
+        return target in (*TIMES, BYTES)
+    if is_number(source) and is_number(target):
+        return _widens(source, target)
+    match source, target:
+        case Array(one), Array(other):
+            return can_cast_implicitly(one, other)
+        case Map(key, value), Map(other_key, other_value):
+            return can_cast_implicitly(key, other_key) and can_cast_implicitly(value, other_value)
+        case Struct(fields), Struct():
+            found = [(kind, target.field(name)) for name, kind in fields]
+            return all(wanted is not None and can_cast_implicitly(kind, wanted) for kind, wanted in found)
+    return False
+
+
+def _widens(source: SqlType, target: SqlType) -> bool:
+    if target == DOUBLE:
+        return True
+    if isinstance(target, Decimal):
+        own = as_decimal(source)
+        return (
+            own is not None
+            and own.scale <= target.scale
+            and own.precision - own.scale <= target.precision - target.scale
+        )
+    return source == INTEGER and target == BIGINT
+
+
+def fits_column(source: SqlType, target: SqlType) -> bool:
+    """Whether a value may be written into a column: a number into any DECIMAL, which is checked by its value."""
+    exact = isinstance(target, Decimal) and (source in (INTEGER, BIGINT) or isinstance(source, Decimal))
+    return exact or can_cast_implicitly(source, target)
+
+
+def implicit_caster(source: SqlType, target: SqlType) -> Caster:
+    """Return the function that makes a value of the one type one of the other."""
+    found = caster(source, target)
+    assert found is not None, f"no cast from {source} to {target}"
+    return found
+
+
+def common_type(first: SqlType, second: SqlType) -> SqlType | None:
+    """Return the type that both can be turned into; None if there is none."""
+    if first == second or second == NULL_TYPE:
+        return first
+    if first == NULL_TYPE:
+        return second
+    if is_number(first) and is_number(second):
+        return wider_number(first, second)
+    match first, second:
+        case Array(one), Array(other):
+            element = common_type(one, other)
+            return None if element is None else Array(element)
+        case Map(key, value), Map(other_key, other_value):
+            keys, values = common_type(key, other_key), common_type(value, other_value)
+            return None if keys is None or values is None else Map(keys, values)
+        case Struct(), Struct():
+            return _common_struct(first, second)
+    if can_cast_implicitly(first, second):
+        return second
+    return first if can_cast_implicitly(second, first) else None
+
+
+def _common_struct(first: Struct, second: Struct) -> Struct | None:
+    fields: list[tuple[str, SqlType]] = []
+    for name, kind in first.fields:
+        other = second.field(name)
+        found = kind if other is None else common_type(kind, other)
+        if found is None:
+            return None
+        fields.append((name, found))
+    fields += [(name, kind) for name, kind in second.fields if first.field(name) is None]
+    return Struct(tuple(fields))
+
+
+def literal_fits(text: str, target: SqlType) -> bool:
+    """Whether a string literal in a list is text of the type."""
+    if target == BOOLEAN:
+        return _is_truth(text)
+    cast = caster(STRING, target)
+    if cast is None:
+        return False
+    try:
+        cast(text)
+    except EvaluationFailure:
+        return False
+    return True
+
+
+def _is_truth(text: str) -> bool:
+    word = text.strip().lower()
+    return bool(word) and any(whole.startswith(word) for whole in ("true", "yes", "false", "no"))
+
+
+def number_type_of(text: str) -> SqlType | None:
+    """Return the type of a number in text; None if it is none."""
+    for kind in (INTEGER, BIGINT):
+        if literal_fits(text, kind):
+            return kind
+    try:
+        value = parse_decimal(text)
+    except EvaluationFailure:
+        return None
+    if "e" in text.lower():
+        return DOUBLE
+    _, digits, exponent = value.as_tuple()
+    scale = max(0, -int(exponent))
+    return Decimal(max(len(digits), scale, 1), scale)
