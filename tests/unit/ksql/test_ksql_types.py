@@ -19,7 +19,6 @@ from pessoa.ksql.types.operator_types import arithmetic_type, can_compare
 from pessoa.ksql.types.sql_types import BIGINT, DOUBLE, INTEGER, NULL_TYPE, Value
 from pessoa.ksql.types.value_text import double_text
 
-
 D = decimal.Decimal
 
 
