@@ -37,15 +37,19 @@ if TYPE_CHECKING:
 Handle = Callable[[Any, RequestContext, Any], "Reply"]
 
 _read_prefix = Struct(">hhi").unpack_from
+_PREFIX_BYTES = 8
+# A client id is up to 32 KiB; every connection would keep a copy of it.
+_MAX_KEPT_TAIL_BYTES = 256
 
 
 class Route:
     """Everything that serving one API in one version takes."""
 
-    __slots__ = ("begin", "checked", "decode_header", "decode_request", "handle", "row", "sliced")
+    __slots__ = ("begin", "checked", "decode_header", "decode_request", "handle", "is_flexible", "row", "sliced")
 
     def __init__(self, row: AnyRow, version: int, handle: Handle, *, is_checked: bool) -> None:
         kind = row.key.request
+        self.is_flexible = version in kind.flexible
         self.decode_header = RequestHeader.decoder(request_header_version(kind, version))
         self.decode_request = kind.decoder(version)
         self.handle = handle
@@ -85,14 +89,18 @@ class Dispatcher:
             route = self._find(key, version)
             if route is None:
                 return _unsupported_api_versions(correlation_id)
-        header, pos = route.decode_header(data, start, end)
+        tail = connection.header_tail
+        if tail and route.is_flexible and data.startswith(tail, start + _PREFIX_BYTES, end):
+            pos = start + _PREFIX_BYTES + len(tail)
+        else:
+            pos = _read_header(connection, route, data, start, end)
         # Bytes behind the last field are passed over, as in Kafka: librdkafka sends some with Metadata version 13.
         request, _ = route.decode_request(data, pos, end)
         context = RequestContext(
             key,
             version,
             correlation_id,
-            header.client_id,
+            connection.client_id,
             connection.host,
             connection.id,
             self._listener,
@@ -163,7 +171,14 @@ class Dispatcher:
             route.begin = self._observers.begin_of(route.row)
 
 
-_PREFIX_BYTES = 8
+def _read_header(connection: Connection, route: Route, data: bytearray, start: int, end: int) -> int:
+    """Note the client id of a request, and its header for those that follow; return where the request begins."""
+    header, pos = route.decode_header(data, start, end)
+    connection.client_id = header.client_id
+    tail_bytes = pos - start - _PREFIX_BYTES
+    keeps = route.is_flexible and tail_bytes <= _MAX_KEPT_TAIL_BYTES
+    connection.header_tail = bytes(data[start + _PREFIX_BYTES : pos]) if keeps else b""
+    return pos
 
 
 def _unsupported_api_versions(correlation_id: int) -> list[Buffer]:

@@ -159,7 +159,6 @@ class PartitionLog(DurableLog):
         now_ms: int,
         produce_version: int,
         guard: VerificationGuard | None = None,
-        *,
         is_opened: bool = False,
     ) -> Appended:
         """Check and append what a producer sent. `data` must be writable: the batch is stamped in place.
@@ -168,10 +167,9 @@ class PartitionLog(DurableLog):
         changed then. `guard` is what `producers.start_verification` gave, for a batch that begins a transaction.
         `is_opened`: it is what `open_produced` gave.
         """
-        batch = check_produced(data, self._rules, now_ms, produce_version, is_opened=is_opened)
+        batch = check_produced(data, self._rules, now_ms, produce_version, is_opened)
         if self._codec is not None and batch.attributes & CODEC_MASK != self._codec:
-            codec = self._codec
-            batch = on_loop(self._rules, lambda: self._in_codec_of_topic(batch, codec, now_ms, BYTES_ON_LOOP))
+            batch = on_loop(self._rules, self._in_codec_of_topic, batch, self._codec, now_ms, BYTES_ON_LOOP)
             check_size(batch, self._rules)
         if batch.size > self.config.segment_bytes:
             self._refuse_size(batch)

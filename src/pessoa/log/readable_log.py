@@ -112,7 +112,8 @@ class ReadableLog:
 
     def update_high_watermark(self, offset: int) -> bool:
         """Move the high watermark, at most to the log end; return whether it moved. It never goes back."""
-        offset = min(offset, self.log_end_offset)
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset

@@ -2,10 +2,10 @@
 
     bytes ──▶ ReceiveBuffer ──▶ next_frame ──▶ served by the shell
                                                           │
-    bytes ◀── take_output ◀── order of answers ◀──────────┴── answer, or owe and later settle
+    bytes ◀── output ◀─────── order of answers ◀──────────┴── answer, or owe and later settle
 
 The shell (`server_protocol.py`) puts what the socket brings into `space` and says so with `received`. Then it takes a
-turn: it serves every frame that `next_frame` gives, sends what `take_output` gives, and does what `end_turn` says:
+turn: it serves every frame that `next_frame` gives, sends `output`, and does what `end_turn` says:
 
     READ            read on
     PAUSE           do not read: the peer is slow, or it has sent enough ahead, or the listener closes
@@ -85,8 +85,6 @@ class Connection:
         "_admitted",
         "_buffer",
         "_left",
-        "_output",
-        "_output_bytes",
         "_owed",
         "_pipelined_api",
         "_read_ahead_bytes",
@@ -94,13 +92,17 @@ class Connection:
         "active_at_ms",
         "authenticate_by_ms",
         "can_write",
+        "client_id",
         "finished_at_ms",
+        "header_tail",
         "host",
         "id",
         "is_cut_short",
         "is_draining",
         "is_token_authenticated",
         "muted_until_ms",
+        "output",
+        "output_bytes",
         "peer",
         "principal",
         "received",
@@ -119,6 +121,10 @@ class Connection:
         # Who the peer has proved to be.
         self.principal = ANONYMOUS
         self.is_token_authenticated = False
+        # What the last request's header had behind the correlation id, in a flexible version, and the client id in it:
+        # it is the same in every request of a client, and need not be decoded again.
+        self.header_tail = b""
+        self.client_id: str | None = None
         # When it is closed if it has not proved anything; None: it need not.
         self.authenticate_by_ms: int | None = None
         self._buffer = ReceiveBuffer(max_frame_bytes, owner)
@@ -134,8 +140,9 @@ class Connection:
         self._read_ahead_bytes = _PIPELINED_BYTES
         # The APIs that are served; None: all.
         self._admitted: frozenset[int] | None = None
-        self._output: list[Buffer] = []
-        self._output_bytes = 0
+        # What is to be sent. The shell takes it, and leaves an empty list and 0.
+        self.output: list[Buffer] = []
+        self.output_bytes = 0
         # How many requests may be served in this turn.
         self._left = _MAX_AT_ONCE
         # Whether the last turn ended because of that: then another one should follow soon.
@@ -236,9 +243,9 @@ class Connection:
             # Its API lets the next one in, and this one was answered at once.
             self._owed.append(answer)
             return False
-        self._output += answer
-        self._output_bytes += len(answer[0]) if len(answer) == 1 else sum(map(len, answer))
-        return self._output_bytes > _WRITE_BYTES
+        self.output += answer
+        self.output_bytes += len(answer[0]) if len(answer) == 1 else sum(map(len, answer))
+        return self.output_bytes > _WRITE_BYTES
 
     def owe(self, pending: object, frame: Frame, *, lets_next_in: bool) -> None:
         """The answer to the last frame comes later: `pending` stands for it."""
@@ -252,7 +259,7 @@ class Connection:
         if owed[0] is not pending:
             owed[owed.index(pending)] = [] if answer is None else answer
             return False
-        output = self._output
+        output = self.output
         if answer is not None:
             output += answer
         owed.popleft()
@@ -267,13 +274,6 @@ class Connection:
     def drop(self, pending: object) -> None:
         """The answer cannot be made."""
         self._owed.remove(pending)
-
-    def take_output(self) -> list[Buffer]:
-        """What is to be sent."""
-        output = self._output
-        self._output = []
-        self._output_bytes = 0
-        return output
 
     # What comes next.
 

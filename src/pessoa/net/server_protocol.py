@@ -271,9 +271,13 @@ class ServerProtocol(asyncio.BufferedProtocol):
             self.take_turn()
 
     def _write(self) -> None:
-        answers = self.connection.take_output()
-        transport = self._transport
-        if not answers or transport is None:
+        connection, transport = self.connection, self._transport
+        answers = connection.output
+        if not answers:
+            return
+        connection.output = []
+        connection.output_bytes = 0
+        if transport is None:
             return
         if self._files is not None and self._files.is_busy:
             self._send_files(answers)

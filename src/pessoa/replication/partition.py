@@ -318,13 +318,10 @@ class Partition:
         now_ms: int,
         produce_version: int,
         guard: VerificationGuard | None = None,
-        *,
         is_opened: bool = False,
     ) -> Appended:
         """Append as leader what a producer sent; raises what `PartitionLog.append_as_leader` raises."""
-        appended = self.log.append_as_leader(
-            data, self.leader_epoch, now_ms, produce_version, guard, is_opened=is_opened
-        )
+        appended = self.log.append_as_leader(data, self.leader_epoch, now_ms, produce_version, guard, is_opened)
         self.after_append(len(data))
         return appended
 
@@ -346,7 +343,7 @@ class Partition:
         log = self.log
         if self.in_sync is None and not log.is_flush_due:
             if log.update_high_watermark(log.log_end_offset):
-                if self._commits:
+                if self._commits.waiting:
                     self._commits.reached(log.high_watermark)
                 for waiter in tuple(self.fetch_waiters):
                     waiter.arrived(size)
@@ -388,7 +385,7 @@ class Partition:
             size += one_size
             count += 1
         del self._uncommitted[:count]
-        if self._commits:
+        if self._commits.waiting:
             self._commits.reached(reached)
         for waiter in tuple(self.fetch_waiters):
             waiter.arrived(size)

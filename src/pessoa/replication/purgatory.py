@@ -110,19 +110,17 @@ class AwaitedWaiter(CommitWaiter):
 class CommitQueue:
     """Waiters in the order of the offsets that the high watermark must reach for them."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[int, CommitWaiter]] = []
+        # Looked at behind every append, where a method would cost more than the look.
+        self.waiting: list[tuple[int, CommitWaiter]] = []
 
     def __len__(self) -> int:
-        return len(self._waiting)
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return len(self.waiting)
 
     def add(self, offset: int, waiter: CommitWaiter) -> None:
-        waiting = self._waiting
+        waiting = self.waiting
         if waiting and waiting[0][1].is_over:
             # Waiters that have timed out would otherwise stay for as long as the high watermark does not move.
             given_up = sum(1 for _ in takewhile(lambda one: one[1].is_over, waiting))
@@ -135,15 +133,15 @@ class CommitQueue:
 
     def reached(self, high_watermark: int) -> None:
         count = 0
-        for offset, waiter in self._waiting:
+        for offset, waiter in self.waiting:
             if offset > high_watermark:
                 break
             waiter.arrived()
             count += 1
-        del self._waiting[:count]
+        del self.waiting[:count]
 
     def lose_all(self) -> None:
         """No offset is waited for here any more: this broker does not lead the partition any more, or stops."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         for _, waiter in waiting:
             waiter.lost()

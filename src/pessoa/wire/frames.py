@@ -45,7 +45,12 @@ def response_frame(message: Message, version: int, correlation_id: int) -> list[
     if known is None:
         known = _responses[key] = _response_codec(*key)
     pack_header, encode = known
-    return _sized(encode(message, bytearray(pack_header(0, correlation_id))))
+    buffers = encode(message, bytearray(pack_header(0, correlation_id)))
+    if len(buffers) > 1:
+        return _sized(buffers)
+    # As `_sized` does it: most responses are one buffer.
+    _size.pack_into(buffers[0], 0, len(buffers[0]) - SIZE_BYTES)
+    return buffers
 
 
 def _response_codec(kind: type[Message], version: int) -> tuple[Callable[[int, int], bytes], Encoder]:

@@ -32,8 +32,14 @@ def body_of(frame: Frame | None) -> bytes | None:
     return None if frame is None else bytes(frame[0][frame[1] : frame[2]])
 
 
+def taken(connection: Connection) -> list[Buffer]:
+    """The output, as the shell takes it."""
+    output, connection.output, connection.output_bytes = connection.output, [], 0
+    return output
+
+
 def sent(connection: Connection) -> bytes:
-    return b"".join(connection.take_output())
+    return b"".join(taken(connection))
 
 
 class Server:
@@ -209,7 +215,7 @@ def test_large_answers_are_sent_before_the_turn_is_over() -> None:
     assert not connection.answer(large)
     assert connection.next_frame()
     assert connection.answer(large), "more would only wait"
-    assert len(connection.take_output()) == 2
+    assert len(taken(connection)) == 2
     assert connection.next_frame()
     assert not connection.answer(large)
 

@@ -226,7 +226,7 @@ def test_a_produce_that_waits_for_its_disk_leaves_nothing_behind_when_its_connec
         pending.when_ready(lambda: None)
         # Its first step, as `ServerProtocol.connection_lost` waits for it.
         await asyncio.sleep(0)
-        [(_, waiter)] = partition._commits._waiting
+        [(_, waiter)] = partition._commits.waiting
         assert not waiter.is_over
         pending.cancel()
         await stage.until(lambda: waiter.is_over)

@@ -80,9 +80,9 @@ _NO_PERMITS: Mapping[Partition, Permit] = MappingProxyType({})
 
 
 def handle(broker: BrokerServices, context: RequestContext, request: ProduceRequest) -> Answer[Message | None]:
-    if not _may_be_in_transaction(broker, context, request):
+    if _is_transactional(request) and not _may_be_in_transaction(broker, context, request):
         return _refused_whole(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    denied = denied_topics(broker, context, request)
+    denied = _NONE_DENIED if broker.authorizer is None else denied_topics(broker, context, request)
     if request.transactional_id is not None:
         from pessoa.broker.transactional_produce import produce_in_transaction
 
@@ -101,8 +101,8 @@ def _is_transactional(request: ProduceRequest) -> bool:
             if (
                 records is not None
                 and len(records) > _FLAGS_POSITION
-                and records[MAGIC_POSITION] == MAGIC
                 and records[_FLAGS_POSITION] & _TRANSACTIONAL
+                and records[MAGIC_POSITION] == MAGIC
             ):
                 return True
     return False
@@ -111,10 +111,6 @@ def _is_transactional(request: ProduceRequest) -> bool:
 def _may_be_in_transaction(broker: BrokerServices, context: RequestContext, request: ProduceRequest) -> bool:
     """Without an authorizer every transactional id may be used, but there must be one."""
     authorizer, name = broker.authorizer, request.transactional_id
-    if name is not None and authorizer is None:
-        return True
-    if not _is_transactional(request):
-        return True
     return name is not None and (authorizer is None or authorizer.may(context, WRITE, TRANSACTIONAL_ID, name))
 
 
@@ -164,7 +160,7 @@ def respond(
 ) -> ProduceResponse | Pending | None:
     """Append everything that the request carries, but for the topics that are `denied`. `permits` is what verification
     has found out about partitions; `is_opened`: the records of its batches were read and found to be good."""
-    acks = request.acks
+    acks, version = request.acks, context.version
     is_known = acks in (-1, 0, 1)
     now_ms = broker.clock.now_ms()
     responses = []
@@ -173,19 +169,20 @@ def respond(
     unopened: list[Unopened] = []
     leaders: dict[int, None] = {}
     for topic in request.topic_data:
-        partitions, name, missing = find_topic(broker, context.version, topic)
-        answers = []
+        partitions, name, missing = find_topic(broker, version, topic)
+        refused_as = None
+        if name in denied:
+            refused_as = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif not is_known:
+            refused_as = ErrorCode.INVALID_REQUIRED_ACKS
+        elif is_internal(name) and name in broker.image.topics.by_name:
+            refused_as = ErrorCode.INVALID_TOPIC_EXCEPTION
+        answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
+            if refused_as is not None:
+                answers.append(_refused(data.index, refused_as))
+                continue
             partition = None if partitions is None else partitions.get(data.index)
-            if name in denied:
-                answers.append(_refused(data.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-                continue
-            if not is_known:
-                answers.append(_refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS))
-                continue
-            if is_internal(name) and name in broker.image.topics.by_name:
-                answers.append(_refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION))
-                continue
             if partition is None:
                 partition = broker.replicas.ensure(name, data.index)
                 if partition is None:
@@ -194,12 +191,12 @@ def respond(
                     continue
             if not partition.is_leader:
                 leaders[partition.leader_id] = None
-            place = (partition, data, now_ms, context.version, permits.get(partition), is_opened)
+            permit = permits.get(partition) if permits else None
             try:
                 if partition.in_sync is None or acks != _ALL:
-                    answer = _append(*place)
+                    answer = _append(partition, data, now_ms, version, permit, is_opened)
                 else:
-                    answer, end = _append_for_all(*place)
+                    answer, end = _append_for_all(partition, data, now_ms, version, permit, is_opened)
                     if end > partition.log.high_watermark:
                         unreplicated.append(_Unreplicated(partition, end, answer))
             except CostlyBatch:
@@ -212,6 +209,8 @@ def respond(
     response = ProduceResponse(responses=responses, throttle_time_ms=0)
     if leaders:
         response.node_endpoints = _endpoints(broker, context, leaders)
+    if acks and not (unflushed or unreplicated or unopened):
+        return response
     reply = _reply(broker, request, response, unflushed, unreplicated)
     if not unopened:
         return reply
@@ -379,7 +378,7 @@ def _append(
             _note_refused(partition, data, permit, now_ms)
         return _refused(data.index, permit)
     try:
-        appended = partition.append(data.records, now_ms, version, permit, is_opened=is_opened)
+        appended = partition.append(data.records, now_ms, version, permit, is_opened)
     except InvalidBatch as refusal:
         return refused_records(data.index, refusal, partition.log.log_start_offset)
     except ProducerRefused as refusal:
