@@ -119,6 +119,14 @@ class SourceConnector(Connector):
     def start(self, config: Config, offsets: Offsets) -> None:
         """Open the source with these settings, at these offsets."""
 
+    def has_read_all(self, partition: Partition) -> bool | None:
+        """Whether everything that the partition had was polled since the start; None if unknown.
+
+        When a batch is repeated after a crash, a source that knows is not polled for ten minutes for rows that are gone
+        because another partition gives more and more.
+        """
+        return None
+
     @abstractmethod
     def poll(self) -> Iterable[Record]:
         """Return the records that there are, without waiting for long."""

@@ -7,11 +7,13 @@ lies behind it is written twice.
 
 Patience is for a source that has nothing. One that gives records from behind the end is polled for longer: a partition
 that has grown may be given page after page before another partition has its turn. But one that never falls silent does
-not keep the batch open for ever for a row that is gone.
+not keep the batch open for ever for a row that is gone: it is given up soon if the source knows that it has read all of
+the partition, and after ten minutes if it does not.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from enum import Enum
 
@@ -64,11 +66,16 @@ class RepeatedBatch:
         )
 
     def is_given_up(self) -> bool:
-        if not self._patience:
+        if not self._patience or (self._polls_in_vain >= PATIENCE and self._has_read_all_that_is_missing()):
             return True
         return self._polls_in_vain >= MOST_POLLS_BEHIND and (
             time.monotonic() - self._since_s >= MOST_BACKLOG_S or not self._has_untouched_partition()
         )
+
+    def _has_read_all_that_is_missing(self) -> bool:
+        """Whether the source says of each partition whose records are missing that it has no more of them."""
+        missing = self.missing()
+        return bool(missing) and all(self._source.has_read_all(json.loads(name)) for name in missing)
 
     def _has_untouched_partition(self) -> bool:
         """Whether there is a partition that the batch had records of, and that none has come of this time."""

@@ -21,7 +21,7 @@ from decimal import Decimal
 
 from pessoa.base.config_values import at_least, one_of, split_list
 from pessoa.base.json_value import JsonObject
-from pessoa.connect.connector import Offset, Offsets, RetriableFailure, SourceConnector, offset_number
+from pessoa.connect.connector import Offset, Offsets, Partition, RetriableFailure, SourceConnector, offset_number
 from pessoa.connect.connectors.databases import Column, Database, DatabaseFailure, Row
 from pessoa.connect.connectors.jdbc_keys import connect_with, connection_keys
 from pessoa.connect.data import BOOLEAN as BOOLEAN_SCHEMA
@@ -138,6 +138,12 @@ class JdbcSourceConnector(SourceConnector):
         self._inputs: list[_Input] = []
         self._look_for_tables_at = 0.0
 
+    def has_read_all(self, partition: Partition) -> bool:
+        if self._database is None:
+            return False
+        # A table that is not among them any more has nothing.
+        return all(each.was_read_to_its_end for each in self._inputs if each.partition == partition)
+
     def poll(self) -> list[Record]:
         now = clock.monotonic()
         try:
@@ -150,6 +156,7 @@ class JdbcSourceConnector(SourceConnector):
                 if now >= each.due_at:
                     records = list(self._records(self._database, each))
                     if not each.has_more:
+                        each.was_read_to_its_end = True
                         each.due_at = clock.monotonic() + self._config.integer("poll.interval.ms") / 1000
                         each.bulk_offset = 0
                     if records:
@@ -346,6 +353,8 @@ class _Input:
     due_at: float = 0.0
     # Whether the last page was full. What was given of it may be less: see `_drop_last_moment`.
     has_more: bool = False
+    # Whether a page was not full since the start: nothing was behind it.
+    was_read_to_its_end: bool = False
     # In mode bulk: the count of rows that were read in this round.
     bulk_offset: int = 0
 
