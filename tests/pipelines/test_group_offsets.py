@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pessoa.client.librdkafka import is_passing
@@ -49,6 +49,37 @@ def test_offsets_are_committed_though_the_broker_was_away_and_go_with_their_quer
     groups.close()
 
 
+def test_a_commit_that_waits_for_a_broker_does_not_undo_what_a_user_sets_after_the_stop(broker: Broker) -> None:
+    servers = broker.bootstrap_servers
+    make_topic(servers, "stopped", partitions=1)
+    groups = GroupOffsets({"bootstrap.servers": servers})
+    groups.commit("shown", [("stopped", 0, 5)])
+    eventually(lambda: committed(servers) == [5])
+    broker.kill()
+    groups.commit("shown", [("stopped", 0, 7)])
+    eventually(lambda: groups._at_work == "shown", pause_s=0.001)
+    assert groups.stop_committing("shown", 0.2)
+    broker.start()
+    eventually(lambda: set_by_user(servers, "shown", 3))
+    # The thread has had its turn again.
+    groups.commit("another", [("stopped", 0, 1)])
+    eventually(lambda: not groups._waiting and groups._at_work is None)
+    assert committed(servers) == [3]
+    groups.close()
+
+
+def set_by_user(servers: str, group: str, offset: int) -> bool:
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 3})
+    wanted = ConsumerGroupTopicPartitions(group, [TopicPartition("stopped", 0, offset)])
+    try:
+        admin.alter_consumer_group_offsets([wanted], request_timeout=10)[group].result(60)
+    except KafkaException as failure:
+        if not is_passing(failure.args[0]):
+            raise
+        return False
+    return True
+
+
 class Coordinator:
     """Takes commits when it is let, and notes them."""
 
@@ -60,7 +91,7 @@ class Coordinator:
         self.refused: dict[str, int] = {}
         self.taken: list[PartitionOffsets] = []
 
-    def alter(self, admin: Any, group_id: str, wanted: PartitionOffsets) -> bool:
+    def alter(self, admin: Any, group_id: str, wanted: PartitionOffsets, is_given_up: object) -> bool:
         self.was_asked.set()
         assert self.may_answer.wait(60)
         if group_id in self.refused:

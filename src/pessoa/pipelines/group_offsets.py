@@ -9,13 +9,15 @@ So no query waits for them either: a thread commits what is newest. A cluster th
 hold up the engine just when it has queries to start again.
 
 Only the stop of a query waits a moment (`stop_committing`). Tools may then set the group's offsets, and a
-commit that was still on its way would undo that.
+commit that was still on its way would undo that. So one that a cluster does not answer in time is given up together
+with its client, which then sends nothing more: what waits in it for a broker to come back is gone.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import TimeoutError as NoAnswer
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 ANSWER_TIMEOUT_S = 15.0
 PAUSE_AFTER_FAILURE_S = 1.0
 STOP_TIMEOUT_S = 5.0
+# How often a commit that is waited for looks whether it is given up.
+LOOK_INTERVAL_S = 0.1
 
 # Topic, partition, offset.
 PartitionOffsets = tuple[tuple[str, int, int], ...]
@@ -38,6 +42,8 @@ class GroupOffsets:
         self._waiting: dict[str, PartitionOffsets | None] = {}
         # The group that the thread is at work on.
         self._at_work: str | None = None
+        # Whether what the thread is at work on is wanted no more.
+        self._is_given_up = False
         # The groups whose last commit came to nothing. Each for itself: one that is refused for good is no sign that
         # the cluster is away.
         self._failing: set[str] = set()
@@ -57,14 +63,17 @@ class GroupOffsets:
     def stop_committing(self, group_id: str, timeout_s: float = STOP_TIMEOUT_S) -> bool:
         """Nothing is committed for a group any more, until `commit` is asked again; False if that cannot be promised.
 
-        What waits is still committed, if that is soon; a group whose last commit has failed is not waited for.
+        What waits is still committed, if that is soon; a group whose last commit has failed is not waited for. A commit
+        that takes longer is given up.
         """
 
         def is_quiet() -> bool:
             return self._at_work != group_id and (group_id not in self._waiting or group_id in self._failing)
 
         with self._changed:
-            self._changed.wait_for(is_quiet, timeout_s)
+            if not self._changed.wait_for(is_quiet, timeout_s) and self._at_work == group_id:
+                self._is_given_up = True
+                self._changed.wait_for(lambda: self._at_work != group_id, timeout_s)
             if self._waiting.get(group_id) is not None:
                 del self._waiting[group_id]
             # So a commit that fails later is not tried again, and one that is asked for after this is new.
@@ -98,7 +107,11 @@ class GroupOffsets:
                 _delete(admin, group_id)
                 is_done = True
             else:
-                is_done = _alter(admin, group_id, wanted)
+                is_done = _alter(admin, group_id, wanted, lambda: self._is_given_up)
+            if not is_done:
+                # A client may be stuck with a coordinator that is no more; a new one asks anew. And what is given up
+                # must be gone with its client before `stop_committing` says so.
+                admin = None
             with self._changed:
                 self._at_work = None
                 if is_done:
@@ -108,11 +121,8 @@ class GroupOffsets:
                     self._waiting.setdefault(group_id, wanted)
                     self._failing.add(group_id)
                 self._changed.notify_all()
-            if not is_done:
-                # A client may be stuck with a coordinator that is no more; a new one asks anew.
-                admin = None
-                if self._closing.wait(PAUSE_AFTER_FAILURE_S):
-                    return
+            if not is_done and self._closing.wait(PAUSE_AFTER_FAILURE_S):
+                return
 
     def _next(self) -> tuple[str, PartitionOffsets | None] | None:
         with self._changed:
@@ -121,6 +131,7 @@ class GroupOffsets:
                 return None
             # The one that has waited longest: a group whose coordinator is away must not keep the others.
             group_id = self._at_work = next(iter(self._waiting))
+            self._is_given_up = False
             wanted = self._waiting.pop(group_id)
             if wanted is not None:
                 self._committed[group_id] = wanted
@@ -132,17 +143,24 @@ class GroupOffsets:
         return AdminClient(self._settings)
 
 
-def _alter(admin: AdminClient, group_id: str, wanted: PartitionOffsets) -> bool:
+def _alter(admin: AdminClient, group_id: str, wanted: PartitionOffsets, is_given_up: Callable[[], bool]) -> bool:
+    """Return whether the offsets were committed; False if they may not have been."""
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
     places = [TopicPartition(topic, partition, offset) for topic, partition, offset in wanted]
     request = ConsumerGroupTopicPartitions(group_id, places)
+    deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
     try:
         answer = admin.alter_consumer_group_offsets([request], request_timeout=ANSWER_TIMEOUT_S)[group_id]
-        altered = answer.result(ANSWER_TIMEOUT_S)
-    except (KafkaException, NoAnswer):
+        while not is_given_up() and time.monotonic() < deadline_s:
+            try:
+                altered = answer.result(LOOK_INTERVAL_S)
+            except NoAnswer:
+                continue
+            return all(place.error is None for place in altered.topic_partitions)
+    except KafkaException:
         return False
-    return all(place.error is None for place in altered.topic_partitions)
+    return False
 
 
 def _delete(admin: AdminClient, group_id: str) -> None:
