@@ -40,6 +40,8 @@ class ParsedStatement:
     text: str
     # What works and should be written otherwise.
     warnings: tuple[str, ...] = ()
+    # The whole text, in which positions count.
+    source_text: str = ""
 
 
 def parse_statements(text: str, variables: Mapping[str, str] | None = None) -> list[ParsedStatement]:
@@ -59,7 +61,7 @@ def parse_statements(text: str, variables: Mapping[str, str] | None = None) -> l
         if cursor.token.kind is not TokenKind.END:
             first = cursor.token
             statement = _parse_whole(cursor)
-            found.append(ParsedStatement(statement, text[first.start : end], tuple(cursor.warnings)))
+            found.append(ParsedStatement(statement, text[first.start : end], tuple(cursor.warnings), text))
             _remember(statement, known)
         start = end
     return found

@@ -1,0 +1,93 @@
+"""What the formats of keys and values can hold.
+
+| format | key | value | several columns | nested types | schema registry |
+|---|---|---|---|---|---|
+| NONE | yes | no | none at all | | |
+| KAFKA | yes | yes | no | no | |
+| DELIMITED | yes | yes | yes | no | |
+| JSON | yes | yes | yes | yes | |
+| JSON_SR, AVRO, PROTOBUF | yes | yes | yes | yes | yes |
+| PROTOBUF_NOSR | yes | yes | yes | yes | |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pessoa.ksql.analysis.source_catalogue import SchemaColumn
+from pessoa.ksql.ksql_errors import NOWHERE, Position, SemanticFailure
+from pessoa.ksql.suggestions import did_you_mean
+from pessoa.ksql.types.sql_types import BIGINT, DOUBLE, INTEGER, STRING, Array, Map, SqlType, Struct
+
+
+@dataclass(frozen=True)
+class Format:
+    name: str
+    several: bool = True
+    nested: bool = True
+    registry: bool = False
+    # Whether WRAP_SINGLE_VALUE can be chosen.
+    wrapping: bool = False
+
+
+FORMATS = {
+    one.name: one
+    for one in (
+        Format("NONE", several=False),
+        Format("KAFKA", several=False, nested=False),
+        Format("DELIMITED", nested=False),
+        Format("JSON", wrapping=True),
+        Format("JSON_SR", registry=True, wrapping=True),
+        Format("AVRO", registry=True, wrapping=True),
+        Format("PROTOBUF", registry=True),
+        Format("PROTOBUF_NOSR"),
+    )
+}
+_KAFKA_TYPES = (INTEGER, BIGINT, DOUBLE, STRING)
+
+
+def find_format(name: str, at: Position = NOWHERE) -> Format:
+    found = FORMATS.get(name.upper())
+    if found is None:
+        raise SemanticFailure(
+            f"Unknown format: {name.upper()}",
+            at,
+            hint=did_you_mean(name, FORMATS) or f"Formats are {', '.join(FORMATS)}.",
+        )
+    return found
+
+
+def has_map(kind: SqlType) -> bool:
+    match kind:
+        case Map():
+            return True
+        case Array(element):
+            return has_map(element)
+        case Struct(fields):
+            return any(has_map(one) for _, one in fields)
+    return False
+
+
+def check_columns(format_name: str, columns: tuple[SchemaColumn, ...], side: str, at: Position = NOWHERE) -> None:
+    """Raise if the format cannot hold the columns. `side` is Key or Value."""
+    found = find_format(format_name, at)
+    shown = ", ".join(map(str, columns))
+    if side == "Key":
+        for column in columns:
+            if has_map(column.type):
+                raise SemanticFailure(
+                    f"Map keys, including types that contain maps, are not supported as keys: {column}", at
+                )
+    if not columns:
+        return
+    if found.name == "NONE":
+        raise SemanticFailure(f"{side} format NONE cannot have columns: {shown}", at)
+    problem = ""
+    if not found.several and len(columns) > 1:
+        problem = f"The '{found.name}' format only supports a single field. Got: {shown}"
+    elif found.name == "KAFKA" and columns[0].type not in _KAFKA_TYPES:
+        problem = f"The '{found.name}' format does not support type '{columns[0].type}'"
+    elif not found.nested and any(isinstance(column.type, (Array, Map, Struct)) for column in columns):
+        problem = f"The '{found.name}' format does not support nested types: {shown}"
+    if problem:
+        raise SemanticFailure(f"{side} format does not support schema.\nformat: {found.name}\nreason: {problem}", at)

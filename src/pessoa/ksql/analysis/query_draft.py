@@ -1,0 +1,89 @@
+"""A query on its way through the passes: what is known of it so far. Each pass returns a new draft."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pessoa.ksql.analysis.logical_plan import PlannedWindow, Step
+from pessoa.ksql.analysis.source_catalogue import Catalogue, Source, SourceWindow
+from pessoa.ksql.ksql_errors import NOWHERE, Position
+from pessoa.ksql.syntax.expression_nodes import Expression
+from pessoa.ksql.syntax.query_nodes import Query
+from pessoa.ksql.syntax.statement_nodes import SourceKind
+from pessoa.ksql.types.sql_types import SqlType
+
+
+@dataclass(frozen=True)
+class BoundSource:
+    """A source of the query under the name by which it is referred to."""
+
+    label: str
+    source: Source
+    # Of a join: columns of rows are called LABEL_COLUMN.
+    prefixed: bool
+
+    def row_name(self, column: str) -> str:
+        return f"{self.label}_{column}" if self.prefixed else column
+
+
+@dataclass(frozen=True)
+class Item:
+    """A selected expression and what its column is called; columns in it have the names of rows."""
+
+    name: str
+    expression: Expression
+    # False: the name was made from the expression.
+    aliased: bool = False
+    at: Position = NOWHERE
+
+
+@dataclass(frozen=True)
+class KeyPart:
+    """A column that the result's key needs: any of these expressions in the projection will do."""
+
+    choices: tuple[Expression, ...]
+    # For the error, if none is there: "key column ID", "grouping expression A + B".
+    shown: str
+
+
+@dataclass(frozen=True)
+class QueryDraft:
+    query: Query
+    catalogue: Catalogue
+    # The stream or table that the query makes or writes into; None for a push or pull query.
+    sink_name: str | None
+    bound: tuple[BoundSource, ...] = ()
+    # The query's clauses with names of rows.
+    items: tuple[Item, ...] = ()
+    conditions: tuple[Expression, ...] = ()
+    where: Expression | None = None
+    group_by: tuple[Expression, ...] = ()
+    partition_by: tuple[Expression, ...] = ()
+    having: Expression | None = None
+    # The plan so far, and the columns of its rows.
+    step: Step | None = None
+    columns: Mapping[str, SqlType] = field(default_factory=dict)
+    kind: SourceKind = SourceKind.STREAM
+    key: tuple[KeyPart, ...] = ()
+    window: SourceWindow | None = None
+    planned_window: PlannedWindow | None = None
+    keyless: bool = False
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def persistent(self) -> bool:
+        return self.sink_name is not None
+
+    @property
+    def below(self) -> Step:
+        assert self.step is not None
+        return self.step
+
+    @property
+    def left(self) -> BoundSource:
+        return self.bound[0]
+
+    def row_columns(self) -> dict[str, str]:
+        """Return the label of the source that each column of rows comes from."""
+        return {one.row_name(column.name): one.label for one in self.bound for column in one.source.columns()}
