@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import confluent_kafka
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from pessoa.client.librdkafka import is_passing
@@ -170,6 +170,32 @@ def test_a_marker_that_no_leader_took_in_time_costs_a_writer_and_no_batch(
     run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
     assert begun == [0, 0]
     assert written(settings, topic) == [b"a"]
+
+
+class WithoutLeader(Producer):
+    """A producer whose first two attempts to fence the slot meet a partition without a leader."""
+
+    failures: ClassVar[list[KafkaError]] = []
+
+    def init_transactions(self, *about: Any) -> None:
+        if self.failures:
+            raise KafkaException(self.failures.pop())
+        super().init_transactions(*about)
+
+
+def test_a_slot_that_no_leader_lets_begin_is_tried_again_and_costs_no_batch(
+    settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    WithoutLeader.failures[:] = [NO_LEADER, KafkaError(KafkaError._ALL_BROKERS_DOWN)]
+    monkeypatch.setattr(confluent_kafka, "Producer", WithoutLeader)
+    run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
+    assert not WithoutLeader.failures
+    assert written(settings, topic) == [b"a"]
+    refused = KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    WithoutLeader.failures.append(refused)
+    with pytest.raises(KafkaException):
+        begin(settings, topic, "another", 0, 0)
+    assert not WithoutLeader.failures, "what does not pass is not tried again"
 
 
 def test_another_checkpoint_counts_from_its_own_beginning(

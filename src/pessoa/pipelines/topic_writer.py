@@ -191,27 +191,43 @@ def begin(
             del _kept[name]
         else:
             return kept
+    writer = new_writer(settings, query_id, checkpoint_id, slot, batch_id, patience_s)
+    if writer is None:
+        return None
+    while len(_kept) >= MOST_KEPT_WRITERS:
+        _kept.pop(next(iter(_kept)))
+    _kept[name] = writer
+    return writer
+
+
+def new_writer(
+    settings: Settings, query_id: str, checkpoint_id: str, slot: int, batch_id: int, patience_s: float
+) -> SlotWriter | None:
+    """Make writers until one has begun the batch; None if the slot has it already.
+
+    A writer that fails for a reason that passes, such as a leader that is being chosen, costs no batch.
+    """
+    from confluent_kafka import KafkaException
+
     deadline_s = time.monotonic() + patience_s
     while True:
-        writer = SlotWriter(settings, query_id, checkpoint_id, slot)
-        if batch_id < writer.marker:
-            writer.give_up()
-            return None
+        writer: SlotWriter | None = None
         try:
+            writer = SlotWriter(settings, query_id, checkpoint_id, slot)
+            if batch_id < writer.marker:
+                writer.give_up()
+                return None
             writer.begin(batch_id)
         except BaseException as failure:
-            # What it has sent is aborted when the next writer is made, here or in another process.
-            writer.give_up()
+            if writer is not None:
+                # What it has sent is aborted when the next writer is made, here or in another process.
+                writer.give_up()
             may_pass = isinstance(failure, KafkaException) and is_passing(failure.args[0])
             if time.monotonic() > deadline_s or not (may_pass or isinstance(failure, MarkersReadShort)):
                 raise
             time.sleep(PAUSE_S)
         else:
-            break
-    while len(_kept) >= MOST_KEPT_WRITERS:
-        _kept.pop(next(iter(_kept)))
-    _kept[name] = writer
-    return writer
+            return writer
 
 
 class MarkersReadShort(Exception):
