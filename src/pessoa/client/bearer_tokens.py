@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,6 +25,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from pessoa.client.client_errors import AuthenticationFailed, BadSettings
+from pessoa.client.login_options import login_options
 from pessoa.security.jwt.json_web_tokens import MAX_TOKEN_CHARACTERS
 from pessoa.security.jwt.key_reader import SystemReader, Unreadable, request
 from pessoa.security.jwt.token_verifier import BadKeyLocation, KeyLocation, parse_location
@@ -41,7 +41,6 @@ _URL = f"{_PREFIX}token.endpoint.url"
 TOKEN = "pessoa.sasl.oauthbearer.token"  # noqa: S105 - the name of a setting
 _RETRIEVER = f"{_PREFIX}jwt.retriever.class"
 _RETRIEVERS = ("DefaultJwtRetriever", "FileJwtRetriever", "ClientCredentialsJwtRetriever")
-_OPTION = re.compile(r"([\w.]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([^\s;]+))")
 # An answer has the token and some words beside it.
 _MAX_ANSWER_BYTES = 2 * MAX_TOKEN_CHARACTERS
 # For a token that does not say when it ends: librdkafka wants to know when to ask again.
@@ -72,7 +71,7 @@ class TokenSettings(NamedTuple):
 
 def token_settings(settings: Mapping[str, str]) -> TokenSettings:
     """Raises `BadSettings`."""
-    options = _options(settings.get("sasl.jaas.config", ""))
+    options = login_options(settings)
     retriever = settings.get(_RETRIEVER, "").rpartition(".")[2]
     if retriever and retriever not in _RETRIEVERS:
         raise BadSettings(f"{_RETRIEVER} must be one of {', '.join(_RETRIEVERS)}")
@@ -173,10 +172,3 @@ def _expiry_s(token: str) -> float:
         return msgspec.json.decode(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)), type=_Claims).exp
     except (IndexError, binascii.Error, msgspec.DecodeError, RecursionError):
         return time.time() + _UNKNOWN_LIFETIME_S
-
-
-def _options(jaas: str) -> dict[str, str]:
-    return {
-        match[1]: next(re.sub(r"\\(.)", r"\1", part) for part in match.groups()[1:] if part is not None)
-        for match in _OPTION.finditer(jaas)
-    }

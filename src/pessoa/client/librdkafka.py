@@ -7,7 +7,6 @@ A setting that librdkafka does not know is left out with a warning, which is wha
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from pessoa.wire.errors import ErrorCode
@@ -62,7 +61,6 @@ _PASSING = frozenset(
 _ASSIGNORS = {"RangeAssignor": "range", "RoundRobinAssignor": "roundrobin", "CooperativeStickyAssignor":
               "cooperative-sticky", "StickyAssignor": "range"}  # fmt: skip
 _PARTITIONERS = {"RoundRobinPartitioner": "random", "DefaultPartitioner": "murmur2_random"}
-_JAAS_OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([^\s;]+))")
 
 # Smallest unit of librdkafka's producer queue is the kilobyte.
 _KILOBYTE = 1024
@@ -91,7 +89,7 @@ def to_librdkafka(settings: Mapping[str, str], warn: Callable[[str], None]) -> d
         ):
             continue
         if key == "sasl.jaas.config":
-            found |= {} if bearer else _credentials(value)
+            found |= {} if bearer else _credentials(settings)
         elif key == "buffer.memory":
             found["queue.buffering.max.kbytes"] = str(max(1, int(value) // _KILOBYTE))
         elif key == "partition.assignment.strategy":
@@ -168,9 +166,10 @@ def check_addresses(servers: str, client: str) -> None:
         raise CannotConstruct(client, reason) from reason
 
 
-def _credentials(jaas: str) -> dict[str, str]:
-    found = {match[1]: next(re.sub(r"\\(.)", r"\1", part) for part in match.groups()[1:] if part is not None)
-             for match in _JAAS_OPTION.finditer(jaas)}  # fmt: skip
+def _credentials(settings: Mapping[str, str]) -> dict[str, str]:
+    from pessoa.client.login_options import login_options
+
+    found = login_options(settings)
     return {f"sasl.{name}": found[name] for name in ("username", "password") if name in found}
 
 

@@ -4,19 +4,19 @@
     ssl.*               truststore and keystore in PEM (KIP-651), PKCS12 or JKS (`tls_stores.py`)
     sasl.mechanism      PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER (`bearer_tokens.py`)
     sasl.jaas.config    username="…" password="…" in the form of a login module; with tokenauth="true" of SCRAM, they
-                        are the id and the HMAC of a delegation token
+                        are the id and the HMAC of a delegation token (`login_options.py`)
 
 The messages of SCRAM are those of `pessoa.security.sasl.scram`, which nodes of a cluster use as well.
 """
 
 from __future__ import annotations
 
-import re
 import ssl
 from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.client.bearer_tokens import OAUTHBEARER, get_token
 from pessoa.client.client_errors import AuthenticationFailed, BadSettings, HandshakeFailed
+from pessoa.client.login_options import login_options
 from pessoa.client.tls_stores import tls_context
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from pessoa.client.blocking_connection import Connection
 
-_OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([^\s;]+))")
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -91,10 +90,7 @@ def _authenticate(connection: Connection, settings: Mapping[str, str], deadline:
 
 
 def _login(settings: Mapping[str, str]) -> _Login:
-    found = {
-        match[1]: next(re.sub(r"\\(.)", r"\1", part) for part in match.groups()[1:] if part is not None)
-        for match in _OPTION.finditer(settings.get("sasl.jaas.config", ""))
-    }
+    found = login_options(settings)
     try:
         return _Login(found["username"], found["password"], found.get("tokenauth", "").lower() == "true")
     except KeyError as missing:

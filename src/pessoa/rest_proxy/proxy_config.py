@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from confluent_kafka import KafkaException
 
 from pessoa.base.config_values import ConfigProblem, at_least, one_of
+from pessoa.client.client_errors import BadSettings
 from pessoa.client.librdkafka import to_librdkafka
 from pessoa.client.login_trial import MECHANISMS, can_log_in
 from pessoa.client.registry_client import PREFIX as REGISTRY_PREFIX
@@ -148,7 +149,7 @@ def _in_librdkafkas_words(java: Mapping[str, str]) -> dict[str, str]:
         return to_librdkafka(wanted, logger.warning)
     except KafkaException as wrong:
         raise ConfigProblem("a setting of a client", None, wrong.args[0].str()) from None
-    except ValueError as wrong:
+    except (ValueError, BadSettings) as wrong:
         raise ConfigProblem("a setting of a client", None, str(wrong)) from None
 
 

@@ -83,11 +83,23 @@ def jaas_text(mechanism: str, options: Mapping[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"')
+    # A line cannot end within quotes.
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
 def parse_jaas(text: str, mechanism: str) -> Jaas:
     """The entry for a mechanism, whose module it must name."""
+    found = parse_entry(text)
+    if found.module not in MODULES.values():
+        raise BadJaas(f"its login module is none of {', '.join(sorted(set(MODULES.values())))}")
+    if found.module != MODULES.get(mechanism):
+        raise BadJaas(f"its login module is not that of {mechanism}, {MODULES.get(mechanism)}")
+    return found
+
+
+def parse_entry(text: str) -> Jaas:
+    """The entry, whatever its login module: a client reads the options alone, and its user may have named a class of
+    Java that does the same as Kafka's."""
     tokens = _tokens(text)
     if not tokens:
         raise BadJaas("it names no login module")
@@ -97,10 +109,6 @@ def parse_jaas(text: str, mechanism: str) -> Jaas:
     options, end = _options(tokens)
     if end != len(tokens):
         raise BadJaas("it must hold one login module, and end at its semicolon")
-    if module not in MODULES.values():
-        raise BadJaas(f"its login module is none of {', '.join(sorted(set(MODULES.values())))}")
-    if module != MODULES.get(mechanism):
-        raise BadJaas(f"its login module is not that of {mechanism}, {MODULES.get(mechanism)}")
     return Jaas(module, options)
 
 
