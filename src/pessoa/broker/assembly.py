@@ -82,8 +82,9 @@ def main(argv: list[str]) -> int:
 
 def _log_to_stderr() -> None:
     from pessoa.broker.logs.log_lines import EscapingFormatter
+    from pessoa.broker.logs.repeated_lines import BoundedStderr
 
-    handler = logging.StreamHandler()
+    handler = BoundedStderr()
     handler.setFormatter(EscapingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 

@@ -14,6 +14,7 @@ changed while the broker runs (BROKER_LOGGER, KIP-412), and which belongs to the
     node_logs.py       which logs are on, and their files           access_log.py, audit_log.py, connection_logs.py
     log_file.py        a bounded buffer, a file, rotation           what they note of requests
     log_lines.py       JSON or text, escaped                        python_logging.py: error and authorizer
+    repeated_lines.py  standard error, which is no file of these, with a bound for repeated warnings
 
 No secret gets in: what is noted of a request is named field by field, and everything else is left out.
 """
