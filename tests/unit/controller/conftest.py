@@ -37,6 +37,7 @@ _DEFAULTS = {
     "delegation.token.secret.key": "",
     "delegation.token.max.lifetime.ms": "604800000",
     "delegation.token.expiry.time.ms": "86400000",
+    "pessoa.delegation.token.max.per.owner": "10000",
     "delegation.token.expiry.check.interval.ms": "3600000",
     "default.replication.factor": "1",
     "min.insync.replicas": "1",

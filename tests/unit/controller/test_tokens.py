@@ -75,6 +75,18 @@ def test_a_token_is_issued_to_the_user_that_asks(tokens: Cluster) -> None:
     assert (stored.owner, stored.requester, stored.renewers) == ("User:ana", "User:ana", ("User:bo",))
 
 
+def test_one_user_has_a_bounded_number_of_tokens_and_renewers(tokens: Cluster) -> None:
+    tokens.config.values["pessoa.delegation.token.max.per.owner"] = "6"
+    made = [create(tokens) for _ in range(4)]
+    # Each has one renewer.
+    assert [one.error_code for one in made] == [0, 0, 0, ErrorCode.POLICY_VIOLATION]
+    assert made[3].hmac == b""
+    assert create(tokens, owner_principal_type="User", owner_principal_name="zoe").error_code == 0
+    assert expire(tokens, made[0].hmac, -1)[0] == 0
+    assert create(tokens).error_code == 0
+    assert create(tokens).error_code == ErrorCode.POLICY_VIOLATION
+
+
 def test_a_token_for_another_has_that_owner_and_lasts_no_longer_than_was_asked(tokens: Cluster) -> None:
     made = create(tokens, 1000, owner_principal_type="User", owner_principal_name="zoe")
     assert made.principal_name == "zoe"

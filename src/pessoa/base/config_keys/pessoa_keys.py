@@ -1,5 +1,5 @@
-"""Keys that are Pessoa's alone, which Apache Kafka does not have: the logs of a broker, its metrics, and from
-where tokens and the keys that verify them may come.
+"""Keys that are Pessoa's alone, which Apache Kafka does not have: the logs of a broker, its metrics, from where tokens
+and the keys that verify them may come, and how many delegation tokens there may be.
 
 They are internal, so DescribeConfigs lists a broker's keys as Apache Kafka does, and these where they are set.
 """
@@ -41,6 +41,9 @@ KEYS: tuple[ConfigKey, ...] = (
         "Apache Kafka's name of pessoa.sasl.oauthbearer.allowed.urls.", is_internal=True),
     key("org.apache.kafka.sasl.oauthbearer.allowed.files", LIST, (), ENTRIES,
         "Apache Kafka's name of pessoa.sasl.oauthbearer.allowed.files.", is_internal=True),
+    key("pessoa.delegation.token.max.per.owner", INT, 10_000, at_least(1),
+        "How many delegation tokens one user has at most; each renewer of a token counts as one more.",
+        is_internal=True),
     key("pessoa.metrics.host", STRING, "127.0.0.1", NOT_EMPTY, "The address of that port.", is_internal=True),
 )
 # fmt: on
