@@ -121,7 +121,7 @@ ERRORS = [
     ("CREATE STREAM x (a INT, b INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='KAFKA');", "only supports a single field"),
     (
         "CREATE STREAM x (a ARRAY<INT>) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='DELIMITED');",
-        "does not support nested types",
+        "does not support type 'ARRAY'",
     ),
     ("CREATE STREAM x (a DECIMAL(2,1)) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='KAFKA');", "does not support type"),
     (

@@ -131,7 +131,7 @@ REFUSED = [
     ("m[1]", "Map key must be a STRING"),
     ("CAST(t AS INT)", "Cast of BOOLEAN to INTEGER is not supported"),
     ("CASE WHEN t THEN 1 ELSE 'x' END", "All branches must have one type"),
-    ("CASE WHEN t THEN NULL END", "All case branches have a NULL type"),
+    ("CASE WHEN t THEN NULL END", "All case branches have NULL type"),
     ("CASE WHEN a THEN 1 END", "expected a BOOLEAN, but A is INTEGER"),
     ("ARRAY[]", "Array constructor cannot be empty"),
     ("MAP()", "Map constructor cannot be empty"),

@@ -54,7 +54,13 @@ SCHEMAS = [
         "CREATE STREAM x AS SELECT id, item, address->city FROM orders PARTITION BY address->city;",
         "`CITY` STRING KEY, `ID` BIGINT, `ITEM` STRING",
     ),
+    ("CREATE STREAM x AS SELECT 1 AS k, url FROM clicks PARTITION BY 1;", "`K` INTEGER KEY, `URL` STRING"),
+    ("CREATE STREAM x AS SELECT * FROM shipments PARTITION BY id;", "`ID` BIGINT KEY, `CARRIER` STRING"),
     # Aggregates.
+    (
+        "CREATE TABLE x AS SELECT item, SUM(price) AS s FROM orders GROUP BY item;",
+        "`ITEM` STRING KEY, `S` DECIMAL(6, 2)",
+    ),
     (
         "CREATE TABLE x AS SELECT item, COUNT(*) AS n, SUM(amount) FROM orders GROUP BY item;",
         "`ITEM` STRING KEY, `N` BIGINT, `KSQL_COL_0` INTEGER",
@@ -102,6 +108,13 @@ SCHEMAS = [
     ),
     ("CREATE TABLE x AS SELECT user, COUNT(url) AS n FROM clicks GROUP BY user;", "`USER` STRING KEY, `N` BIGINT"),
     # Joins.
+    (
+        (
+            "CREATE STREAM x AS SELECT o.id, paid, s.carrier FROM orders o JOIN payments p WITHIN 1 HOUR "
+            "ON o.id = ABS(p.id) JOIN shipments s WITHIN 1 HOUR ON ABS(p.id) = ABS(s.id);"
+        ),
+        "`O_ID` BIGINT KEY, `PAID` INTEGER, `CARRIER` STRING",
+    ),
     (
         "CREATE STREAM x AS SELECT o.id, item, paid FROM orders o JOIN payments p WITHIN 1 HOUR ON o.id = p.id;",
         "`O_ID` BIGINT KEY, `ITEM` STRING, `PAID` INTEGER",
@@ -248,6 +261,11 @@ def test_a_windowed_aggregation_gives_a_windowed_table() -> None:
     assert sink.window.size_ms == 5_000
 
 
+def test_partition_by_the_key_that_there_is_moves_nothing() -> None:
+    assert "PARTITION BY" not in explain_text(plan("CREATE STREAM x AS SELECT * FROM shipments PARTITION BY id;"))
+    assert "PARTITION BY" in explain_text(plan("CREATE STREAM x AS SELECT * FROM shipments PARTITION BY carrier;"))
+
+
 def test_select_is_push_or_pull() -> None:
     assert decide("SELECT * FROM orders EMIT CHANGES;").mode is QueryMode.PUSH
     assert decide("SELECT * FROM orders;").mode is QueryMode.PULL
@@ -305,6 +323,12 @@ def test_every_schema_of_a_plan_can_be_explained() -> None:
 
 def test_the_passes_are_a_visible_row() -> None:
     assert [one.__name__ for one in PASSES] == [
-        "bind_sources", "resolve_names", "plan_joins", "plan_filter", "plan_table_functions", "plan_partitioning",
-        "plan_aggregation", "plan_projection",
-    ]  # fmt: skip
+        "bind_sources",
+        "resolve_names",
+        "plan_joins",
+        "plan_filter",
+        "plan_table_functions",
+        "plan_partitioning",
+        "plan_aggregation",
+        "plan_projection",
+    ]

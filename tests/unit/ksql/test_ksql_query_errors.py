@@ -4,9 +4,50 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.ksql.ksql_catalogue import failure
+from pessoa.ksql.analysis.analyser import analyse
+from pessoa.ksql.analysis.expression_scopes import Found
+from pessoa.ksql.analysis.expression_typing import type_expression
+from pessoa.ksql.analysis.logical_plan import explain_text
+from pessoa.ksql.syntax.expression_nodes import Column
+from pessoa.ksql.syntax.parser import parse_expression_text, parse_statement
+from pessoa.ksql.types.sql_types import STRING, Array
+from tests.unit.ksql.ksql_catalogue import decide, failure
 
 ERRORS = [
+    (
+        "CREATE STREAM x AS SELECT id, item FROM orders LIMIT 5;",
+        "CREATE STREAM AS SELECT statements don't support LIMIT clause.",
+    ),
+    (
+        "SELECT id FROM orders WHERE amount >= 'x' EMIT CHANGES;",
+        "Error in WHERE expression: Cannot compare AMOUNT (INTEGER) to 'x' (STRING) with GREATER_THAN_OR_EQUAL.",
+    ),
+    (
+        "SELECT id FROM orders WHERE 'x' EMIT CHANGES;",
+        "Type error in WHERE expression: Should evaluate to boolean but is 'x' (STRING) instead.",
+    ),
+    (
+        "SELECT item, COUNT(*) FROM orders GROUP BY item HAVING SUM(amount) > '1' EMIT CHANGES;",
+        "Error in HAVING expression: Cannot compare SUM(AMOUNT) (INTEGER) to '1' (STRING) with GREATER_THAN.",
+    ),
+    (
+        "SELECT item, SUM(amount) = 'x' FROM orders GROUP BY item EMIT CHANGES;",
+        "Cannot compare SUM(AMOUNT) (INTEGER) to 'x'",
+    ),
+    (
+        (
+            "CREATE STREAM x AS SELECT url, name, email FROM clicks c JOIN users u ON c.user = u.uid "
+            "JOIN more_users m ON u.uid = m.uid;"
+        ),
+        "must include the join expressions C.USER, U.UID or M.UID in its projection (eg, SELECT C.USER...).",
+    ),
+    (
+        (
+            "CREATE STREAM x AS SELECT url, email FROM clicks c JOIN users u ON c.user = u.uid JOIN "
+            "more_users m ON u.name = m.uid;"
+        ),
+        "must include the join expressions U.NAME or M.UID in its projection",
+    ),
     ("SELECT nope FROM orders EMIT CHANGES;", "SELECT column 'NOPE' cannot be resolved."),
     ("SELECT id FROM orders WHERE nope = 1 EMIT CHANGES;", "WHERE column 'NOPE' cannot be resolved."),
     ("SELECT x.id FROM orders o EMIT CHANGES;", "'X' is not a valid stream/table name or alias."),
@@ -25,7 +66,7 @@ ERRORS = [
     ("CREATE STREAM x AS SELECT item FROM orders;", "must include the key column ID in its projection"),
     (
         "CREATE STREAM x AS SELECT id AS a, id AS b, item FROM orders;",
-        "The projection contains a key column (`ID`) more than once, aliased as: `A` and `B`.",
+        "The projection contains a key column (`ID`) more than once, aliased as: A and B.",
     ),
     ("CREATE STREAM x AS SELECT id FROM orders;", "The projection contains no value columns."),
     (
@@ -245,3 +286,44 @@ def test_an_error_of_analysis_has_a_caret_and_a_suggestion() -> None:
     assert (
         failure("SELECT address.city FROM orders EMIT CHANGES;").hint == "Write ADDRESS->CITY for a field of a struct."
     )
+
+
+def wide(count: int) -> str:
+    return ", ".join(f"c{number}" for number in range(count))
+
+
+def test_a_wide_statement_is_analysed_in_time_that_grows_with_it() -> None:
+    columns = ", ".join(f"c{number} INT" for number in range(2_000))
+    text = f"CREATE STREAM wide (k INT KEY, {columns}) WITH (KAFKA_TOPIC='w', VALUE_FORMAT='JSON');"
+    catalogue = decide(text).catalogue
+    found = analyse(parse_statement(f"CREATE STREAM x AS SELECT k, {wide(2_000)} FROM wide;"), catalogue)
+    assert found.source is not None
+    assert len(found.source.value) == 2_000
+    grouped = ", ".join(f"SUM(c{number}) AS s{number}" for number in range(1_000))
+    table = analyse(parse_statement(f"CREATE TABLE x AS SELECT k, {grouped} FROM wide GROUP BY k;"), catalogue)
+    assert table.source is not None
+    exploded = ", ".join(f"EXPLODE(ARRAY[c{number}]) AS s{number}" for number in range(2_000))
+    assert analyse(parse_statement(f"SELECT {exploded} FROM wide EMIT CHANGES;"), catalogue).plan is not None
+
+
+def test_an_expression_of_the_greatest_depth_goes_through_every_pass() -> None:
+    for text in ("+".join(["amount"] * 119), "ABS(" * 28 + "amount" + ")" * 28, "-(" * 28 + "amount" + ")" * 28):
+        found = decide(f"CREATE STREAM x AS SELECT id, {text} AS v FROM orders WHERE {text} > 0;")
+        assert found.plan is not None
+        assert explain_text(found.plan)
+
+
+def test_lambdas_in_lambdas_are_typed_once_each() -> None:
+    text = "1"
+    for _ in range(14):
+        text = f"REDUCE(tags, 0, (s, x) => s + {text} + LEN(item))"
+    asked = 0
+
+    class CountingScope:
+        def find(self, column: Column) -> Found:
+            nonlocal asked
+            asked += 1
+            return Found(column.name, Array(STRING) if column.name == "TAGS" else STRING)
+
+    type_expression(parse_expression_text(text), CountingScope())
+    assert asked == 28

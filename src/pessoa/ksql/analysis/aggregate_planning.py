@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pessoa.ksql.analysis.expression_scopes import ColumnScope
-from pessoa.ksql.analysis.expression_typing import boolean, type_expression
+from pessoa.ksql.analysis.expression_typing import type_expression
 from pessoa.ksql.analysis.format_rules import has_map
 from pessoa.ksql.analysis.logical_plan import AggregateStep, FilterStep
 from pessoa.ksql.analysis.pseudo_columns import WINDOW_BOUNDS, uses_window_bounds
 from pessoa.ksql.analysis.query_draft import Item, KeyPart, QueryDraft
-from pessoa.ksql.analysis.row_planning import refuse_calls, window_bound_misplaced
+from pessoa.ksql.analysis.row_planning import as_written, clause_condition, refuse_calls, window_bound_misplaced
 from pessoa.ksql.analysis.source_catalogue import SourceWindow
 from pessoa.ksql.analysis.typed_expressions import Typed
 from pessoa.ksql.analysis.window_planning import plan_window
@@ -52,21 +52,21 @@ def plan_aggregation(draft: QueryDraft) -> QueryDraft:
     variables = {typed.node: name for name, typed in aggregates}
     items = tuple(_behind(item, "SELECT", draft, grouped, variables) for item in draft.items)
     parts = tuple(
-        KeyPart((Column(name),), f"grouping expression {expression_text(typed.node)}") for name, typed in keys
+        KeyPart((Column(name),), "grouping expression", (expression_text(typed.node),)) for name, typed in keys
     )
     window = None
     if planned is not None:
         window = SourceWindow(planned.kind, None if planned.kind is WindowKind.SESSION else planned.size_ms)
     draft = replace(
         draft, step=step, columns=columns, items=items, kind=SourceKind.TABLE, key=parts, window=window,
-        planned_window=planned,
+        planned_window=planned, generated={name: expression_text(typed.node) for name, typed in aggregates},
     )  # fmt: skip
     return draft if draft.having is None else _plan_having(draft, grouped, variables)
 
 
 def _aggregate_calls(draft: QueryDraft) -> list[Call]:
     expressions = [*(item.expression for item in draft.items), *([] if draft.having is None else [draft.having])]
-    found: list[Call] = []
+    found: dict[Call, None] = {}
     for expression in expressions:
         for one in walk(expression):
             if isinstance(one, Call) and one.name in aggregate_functions():
@@ -76,9 +76,8 @@ def _aggregate_calls(draft: QueryDraft) -> list[Call]:
                     raise SemanticFailure(
                         f"Aggregate functions can not be nested: {one.name}({nested.name}(…))", nested.at
                     )
-                if one not in found:
-                    found.append(one)
-    return found
+                found.setdefault(one)
+    return list(found)
 
 
 def _check_ungrouped(draft: QueryDraft, calls: list[Call]) -> None:
@@ -188,5 +187,5 @@ def _rewritten(
 def _plan_having(draft: QueryDraft, grouped: dict[Expression, str], variables: dict[Expression, str]) -> QueryDraft:
     assert draft.having is not None
     having = _rewritten(draft.having, "HAVING", draft, grouped, variables)
-    condition = boolean(having, ColumnScope(draft.columns, "HAVING"))
+    condition = as_written(draft, "HAVING", lambda: clause_condition(having, "HAVING", draft))
     return replace(draft, step=FilterStep(draft.below, condition, "HAVING"))

@@ -25,13 +25,15 @@ def alter_source(statement: AlterSource, catalogue: Catalogue) -> Source:
             hint="CREATE OR REPLACE … AS SELECT changes the query.",
         )  # fmt: skip
     value = list(source.value)
+    names = {column.name for column in source.columns()}
     for column in statement.columns:
         refuse_reserved(column.name, column.at)
-        if any(column.name == own.name for own in source.columns()) or any(column.name == own.name for own in value):
+        if column.name in names:
             raise SemanticFailure(
                 f"Cannot add column {quoted(column.name)} to schema. A column with the same name already exists.",
                 column.at,
             )
+        names.add(column.name)
         value.append(SchemaColumn(column.name, catalogue.resolve_type(column.type, column.at)))
     check_columns(source.value_format, tuple(value), "Value", statement.at)
     return replace(source, value=tuple(value))

@@ -7,10 +7,10 @@ from pessoa.ksql.analysis.expression_typing import type_expression
 from pessoa.ksql.analysis.typed_expressions import Typed, cast_to
 from pessoa.ksql.functions.aggregates import ResolvedAggregate, aggregate_functions, resolve_aggregate
 from pessoa.ksql.functions.function_table import find_scalar, resolve
-from pessoa.ksql.functions.signatures import Argument, LambdaArgument
+from pessoa.ksql.functions.signatures import Argument
 from pessoa.ksql.functions.table_functions import table_functions
 from pessoa.ksql.ksql_errors import SemanticFailure
-from pessoa.ksql.syntax.expression_nodes import Call, Expression, LambdaFunction
+from pessoa.ksql.syntax.expression_nodes import Call, LambdaFunction
 from pessoa.ksql.types.sql_types import Lambda, SqlType, Value
 
 
@@ -20,43 +20,52 @@ def type_call(node: Call, scope: Scope) -> Typed:
     if node.star:
         raise SemanticFailure(f"{node.name}(*) is not possible: only COUNT takes a star", node.at)
     function = table_functions().get(node.name) or find_scalar(node.name, node.at)
-    typed = [None if isinstance(one, LambdaFunction) else type_expression(one, scope) for one in node.arguments]
-    arguments: list[Argument] = [
-        _lambda(argument, scope) if own is None else own.type
-        for argument, own in zip(node.arguments, typed, strict=True)
+    typed = [
+        _Lambda(argument, scope) if isinstance(argument, LambdaFunction) else type_expression(argument, scope)
+        for argument in node.arguments
     ]
+    arguments: list[Argument] = [one if isinstance(one, _Lambda) else one.type for one in typed]
     resolved = resolve(function, arguments, node.at)
     children = [
-        _typed_lambda(argument, wanted, scope) if own is None else cast_to(own, wanted)
-        for argument, own, wanted in zip(node.arguments, typed, resolved.parameters, strict=True)
+        one.typed(wanted) if isinstance(one, _Lambda) else cast_to(one, wanted)
+        for one, wanted in zip(typed, resolved.parameters, strict=True)
     ]
     return Typed(node, resolved.result, tuple(children), call=resolved)
 
 
-def _lambda(node: Expression, scope: Scope) -> LambdaArgument:
-    """Return the function that types the body, once the types of the parameters are known."""
-    assert isinstance(node, LambdaFunction)
+class _Lambda:
+    """A lambda whose body is typed when the types of its parameters are known.
 
-    def type_body(parameters: tuple[SqlType, ...]) -> SqlType:
-        return _body(node, parameters, scope).type
+    Every variant of a function may ask; the answer is kept, or lambdas in lambdas would take exponential time.
+    """
 
-    return type_body
+    def __init__(self, node: LambdaFunction, scope: Scope) -> None:
+        self._node = node
+        self._scope = scope
+        self._bodies: dict[tuple[SqlType, ...], Typed] = {}
 
+    def __call__(self, parameters: tuple[SqlType, ...]) -> SqlType:
+        return self._body(parameters).type
 
-def _body(node: LambdaFunction, parameters: tuple[SqlType, ...], scope: Scope) -> Typed:
-    if len(parameters) != len(node.parameters):
-        raise SemanticFailure(
-            f"the lambda has {len(node.parameters)} parameters, but the function gives {len(parameters)}", node.at
-        )
-    if len(set(node.parameters)) < len(node.parameters):
-        raise SemanticFailure("the parameters of a lambda must have different names", node.at)
-    return type_expression(node.body, LambdaScope(scope, dict(zip(node.parameters, parameters, strict=True))))
+    def typed(self, wanted: SqlType) -> Typed:
+        assert isinstance(wanted, Lambda)
+        return Typed(self._node, wanted, (cast_to(self._body(wanted.arguments), wanted.result),))
 
+    def _body(self, parameters: tuple[SqlType, ...]) -> Typed:
+        if parameters not in self._bodies:
+            self._bodies[parameters] = self._type_body(parameters)
+        return self._bodies[parameters]
 
-def _typed_lambda(node: Expression, wanted: SqlType, scope: Scope) -> Typed:
-    assert isinstance(node, LambdaFunction)
-    assert isinstance(wanted, Lambda)
-    return Typed(node, wanted, (cast_to(_body(node, wanted.arguments, scope), wanted.result),))
+    def _type_body(self, parameters: tuple[SqlType, ...]) -> Typed:
+        node = self._node
+        if len(parameters) != len(node.parameters):
+            raise SemanticFailure(
+                f"the lambda has {len(node.parameters)} parameters, but the function gives {len(parameters)}", node.at
+            )
+        if len(set(node.parameters)) < len(node.parameters):
+            raise SemanticFailure("the parameters of a lambda must have different names", node.at)
+        names = dict(zip(node.parameters, parameters, strict=True))
+        return type_expression(node.body, LambdaScope(self._scope, names))
 
 
 def _aggregate(node: Call, scope: Scope) -> Typed:

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from pessoa.ksql.analysis.source_catalogue import SchemaColumn
@@ -68,6 +69,17 @@ def has_map(kind: SqlType) -> bool:
     return False
 
 
+def _holds(found: Format, allowed: tuple[SqlType, ...] | None, kind: SqlType) -> bool:
+    if allowed is not None:
+        return kind in allowed
+    return found.nested or not isinstance(kind, (Array, Map, Struct))
+
+
+def _base_name(kind: SqlType) -> str:
+    """Return a type's name without what it is made of: ARRAY, DECIMAL."""
+    return re.split(r"[<(]", str(kind))[0]
+
+
 def check_columns(format_name: str, columns: tuple[SchemaColumn, ...], side: str, at: Position = NOWHERE) -> None:
     """Raise if the format cannot hold the columns. `side` is Key or Value."""
     found = find_format(format_name, at)
@@ -85,9 +97,10 @@ def check_columns(format_name: str, columns: tuple[SchemaColumn, ...], side: str
     problem = ""
     if not found.several and len(columns) > 1:
         problem = f"The '{found.name}' format only supports a single field. Got: {shown}"
-    elif found.name == "KAFKA" and columns[0].type not in _KAFKA_TYPES:
-        problem = f"The '{found.name}' format does not support type '{columns[0].type}'"
-    elif not found.nested and any(isinstance(column.type, (Array, Map, Struct)) for column in columns):
-        problem = f"The '{found.name}' format does not support nested types: {shown}"
+    else:
+        allowed = _KAFKA_TYPES if found.name == "KAFKA" else None
+        bad = [one.type for one in columns if not _holds(found, allowed, one.type)]
+        if bad:
+            problem = f"The '{found.name}' format does not support type '{_base_name(bad[0])}'"
     if problem:
         raise SemanticFailure(f"{side} format does not support schema.\nformat: {found.name}\nreason: {problem}", at)

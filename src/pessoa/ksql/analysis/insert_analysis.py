@@ -67,7 +67,8 @@ def plan_insert_values(statement: InsertValues, catalogue: Catalogue) -> Planned
 
 
 def _check_names(statement: InsertValues, target: Source, names: tuple[str, ...], kinds: dict[str, SqlType]) -> None:
-    headers = [column.name for column in target.headers]
+    headers = {column.name for column in target.headers}
+    seen: set[str] = set()
     for name in names:
         if name in headers:
             raise SemanticFailure(f"Cannot insert into HEADER columns: {name}", statement.at)
@@ -79,8 +80,9 @@ def _check_names(statement: InsertValues, target: Source, names: tuple[str, ...]
                 statement.at,
                 hint=did_you_mean(name, kinds),
             )
-        if names.count(name) > 1:
+        if name in seen:
             raise SemanticFailure(f"the column {name} is given twice", statement.at)
+        seen.add(name)
 
 
 def _typed(value: Expression, name: str, wanted: SqlType, catalogue: Catalogue) -> Typed:

@@ -33,8 +33,8 @@ class _Side:
     """What has been joined so far: its kind, the names of its key in rows, its partitions if it was not moved."""
 
     kind: SourceKind
-    # Columns of which each is the whole key; none if the key has several columns.
-    key: tuple[str, ...]
+    # Expressions of which each is the whole key; none if the key has several columns.
+    key: tuple[Expression, ...]
     # All columns of the key, which a foreign-key join keeps.
     columns: tuple[str, ...]
     labels: tuple[str, ...]
@@ -44,12 +44,12 @@ class _Side:
 
 def plan_joins(draft: QueryDraft) -> QueryDraft:
     if not draft.query.joins:
-        keys = [KeyPart((Column(one.name),), f"key column {one.name}") for one in draft.left.source.key]
+        keys = [KeyPart((Column(one.name),), "key column", (one.name,)) for one in draft.left.source.key]
         return replace(draft, key=tuple(keys))
     left = draft.left
     columns = tuple(left.row_name(column.name) for column in left.source.key)
     side = _Side(
-        left.source.kind, _key_names(left), columns, (left.label,), left.source.partitions, left.source.key_format
+        left.source.kind, _whole_key(left), columns, (left.label,), left.source.partitions, left.source.key_format
     )
     parts: tuple[KeyPart, ...] = ()
     for join, condition, right in zip(draft.query.joins, draft.conditions, draft.bound[1:], strict=True):
@@ -57,10 +57,10 @@ def plan_joins(draft: QueryDraft) -> QueryDraft:
     return replace(draft, kind=side.kind, key=parts)
 
 
-def _key_names(bound: BoundSource) -> tuple[str, ...]:
+def _whole_key(bound: BoundSource) -> tuple[Expression, ...]:
     """Return the column that is the whole key; a key of several columns cannot be joined on."""
     key = bound.source.key
-    return (bound.row_name(key[0].name),) if len(key) == 1 else ()
+    return (Column(bound.row_name(key[0].name)),) if len(key) == 1 else ()
 
 
 def _plan_join(
@@ -72,7 +72,10 @@ def _plan_join(
     moves_left, moves_right = _moves(form, side, right, left_key, right_key)
     if form is not JoinForm.FOREIGN_KEY and not moves_left and not moves_right:
         _check_partitions(side, right, draft)
-    names, synthetic = _result_key(form, join.kind, side, left_key, right_key)
+    key, synthetic = _result_key(form, join.kind, side, left_key, right_key)
+    names = tuple(one.name for one in key if isinstance(one, Column))
+    if form is JoinForm.FOREIGN_KEY:
+        names = side.columns
     step = JoinStep(
         draft.below,
         read_step(right),
@@ -91,8 +94,8 @@ def _plan_join(
     columns = {**draft.columns, ROWKEY: left_key.type} if synthetic else draft.columns
     kind = SourceKind.STREAM if form in (JoinForm.STREAM_STREAM, JoinForm.STREAM_TABLE) else SourceKind.TABLE
     partitions = None if moves_left else side.partitions
-    after = _Side(kind, names, names, (*side.labels, right.label), partitions, side.key_format)
-    return replace(draft, step=step, columns=columns), after, _key_parts(form, names, synthetic, draft)
+    after = _Side(kind, key, names, (*side.labels, right.label), partitions, side.key_format)
+    return replace(draft, step=step, columns=columns), after, _key_parts(form, names, draft)
 
 
 def _moves(form: JoinForm, side: _Side, right: BoundSource, left_key: Typed, right_key: Typed) -> tuple[bool, bool]:
@@ -101,7 +104,7 @@ def _moves(form: JoinForm, side: _Side, right: BoundSource, left_key: Typed, rig
     left = form in (JoinForm.STREAM_STREAM, JoinForm.STREAM_TABLE) and not _is_key(left_key, side.key)
     if form is JoinForm.STREAM_TABLE:
         return left or other_format, False
-    right_moves = form is JoinForm.STREAM_STREAM and (not _is_key(right_key, _key_names(right)) or other_format)
+    right_moves = form is JoinForm.STREAM_STREAM and (not _is_key(right_key, _whole_key(right)) or other_format)
     return left, right_moves
 
 
@@ -186,7 +189,7 @@ def _form(side: _Side, join: Join, right: BoundSource, left_key: Typed, right_ke
             f"Invalid join condition: joins on the multi-column key of {right.source.name} are not supported. {got}",
             join.at,
         )
-    if not _is_key(right_key, _key_names(right)):
+    if not _is_key(right_key, _whole_key(right)):
         rule = (
             "stream-table joins require to join on the table's primary key"
             if side.kind is stream
@@ -209,9 +212,9 @@ def _check_kind(join: Join, form: str, allowed: Sequence[JoinKind]) -> None:
         raise SemanticFailure(f"{join.kind.value} joins are not supported for {form} joins; {words} are.", join.at)
 
 
-def _is_key(key: Typed, names: tuple[str, ...]) -> bool:
-    """Whether the expression is the key's one column, or one that equals it."""
-    return isinstance(key.node, Column) and key.node.name in names
+def _is_key(key: Typed, known: tuple[Expression, ...]) -> bool:
+    """Whether the expression is the whole key, or one that a join made equal to it."""
+    return key.node in known
 
 
 def _check_windows(
@@ -224,7 +227,7 @@ def _check_windows(
         raise SemanticFailure("Can not join windowed source to non-windowed source.", join.at)
     if (left_window.kind is WindowKind.SESSION) != (right_window.kind is WindowKind.SESSION):
         raise SemanticFailure("Incompatible windowed sources: a session window and a time window", join.at)
-    if not (_is_key(left_key, side.key) and _is_key(right_key, _key_names(right))):
+    if not (_is_key(left_key, side.key) and _is_key(right_key, _whole_key(right))):
         raise SemanticFailure("Implicit repartitioning of windowed sources is not supported.", join.at)
 
 
@@ -241,28 +244,27 @@ def _check_partitions(side: _Side, right: BoundSource, draft: QueryDraft) -> Non
 
 def _result_key(
     form: JoinForm, kind: JoinKind, side: _Side, left_key: Typed, right_key: Typed
-) -> tuple[tuple[str, ...], bool]:
-    """Return the names that the key has in rows, and whether it is synthetic."""
+) -> tuple[tuple[Expression, ...], bool]:
+    """Return the expressions that the key equals, and whether it is synthetic: no column is among them."""
     if form is JoinForm.FOREIGN_KEY:
-        return side.columns, False
-    columns = [one.node.name for one in (left_key, right_key) if isinstance(one.node, Column)]
-    if kind is JoinKind.FULL or not columns:
-        return (ROWKEY,), True
-    # Columns that earlier joins made equal stay choices.
-    chain = side.key if _is_key(left_key, side.key) and ROWKEY not in side.key else ()
-    return tuple(dict.fromkeys([*chain, *columns])), False
+        return side.key, False
+    rowkey = Column(ROWKEY)
+    # What earlier joins made equal stays a choice.
+    chain = side.key if _is_key(left_key, side.key) else ()
+    found = tuple(dict.fromkeys([*chain, left_key.node, right_key.node]))
+    if kind is JoinKind.FULL or not any(isinstance(one, Column) for one in found):
+        return (rowkey,), True
+    return found, rowkey in found
 
 
-def _key_parts(form: JoinForm, names: tuple[str, ...], synthetic: bool, draft: QueryDraft) -> tuple[KeyPart, ...]:
+def _key_parts(form: JoinForm, names: tuple[str, ...], draft: QueryDraft) -> tuple[KeyPart, ...]:
     shown = {
         one.row_name(column.name): f"{one.label}.{column.name}"
         for one in draft.bound
         for column in one.source.columns()
     }
     if form is JoinForm.FOREIGN_KEY:
-        left = {draft.left.row_name(column.name) for column in draft.left.source.key}
-        if set(names) == left:
-            return tuple(KeyPart((Column(name),), f"key column {shown[name]}") for name in names)
-    words = " or ".join(shown.get(name, name) for name in names)
-    verb = "join expression " if synthetic or len(names) == 1 else "join expressions "
-    return (KeyPart(tuple(Column(name) for name in names), verb + words),)
+        return tuple(KeyPart((Column(name),), "key column", (shown.get(name, name),)) for name in names)
+    word = "join expression" if len(names) == 1 else "join expressions"
+    choices = tuple(Column(name) for name in names)
+    return (KeyPart(choices, word, tuple(shown.get(name, name) for name in names)),)

@@ -102,7 +102,7 @@ def _case(node: nodes.Case, scope: Scope) -> Typed:
             f"Invalid Case expression. All branches must have one type, but they have {types}", node.at
         )
     if kind == NULL_TYPE:
-        raise SemanticFailure("Invalid Case expression. All case branches have a NULL type", node.at)
+        raise SemanticFailure("Invalid Case expression. All case branches have NULL type", node.at)
     results = [cast_to(result, kind) for result in results]
     pairs = [part for pair in zip(conditions, results[:-1], strict=True) for part in pair]
     return Typed(node, kind, (*pairs, results[-1]))

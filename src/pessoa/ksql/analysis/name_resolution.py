@@ -28,6 +28,7 @@ class ColumnFinder:
 
     def __init__(self, draft: QueryDraft) -> None:
         self._bound = draft.bound
+        self._owners = _owners(draft.bound)
         self._windowed = draft.query.window is not None
         self.warnings: list[str] = []
 
@@ -35,7 +36,7 @@ class ColumnFinder:
         """Return the column by the name that rows have for it. Raises if there is none, or more than one."""
         if column.source is not None:
             return self._qualified(column, clause)
-        owners = [one for one in self._bound if _has(one, column.name)]
+        owners = self._owners.get(column.name, [])
         if len(owners) > 1:
             places = " or ".join(f"{one.label}.{column.name}" for one in owners)
             raise SemanticFailure(
@@ -62,7 +63,7 @@ class ColumnFinder:
                 length=len(column.source or ""),
                 hint=arrow or did_you_mean(column.source or "", labels),
             )
-        if not _has(owner, column.name):
+        if owner not in self._owners.get(column.name, []):
             raise unresolved(column, clause, [one.name for one in owner.source.columns()])
         return Column(owner.row_name(column.name), at=column.at)
 
@@ -93,8 +94,13 @@ class ColumnFinder:
         return lambda expression: rewrite(expression, change)
 
 
-def _has(bound: BoundSource, name: str) -> bool:
-    return name in pseudo_columns_of(bound.source) or any(column.name == name for column in bound.source.columns())
+def _owners(bound: tuple[BoundSource, ...]) -> dict[str, list[BoundSource]]:
+    """Return the sources that have a column, or pseudo column, of each name."""
+    found: dict[str, list[BoundSource]] = {}
+    for one in bound:
+        for name in dict.fromkeys([*(column.name for column in one.source.columns()), *pseudo_columns_of(one.source)]):
+            found.setdefault(name, []).append(one)
+    return found
 
 
 def resolve_names(draft: QueryDraft) -> QueryDraft:
@@ -125,11 +131,17 @@ class _Namer:
         self._taken = {*aliases, *(column.name for one in draft.bound for column in one.source.columns())}
         self._given: set[str] = set()
         self._count = 0
-        self._draft = draft
+        # A column has its own name; of a join, with the alias before it if several sources have the name.
+        self._names = {
+            one.row_name(name): name
+            for name, owners in _owners(draft.bound).items()
+            if len(owners) == 1
+            for one in owners
+        }
 
     def name(self, expression: Expression) -> str:
         if isinstance(expression, Column):
-            return self._column(expression.name)
+            return self._names.get(expression.name, expression.name)
         if isinstance(expression, Dereference):
             return self._field(expression.field_name)
         while f"KSQL_COL_{self._count}" in self._taken:
@@ -138,15 +150,6 @@ class _Namer:
         self._count += 1
         return found
 
-    def _column(self, row_name: str) -> str:
-        """Return the column's own name; of a join, with the alias before it if several sources have the name."""
-        for one in self._draft.bound:
-            own = next((name for name in _names(one) if one.row_name(name) == row_name), None)
-            if own is not None:
-                several = sum(own in _names(other) for other in self._draft.bound) > 1
-                return row_name if several else own
-        return row_name
-
     def _field(self, name: str) -> str:
         found, count = name, 0
         while found in self._given:
@@ -154,10 +157,6 @@ class _Namer:
             found = f"{name}_{count}"
         self._given.add(found)
         return found
-
-
-def _names(bound: BoundSource) -> list[str]:
-    return [*(column.name for column in bound.source.columns()), *pseudo_columns_of(bound.source)]
 
 
 def _items(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from pessoa.ksql.analysis.expression_scopes import ColumnScope
 from pessoa.ksql.analysis.expression_typing import type_expression
 from pessoa.ksql.analysis.logical_plan import ProjectStep
 from pessoa.ksql.analysis.pseudo_columns import RESERVED_NAMES
 from pessoa.ksql.analysis.query_draft import Item, KeyPart, QueryDraft
+from pessoa.ksql.analysis.row_planning import as_written
 from pessoa.ksql.analysis.typed_expressions import Typed
 from pessoa.ksql.ksql_errors import SemanticFailure
 from pessoa.ksql.types.sql_types import NULL_TYPE, quoted
@@ -27,7 +29,7 @@ def plan_projection(draft: QueryDraft) -> QueryDraft:
     scope = ColumnScope(draft.columns)
     columns: list[tuple[str, Typed]] = []
     for item in [*keys, *values]:
-        typed = type_expression(item.expression, scope)
+        typed = as_written(draft, "", partial(type_expression, item.expression, scope))
         if typed.type == NULL_TYPE:
             raise SemanticFailure(
                 f"the column {item.name} has no type: it is NULL", item.at, hint="Write CAST(NULL AS …)."
@@ -49,7 +51,7 @@ def _key_item(part: KeyPart, draft: QueryDraft) -> Item:
     for choice in part.choices:
         found = [item for item in draft.items if item.expression == choice]
         if len(found) > 1:
-            names = " and ".join(quoted(item.name) for item in found)
+            names = " and ".join(item.name for item in found)
             own = getattr(choice, "name", part.shown)
             raise SemanticFailure(
                 f"The projection contains a key column ({quoted(own)}) more than once, aliased as: {names}.",
@@ -60,16 +62,17 @@ def _key_item(part: KeyPart, draft: QueryDraft) -> Item:
             return found[0]
     raise SemanticFailure(
         f"Key missing from projection. The query used to build {quoted(draft.sink_name or '')} must include the "
-        f"{part.shown} in its projection.",
+        f"{part.shown} in its projection (eg, SELECT {part.names[0]}...).",
         draft.query.at,
         length=len("SELECT"),
     )
 
 
 def _refuse_duplicates(keys: list[Item], values: list[Item]) -> None:
-    names = [item.name for item in [*keys, *values]]
+    seen: set[str] = set()
     for item in [*keys, *values]:
-        if names.count(item.name) > 1:
+        if item.name in seen:
             raise SemanticFailure(
                 f"Duplicate value columns found in schema: {quoted(item.name)}", item.at, hint="Give an alias with AS."
             )
+        seen.add(item.name)

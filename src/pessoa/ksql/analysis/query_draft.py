@@ -43,8 +43,14 @@ class KeyPart:
     """A column that the result's key needs: any of these expressions in the projection will do."""
 
     choices: tuple[Expression, ...]
-    # For the error, if none is there: "key column ID", "grouping expression A + B".
-    shown: str
+    # For the error, if none is there: "key column", "grouping expression", and the choices as people write them.
+    what: str
+    names: tuple[str, ...]
+
+    @property
+    def shown(self) -> str:
+        *others, last = self.names
+        return f"{self.what} {', '.join(others)} or {last}" if others else f"{self.what} {last}"
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,8 @@ class QueryDraft:
     window: SourceWindow | None = None
     planned_window: PlannedWindow | None = None
     keyless: bool = False
+    # What generated columns stand for, for messages.
+    generated: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     @property

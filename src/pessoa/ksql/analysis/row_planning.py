@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeGuard
 
 from pessoa.ksql.analysis.expression_scopes import ColumnScope
-from pessoa.ksql.analysis.expression_typing import boolean, type_expression
+from pessoa.ksql.analysis.expression_typing import type_expression
 from pessoa.ksql.analysis.logical_plan import FilterStep, FlatMapStep, RekeyStep
 from pessoa.ksql.analysis.pseudo_columns import uses_window_bounds
 from pessoa.ksql.analysis.query_draft import Item, KeyPart, QueryDraft
@@ -17,6 +20,7 @@ from pessoa.ksql.syntax.expression_nodes import Call, Column, Expression, Litera
 from pessoa.ksql.syntax.expression_rewrites import rewrite
 from pessoa.ksql.syntax.expression_text import expression_text
 from pessoa.ksql.syntax.statement_nodes import SourceKind
+from pessoa.ksql.types.sql_types import BOOLEAN
 
 
 def plan_filter(draft: QueryDraft) -> QueryDraft:
@@ -26,8 +30,31 @@ def plan_filter(draft: QueryDraft) -> QueryDraft:
     refuse_calls(draft.where, "WHERE")
     if draft.query.window is not None and (bound := uses_window_bounds(draft.where)) is not None:
         raise window_bound_misplaced(bound)
-    condition = boolean(draft.where, ColumnScope(draft.columns, "WHERE"))
+    where = draft.where
+    condition = as_written(draft, "WHERE", lambda: clause_condition(where, "WHERE", draft))
     return replace(draft, step=FilterStep(draft.below, condition, "WHERE"))
+
+
+def clause_condition(node: Expression, clause: str, draft: QueryDraft) -> Typed:
+    """Return the condition of WHERE or HAVING."""
+    typed = type_expression(node, ColumnScope(draft.columns, clause))
+    if typed.type != BOOLEAN:
+        shown = expression_text(node)
+        raise SemanticFailure(f"Should evaluate to boolean but is {shown} ({typed.type}) instead.", node.at)
+    return typed
+
+
+def as_written(draft: QueryDraft, clause: str, compute: Callable[[], Typed]) -> Typed:
+    """Return what `compute` does; its error names the clause, and generated columns as what they stand for."""
+    try:
+        return compute()
+    except SemanticFailure as failure:
+        for name, text in draft.generated.items():
+            failure.message = re.sub(rf"\b{name}\b", text.replace("\\", r"\\"), failure.message)
+        if clause:
+            start = "Type error" if failure.message.startswith("Should evaluate") else "Error"
+            failure.message = f"{start} in {clause} expression: {failure.message}"
+        raise
 
 
 def window_bound_misplaced(bound: Column) -> SemanticFailure:
@@ -77,11 +104,15 @@ def _replaced(node: Expression, names: dict[Expression, str]) -> Expression | No
 
 
 def _table_calls(expression: Expression) -> list[Call]:
-    found = [one for one in walk(expression) if isinstance(one, Call) and one.name in table_functions()]
+    found = [one for one in walk(expression) if _is_table_call(one)]
     for call in found:
-        if any(other is not call and other in walk(call) for other in found):
+        if any(_is_table_call(inner) for argument in call.arguments for inner in walk(argument)):
             raise SemanticFailure("Table functions can not be nested", call.at)
     return found
+
+
+def _is_table_call(node: Expression) -> TypeGuard[Call]:
+    return isinstance(node, Call) and node.name in table_functions()
 
 
 def plan_partitioning(draft: QueryDraft) -> QueryDraft:
@@ -103,12 +134,12 @@ def plan_partitioning(draft: QueryDraft) -> QueryDraft:
     parts: list[KeyPart] = []
     for expression in draft.partition_by:
         refuse_calls(expression, "PARTITION BY")
-        if not any(isinstance(one, Column) for one in walk(expression)):
-            raise SemanticFailure(f"Cannot PARTITION BY constant: {expression_text(expression)}", expression.at)
         typed = type_expression(expression, scope)
         name = next((item.name for item in draft.items if item.expression == expression), expression_text(expression))
         if any(typed.node == other.node for _, other in keys):
             raise SemanticFailure(f"Duplicate PARTITION BY expression: {expression_text(expression)}", expression.at)
         keys.append((name, typed))
-        parts.append(KeyPart((expression,), f"partitioning expression {expression_text(expression)}"))
+        parts.append(KeyPart((expression,), "partitioning expression", (expression_text(expression),)))
+    if [one.choices for one in draft.key] == [one.choices for one in parts]:
+        return draft  # The rows have this key, and lie where they should.
     return replace(draft, key=tuple(parts), step=RekeyStep(draft.below, tuple(keys)))

@@ -11,6 +11,7 @@ from pessoa.ksql.analysis.query_analysis import plan_query
 from pessoa.ksql.analysis.source_catalogue import Catalogue, SchemaColumn, Source
 from pessoa.ksql.analysis.with_properties import INSERT_PROPERTIES, SINK_PROPERTIES, read_properties
 from pessoa.ksql.ksql_errors import SemanticFailure
+from pessoa.ksql.syntax.query_nodes import Query
 from pessoa.ksql.syntax.statement_nodes import CreateAsSelect, InsertSelect, SourceKind
 from pessoa.ksql.types.implicit_casts import fits_column
 
@@ -22,6 +23,7 @@ def plan_create_as(statement: CreateAsSelect, catalogue: Catalogue, topic_prefix
     for name, given in (("KEY_FORMAT", key_format), ("VALUE_FORMAT", value_format)):
         if given is not None:
             find_format(given, properties.place(name))
+    _refuse_limit(statement.query, f"CREATE {statement.kind.value} AS SELECT")
     plan = plan_query(statement.query, catalogue, statement.name, key_format, value_format)
     _check_kind(statement, plan)
     left = left_source(plan.root)
@@ -43,6 +45,11 @@ def plan_create_as(statement: CreateAsSelect, catalogue: Catalogue, topic_prefix
         materialised=statement.kind is SourceKind.TABLE,
     )
     return replace(plan, sink=sink)
+
+
+def _refuse_limit(query: Query, statement: str) -> None:
+    if query.limit is not None:
+        raise SemanticFailure(f"{statement} statements don't support LIMIT clause.", query.at)
 
 
 def _check_kind(statement: CreateAsSelect, plan: LogicalPlan) -> None:
@@ -74,6 +81,7 @@ def plan_insert_select(statement: InsertSelect, catalogue: Catalogue) -> tuple[L
         raise SemanticFailure(f"Cannot insert into read-only stream: {target.name}", statement.at)
     if target.headers:
         raise SemanticFailure(f"Cannot insert into {target.name} because it has header columns", statement.at)
+    _refuse_limit(statement.query, "INSERT INTO SELECT")
     plan = plan_query(statement.query, catalogue, target.name, check_formats=False)
     if plan.kind is not SourceKind.STREAM:
         raise SemanticFailure(

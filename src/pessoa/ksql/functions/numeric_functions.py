@@ -124,7 +124,8 @@ def _round_double(value: float, digits: int) -> float:
         return value
     exact = decimal.Decimal(repr(value))
     places = decimal.Decimal(1).scaleb(-min(max(digits, -400), 400))
-    return float(exact.quantize(places, rounding=_half_up(exact), context=_ROOM))
+    # No minus zero.
+    return float(exact.quantize(places, rounding=_half_up(exact), context=_ROOM)) + 0.0
 
 
 def _truncate(value: float) -> int:

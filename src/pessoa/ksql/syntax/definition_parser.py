@@ -111,7 +111,7 @@ def parse_properties(cursor: TokenCursor) -> tuple[Property, ...]:
     """Return WITH (name = literal, …)."""
     cursor.expect_word("WITH")
     cursor.expect_symbol("(")
-    found: list[Property] = []
+    found: dict[str, Property] = {}
     while True:
         token = cursor.token
         if token.kind is TokenKind.STRING:
@@ -119,13 +119,13 @@ def parse_properties(cursor: TokenCursor) -> tuple[Property, ...]:
         else:
             name = cursor.expect_name("the name of a property").upper()
         cursor.expect_symbol("=")
-        if any(name == other.name for other in found):
+        if name in found:
             raise cursor.error(f"the property {name} is given twice", token)
-        found.append(Property(name, _parse_value(cursor), at=token.at))
+        found[name] = Property(name, _parse_value(cursor), at=token.at)
         if not cursor.take_symbol(","):
             break
     cursor.expect_symbol(")")
-    return tuple(found)
+    return tuple(found.values())
 
 
 def _parse_value(cursor: TokenCursor) -> Literal:

@@ -71,14 +71,14 @@ def _parse_struct(cursor: TokenCursor) -> Struct:
     if cursor.take_symbol("<>"):
         return Struct(())
     cursor.expect_symbol("<")
-    fields: list[tuple[str, SqlType]] = []
+    fields: dict[str, SqlType] = {}
     while True:
         token = cursor.token
         name = cursor.expect_name("the name of a field")
-        if any(name == other for other, _ in fields):
+        if name in fields:
             raise cursor.error(f"Duplicate field found in STRUCT: {name}", token)
-        fields.append((name, parse_type(cursor)))
+        fields[name] = parse_type(cursor)
         if not cursor.take_symbol(","):
             break
     cursor.expect_symbol(">")
-    return Struct(tuple(fields))
+    return Struct(tuple(fields.items()))
