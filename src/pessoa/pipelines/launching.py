@@ -8,6 +8,9 @@
 
 The writers of our own end in a sink that does nothing: they have written when their task is done.
 
+A task of a micro-batch reads all that there is and flushes before it ends. So its clients work in bulk, which Kafka's
+defaults do not (`BULK_READS`, `BULK_WRITES`), and no record waits longer for it. In real-time mode one would.
+
 Spark writes a file before and after every micro-batch, and a batch waits for both. A plan without state that is
 delivered at least once need not: Spark can write them beside the batches, in order, and a crash then repeats a batch
 or two more (`WRITTEN_ASIDE`). It does so in real-time mode by itself.
@@ -37,6 +40,12 @@ REAL_TIME_BATCH_MS = 30_000
 WRITTEN_ASIDE = {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingCheckpointIntervalMs": "0"}
 
 
+# Seconds of CPU for a copy of 500,000 records with these, without, and by plain PySpark: 3.1, 4.4 and 3.8 in Spark, and
+# 0.6, 1.1 and 1.0 in the broker. The size of a fetch stays Kafka's, since Spark keeps dozens of consumers.
+BULK_READS = {"max.poll.records": "5000"}
+BULK_WRITES = {"linger.ms": "20", "batch.size": "131072"}
+
+
 def client_settings(kafka: KafkaSettings) -> dict[str, str]:
     """Kafka's settings in librdkafka's words."""
     from pessoa.client.librdkafka import to_librdkafka
@@ -53,6 +62,21 @@ def spark_settings(kafka: KafkaSettings) -> dict[str, str]:
 def settings_of_writer(spec: QuerySpec, kafka: KafkaSettings) -> KafkaSettings:
     """The settings for the producers of a query, whichever of the two writers it gets."""
     return msgspec.structs.replace(kafka, options={**kafka.options, **spec.producer_options})
+
+
+def settings_of_reader(spec: QuerySpec, kafka: KafkaSettings) -> KafkaSettings:
+    """The settings for the consumers of a query with a plan."""
+    return kafka if speed_of(spec) == "real-time" else _with_defaults(kafka, BULK_READS)
+
+
+def settings_of_sink(spec: QuerySpec, kafka: KafkaSettings) -> KafkaSettings:
+    """The settings for the producers of Spark's own sink."""
+    chosen = settings_of_writer(spec, kafka)
+    return chosen if speed_of(spec) == "real-time" else _with_defaults(chosen, BULK_WRITES)
+
+
+def _with_defaults(kafka: KafkaSettings, defaults: Mapping[str, str]) -> KafkaSettings:
+    return msgspec.structs.replace(kafka, options={**defaults, **kafka.options})
 
 
 def speed_of(spec: QuerySpec) -> Speed:
@@ -82,7 +106,7 @@ def records_of(spec: QuerySpec, spark: SparkSession, kafka: KafkaSettings) -> Da
     if spec.plan is not None:
         from pessoa.pipelines import compiler
 
-        return compiler.compile(spec.plan, spark, kafka=kafka, functions=spec.functions)
+        return compiler.compile(spec.plan, spark, kafka=settings_of_reader(spec, kafka), functions=spec.functions)
     function = find_function(spec.start_function) if isinstance(spec.start_function, str) else spec.start_function
     assert function is not None, "a specification has a plan or a function"
     return function(spark, kafka)
@@ -119,12 +143,12 @@ def _writer(
 ) -> tuple[DataFrame, Mapping[str, str]]:
     if spec.writer is not None:
         return into_python(records, spec.writer), {}
-    kafka = settings_of_writer(spec, kafka)
-    if spec.delivery == "exactly-once":
-        return into_topics(records, client_settings(kafka), spec.id, slots, spec.topic), {}
-    if spec.keep_timestamps:
-        return into_topics_at_least_once(records, client_settings(kafka), spec.topic), {}
-    options = spark_settings(kafka)
+    if spec.delivery == "exactly-once" or spec.keep_timestamps:
+        settings = client_settings(settings_of_writer(spec, kafka))
+        if spec.delivery == "exactly-once":
+            return into_topics(records, settings, spec.id, slots, spec.topic), {}
+        return into_topics_at_least_once(records, settings, spec.topic), {}
+    options = spark_settings(settings_of_sink(spec, kafka))
     if spec.topic is not None:
         options["topic"] = spec.topic
     known = [name for name in ("topic", "partition", "key", "value", "headers") if name in records.columns]

@@ -11,6 +11,8 @@ from pessoa.pipelines.launching import (
     client_settings,
     may_write_progress_aside,
     mode_of,
+    settings_of_reader,
+    settings_of_sink,
     settings_of_writer,
     spark_settings,
     speed_of,
@@ -111,3 +113,14 @@ def test_the_producers_of_a_query_get_its_own_settings_before_those_of_the_engin
     assert spark_settings(kafka)["kafka.acks"] == "all"
     with pytest.raises(SpecRefused, match="secrets"):
         to_value(spec)
+
+
+def test_clients_work_in_bulk_in_micro_batches_alone_and_a_users_settings_come_first() -> None:
+    kafka = KafkaSettings("h:1", {"max.poll.records": "7"})
+    batches = QuerySpec("a", plan=PLAN, speed="micro-batch", producer_options={"batch.size": "9"})
+    assert settings_of_reader(batches, KafkaSettings("h:1")).options == {"max.poll.records": "5000"}
+    assert settings_of_reader(batches, kafka).options == {"max.poll.records": "7"}
+    assert settings_of_sink(batches, KafkaSettings("h:1")).options == {"linger.ms": "20", "batch.size": "9"}
+    # One record waits for no other.
+    at_once = QuerySpec("a", plan=PLAN, speed="real-time")
+    assert settings_of_reader(at_once, kafka) == settings_of_sink(at_once, kafka) == kafka
