@@ -46,11 +46,14 @@ class Sliced(NamedTuple):
         return self.older if self.older and getattr(request, self.older) else self.asked
 
     def is_large(self, request: Message) -> bool:
-        return self.count(request) > SLICE_COUNT
-
-    def count(self, request: Message) -> int:
         elements = getattr(request, self.list_of(request)) or ()
-        return sum(len(getattr(one, self.within[0])) + 1 for one in elements) if self.within else len(elements)
+        count = len(elements)
+        if self.within is not None and count <= SLICE_COUNT:
+            # A loop: asked for every produce, where a generator takes three times as long.
+            partitions = self.within[0]
+            for one in elements:
+                count += len(getattr(one, partitions))
+        return count > SLICE_COUNT
 
 
 Handle = Callable[[Message], Answer[Message | None]]

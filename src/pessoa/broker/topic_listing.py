@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
-_INTERNAL = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
+INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
 
 _VALID_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def is_internal(topic: str) -> bool:
-    return topic in _INTERNAL
+    return topic in INTERNAL_TOPICS
 
 
 def is_valid_topic_name(name: str) -> bool:

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pessoa.broker.api_row import ApiRow, Quota
 from pessoa.broker.batch_opening import Unopened, append_opened
 from pessoa.broker.slices import Sliced
-from pessoa.broker.topic_listing import is_internal
+from pessoa.broker.topic_listing import INTERNAL_TOPICS
 from pessoa.log.directory import DirectoryOffline
 from pessoa.log.files import DiskError
 from pessoa.log.producer_state import ProducerRefused
@@ -175,7 +175,7 @@ def respond(
             refused_as = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif not is_known:
             refused_as = ErrorCode.INVALID_REQUIRED_ACKS
-        elif is_internal(name) and name in broker.image.topics.by_name:
+        elif name in INTERNAL_TOPICS and name in broker.image.topics.by_name:
             refused_as = ErrorCode.INVALID_TOPIC_EXCEPTION
         answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
