@@ -194,6 +194,7 @@ class BrokerProcesses:
             **home.settings,
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
+        self._directory.mkdir(parents=True, exist_ok=True)
         config = self._directory / f"{number}.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         users = guard.arguments if guard is not None else []

@@ -21,7 +21,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, cast
 
 from pessoa.broker.api_table import broker_rows
-from pessoa.broker.oauth_settings import make_verifier
+from pessoa.broker.oauth_verifier import make_verifier
 from pessoa.broker.sasl_settings import (
     PLAIN,
     SUPPORTED,
@@ -33,9 +33,9 @@ from pessoa.broker.sasl_settings import (
 )
 from pessoa.broker.token_logins import KeysMissing, LoginAfterKeys, TokenKeys, TokenUse
 from pessoa.net.pending import Pending
-from pessoa.security.sasl.exchange import MAX_TOKEN_BYTES, PRINCIPAL_TYPE
+from pessoa.security.sasl.exchange import MAX_TOKEN_BYTES, OAUTHBEARER, PRINCIPAL_TYPE
 from pessoa.security.sasl.jaas import BadJaas, parse_jaas
-from pessoa.security.sasl.oauthbearer import MAX_MESSAGE_BYTES, OAUTHBEARER, OAuthBearerExchange
+from pessoa.security.sasl.oauthbearer import MAX_MESSAGE_BYTES, OAuthBearerExchange
 from pessoa.security.sasl.plain import PlainExchange
 from pessoa.security.sasl.scram import ScramServerExchange, ScramUsers, TokenCredential, usual_shape
 from pessoa.security.sasl.scram_keys import NUMBERS

@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from pessoa.base.config_keys.broker_keys import base_name
 from pessoa.base.config_values import ConfigProblem, split_list
 from pessoa.broker.config_listeners import SecurityProtocol
-from pessoa.broker.oauth_settings import changed_oauth_problem, check_tokens, has_keys, node_token
-from pessoa.security.sasl.client_login import Credentials
+from pessoa.broker.oauth_settings import changed_oauth_problem, check_tokens, has_keys
+from pessoa.security.sasl.exchange import OAUTHBEARER
 from pessoa.security.sasl.jaas import BadJaas, Jaas, parse_jaas
-from pessoa.security.sasl.oauthbearer import OAUTHBEARER
 from pessoa.security.sasl.scram_keys import ALGORITHMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pessoa.broker.config import BrokerConfig
+    from pessoa.security.sasl.client_login import Credentials
 
 PLAIN = "PLAIN"
 SUPPORTED = (PLAIN, *ALGORITHMS, OAUTHBEARER)
@@ -119,8 +119,12 @@ def _credentials(config: BrokerConfig, route: _Route) -> Credentials | None:
     mechanism = cast("str", config.of_listener(route.listener, route.key))
     if mechanism not in SUPPORTED:
         raise ConfigProblem(route.key, mechanism, f"it must be one of {', '.join(SUPPORTED)}")
+    from pessoa.security.sasl.client_login import Credentials
+
     jaas = find_jaas(config, route.listener, mechanism)
     if mechanism == OAUTHBEARER:
+        from pessoa.broker.oauth_verifier import node_token
+
         return Credentials(mechanism, "", node_token(config, route.listener))
     if jaas is None or not jaas.username or not jaas.password:
         why = f"it must have the username and password with which this node logs in ({route.key}={mechanism})"

@@ -10,7 +10,7 @@ from pessoa.base.clock import ManualClock
 from pessoa.base.config_keys.broker_keys import validate_broker_configs
 from pessoa.base.config_values import ConfigProblem
 from pessoa.broker.config import BrokerConfig, single_node_properties
-from pessoa.broker.oauth_settings import make_verifier, node_token
+from pessoa.broker.oauth_verifier import make_verifier, node_token
 from pessoa.broker.protection import unenforced_change
 from pessoa.broker.sasl_settings import inter_broker_credentials, passwords_of_nodes
 from pessoa.security.jwt.json_web_tokens import BadToken

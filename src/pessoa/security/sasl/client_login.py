@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from pessoa.security.sasl.exchange import AuthenticationFailed
-from pessoa.security.sasl.oauthbearer import ACKNOWLEDGED, OAUTHBEARER, first_message
+from pessoa.security.sasl.exchange import OAUTHBEARER, AuthenticationFailed
+from pessoa.security.sasl.oauthbearer import ACKNOWLEDGED, first_message
 from pessoa.security.sasl.scram import ScramClientExchange
 from pessoa.security.sasl.scram_keys import ALGORITHMS, salted_password
 from pessoa.security.sasl.scram_messages import encoded

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 PRINCIPAL_TYPE = "User"
+OAUTHBEARER = "OAUTHBEARER"
 # Far more than PLAIN and SCRAM need; OAUTHBEARER has a limit of its own. A token is read before its sender is known, so
 # reading one must cost little.
 MAX_TOKEN_BYTES = 4096

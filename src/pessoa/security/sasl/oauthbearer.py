@@ -20,7 +20,6 @@ from collections.abc import Callable
 from pessoa.security.jwt.json_web_tokens import MAX_SUBJECT_CHARACTERS, MAX_TOKEN_CHARACTERS, BadToken, ValidToken
 from pessoa.security.sasl.exchange import AuthenticationFailed, Identity
 
-OAUTHBEARER = "OAUTHBEARER"
 # A token, and as much again as names and extensions need.
 MAX_MESSAGE_BYTES = MAX_TOKEN_CHARACTERS + 8 * 1024
 _MAX_EXTENSIONS = 64
