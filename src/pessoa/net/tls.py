@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from contextlib import suppress
 from enum import Enum
@@ -208,8 +209,17 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._connect_inner()
         else:
             self._handshakes.end(self)
+            self._acknowledge()
         self._decrypt()
         self._read_on()
+
+    def _acknowledge(self) -> None:
+        """Let the kernel acknowledge the peer's last message of the handshake at once. We send nothing behind it, and
+        a client with Nagle's algorithm holds its first request back until then: 40 ms."""
+        quickack = getattr(socket, "TCP_QUICKACK", None)
+        plain = self._transport.get_extra_info("socket")
+        if quickack is not None and plain is not None:
+            plain.setsockopt(socket.IPPROTO_TCP, quickack, 1)
 
     def _read_on(self) -> None:
         if self._is_stepping:

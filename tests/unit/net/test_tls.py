@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from asyncio.trsock import TransportSocket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -422,3 +423,28 @@ def test_a_channel_to_a_listener_without_tls_fails_at_once(run: Run) -> None:
             await ask_over_a_channel(listener, settings_of(None))
 
     run(scenario, server_tls())
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="the system has no such option")
+def test_the_end_of_a_handshake_is_acknowledged_without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a client with Nagle's algorithm would wait 40 ms before its first request."""
+    options: list[tuple[int, ...]] = []
+    is_set = asyncio.Event()
+    set_option = TransportSocket.setsockopt
+
+    def note(self: TransportSocket, *option: int) -> None:
+        options.append(option)
+        set_option(self, *option)
+        is_set.set()
+
+    monkeypatch.setattr(TransportSocket, "setsockopt", note)
+
+    async def main() -> None:
+        async with asyncio.timeout(TIMEOUT_S), Listener("127.0.0.1", 0, echo, tls=server_tls()) as listener:
+            _, writer = await connect(listener)
+            await is_set.wait()
+            writer.close()
+
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        runner.run(main())
+    assert options == [(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)]
