@@ -145,6 +145,7 @@ class AttackStage:
             "delegation.token.secret.key": TOKEN_SECRET,
             "max.connections.per.ip.overrides": f"{CAPPED}:10",
             "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.num.partitions": "1",
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.num.partitions": "1",

@@ -1,9 +1,9 @@
-"""Standard error of a broker, with a bound for warnings that clients can cause as often as they like.
+"""Standard error of a broker, with a bound for lines that clients can cause as often as they like.
 
-Such are connections that break the protocol, and failed logins. The first MAX_LINES of a kind in a minute are written.
-Those behind them are counted, and the first line of that kind in a later minute says how many there were. A kind is a
-logger and the text that it is called with, before names are put into it; so there are as many as there are calls in the
-source. What a broker says at INFO is not about strangers, and is written whole.
+Such are warnings about connections that break the protocol and about failed logins, and what is said at INFO of groups
+and of transactional ids. The first MAX_LINES of a kind in a minute are written, or MAX_INFO_LINES at INFO. Those behind
+them are counted, and the first line of that kind in a later minute says how many there were. A kind is a logger and the
+text that it is called with, before names are put into it; so there are as many as there are calls in the source.
 
 `pessoa up` keeps standard error in a file: without a bound a stranger that connects and is refused a thousand times a
 second would write 13 GB a day.
@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import TextIO
 
 MAX_LINES = 100
+# More, since a start says some things once for each of its partitions.
+MAX_INFO_LINES = 1_000
 WINDOW_S = 60.0
 # For calls whose text is made before they are made.
 MAX_KINDS = 1_000
@@ -34,20 +36,18 @@ class BoundedStderr(logging.StreamHandler[TextIO]):
         self._kinds: dict[tuple[str, str], _Kind] = {}
 
     def __repr__(self) -> str:
-        return f"<BoundedStderr of {len(self._kinds)} kinds of warnings>"
+        return f"<BoundedStderr of {len(self._kinds)} kinds of lines>"
 
     def emit(self, record: logging.LogRecord) -> None:
         """Called with the handler's lock held."""
-        if record.levelno < logging.WARNING:
-            super().emit(record)
-            return
+        max_lines = MAX_LINES if record.levelno >= logging.WARNING else MAX_INFO_LINES
         key = (record.name, str(record.msg))
         if key not in self._kinds and len(self._kinds) >= MAX_KINDS:
             key = ("", "")
         kind = self._kinds.setdefault(key, _Kind(record.created))
         left_out = 0
         if not 0 <= record.created - kind.since_s < WINDOW_S:
-            left_out = max(0, kind.count - MAX_LINES)
+            left_out = max(0, kind.count - max_lines)
             kind.since_s, kind.count = record.created, 0
         kind.count += 1
         if left_out:
@@ -55,5 +55,5 @@ class BoundedStderr(logging.StreamHandler[TextIO]):
             text = f"{record.getMessage()} ({left_out} such lines before it were left out)"
             record = copy(record)
             record.msg, record.args = text, None
-        if kind.count <= MAX_LINES:
+        if kind.count <= max_lines:
             super().emit(record)
