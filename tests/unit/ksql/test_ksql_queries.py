@@ -279,9 +279,26 @@ def test_select_is_push_or_pull() -> None:
 
 def test_select_star_of_a_windowed_source_shows_its_bounds_in_a_push_query() -> None:
     assert plan("SELECT * FROM wins EMIT CHANGES;").schema_text() == (
-        "`ID` BIGINT, `N` INTEGER, `WINDOWSTART` BIGINT, `WINDOWEND` BIGINT"
+        "`ID` BIGINT, `WINDOWSTART` BIGINT, `WINDOWEND` BIGINT, `N` INTEGER"
     )
     assert plan("CREATE STREAM x AS SELECT * FROM wins;").schema_text() == "`ID` BIGINT KEY, `N` INTEGER"
+
+
+def test_select_star_of_a_windowed_join_has_the_bounds_of_both_sides() -> None:
+    other = (
+        "CREATE STREAM wins2 (id BIGINT KEY, n INT) WITH (KAFKA_TOPIC='w2', VALUE_FORMAT='JSON', "
+        "WINDOW_TYPE='HOPPING', WINDOW_SIZE='2 SECONDS');"
+    )
+    catalogue = decide(other).catalogue
+    text = "CREATE STREAM x AS SELECT * FROM wins a JOIN wins2 b WITHIN 1 MINUTE ON a.id = b.id;"
+    found = decide(text, catalogue).plan
+    assert found is not None
+    assert found.schema_text() == (
+        "`A_ID` BIGINT KEY, `A_WINDOWSTART` BIGINT, `A_WINDOWEND` BIGINT, `A_N` INTEGER, "
+        "`B_ID` BIGINT, `B_WINDOWSTART` BIGINT, `B_WINDOWEND` BIGINT, `B_N` INTEGER"
+    )
+    assert found.window is not None
+    assert found.window.size_ms == 5_000
 
 
 def test_rowkey_of_5x_is_the_key_with_a_warning() -> None:

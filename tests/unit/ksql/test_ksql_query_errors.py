@@ -224,7 +224,7 @@ ERRORS = [
     ("SELECT * FROM users u JOIN regions r ON u.name = r.name EMIT CHANGES;", "primary key of the right input table"),
     (
         "SELECT * FROM orders o JOIN payments p WITHIN 1 HOUR ON o.id = p.paid EMIT CHANGES;",
-        "types don't match. Got O_ID{BIGINT} = P_PAID{INTEGER}.",
+        "types don't match. Got O.ID{BIGINT} = P.PAID{INTEGER}.",
     ),
     (
         "SELECT * FROM orders o JOIN payments p WITHIN 1 HOUR ON o.id = p.id AND o.item = p.pid EMIT CHANGES;",

@@ -23,6 +23,7 @@ from pessoa.ksql.analysis.source_binding import read_step
 from pessoa.ksql.analysis.typed_expressions import Typed
 from pessoa.ksql.ksql_errors import SemanticFailure
 from pessoa.ksql.syntax.expression_nodes import Column, Comparison, Expression, Logical, walk
+from pessoa.ksql.syntax.expression_rewrites import rewrite
 from pessoa.ksql.syntax.expression_text import expression_text
 from pessoa.ksql.syntax.query_nodes import Join, JoinKind, WindowKind
 from pessoa.ksql.syntax.statement_nodes import SourceKind
@@ -67,7 +68,7 @@ def _plan_join(
     draft: QueryDraft, side: _Side, join: Join, condition: Expression, right: BoundSource
 ) -> tuple[QueryDraft, _Side, tuple[KeyPart, ...]]:
     left_key, right_key = _sides(draft, join, condition, side.labels, right)
-    form = _form(side, join, right, left_key, right_key)
+    form = _form(side, join, right, left_key, right_key, draft)
     _check_windows(draft, join, right, left_key, right_key, side)
     moves_left, moves_right = _moves(form, side, right, left_key, right_key)
     if form is not JoinForm.FOREIGN_KEY and not moves_left and not moves_right:
@@ -139,7 +140,7 @@ def _sides(
     if first == {right.label}:
         left_node, right_node = right_node, left_node
     left, new = type_expression(left_node, scope), type_expression(right_node, scope)
-    _check_types(left, new, join)
+    _check_types(left, new, join, draft)
     return left, new
 
 
@@ -147,11 +148,11 @@ def _owners(node: Expression, owners: dict[str, str]) -> set[str]:
     return {owners[one.name] for one in walk(node) if isinstance(one, Column) and one.name in owners}
 
 
-def _check_types(left: Typed, right: Typed, join: Join) -> None:
+def _check_types(left: Typed, right: Typed, join: Join, draft: QueryDraft) -> None:
     if left.type != right.type:
         raise SemanticFailure(
-            f"Invalid join condition: types don't match. Got {expression_text(left.node)}{{{left.type}}} = "
-            f"{expression_text(right.node)}{{{right.type}}}.",
+            f"Invalid join condition: types don't match. Got {_written(left, draft)}{{{left.type}}} = "
+            f"{_written(right, draft)}{{{right.type}}}.",
             join.at,
             hint="Use CAST to make both sides one type.",
         )
@@ -159,7 +160,9 @@ def _check_types(left: Typed, right: Typed, join: Join) -> None:
         raise SemanticFailure("Invalid join condition: a key cannot hold a MAP", join.at)
 
 
-def _form(side: _Side, join: Join, right: BoundSource, left_key: Typed, right_key: Typed) -> JoinForm:
+def _form(
+    side: _Side, join: Join, right: BoundSource, left_key: Typed, right_key: Typed, draft: QueryDraft
+) -> JoinForm:
     stream, table = SourceKind.STREAM, SourceKind.TABLE
     match side.kind, right.source.kind:
         case (SourceKind.STREAM, SourceKind.STREAM):
@@ -183,7 +186,7 @@ def _form(side: _Side, join: Join, right: BoundSource, left_key: Typed, right_ke
             "definition (i.e. the WITHIN clause) and try to execute your join again.",
             join.within.at,
         )
-    got = f"Got {expression_text(left_key.node)} = {expression_text(right_key.node)}."
+    got = f"Got {_written(left_key, draft)} = {_written(right_key, draft)}."
     if len(right.source.key) > 1:
         raise SemanticFailure(
             f"Invalid join condition: joins on the multi-column key of {right.source.name} are not supported. {got}",
@@ -257,12 +260,25 @@ def _result_key(
     return found, rowkey in found
 
 
-def _key_parts(form: JoinForm, names: tuple[str, ...], draft: QueryDraft) -> tuple[KeyPart, ...]:
-    shown = {
-        one.row_name(column.name): f"{one.label}.{column.name}"
+def _source_columns(draft: QueryDraft) -> dict[str, Column]:
+    """Return the columns as people write them, by the names that rows have for them."""
+    return {
+        one.row_name(column.name): Column(column.name, one.label)
         for one in draft.bound
         for column in one.source.columns()
     }
+
+
+def _written(typed: Typed, draft: QueryDraft) -> str:
+    """Return an expression with the columns as people write them."""
+    columns = _source_columns(draft)
+    return expression_text(
+        rewrite(typed.node, lambda node, _: columns.get(node.name) if isinstance(node, Column) else None)
+    )
+
+
+def _key_parts(form: JoinForm, names: tuple[str, ...], draft: QueryDraft) -> tuple[KeyPart, ...]:
+    shown = {name: expression_text(column) for name, column in _source_columns(draft).items()}
     if form is JoinForm.FOREIGN_KEY:
         return tuple(KeyPart((Column(name),), "key column", (shown.get(name, name),)) for name in names)
     word = "join expression" if len(names) == 1 else "join expressions"

@@ -5,6 +5,7 @@ Literals among them give way: beside a number, '1' is one; beside a text, 1 is '
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Sequence
 
 from pessoa.ksql.analysis.expression_scopes import Scope
@@ -13,8 +14,8 @@ from pessoa.ksql.analysis.typed_expressions import Typed, cast_to
 from pessoa.ksql.ksql_errors import Position, SemanticFailure
 from pessoa.ksql.syntax import expression_nodes as nodes
 from pessoa.ksql.syntax.expression_nodes import Expression
-from pessoa.ksql.types.implicit_casts import common_type, literal_fits, number_type_of
-from pessoa.ksql.types.sql_types import BOOLEAN, NULL_TYPE, STRING, Array, Map, SqlType, Struct
+from pessoa.ksql.types.implicit_casts import common_type, literal_fits, literal_value, number_type_of
+from pessoa.ksql.types.sql_types import BOOLEAN, NULL_TYPE, STRING, Array, Map, SqlType, Struct, is_number
 
 
 def type_list(node: Expression, scope: Scope) -> Typed:
@@ -30,8 +31,8 @@ def type_list(node: Expression, scope: Scope) -> Typed:
                     hint="Write CAST(NULL AS ARRAY<…>) for one without a value.",
                 )  # fmt: skip
             typed = [type_expression(item, scope) for item in items]
-            kind = one_type(typed, node.at, "an array's elements")
-            return Typed(node, Array(kind), tuple(cast_to(one, kind) for one in typed))
+            kind = one_type(typed, node.at, "an array", "element")
+            return Typed(node, Array(kind), tuple(fitted(one, kind) for one in typed))
         case nodes.MapConstructor():
             return _map(node, scope)
         case nodes.StructConstructor(fields):
@@ -46,36 +47,47 @@ def type_list(node: Expression, scope: Scope) -> Typed:
     raise AssertionError(f"no type for {type(node).__name__}")
 
 
-def one_type(items: Sequence[Typed], at: Position, what: str) -> SqlType:
-    """Return the one type of the items, for which their literals give way."""
-    fixed = [item for item in items if not (item.is_literal and item.type == STRING)]
-    texts = [item.value for item in items if item.is_literal and isinstance(item.value, str)]
-    kind: SqlType | None = NULL_TYPE
-    for item in fixed:
+def one_type(items: Sequence[Typed], at: Position, what: str, parts: str) -> SqlType:
+    """Return the one type of the items. The columns among them say it, or else the first literal that is not null."""
+    named = [item for item in items if item.type != NULL_TYPE]
+    if not named:
+        raise SemanticFailure(
+            f"Cannot construct {what} with all NULL {parts}s.", at, hint="You may cast a NULL to the desired type."
+        )
+    leading = [item for item in named if not item.is_literal] or named[:1]
+    kind: SqlType | None = leading[0].type
+    for item in leading:
         kind = None if kind is None else common_type(kind, item.type)
-    if kind is not None and texts:
-        kind = _with_texts(kind, texts, fixed)
-    if kind is None and all(item.is_literal or item.type == STRING for item in items):
-        return STRING
-    if kind is None or kind == NULL_TYPE:
+    for item in named:
+        kind = None if kind is None else _with_literal(kind, item)
+    if kind is None:
         types = ", ".join(dict.fromkeys(str(item.type) for item in items))
-        raise SemanticFailure(f"Cannot determine one type of {what}: {types}", at, hint="Write CAST(… AS …).")
+        message = f"Cannot construct {what} with mismatching {parts} types ([{types}])."
+        raise SemanticFailure(message, at, hint="Write CAST(… AS …).")
     return kind
 
 
-def _with_texts(kind: SqlType, texts: Sequence[str], fixed: Sequence[Typed]) -> SqlType | None:
-    """Return the type when string literals stand among others of `kind`."""
-    if kind in (NULL_TYPE, STRING):
+def _with_literal(kind: SqlType, item: Typed) -> SqlType | None:
+    """Return the type, wider if a literal needs it: beside an INTEGER, '1.5' is a DECIMAL."""
+    if kind == STRING and item.is_literal:
         return STRING
-    if all(literal_fits(text, kind) for text in texts):
+    if not item.is_literal or not isinstance(item.value, str):
+        return common_type(kind, item.type)
+    if literal_fits(item.value, kind):
         return kind
-    numbers = [number_type_of(text) for text in texts]
-    wider: SqlType | None = kind
-    for number in numbers:
-        wider = None if wider is None or number is None else common_type(wider, number)
-    if wider is not None:
-        return wider
-    return STRING if all(item.is_literal for item in fixed) else None
+    number = number_type_of(item.value) if is_number(kind) else None
+    if number is None:
+        raise SemanticFailure(f'invalid input syntax for type {kind}: "{item.value}"', item.node.at)
+    return common_type(kind, number)
+
+
+def fitted(item: Typed, kind: SqlType) -> Typed:
+    """Return an item as one of the type; a text among numbers is read here."""
+    if item.is_literal and isinstance(item.value, str) and kind != STRING:
+        value = literal_value(item.value, kind)
+        assert value is None or isinstance(value, (bool, int, float, str, decimal.Decimal))
+        return Typed(nodes.Literal(value, kind, at=item.node.at), kind, value=value)
+    return cast_to(item, kind)
 
 
 def _case(node: nodes.Case, scope: Scope) -> Typed:
@@ -125,8 +137,10 @@ def _fit_item(node: nodes.InList, operand: Typed, item: Typed) -> Typed:
     if item.is_literal and item.type != operand.type:
         if operand.type == STRING:
             return cast_to(item, STRING)
-        if isinstance(item.value, str) and literal_fits(item.value, operand.type):
-            return cast_to(item, operand.type)
+        if isinstance(item.value, str) and (is_number(operand.type) or operand.type == BOOLEAN):
+            kind = _with_literal(operand.type, item)
+            assert kind is not None
+            return fitted(item, kind)
     return compared(node, "=", operand, item)[1]
 
 
@@ -135,11 +149,11 @@ def _map(node: nodes.MapConstructor, scope: Scope) -> Typed:
         raise SemanticFailure("Map constructor cannot be empty. Please supply at least one key value pair.", node.at)
     keys = [type_expression(key, scope) for key, _ in node.entries]
     values = [type_expression(value, scope) for _, value in node.entries]
-    key_type = one_type(keys, node.at, "a map's keys")
-    value_type = one_type(values, node.at, "a map's values")
+    key_type = one_type(keys, node.at, "a map", "key")
+    value_type = one_type(values, node.at, "a map", "value")
     parts = [
         part
         for key, value in zip(keys, values, strict=True)
-        for part in (cast_to(key, key_type), cast_to(value, value_type))
+        for part in (fitted(key, key_type), fitted(value, value_type))
     ]
     return Typed(node, Map(key_type, value_type), tuple(parts))

@@ -186,10 +186,10 @@ def _star(item: SelectAll, draft: QueryDraft, namer: _Namer) -> list[Item]:
     found = [Item(namer.name(expression), expression, at=item.at) for expression in made]
     for one in chosen:
         source = one.source
-        columns = source.columns() if not draft.partition_by else (*source.value, *source.headers, *source.key)
-        names = [column.name for column in columns]
-        if not draft.persistent and source.window is not None:
-            names += WINDOW_BOUNDS
+        key, rest = [column.name for column in source.key], [column.name for column in (*source.value, *source.headers)]
+        # Bare, they would be reserved names in a sink; with the alias of a join before them they are not.
+        bounds = list(WINDOW_BOUNDS) if source.window is not None and (one.prefixed or not draft.persistent) else []
+        names = [*bounds, *rest, *key] if draft.partition_by else [*key, *bounds, *rest]
         found += [Item(one.row_name(name), Column(one.row_name(name), at=item.at), at=item.at) for name in names]
     return found
 

@@ -2,7 +2,7 @@
 
 - A row is a mapping from column names to values; None is null.
 - Arithmetic with a null fails, and with it the whole expression; a *call or a field* that fails as an argument of a
-  call is null for that call alone.
+  call or in a CAST is null for that one alone.
 - CASE, AND and OR evaluate only what they need.
 """
 
@@ -110,7 +110,7 @@ def _negate(typed: Typed, around: Surroundings) -> RowFunction:
 
 
 def _cast(typed: Typed, around: Surroundings) -> RowFunction:
-    (operand,) = _all(typed, around)
+    operand = _lenient(typed.children[0], around)
     change = caster(typed.children[0].type, typed.type)
     assert change is not None
     return lambda row: change(operand(row))
@@ -162,13 +162,13 @@ def _argument(typed: Typed, around: Surroundings) -> Callable[[Row], object]:
     """Return what computes an argument: a lambda is one function more, and a call that fails is null."""
     if isinstance(typed.node, nodes.LambdaFunction):
         return _lambda(typed.node, compile_expression(typed.children[0], around))
+    return _lenient(typed, around)
+
+
+def _lenient(typed: Typed, around: Surroundings) -> RowFunction:
+    """Return what computes an operand of a call or a cast: a call or a field that fails is null."""
     compute = compile_expression(typed, around)
-    inner = (
-        typed.children[0]
-        if isinstance(typed.node, nodes.Cast) and typed.node.at == typed.children[0].node.at
-        else typed
-    )
-    if not isinstance(inner.node, (nodes.Call, nodes.Dereference, nodes.Subscript)):
+    if not isinstance(typed.node, (nodes.Call, nodes.Dereference, nodes.Subscript)):
         return compute
 
     def or_null(row: Row) -> Value:

@@ -49,6 +49,8 @@ def write_json(value: Value) -> str:
         case dict():
             pairs = (f"{json.dumps(str(key), ensure_ascii=False)}:{write_json(one)}" for key, one in value.items())
             return f"{{{','.join(pairs)}}}"
+        case bytes():
+            return f'"{plain_text(value)}"'
         case float():
             return json.dumps(value) if value == value and abs(value) != float("inf") else f'"{plain_text(value)}"'
     return plain_text(value)
@@ -173,10 +175,7 @@ _TIMES: dict[SqlType, Callable[[int], str]] = {
 
 
 def _to_json(types: tuple[SqlType, ...], value: Value) -> str:
-    found = json_value(value, types[0])
-    if isinstance(found, bytes):
-        return json.dumps(plain_text(found))
-    return write_json(found)
+    return write_json(json_value(value, types[0]))
 
 
 ROWS: list[Function] = [
@@ -255,6 +254,7 @@ ROWS: list[Function] = [
         "A value as JSON.",
         [
             'TO_JSON_STRING(STRUCT(a := 1, b := ARRAY[\'x\'])) = \'{"A":1,"B":["x"]}\'',
+            """TO_JSON_STRING(ARRAY[TO_BYTES('!', 'utf8')]) = '["IQ=="]'""",
             "TO_JSON_STRING(DATE '2026-11-17') = '\"2026-11-17\"'",
             "TO_JSON_STRING(CAST(NULL AS INT)) = 'null'",
         ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import SplitResult, quote_plus, unquote_plus, urlsplit
+from urllib.parse import SplitResult, quote_plus, unquote, unquote_plus, urlsplit
 
 from pessoa.ksql.functions.function_rows import Function, function, variant
 from pessoa.ksql.types.evaluation_failures import EvaluationFailure
@@ -36,12 +36,6 @@ def _path(url: str) -> str | None:
     return unquote(parts.path) if parts.netloc or parts.path.startswith("/") or not parts.scheme else None
 
 
-def unquote(text: str) -> str:
-    from urllib.parse import unquote as plain
-
-    return plain(text)
-
-
 def _query(url: str) -> str | None:
     return unquote(_split(url).query) if "?" in url.partition("#")[0] else None
 
@@ -50,8 +44,9 @@ def _parameter(url: str, name: str) -> str | None:
     query = _split(url).query
     for pair in query.split("&") if query else []:
         key, _, value = pair.partition("=")
-        if unquote_plus(key) == name:
-            return unquote_plus(value)
+        # As java.net.URI decodes a query: a plus stays one.
+        if unquote(key) == name:
+            return unquote(value)
     return None
 
 
@@ -92,6 +87,7 @@ ROWS: list[Function] = [
             f"URL_EXTRACT_PARAMETER('{_URL}', 'q1') = 'a b'",
             f"URL_EXTRACT_PARAMETER('{_URL}', 'q2') = ''",
             f"URL_EXTRACT_PARAMETER('{_URL}', 'nope') IS NULL",
+            "URL_EXTRACT_PARAMETER('http://a/?q=1+%2B+2', 'q') = '1+++2'",
         ],
         variant("(STRING, STRING) STRING", _parameter),
     ),

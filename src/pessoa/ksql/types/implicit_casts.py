@@ -26,6 +26,7 @@ from pessoa.ksql.types.sql_types import (
     Map,
     SqlType,
     Struct,
+    Value,
     as_decimal,
     is_number,
 )
@@ -110,23 +111,34 @@ def _common_struct(first: Struct, second: Struct) -> Struct | None:
     return Struct(tuple(fields))
 
 
-def literal_fits(text: str, target: SqlType) -> bool:
-    """Whether a string literal in a list is text of the type."""
+def literal_value(text: str, target: SqlType) -> Value:
+    """Return the value that a string literal in a list has beside others of the type. Raises EvaluationFailure."""
     if target == BOOLEAN:
-        return _is_truth(text)
+        word = text.strip().lower()
+        for whole, value in (("true", True), ("yes", True), ("false", False), ("no", False)):
+            if word and whole.startswith(word):
+                return value
+        raise EvaluationFailure(f'invalid input syntax for type BOOLEAN: "{text}"')
+    if target in (INTEGER, BIGINT):
+        # A number may be written as 2e1, if it is whole.
+        number = parse_decimal(text)
+        limit = 2**31 if target == INTEGER else 2**63
+        if number != number.to_integral_value() or not -limit <= number < limit:
+            raise EvaluationFailure(f"{text} is no {target}")
+        return int(number)
     cast = caster(STRING, target)
     if cast is None:
-        return False
+        raise EvaluationFailure(f"{text} is no {target}")
+    return cast(text)
+
+
+def literal_fits(text: str, target: SqlType) -> bool:
+    """Whether a string literal in a list is text of the type."""
     try:
-        cast(text)
+        literal_value(text, target)
     except EvaluationFailure:
         return False
     return True
-
-
-def _is_truth(text: str) -> bool:
-    word = text.strip().lower()
-    return bool(word) and any(whole.startswith(word) for whole in ("true", "yes", "false", "no"))
 
 
 def number_type_of(text: str) -> SqlType | None:
