@@ -71,7 +71,7 @@ FILE_FORMATS = [
 ]
 
 # What decides about APIs that no listener serves: they come to be served when everything behind them works.
-DECIDES_UNSERVED = ["coordinator.share", "coordinator.groups.share", "coordinator.groups.group_shard"]
+DECIDES_UNSERVED: list[str] = []
 
 # Packages, without the SHELLS in them, or single modules of packages that are not pure as a whole.
 PURE = [

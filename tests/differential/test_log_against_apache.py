@@ -40,9 +40,15 @@ from pessoa.records.compression import Codec
 from pessoa.records.control_records import ControlRecordType, QuorumMessage, build_quorum_batch
 from pessoa.records.record import Record, records
 from pessoa.wire.schema import Message
-from pessoa.wire.stored import group_records, metadata_records, share_state_records, transaction_records
+from pessoa.wire.stored import (
+    group_records,
+    metadata_records,
+    share_group_records,
+    share_state_records,
+    transaction_records,
+)
 from pessoa.wire.stored.record_framing import encode_coordinator_key, encode_coordinator_value, encode_metadata_record
-from pessoa.wire.unserved import share_group_records, streams_group_records
+from pessoa.wire.unserved import streams_group_records
 from tests.apache.broker import ApacheKafka, run_tool
 from tests.support.apache_logs import (
     CONSUME_DEADLINE_S,

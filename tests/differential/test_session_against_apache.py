@@ -48,16 +48,10 @@ class Deviation(NamedTuple):
     because: str
 
 
-_SHARE_AND_STREAMS = Deviation(
-    tuple(
-        f"  api_keys: api_key={key} min_version={first} max_version={last}"
-        for key, first, last in (
-            *((76, 1, 1), (77, 1, 1), (78, 1, 2), (79, 1, 2), (83, 0, 0), (84, 0, 0), (85, 0, 1), (86, 0, 0)),
-            *((87, 0, 1), (88, 0, 0), (89, 0, 0), (90, 0, 1), (91, 0, 0), (92, 0, 0)),
-        )
-    ),
+_STREAMS = Deviation(
+    tuple(f"  api_keys: api_key={key} min_version=0 max_version=0" for key in (88, 89)),
     (),
-    "share groups and streams groups",
+    "streams groups: their APIs",
 )
 
 _NO_CLUSTER = "cluster_authorized_operations=-2147483648"
@@ -67,7 +61,7 @@ _EMPTY = "is_internal=False partitions=[] topic_authorized_operations=-214748364
 def deviations(brokers: int = 1) -> dict[str, Deviation]:
     """By step."""
     return {
-        **{f"ApiVersions v{version}: what it can do": _SHARE_AND_STREAMS for version in range(5)},
+        **{f"ApiVersions v{version}: what it can do": _STREAMS for version in range(5)},
         "Metadata v13: by no id": Deviation(
             (
                 f"answer: brokers=[] cluster_id=None controller_id=... {_NO_CLUSTER} error_code=UNKNOWN_SERVER_ERROR",

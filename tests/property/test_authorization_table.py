@@ -45,6 +45,7 @@ from pessoa.security.acl import (
     Operation,
     ResourceType,
 )
+from pessoa.wire.api.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from pessoa.wire.api.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from pessoa.wire.api.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from pessoa.wire.api.delete_topics import DeleteTopicsRequest
@@ -56,6 +57,7 @@ from pessoa.wire.api.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from pessoa.wire.api.share_fetch import ShareFetchRequest
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.codec_compiler import Layout
 from pessoa.wire.errors import ErrorCode
@@ -178,6 +180,13 @@ TABLE: dict[ApiKey, list[Step]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: transaction(DESCRIBE),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: group(READ) + topic(DESCRIBE),
     ApiKey.CONSUMER_GROUP_DESCRIBE: group(DESCRIBE),
+    ApiKey.SHARE_GROUP_HEARTBEAT: group(READ) + topic(DESCRIBE),
+    ApiKey.SHARE_GROUP_DESCRIBE: group(DESCRIBE),
+    ApiKey.SHARE_FETCH: group(READ) + topic(READ),
+    ApiKey.SHARE_ACKNOWLEDGE: group(READ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: group(DESCRIBE) + topic(DESCRIBE),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: group(READ) + topic(READ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: group(DELETE),
     ApiKey.LIST_CONFIG_RESOURCES: cluster(DESCRIBE_CONFIGS),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: topic(DESCRIBE),
     ApiKey.ADD_RAFT_VOTER: cluster(ALTER),
@@ -196,6 +205,11 @@ TABLE: dict[ApiKey, list[Step]] = {
             ApiKey.CONTROLLER_REGISTRATION,
             ApiKey.ASSIGN_REPLICAS_TO_DIRS,
             ApiKey.UPDATE_RAFT_VOTER,
+            ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE,
+            ApiKey.WRITE_SHARE_GROUP_STATE,
+            ApiKey.DELETE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
         ),
         BETWEEN_NODES,
     ),
@@ -338,6 +352,15 @@ def made_sensible(request: Message, version: int, seed: int) -> Message:
                 state.name = None
             else:
                 state.topic_id = ZERO_UUID
+    elif isinstance(request, ShareFetchRequest):
+        request.group_id, request.member_id, request.share_session_epoch, request.is_renew_ack = "g", "m", 0, False
+        request.max_bytes, request.max_records, request.max_wait_ms = 1000, 10, 0
+        for wanted in request.topics:
+            for one in wanted.partitions:
+                one.acknowledgement_batches = []
+    elif isinstance(request, AlterShareGroupOffsetsRequest):
+        # "g" is a group of another type.
+        request.group_id = "shared"
     return request
 
 

@@ -26,11 +26,11 @@ from pessoa.coordinator.share.share_state import ShareKey, from_wire
 from pessoa.share.acknowledgement import Acknowledgement, AcknowledgeType, Limits
 from pessoa.share.acquisition import AcquireRequest, FetchedBatch
 from pessoa.share.share_partition import SharePartition, StateWrite
+from pessoa.wire.api import initialize_share_group_state as initialize_api
+from pessoa.wire.api import read_share_group_state as read_api
+from pessoa.wire.api import write_share_group_state as write_api
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.request_context import OwnRequest
-from pessoa.wire.unserved import initialize_share_group_state as initialize_api
-from pessoa.wire.unserved import read_share_group_state as read_api
-from pessoa.wire.unserved import write_share_group_state as write_api
 from tests.unit.coordinator.images import image, topic_id
 
 KEY = ShareKey("g", topic_id("orders"), 0)

@@ -30,7 +30,7 @@ every_shared_message = pytest.mark.parametrize(("kind", "version"), SHARED, ids=
 # writes for itself: the metadata log, the coordinators' logs, the tiered-storage log, and files.
 ONLY_OURS = {
     "pessoa.wire.stored.group_records": 28,
-    "pessoa.wire.unserved.share_group_records": 12,
+    "pessoa.wire.stored.share_group_records": 12,
     "pessoa.wire.unserved.streams_group_records": 12,
     "pessoa.wire.stored.metadata_records": 37,
     "pessoa.wire.stored.producer_entries": 1,

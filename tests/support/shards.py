@@ -26,13 +26,13 @@ from pessoa.wire.api.list_transactions import ListTransactionsRequest
 from pessoa.wire.api.offset_commit import OffsetCommitRequest
 from pessoa.wire.api.offset_delete import OffsetDeleteRequest
 from pessoa.wire.api.offset_fetch import OffsetFetchRequest
+from pessoa.wire.api.share_group_describe import ShareGroupDescribeRequest
+from pessoa.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from pessoa.wire.api.sync_group import SyncGroupRequest
 from pessoa.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from pessoa.wire.errors import Refusal
 from pessoa.wire.request_context import Caller
 from pessoa.wire.schema import Message
-from pessoa.wire.unserved.share_group_describe import ShareGroupDescribeRequest
-from pessoa.wire.unserved.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 _METHODS: dict[type[Message], Any] = {
     AddOffsetsToTxnRequest: TransactionShard.add_offsets,

@@ -1,7 +1,8 @@
 """The coordinators of a broker: made when they are needed, told of leadership and metadata, and closed.
 
 A coordinator is where the leader of its partition is. So whenever this broker begins or ceases to lead a partition of
-`__consumer_offsets` or `__transaction_state`, the coordinator of that topic loads or drops the shard.
+`__consumer_offsets`, `__transaction_state` or `__share_group_state`, the coordinator of that topic loads or drops the
+shard.
 
 Most of what a coordinator needs to know takes long to import, and a broker that has just started coordinates nothing.
 So each is built at its first use: a request for it, or the first partition that this broker leads.
@@ -13,7 +14,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
 from pessoa.broker.authorization import may
-from pessoa.broker.topic_listing import GROUP_TOPIC, TRANSACTION_TOPIC
+from pessoa.broker.topic_listing import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from pessoa.security.acl import DESCRIBE, TOPIC
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.request_context import OwnRequest
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
     from pessoa.broker.internal_topic_log import InternalTopicLog
     from pessoa.broker.peers import Peers
     from pessoa.broker.services import BrokerServices
+    from pessoa.broker.share.share_partitions import SharePartitions
+    from pessoa.broker.share.share_state_pruner import ShareStatePruner
+    from pessoa.broker.share.state_persister import StatePersister
     from pessoa.coordinator.group_coordinator import GroupCoordinator
+    from pessoa.coordinator.share.share_coordinator import ShareCoordinator
     from pessoa.coordinator.transactions.transaction_config import TransactionConfig
     from pessoa.coordinator.transactions.transaction_coordinator import TransactionCoordinator
     from pessoa.coordinator.transactions.verification import Verifier
@@ -45,6 +50,10 @@ class BrokerCoordinators:
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
         self._verifier: Verifier | None = None
+        self._shares: ShareCoordinator | None = None
+        self._pruner: ShareStatePruner | None = None
+        self._persister: StatePersister | None = None
+        self._share_partitions: SharePartitions | None = None
         broker.replicas.on_leadership.append(self._on_leadership)
 
     def __repr__(self) -> str:
@@ -68,12 +77,37 @@ class BrokerCoordinators:
             self._verifier = self._build_verifier()
         return self._verifier
 
+    @property
+    def shares(self) -> ShareCoordinator:
+        if self._shares is None:
+            self._shares = self._build_shares()
+        return self._shares
+
+    @property
+    def persister(self) -> StatePersister:
+        """The client of the share coordinators, which may be on other brokers."""
+        if self._persister is None:
+            from pessoa.broker.share.state_persister import StatePersister
+
+            self._persister = StatePersister(self._broker, self._peers)
+        return self._persister
+
+    @property
+    def share_partitions(self) -> SharePartitions:
+        """What share groups do with the partitions that this broker leads."""
+        if self._share_partitions is None:
+            from pessoa.broker.share.share_partitions import SharePartitions
+
+            self._share_partitions = SharePartitions(self._broker, self.persister)
+        return self._share_partitions
+
     # Building.
 
     def _build_groups(self) -> GroupCoordinator:
-        from pessoa.broker.group_settings import group_config
+        from pessoa.broker.group_settings import group_config, share_group_config
+        from pessoa.broker.share.latest_offsets import latest_offsets
         from pessoa.coordinator.group_coordinator import GroupCoordinator
-        from pessoa.metadata.supported_features import GROUP_VERSION
+        from pessoa.metadata.supported_features import GROUP_VERSION, SHARE_VERSION
         from pessoa.records.compression import Codec
 
         broker, config = self._broker, self._broker.config
@@ -87,6 +121,10 @@ class BrokerCoordinators:
             Codec(config.offsets_topic_compression_codec),
             lambda: broker.image.features.level(GROUP_VERSION),
             lambda member, topic: may(broker, member, DESCRIBE, TOPIC, topic, quietly=True),
+            share_group_config(config),
+            lambda: broker.image.features.level(SHARE_VERSION),
+            self.persister,
+            lambda partitions: latest_offsets(broker, self._peers, partitions),
         )
 
     def _group_log(self) -> InternalTopicLog:
@@ -123,6 +161,33 @@ class BrokerCoordinators:
             lambda group: partition_for(group, group_log.partition_count()),
         )
 
+    def _build_shares(self) -> ShareCoordinator:
+        from pessoa.broker.internal_topic_log import InternalTopicLog
+        from pessoa.broker.share.share_state_pruner import ShareStatePruner
+        from pessoa.coordinator.share.share_config import ShareCoordinatorConfig
+        from pessoa.coordinator.share.share_coordinator import ShareCoordinator
+        from pessoa.records.compression import Codec
+
+        broker, config = self._broker, self._broker.config
+        coordinator = ShareCoordinator(
+            ShareCoordinatorConfig(
+                config.share_coordinator_snapshot_update_records_per_snapshot,
+                config.share_coordinator_cold_partition_snapshot_interval_ms,
+                config.share_coordinator_write_timeout_ms,
+            ),
+            InternalTopicLog(
+                broker,
+                SHARE_TOPIC,
+                config.share_coordinator_state_topic_num_partitions,
+                config.share_coordinator_load_buffer_size,
+            ),
+            broker.clock,
+            broker.image,
+            Codec(config.share_coordinator_state_topic_compression_codec),
+        )
+        self._pruner = ShareStatePruner(broker, coordinator)
+        return coordinator
+
     def _build_verifier(self) -> Verifier:
         from pessoa.coordinator.transactions.verification import Verifier
 
@@ -152,30 +217,58 @@ class BrokerCoordinators:
             self._groups.publish(delta.new, delta)
         if self._transactions is not None:
             self._transactions.publish(delta.new, delta)
+        if self._shares is not None:
+            self._shares.publish(delta.new, delta)
+        if self._share_partitions is not None:
+            self._share_partitions.publish(delta.new)
 
     def reconfigure(self) -> None:
         """The broker's configuration has changed."""
         if self._groups is not None:
-            from pessoa.broker.group_settings import group_config
+            from pessoa.broker.group_settings import group_config, share_group_config
 
-            self._groups.configure(group_config(self._broker.config))
+            config = self._broker.config
+            self._groups.configure(group_config(config), share_group_config(config))
+
+    def note_connection_closed(self, connection_id: int) -> None:
+        if self._share_partitions is not None:
+            self._share_partitions.disconnect(connection_id)
 
     def close(self) -> None:
+        if self._share_partitions is not None:
+            self._share_partitions.close()
         if self._groups is not None:
             self._groups.close()
         if self._transactions is not None:
             self._transactions.close()
+        if self._pruner is not None:
+            self._pruner.close()
+        if self._shares is not None:
+            self._shares.close()
 
     def _on_leadership(self, partition: Partition) -> None:
-        if partition.topic not in (GROUP_TOPIC, TRANSACTION_TOPIC):
+        if self._share_partitions is not None:
+            self._share_partitions.on_leadership(partition)
+        coordinator = self._coordinator_of(partition)
+        if coordinator is None:
             return
-        is_group = partition.topic == GROUP_TOPIC
-        coordinator: GroupCoordinator | TransactionCoordinator | None
         if partition.is_leader:
-            coordinator = self.groups if is_group else self.transactions
             coordinator.elect(partition.index, partition.leader_epoch)
-        elif (coordinator := self._groups if is_group else self._transactions) is not None:
+        else:
             coordinator.resign(partition.index, partition.leader_epoch if partition.leader_id >= 0 else None)
+
+    def _coordinator_of(
+        self, partition: Partition
+    ) -> GroupCoordinator | TransactionCoordinator | ShareCoordinator | None:
+        """The coordinator that keeps its state in this partition; None if none does, or none was needed so far."""
+        is_leader = partition.is_leader
+        if partition.topic == GROUP_TOPIC:
+            return self.groups if is_leader else self._groups
+        if partition.topic == TRANSACTION_TOPIC:
+            return self.transactions if is_leader else self._transactions
+        if partition.topic == SHARE_TOPIC:
+            return self.shares if is_leader else self._shares
+        return None
 
     # What the coordinators need of others.
 

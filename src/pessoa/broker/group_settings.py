@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig, MigrationPolicy
+from pessoa.coordinator.groups.share.share_group_config import ShareGroupConfig
 
 if TYPE_CHECKING:
     from pessoa.broker.config import BrokerConfig
@@ -27,4 +28,20 @@ def group_config(config: BrokerConfig) -> GroupCoordinatorConfig:
         group_consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
         group_consumer_migration_policy=MigrationPolicy(config.group_consumer_migration_policy.lower()),
         group_consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+    )
+
+
+def share_group_config(config: BrokerConfig) -> ShareGroupConfig:
+    return ShareGroupConfig(
+        group_share_session_timeout_ms=config.group_share_session_timeout_ms,
+        group_share_min_session_timeout_ms=config.group_share_min_session_timeout_ms,
+        group_share_max_session_timeout_ms=config.group_share_max_session_timeout_ms,
+        group_share_heartbeat_interval_ms=config.group_share_heartbeat_interval_ms,
+        group_share_min_heartbeat_interval_ms=config.group_share_min_heartbeat_interval_ms,
+        group_share_max_heartbeat_interval_ms=config.group_share_max_heartbeat_interval_ms,
+        group_share_assignment_interval_ms=config.group_share_assignment_interval_ms,
+        group_share_min_assignment_interval_ms=config.group_share_min_assignment_interval_ms,
+        group_share_max_assignment_interval_ms=config.group_share_max_assignment_interval_ms,
+        group_share_max_size=config.group_share_max_size,
+        group_share_initialize_retry_interval_ms=config.group_share_initialize_retry_interval_ms,
     )

@@ -208,6 +208,13 @@ class BrokerServices:
             SHARE_TOPIC: config.share_coordinator_state_topic_segment_bytes,
         }[name]
         values = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)}
+        if name == SHARE_TOPIC:
+            # Not compacted: the share coordinator deletes what it does not need any more by itself.
+            values |= {
+                "cleanup.policy": "delete",
+                "retention.ms": "-1",
+                "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
+            }
         if name == TRANSACTION_TOPIC:
             values |= {
                 "compression.type": "uncompressed",

@@ -190,6 +190,10 @@ class RequestCharge:
         client.take_back_fetch(size, now_ms)
         return False
 
+    def count_fetched(self, size: int) -> None:
+        """Count what a fetch gives, come what may: `admits_fetch` was asked before it was known."""
+        self._throttle(self._client.fetch, self._client.charge_fetch(size, self._owner.now_ms()))
+
     def _count_time(self, now_ms: int) -> None:
         if self._is_timed:
             self._is_timed = False

@@ -2,7 +2,7 @@
 
 Here requests are checked for what no shard need know and cut into the parts of the shards that have the groups; and
 what the shards refuse becomes the error response that the API has for it. Offsets have a file of their own,
-`offset_requests`.
+`offset_requests`, and share groups another, `share_group_requests`.
 
 A request is answered with its response, or with an awaitable of it where something waits.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Set as AbstractSet
 from typing import TypeVar
 from uuid import uuid4
 
@@ -28,10 +29,18 @@ from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
 from pessoa.coordinator.groups.group_descriptions import consumer_group_error
 from pessoa.coordinator.groups.group_registry import MayDescribe
 from pessoa.coordinator.groups.group_shard import GroupShard
+from pessoa.coordinator.groups.share.share_group_config import DEFAULT_SHARE_CONFIG, ShareGroupConfig
 from pessoa.coordinator.offset_requests import OffsetService
 from pessoa.coordinator.runtime import WRITE_TIMEOUT_MS, CoordinatorRuntime, LedPartition
 from pessoa.coordinator.shard import Delta, Image
 from pessoa.coordinator.shard_answers import all_of, ask, then
+from pessoa.coordinator.share_group_requests import (
+    LatestOffsets,
+    NoPersister,
+    ShareGroupService,
+    SharePersister,
+    no_latest_offsets,
+)
 from pessoa.records.compression import Codec
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from pessoa.wire.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -88,16 +97,24 @@ class GroupCoordinator:
         codec: Codec = Codec.NONE,
         group_version: Callable[[], int] = lambda: _VERSION_WITH_CONSUMER_GROUPS,
         may_describe: MayDescribe = lambda _member, _topic: True,
+        share_config: ShareGroupConfig = DEFAULT_SHARE_CONFIG,
+        share_version: Callable[[], int] = lambda: 0,
+        persister: SharePersister | None = None,
+        latest_offsets: LatestOffsets = no_latest_offsets,
     ) -> None:
-        """`write_timeout_ms` is offsets.commit.timeout.ms, `codec` offsets.topic.compression.codec, `group_version` the
-        level of that feature. `may_describe` says whether a member may know of a topic."""
+        """`write_timeout_ms` is offsets.commit.timeout.ms, `codec` offsets.topic.compression.codec, `group_version` and
+        `share_version` the levels of those features. `may_describe` says whether a member may know of a topic.
+        `persister` asks the share coordinators, `latest_offsets` the leaders of partitions."""
         self._group_version = group_version
         self._config = config
+        self._share_config = share_config
         self._image = image
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             GROUP_LOG,
             log,
-            lambda _: GroupShard(self._config, self._image, new_uuid, may_describe),
+            lambda _: GroupShard(
+                self._config, self._image, new_uuid, may_describe, self._share_config, self.share.initialize
+            ),
             clock,
             image,
             write_timeout_ms,
@@ -105,6 +122,10 @@ class GroupCoordinator:
         )
         # OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit.
         self.offsets = OffsetService(self.runtime, lambda: self._image)
+        # What is asked about share groups alone.
+        self.share = ShareGroupService(
+            self.runtime, lambda: self._image, persister or NoPersister(), latest_offsets, share_version
+        )
 
     def __repr__(self) -> str:
         return f"<GroupCoordinator of {len(self.runtime.active_partitions())} partitions>"
@@ -125,11 +146,12 @@ class GroupCoordinator:
         self._image = image
         self.runtime.publish(image, delta)
 
-    def configure(self, config: GroupCoordinatorConfig) -> None:
+    def configure(self, config: GroupCoordinatorConfig, share_config: ShareGroupConfig = DEFAULT_SHARE_CONFIG) -> None:
         """Settings have changed, dynamically: they hold for every group from now on."""
-        self._config = config
+        self._config, self._share_config = config, share_config
         for led in self.runtime.led_partitions():
             led.shard.registry.config = config
+            led.shard.share.config = share_config
 
     def complete_transaction(
         self, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, committed: bool
@@ -138,6 +160,7 @@ class GroupCoordinator:
         return self.runtime.complete_transaction(partition, producer_id, producer_epoch, coordinator_epoch, committed)
 
     def close(self) -> None:
+        self.share.close()
         self.runtime.close()
 
     # ── requests ──
@@ -322,28 +345,46 @@ class GroupCoordinator:
         )
 
     def delete(self, request: DeleteGroupsRequest, context: Caller) -> Answer[DeleteGroupsResponse]:
-        by_partition = {
-            partition: hash_order(group_ids, string_hash)
-            for partition, group_ids in self._by_partition(request.groups_names).items()
-        }
-        answers = [
-            ask(
-                self.runtime,
-                partition,
-                GroupShard.delete_groups,
-                DeleteGroupsRequest(groups_names=group_ids),
-                context,
-                DeleteGroupsResponse,
-                _failed_deletion(group_ids),
+        answers: list[Answer[DeleteGroupsResponse]] = []
+        for partition, group_ids in self._by_partition(request.groups_names).items():
+            led = self.runtime.led_partition(partition)
+            shared = set() if led is None else led.shard.registry.share_groups.keys() & set(group_ids)
+            ordered = hash_order(group_ids, string_hash)
+            answers.append(
+                self._delete_with_shares(partition, ordered, shared, context)
+                if shared
+                else self._delete_in(partition, ordered, context)
             )
-            for partition, group_ids in by_partition.items()
-        ]
 
         def join(responses: list[DeleteGroupsResponse]) -> DeleteGroupsResponse:
             results = [each for response in responses for each in response.results]
             return DeleteGroupsResponse(throttle_time_ms=0, results=results)
 
         return all_of(answers, join)
+
+    def _delete_in(self, partition: int, group_ids: list[str], context: Caller) -> Answer[DeleteGroupsResponse]:
+        return ask(
+            self.runtime,
+            partition,
+            GroupShard.delete_groups,
+            DeleteGroupsRequest(groups_names=group_ids),
+            context,
+            DeleteGroupsResponse,
+            _failed_deletion(group_ids),
+        )
+
+    async def _delete_with_shares(
+        self, partition: int, group_ids: list[str], shared: AbstractSet[str], context: Caller
+    ) -> DeleteGroupsResponse:
+        """Delete what the share coordinator has of the share groups first; a group of which something is left stays."""
+        kept: dict[str, ErrorCode] = {}
+        for group_id in group_ids:
+            if group_id in shared and (code := await self.share.delete_state_of(group_id)).is_error:
+                kept[group_id] = code
+        answer = self._delete_in(partition, [one for one in group_ids if one not in kept], context)
+        response = answer if isinstance(answer, DeleteGroupsResponse) else await answer
+        response.results += [DeletableGroupResult(group_id=one, error_code=code) for one, code in kept.items()]
+        return response
 
     @property
     def serves_consumer_groups(self) -> bool:

@@ -96,6 +96,11 @@ class SharePartition:
     def start_offset(self) -> int:
         return self.in_flight.start_offset
 
+    @property
+    def is_start_stored(self) -> bool:
+        """False until the share coordinator knows where the group begins: nothing is acquired before."""
+        return self._is_start_stored
+
     def next_fetch_offset(self) -> int:
         """The offset from which the log must be read for the next `acquire`."""
         return self.in_flight.first_available_offset()

@@ -44,7 +44,7 @@ class SessionKey(NamedTuple):
 class ShareSession:
     __slots__ = ("connection_id", "epoch", "key", "partitions")
 
-    def __init__(self, key: SessionKey, connection_id: str) -> None:
+    def __init__(self, key: SessionKey, connection_id: int) -> None:
         self.key = key
         self.connection_id = connection_id
         # What the next request must carry.
@@ -79,7 +79,7 @@ class ShareSessions:
         self._partition_limit = partition_limit
         self._partition_count = 0
         self._sessions: dict[SessionKey, ShareSession] = {}
-        self._by_connection: dict[str, dict[SessionKey, None]] = {}
+        self._by_connection: dict[int, dict[SessionKey, None]] = {}
         self._count_by_group: Counter[str] = Counter()
 
     def __repr__(self) -> str:
@@ -98,7 +98,7 @@ class ShareSessions:
     def plan_fetch(
         self,
         key: SessionKey,
-        connection_id: str,
+        connection_id: int,
         epoch: int,
         wanted: Collection[SharedPartition],
         forgotten: Collection[SharedPartition],
@@ -129,7 +129,7 @@ class ShareSessions:
             raise Refusal(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         return self._advance(key, epoch)
 
-    def disconnect(self, connection_id: str) -> list[ShareSession]:
+    def disconnect(self, connection_id: int) -> list[ShareSession]:
         """Close and return the sessions of a connection that has closed."""
         return [self._remove(key) for key in list(self._by_connection.get(connection_id, ()))]
 
@@ -137,7 +137,7 @@ class ShareSessions:
         """Close and return every session: share groups were switched off."""
         return [self._remove(key) for key in list(self._sessions)]
 
-    def _begin(self, key: SessionKey, connection_id: str, wanted: Collection[SharedPartition]) -> FetchPlan:
+    def _begin(self, key: SessionKey, connection_id: int, wanted: Collection[SharedPartition]) -> FetchPlan:
         if key in self._sessions:
             self._remove(key)
         if len(self._sessions) >= self.limit:

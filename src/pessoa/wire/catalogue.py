@@ -25,7 +25,7 @@ _OTHER_MODULES = (
     "stored.share_state_records",
     "stored.transaction_records",
     "unserved.remote_log_records",
-    "unserved.share_group_records",
+    "stored.share_group_records",
     "unserved.streams_group_records",
 )
 

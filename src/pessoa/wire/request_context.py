@@ -48,6 +48,9 @@ class Charge(Protocol):
     def admits_fetch(self, size: int) -> bool:
         """Whether so many bytes may be given now; if not, the client gets an empty response."""
 
+    def count_fetched(self, size: int) -> None:
+        """Count bytes that are given in any case."""
+
 
 class RequestContext:
     __slots__ = (

@@ -22,7 +22,7 @@ def fetch(
     forgotten: list[SharedPartition] | None = None,
     *,
     key: SessionKey = KEY,
-    connection: str = "c1",
+    connection: int = 1,
     acks: bool = False,
 ) -> FetchPlan:
     return sessions.plan_fetch(key, connection, epoch, wanted or [], forgotten or [], has_acknowledgements=acks)
@@ -93,13 +93,13 @@ def test_the_last_request_closes_the_session_and_fetches_nothing() -> None:
 
 def test_a_member_that_begins_again_replaces_its_session_and_the_old_connection_closes_nothing() -> None:
     sessions = ShareSessions(1)
-    fetch(sessions, 0, P[:3], connection="old")
-    fetch(sessions, 1, connection="old")
-    new = fetch(sessions, 0, P[:1], connection="new").session
-    assert sessions.disconnect("old") == []
+    fetch(sessions, 0, P[:3], connection=1)
+    fetch(sessions, 1, connection=1)
+    new = fetch(sessions, 0, P[:1], connection=2).session
+    assert sessions.disconnect(1) == []
     assert sessions.get(KEY) is new
-    assert sessions.disconnect("new") == [new]
-    assert sessions.disconnect("new") == []
+    assert sessions.disconnect(2) == [new]
+    assert sessions.disconnect(2) == []
 
 
 def test_a_connection_that_closes_closes_all_sessions_that_began_on_it() -> None:
@@ -107,8 +107,8 @@ def test_a_connection_that_closes_closes_all_sessions_that_began_on_it() -> None
     other = SessionKey("h", "a")
     fetch(sessions, 0)
     fetch(sessions, 0, key=other)
-    fetch(sessions, 0, key=SessionKey("g", "b"), connection="c2")
-    assert {session.key for session in sessions.disconnect("c1")} == {KEY, other}
+    fetch(sessions, 0, key=SessionKey("g", "b"), connection=2)
+    assert {session.key for session in sessions.disconnect(1)} == {KEY, other}
     assert sessions.has_group("g")
     assert not sessions.has_group("h")
 
@@ -135,11 +135,11 @@ def test_the_counts_are_those_of_the_sessions_whatever_happens(seed: int) -> Non
         epoch = random.choice([0, -1, session.epoch if session else 1, 7])
         wanted, forgotten = random.sample(P, random.randint(0, 9)), random.sample(P, random.randint(0, 3))
         if random.random() < 0.1:
-            for closed in sessions.disconnect(random.choice(["c1", "c2"])):
+            for closed in sessions.disconnect(random.choice([1, 2])):
                 del known[closed.key]
             continue
         try:
-            plan = fetch(sessions, epoch, wanted, forgotten, key=key, connection=random.choice(["c1", "c2"]))
+            plan = fetch(sessions, epoch, wanted, forgotten, key=key, connection=random.choice([1, 2]))
         except Refusal:
             if epoch == 0:
                 known.pop(key, None)

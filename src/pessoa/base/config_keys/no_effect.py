@@ -12,18 +12,20 @@ BROKER_KEYS_WITHOUT_EFFECT: dict[str, str] = {
     "numbers of threads: one event loop does it": """
         num.network.threads num.io.threads background.threads num.recovery.threads.per.data.dir
         num.replica.alter.log.dirs.threads group.coordinator.threads group.coordinator.background.threads
+        share.coordinator.threads
     """,
     "requests are served as they are read: there is no queue between two kinds of threads": "queued.max.requests",
     "a request that waits is dropped when it is answered: nothing is left to tidy": """
         fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests
-        delete.records.purgatory.purge.interval.requests
+        delete.records.purgatory.purge.interval.requests share.fetch.purgatory.purge.interval.requests
     """,
     "records are appended at once: in the quorum one sync is for all that came during the one before it": """
-        controller.quorum.append.linger.ms group.coordinator.append.linger.ms
+        controller.quorum.append.linger.ms group.coordinator.append.linger.ms share.coordinator.append.linger.ms
     """,
     "no node waits for records that say nothing": "metadata.max.idle.interval.ms",
     "buffers are of the size that is needed, and go with what they were needed for": """
         log.cleaner.io.buffer.size group.coordinator.cached.buffer.max.bytes
+        share.coordinator.cached.buffer.max.bytes
     """,
     "the system sizes the buffer of a connection as it goes": "replica.socket.receive.buffer.bytes",
     "the time that a request may take holds for connecting too": """
@@ -53,7 +55,8 @@ BROKER_KEYS_WITHOUT_EFFECT: dict[str, str] = {
     "missing: Kerberos, and tokens that a node asks for, as far as their keys are not read": """
         sasl.* early.start.listeners
     """,
-    "missing: share groups, streams groups": "group.share.* group.streams.* share.*",
+    "share groups have one assignor": "group.share.assignors",
+    "missing: streams groups": "group.streams.*",
     "missing: log directories that get no new replicas (KIP-1066)": "cordoned.log.dirs",
     "missing: tiered storage": """
         remote.* follower.fetch.last.tiered.offset.enable log.local.retention.ms log.local.retention.bytes

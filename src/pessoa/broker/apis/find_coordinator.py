@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pessoa.broker.api_row import ApiRow
 from pessoa.broker.authorization import denied_names, may_in_cluster
 from pessoa.broker.slices import Sliced
-from pessoa.broker.topic_listing import GROUP_TOPIC, TRANSACTION_TOPIC
+from pessoa.broker.topic_listing import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from pessoa.coordinator.partitioning import partition_for
 from pessoa.security.acl import CLUSTER_ACTION, DESCRIBE, GROUP, TRANSACTIONAL_ID
 from pessoa.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pessoa.wire.request_context import Answer, RequestContext
 
 _SHARE = 2
-_TOPICS = {0: GROUP_TOPIC, 1: TRANSACTION_TOPIC}
+_TOPICS = {0: GROUP_TOPIC, 1: TRANSACTION_TOPIC, _SHARE: SHARE_TOPIC}
 _KINDS = {0: GROUP, 1: TRANSACTIONAL_ID}
 _DENIED = {
     0: ErrorCode.GROUP_AUTHORIZATION_FAILED,

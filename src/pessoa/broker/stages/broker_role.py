@@ -57,6 +57,7 @@ class BrokerRole:
         self._assignments = self._make_assignments() if len(directories.all) > 1 else None
         member.quorum.on_leadership.append(lambda _: self.registration.hurry())
         member.controller_client.on_heartbeats_lost = self.registration.hurry
+        listeners.watch_closed(lambda connection: self.services.coordinators.note_connection_closed(connection.id))
         node.config.on_change.append(self._configure)
         node.publisher.subscribers.append(self._on_metadata)
 

@@ -28,10 +28,13 @@ from pessoa.coordinator.groups.share import share_descriptions
 from pessoa.coordinator.groups.share.share_group_config import DEFAULT_SHARE_CONFIG, ShareGroupConfig
 from pessoa.coordinator.groups.share.share_heartbeat import ShareGroups
 from pessoa.coordinator.groups.share.share_initialisation import InitializeShares, SharesInitialised
+from pessoa.coordinator.groups.share.share_offsets import ShareGroupNamed, ShareOffsets, SharesDeleted
 from pessoa.coordinator.shard import CoordinatorRecord, Delta, Image, Output
+from pessoa.wire.api.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from pessoa.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pessoa.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from pessoa.wire.api.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from pessoa.wire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from pessoa.wire.api.heartbeat import HeartbeatRequest
 from pessoa.wire.api.join_group import JoinGroupRequest
@@ -40,14 +43,14 @@ from pessoa.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from pessoa.wire.api.offset_commit import OffsetCommitRequest
 from pessoa.wire.api.offset_delete import OffsetDeleteRequest
 from pessoa.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from pessoa.wire.api.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from pessoa.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from pessoa.wire.api.sync_group import SyncGroupRequest
 from pessoa.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.request_context import Caller
 from pessoa.wire.schema import Message
 from pessoa.wire.stored import group_records
-from pessoa.wire.unserved.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
-from pessoa.wire.unserved.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 _EXPIRY_KEY = ("offset expiry",)
 
@@ -75,6 +78,7 @@ class GroupShard:
         self.classic_in_consumer = ClassicMembers(self.steps, regexes, self.consumer)
         self._consumer_replay = ConsumerReplay(self.registry)
         self.share = ShareGroups(self.registry, share_config, initialize_shares)
+        self.share_offsets = ShareOffsets(self.registry)
 
     def __repr__(self) -> str:
         return f"<GroupShard: {len(self.registry.groups)} groups>"
@@ -162,6 +166,25 @@ class GroupShard:
         groups = [share_descriptions.describe_share_group(self.registry, each) for each in request.group_ids]
         return Output.reply(token, ShareGroupDescribeResponse(throttle_time_ms=0, groups=groups))
 
+    def list_initialised_shares(self, request: ShareGroupNamed, context: Caller, token: int, now_ms: int) -> Output:
+        return self.share_offsets.list_initialised(request, token)
+
+    def plan_share_alteration(
+        self, request: AlterShareGroupOffsetsRequest, context: Caller, token: int, now_ms: int
+    ) -> Output:
+        return self.share_offsets.plan_alteration(request, token)
+
+    def plan_share_offset_deletion(
+        self, request: DeleteShareGroupOffsetsRequest, context: Caller, token: int, now_ms: int
+    ) -> Output:
+        return self.share_offsets.plan_offset_deletion(request, token)
+
+    def plan_share_group_deletion(self, request: ShareGroupNamed, context: Caller, token: int, now_ms: int) -> Output:
+        return self.share_offsets.plan_group_deletion(request, token)
+
+    def note_shares_deleted(self, request: SharesDeleted, context: Caller, token: int, now_ms: int) -> Output:
+        return self.share_offsets.finish_deletion(request, token)
+
     # ── offsets ──
 
     def commit_offsets(self, request: OffsetCommitRequest, context: Caller, token: int, now_ms: int) -> Output:
@@ -203,10 +226,13 @@ class GroupShard:
         for group_id in request.groups_names:
             code = ErrorCode.NONE
             try:
-                group = self.registry.group(group_id)
-                group.check_delete()
-                output.records += self.offsets.tombstones(group_id)
-                output.records += group_tombstones(group)
+                if (shared := self.registry.share_groups.get(group_id)) is not None:
+                    output.records += self.share_offsets.tombstones(shared)
+                else:
+                    group = self.registry.group(group_id)
+                    group.check_delete()
+                    output.records += self.offsets.tombstones(group_id)
+                    output.records += group_tombstones(group)
                 output.notes.append(f"group {group_id} is deleted")
             except Refusal as refusal:
                 code = refusal.code

@@ -27,15 +27,15 @@ from pessoa.coordinator.share.state_messages import (
     split,
 )
 from pessoa.records.compression import Codec
+from pessoa.wire.api.delete_share_group_state import DeleteShareGroupStateRequest
+from pessoa.wire.api.initialize_share_group_state import InitializeShareGroupStateRequest
+from pessoa.wire.api.read_share_group_state import ReadShareGroupStateRequest
+from pessoa.wire.api.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
+from pessoa.wire.api.write_share_group_state import WriteShareGroupStateRequest
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.request_context import Answer, Caller
 from pessoa.wire.schema import Message
 from pessoa.wire.stored.record_framing import SHARE_LOG
-from pessoa.wire.unserved.delete_share_group_state import DeleteShareGroupStateRequest
-from pessoa.wire.unserved.initialize_share_group_state import InitializeShareGroupStateRequest
-from pessoa.wire.unserved.read_share_group_state import ReadShareGroupStateRequest
-from pessoa.wire.unserved.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
-from pessoa.wire.unserved.write_share_group_state import WriteShareGroupStateRequest
 
 
 class ShareCoordinator:

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pessoa.base.ids import ZERO_UUID
 from pessoa.coordinator.shard import CoordinatorRecord, Delta, Image, Output
 from pessoa.coordinator.share.share_config import ShareCoordinatorConfig
 from pessoa.coordinator.share.share_state import (
@@ -43,6 +42,12 @@ from pessoa.coordinator.share.share_state import (
 from pessoa.coordinator.share.state_messages import DELETE, INITIALIZE, READ, SUMMARY, WRITE, StateApi, StateRequest
 from pessoa.coordinator.timers import Timers
 from pessoa.share.state_batches import StateBatch
+from pessoa.wire.api.delete_share_group_state import DeleteShareGroupStateRequest
+from pessoa.wire.api.initialize_share_group_state import InitializeShareGroupStateRequest
+from pessoa.wire.api.read_share_group_state import ReadShareGroupStateRequest
+from pessoa.wire.api.read_share_group_state import StateBatch as ReadStateBatch
+from pessoa.wire.api.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
+from pessoa.wire.api.write_share_group_state import WriteShareGroupStateRequest
 from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.request_context import Caller
 from pessoa.wire.schema import Message
@@ -52,12 +57,6 @@ from pessoa.wire.stored.share_state_records import (
     ShareUpdateKey,
     ShareUpdateValue,
 )
-from pessoa.wire.unserved.delete_share_group_state import DeleteShareGroupStateRequest
-from pessoa.wire.unserved.initialize_share_group_state import InitializeShareGroupStateRequest
-from pessoa.wire.unserved.read_share_group_state import ReadShareGroupStateRequest
-from pessoa.wire.unserved.read_share_group_state import StateBatch as ReadStateBatch
-from pessoa.wire.unserved.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
-from pessoa.wire.unserved.write_share_group_state import WriteShareGroupStateRequest
 
 _COLD = "cold"
 
@@ -147,7 +146,7 @@ class ShareShard:
         def decide(key: ShareKey) -> Output:
             state = self._states.get(key)
             if state is None:
-                return Output.reply(token, SUMMARY.response(key))
+                return Output.reply(token, SUMMARY.response(key, start_offset=NO_OFFSET))
             response = SUMMARY.response(
                 key,
                 state_epoch=state.state_epoch,
@@ -171,14 +170,14 @@ class ShareShard:
         (partition,) = topic.partitions
         key = ShareKey(request.group_id, topic.topic_id, partition.partition)
         try:
+            if api is READ or api is WRITE:
+                self._initialised(key, "Read" if api is READ else "Write")
             self._check(key)
             return decide(key)
         except Refusal as refusal:
             return Output.reply(token, api.error(key, refusal.code, refusal.message))
 
     def _check(self, key: ShareKey) -> None:
-        if key.topic_id == ZERO_UUID:
-            raise Refusal(ErrorCode.INVALID_REQUEST, "The topic id cannot be null.")
         if key.partition < 0:
             raise Refusal(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
         topic = None if self._image is None else self._image.topics.by_id.get(key.topic_id)

@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pessoa.base.ids import Uuid
-from pessoa.coordinator.share.share_state import NO_OFFSET, ShareKey
-from pessoa.wire.errors import ErrorCode
+from pessoa.coordinator.share.share_state import ShareKey
+from pessoa.wire.api import delete_share_group_state as delete
+from pessoa.wire.api import initialize_share_group_state as initialize
+from pessoa.wire.api import read_share_group_state as read
+from pessoa.wire.api import read_share_group_state_summary as summary
+from pessoa.wire.api import write_share_group_state as write
+from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.schema import Message, Struct
-from pessoa.wire.unserved import delete_share_group_state as delete
-from pessoa.wire.unserved import initialize_share_group_state as initialize
-from pessoa.wire.unserved import read_share_group_state as read
-from pessoa.wire.unserved import read_share_group_state_summary as summary
-from pessoa.wire.unserved import write_share_group_state as write
 
 R = TypeVar(
     "R",
@@ -70,6 +70,27 @@ class StateApi(NamedTuple):
         )
         return self.response_type(results=[self.topic_result(topic_id=key.topic_id, partitions=[result])])
 
+    @staticmethod
+    def error_of(response: Message) -> ErrorCode:
+        """The error in the response for one share partition."""
+        return ErrorCode.of(response.results[0].partitions[0].error_code)  # type: ignore[attr-defined]
+
+    def split_response(self, keys: Sequence[ShareKey], response: Message) -> dict[ShareKey, Message]:
+        """A response as responses for one share partition each; what it does not speak of is UNKNOWN_SERVER_ERROR."""
+        results = {
+            (topic.topic_id, one.partition): one
+            for topic in response.results  # type: ignore[attr-defined]
+            for one in topic.partitions
+        }
+        return {
+            key: self.response_type(
+                results=[self.topic_result(topic_id=key.topic_id, partitions=[results[key.topic_id, key.partition]])]
+            )
+            if (key.topic_id, key.partition) in results
+            else self.error(key, ErrorCode.UNKNOWN_SERVER_ERROR)
+            for key in keys
+        }
+
     def join(self, responses: Sequence[Message]) -> Message:
         """One response of those for single share partitions; a topic stands where its first partition does."""
         partitions: dict[Uuid, list[Struct]] = {}
@@ -84,7 +105,9 @@ class StateApi(NamedTuple):
 
 
 INITIALIZE = StateApi(
-    initialize.InitializeShareGroupStateResponse, initialize.InitializeStateResult, initialize.PartitionResult
+    initialize.InitializeShareGroupStateResponse,
+    initialize.InitializeStateResult,
+    initialize.PartitionResult,
 )
 READ = StateApi(
     read.ReadShareGroupStateResponse,
@@ -98,7 +121,7 @@ SUMMARY = StateApi(
     summary.ReadShareGroupStateSummaryResponse,
     summary.ReadStateSummaryResult,
     summary.PartitionResult,
-    {"state_epoch": 0, "leader_epoch": 0, "start_offset": NO_OFFSET},
+    {"state_epoch": 0, "leader_epoch": 0, "start_offset": 0},
 )
 
 
@@ -114,3 +137,21 @@ def split(request: R) -> list[tuple[ShareKey, R]]:
         for topic in request.topics
         for partition in topic.partitions
     ]
+
+
+def joined_request(parts: Sequence[R]) -> R:
+    """One request of those for single share partitions of one group."""
+    first = parts[0]
+    topics: dict[Uuid, Any] = {}
+    for part in parts:
+        (topic,) = part.topics
+        if topic.topic_id in topics:
+            topics[topic.topic_id].partitions.extend(topic.partitions)
+        else:
+            topics[topic.topic_id] = type(topic)(topic_id=topic.topic_id, partitions=list(topic.partitions))
+    return type(first)(group_id=first.group_id, topics=list(topics.values()))
+
+
+def refuse_all(api: StateApi, request: R, refusal: Refusal) -> Message:
+    """The response to a request that is refused as a whole: the error stands with every share partition."""
+    return api.join([api.error(key, refusal.code, refusal.message) for key, _ in split(request)])

@@ -32,7 +32,7 @@ _METADATA_LOG = "__cluster_metadata"
 MODULES = {
     GROUP_LOG: (
         "pessoa.wire.stored.group_records",
-        "pessoa.wire.unserved.share_group_records",
+        "pessoa.wire.stored.share_group_records",
         "pessoa.wire.unserved.streams_group_records",
     ),
     TRANSACTION_LOG: ("pessoa.wire.stored.transaction_records",),

@@ -17,6 +17,7 @@ from pessoa.coordinator.groups.share.share_group_replay import share_group_tombs
 from pessoa.coordinator.groups.share.share_heartbeat import ShareGroups
 from pessoa.coordinator.groups.share.share_initialisation import InitializeShares, SharesInitialised
 from pessoa.coordinator.shard import Output
+from pessoa.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.request_context import OwnRequest
 from pessoa.wire.schema import Message
@@ -27,7 +28,6 @@ from pessoa.wire.stored.record_framing import (
     encode_coordinator_key,
     encode_coordinator_value,
 )
-from pessoa.wire.unserved.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.unit.coordinator.images import FakeConfigs, FakeImage, change, image, topic_id
 
 GROUP = "workers"

@@ -15,11 +15,11 @@ from pessoa.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from pessoa.wire.api.offset_commit import OffsetCommitRequest
 from pessoa.wire.api.offset_delete import OffsetDeleteRequest
 from pessoa.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from pessoa.wire.api.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from pessoa.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from pessoa.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message
-from pessoa.wire.unserved.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
-from pessoa.wire.unserved.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tests.unit.coordinator.groups.bench import Bench
 from tests.unit.coordinator.groups.consumer_client import Member
 from tests.unit.coordinator.images import image, topic_id
@@ -95,7 +95,9 @@ def test_requests_for_other_groups_do_not_find_a_share_group(bench: Bench, reque
     assert bench.shard.registry.groups == {}
 
 
-def test_descriptions_and_deletions_of_other_groups_do_not_find_a_share_group(bench: Bench) -> None:
+def test_descriptions_of_other_groups_do_not_find_a_share_group_and_one_with_members_is_not_deleted(
+    bench: Bench,
+) -> None:
     join(bench)
     consumer = bench.ask(
         ConsumerGroupDescribeResponse,
@@ -105,8 +107,8 @@ def test_descriptions_and_deletions_of_other_groups_do_not_find_a_share_group(be
         DescribeGroupsResponse, DescribeGroupsRequest(groups=[GROUP], include_authorized_operations=False), 6
     )
     deleted = bench.ask(DeleteGroupsResponse, DeleteGroupsRequest(groups_names=[GROUP]))
-    codes = {consumer.groups[0].error_code, classic.groups[0].error_code, deleted.results[0].error_code}
-    assert codes == {ErrorCode.GROUP_ID_NOT_FOUND}
+    assert {consumer.groups[0].error_code, classic.groups[0].error_code} == {ErrorCode.GROUP_ID_NOT_FOUND}
+    assert deleted.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
 
 
 def test_a_classic_member_cannot_join_a_share_group(bench: Bench) -> None:

@@ -8,11 +8,11 @@ from pessoa.base.clock import SystemClock
 from pessoa.coordinator.share.share_config import ShareCoordinatorConfig
 from pessoa.coordinator.share.share_coordinator import ShareCoordinator
 from pessoa.coordinator.share.share_state import ShareKey
+from pessoa.wire.api import initialize_share_group_state as initialize_api
+from pessoa.wire.api import read_share_group_state as read_api
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.request_context import Answer, OwnRequest
 from pessoa.wire.schema import Message
-from pessoa.wire.unserved import initialize_share_group_state as initialize_api
-from pessoa.wire.unserved import read_share_group_state as read_api
 from tests.support.memory_coordinator_log import MemoryLog
 from tests.unit.coordinator.images import image, topic_id
 

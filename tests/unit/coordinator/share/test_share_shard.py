@@ -13,6 +13,11 @@ from pessoa.coordinator.share.share_config import ShareCoordinatorConfig
 from pessoa.coordinator.share.share_shard import ShareShard
 from pessoa.coordinator.share.share_state import ShareKey, ShareState
 from pessoa.share.state_batches import DeliveryState, StateBatch
+from pessoa.wire.api import delete_share_group_state as delete_api
+from pessoa.wire.api import initialize_share_group_state as initialize_api
+from pessoa.wire.api import read_share_group_state as read_api
+from pessoa.wire.api import read_share_group_state_summary as summary_api
+from pessoa.wire.api import write_share_group_state as write_api
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.request_context import OwnRequest
 from pessoa.wire.stored.record_framing import (
@@ -22,11 +27,6 @@ from pessoa.wire.stored.record_framing import (
     encode_coordinator_key,
     encode_coordinator_value,
 )
-from pessoa.wire.unserved import delete_share_group_state as delete_api
-from pessoa.wire.unserved import initialize_share_group_state as initialize_api
-from pessoa.wire.unserved import read_share_group_state as read_api
-from pessoa.wire.unserved import read_share_group_state_summary as summary_api
-from pessoa.wire.unserved import write_share_group_state as write_api
 from tests.unit.coordinator.images import FakeImage, change, image, topic_id
 
 TOPIC = topic_id("orders")
@@ -237,7 +237,7 @@ def test_state_batches_that_are_none_are_invalid(batch: tuple[int, int, int, int
 @pytest.mark.parametrize(
     ("key", "code"),
     [
-        (ShareKey("g", ZERO_UUID, 0), ErrorCode.INVALID_REQUEST),
+        (ShareKey("g", ZERO_UUID, 0), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (ShareKey("g", TOPIC, -1), ErrorCode.INVALID_REQUEST),
         (ShareKey("g", TOPIC, 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (ShareKey("g", Uuid.of(7_000), 0), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -246,9 +246,11 @@ def test_state_batches_that_are_none_are_invalid(batch: tuple[int, int, int, int
 )
 def test_every_request_is_refused_for_a_partition_that_does_not_exist(key: ShareKey, code: ErrorCode) -> None:
     driver = Driver()
-    for request in (driver.initialize, driver.read, driver.write, driver.summarize, driver.delete):
+    for request in (driver.initialize, driver.summarize, driver.delete):
         answer = request(key=key)
         assert (answer.partition, answer.error_code) == (key.partition, code)
+    # Kafka looks first whether it is initialised.
+    assert driver.read(key=key).error_code == driver.write(key=key).error_code == ErrorCode.INVALID_REQUEST
     assert driver.log == []
 
 

@@ -13,8 +13,8 @@ from pessoa.base.java_order import (
 )
 from pessoa.coordinator.groups.group_registry import Registry
 from pessoa.coordinator.groups.share.share_group import ShareMember
+from pessoa.wire.api.share_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 from pessoa.wire.errors import ErrorCode, Refusal
-from pessoa.wire.unserved.share_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
 _ASSIGNOR = "simple"
 

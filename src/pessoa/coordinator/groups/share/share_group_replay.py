@@ -20,7 +20,7 @@ from pessoa.coordinator.groups.share.share_group import (
 )
 from pessoa.coordinator.shard import CoordinatorRecord
 from pessoa.wire.schema import Message
-from pessoa.wire.unserved.share_group_records import (
+from pessoa.wire.stored.share_group_records import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupCurrentMemberAssignmentValueTopicPartitions,

@@ -44,15 +44,15 @@ from pessoa.coordinator.groups.share.share_initialisation import (
 )
 from pessoa.coordinator.groups.share.simple_assignor import ShareMemberSpec, assign_simple
 from pessoa.coordinator.shard import CoordinatorRecord, Output
-from pessoa.wire.errors import ErrorCode, Refusal
-from pessoa.wire.request_context import Caller
-from pessoa.wire.schema import Message
-from pessoa.wire.unserved.share_group_heartbeat import (
+from pessoa.wire.api.share_group_heartbeat import (
     Assignment,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
     TopicPartitions,
 )
+from pessoa.wire.errors import ErrorCode, Refusal
+from pessoa.wire.request_context import Caller
+from pessoa.wire.schema import Message
 
 JOIN_EPOCH = 0
 # Kafka's wait between two tries of a timer whose records were refused.
@@ -88,7 +88,7 @@ class ShareGroups:
     ) -> None:
         self.groups = registry.share_groups
         self._registry = registry
-        self._config = config
+        self.config = config
         self.initialisation = ShareInitialisation(
             registry, self.groups, config.group_share_initialize_retry_interval_ms, initialize
         )
@@ -122,7 +122,7 @@ class ShareGroups:
             error_code=ErrorCode.NONE,
             member_id=updated.id,
             member_epoch=updated.epoch,
-            heartbeat_interval_ms=self._config.heartbeat_interval_ms(self._registry.overrides(group.id)),
+            heartbeat_interval_ms=self.config.heartbeat_interval_ms(self._registry.overrides(group.id)),
             assignment=_assignment(updated.assigned) if shows_assignment else None,
         )
         output.replies.append((token, response))
@@ -136,7 +136,7 @@ class ShareGroups:
 
     def _find_member(self, group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
         member_id, epoch = request.member_id, request.member_epoch
-        limit = self._config.group_share_max_size
+        limit = self.config.group_share_max_size
         if epoch == JOIN_EPOCH:
             if member_id not in group.members and len(group.members) >= limit:
                 raise Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, f"group {group.id} has its {limit} members")
@@ -207,7 +207,7 @@ class ShareGroups:
         last = Target(group.assignment_epoch, group.target_of(updated.id))
         if group.assignment_epoch >= epoch:
             return last
-        interval_ms = self._config.assignment_interval_ms(self._registry.overrides(group.id))
+        interval_ms = self.config.assignment_interval_ms(self._registry.overrides(group.id))
         if group.assignment_timestamp_ms and now_ms < group.assignment_timestamp_ms + interval_ms:
             return last
         members = {**group.members, updated.id: updated}
@@ -243,7 +243,7 @@ class ShareGroups:
     # ── sessions ──
 
     def _session_timeout_ms(self, group_id: str) -> int:
-        return self._config.session_timeout_ms(self._registry.overrides(group_id))
+        return self.config.session_timeout_ms(self._registry.overrides(group_id))
 
     def expect_heartbeat(self, group_id: str, member_id: str, deadline_ms: int) -> None:
         def end_session(_: int) -> Output:

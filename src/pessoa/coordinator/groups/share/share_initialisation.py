@@ -24,7 +24,7 @@ from pessoa.coordinator.groups.share.share_group_replay import named_topics, sha
 from pessoa.coordinator.shard import CoordinatorRecord, Output
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message, array, int16, string
-from pessoa.wire.unserved.share_group_records import TopicPartitionsInfo
+from pessoa.wire.stored.share_group_records import TopicPartitionsInfo
 
 
 class InitializeShares(NamedTuple):

@@ -1,0 +1,239 @@
+"""ShareFetch: acquire records for a member of a share group, and say what became of earlier ones (KIP-932).
+
+    v1      acknowledgements with the fetch
+    v2      acquire mode (KIP-1206), renewed locks (KIP-1222)
+
+A request belongs to a share session (`share.share_sessions`). What it acknowledges is done first. Then records are
+acquired (`broker.share.share_reads`) as soon as `min_bytes` of them can be read, and otherwise it waits, at most
+`max_wait_ms`: for records, for records that others give back, and for the state of a partition that is being loaded. A
+request that renews locks, or the last one of a session, fetches nothing. The limit of bytes is shared evenly by the
+partitions, but the first that has records gives at least one batch.
+
+The response names partitions that have records, an error or an acknowledgement, and those that the request has added
+to the session.
+
+Unlike Apache Kafka, which may answer with nothing after it has acquired records, a member that is over its quota
+acquires nothing.
+
+Authorised: READ on the group, and on each topic. Membership of the group is not checked, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pessoa.broker.api_row import ApiRow, Authorised, Quota
+from pessoa.security.acl import GROUP, READ
+from pessoa.wire.catalogue import ApiKey
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pessoa.base.ids import Uuid
+    from pessoa.broker.api_row import Reply
+    from pessoa.broker.services import BrokerServices
+    from pessoa.broker.share.share_acknowledging import Outcome
+    from pessoa.broker.share.share_reads import Target
+    from pessoa.share.share_sessions import FetchPlan, SessionKey, SharedPartition
+    from pessoa.wire.api.share_fetch import PartitionData, ShareFetchRequest, ShareFetchResponse
+    from pessoa.wire.errors import Refusal
+    from pessoa.wire.request_context import RequestContext
+    from pessoa.wire.schema import Message
+
+
+class _Limits(NamedTuple):
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    fetches: bool
+
+
+def handle(broker: BrokerServices, context: RequestContext, request: ShareFetchRequest) -> Reply:
+    return _fetch(broker, context, request)
+
+
+async def _fetch(broker: BrokerServices, context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
+    from pessoa.broker.share.share_acknowledging import acknowledge, acknowledgements_of
+    from pessoa.broker.share.share_requests import check_request, denied_topics
+    from pessoa.wire.errors import Refusal
+
+    try:
+        key = check_request(broker, request.group_id, request.member_id)
+        limits = _limits(broker, context, request)
+        plan = _plan(broker, context, request, key)
+    except Refusal as refusal:
+        if refusal.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            # Its member will ask again at once.
+            await broker.clock.wait_ms(max(0, request.max_wait_ms))
+        return _failed(refusal)
+    asked = acknowledgements_of(request.topics)
+    denied = denied_topics(broker, context, [topic_id for topic_id, _ in (*plan.partitions, *asked)])
+    outcomes = await acknowledge(broker, key, asked, denied, context.version, is_renewal=request.is_renew_ack)
+    found: dict[SharedPartition, PartitionData] = {}
+    if plan.is_closed:
+        broker.coordinators.share_partitions.end_session(key)
+    elif limits.fetches and plan.partitions:
+        found = await _find(broker, context, request, key, plan, limits, denied)
+    return _response(broker, context, key, plan, found, outcomes)
+
+
+def _limits(broker: BrokerServices, context: RequestContext, request: ShareFetchRequest) -> _Limits:
+    from pessoa.wire.errors import Refusal
+
+    if request.share_acquire_mode not in (0, 1):
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"There is no acquire mode {request.share_acquire_mode}.")
+    sizes = (request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records)
+    if request.is_renew_ack and any(sizes):
+        raise Refusal(ErrorCode.INVALID_REQUEST, "A request that renews locks fetches nothing, and must say so.")
+    max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+    if context.charge is not None:
+        max_bytes = context.charge.limit_fetch(max_bytes)
+    fetches = not request.is_renew_ack and max_bytes > 0 and request.max_records > 0
+    return _Limits(request.max_wait_ms, min(request.min_bytes, max_bytes), max_bytes, fetches)
+
+
+def _plan(broker: BrokerServices, context: RequestContext, request: ShareFetchRequest, key: SessionKey) -> FetchPlan:
+    wanted = [(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions]
+    forgotten = [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
+    acknowledges = any(one.acknowledgement_batches for topic in request.topics for one in topic.partitions)
+    return broker.coordinators.share_partitions.sessions.plan_fetch(
+        key,
+        context.connection_id,
+        request.share_session_epoch,
+        wanted,
+        forgotten,
+        has_acknowledgements=acknowledges,
+    )
+
+
+# Finding.
+
+
+async def _find(
+    broker: BrokerServices,
+    context: RequestContext,
+    request: ShareFetchRequest,
+    key: SessionKey,
+    plan: FetchPlan,
+    limits: _Limits,
+    denied: frozenset[Uuid],
+) -> dict[SharedPartition, PartitionData]:
+    """Acquire records, or wait for them."""
+    from pessoa.broker.share.share_reads import available_bytes, target_of, why_gone
+    from pessoa.broker.share.share_waiting import wait_for_change
+
+    clock = broker.clock
+    deadline_ms = clock.monotonic_ms() + max(0, limits.max_wait_ms)
+    while True:
+        targets = [target_of(broker, key.group_id, shared, denied) for shared in plan.partitions]
+        is_over = clock.monotonic_ms() >= deadline_ms
+        is_urgent = any(why_gone(target).is_error for target in targets)
+        size = 0
+        for target in targets:
+            if size >= max(1, limits.min_bytes):
+                break
+            size += available_bytes(target, limits.max_bytes)
+        if is_over or is_urgent or size >= max(1, limits.min_bytes):
+            found = _acquire(broker, context, request, key, targets, limits)
+            if is_over or is_urgent or any(data.acquired_records or data.error_code for data in found.values()):
+                return found
+        await wait_for_change(clock, targets, deadline_ms)
+
+
+def _acquire(
+    broker: BrokerServices,
+    context: RequestContext,
+    request: ShareFetchRequest,
+    key: SessionKey,
+    targets: Sequence[Target],
+    limits: _Limits,
+) -> dict[SharedPartition, PartitionData]:
+    from pessoa.broker.share.share_reads import acquire, failed, why_gone
+    from pessoa.share.acquisition import AcquireMode, AcquireRequest
+
+    if context.charge is not None and not context.charge.admits_fetch(0):
+        return {target.shared: failed(target, why_gone(target)) for target in targets}
+    found: dict[SharedPartition, PartitionData] = {}
+    left, size = request.max_records, 0
+    partition_bytes = max(1, limits.max_bytes // len(targets))
+    mode = AcquireMode(request.share_acquire_mode)
+    for target in targets:
+        wanted = AcquireRequest(key.member_id, left, max(1, request.batch_size), mode)
+        data = acquire(broker, target, wanted, partition_bytes, at_least_one_batch=not size)
+        left -= sum(one.last_offset - one.first_offset + 1 for one in data.acquired_records)
+        size += len(data.records)
+        found[target.shared] = data
+    if context.charge is not None:
+        context.charge.count_fetched(size)
+    return found
+
+
+# Answering.
+
+
+def _response(
+    broker: BrokerServices,
+    context: RequestContext,
+    key: SessionKey,
+    plan: FetchPlan,
+    found: Mapping[SharedPartition, PartitionData],
+    outcomes: Mapping[SharedPartition, Outcome],
+) -> ShareFetchResponse:
+    from pessoa.broker.share.share_reads import Target, failed
+    from pessoa.broker.share.share_requests import endpoints
+    from pessoa.broker.share.share_settings import share_settings
+    from pessoa.wire.api.share_fetch import NodeEndpoint, ShareFetchableTopicResponse, ShareFetchResponse
+
+    topics: dict[Uuid, ShareFetchableTopicResponse] = {}
+    leaders: set[int] = set()
+    for shared in dict.fromkeys((*plan.partitions, *outcomes)):
+        data = found.get(shared) or failed(Target(shared, None), ErrorCode.NONE)
+        outcome = outcomes.get(shared)
+        if outcome is not None:
+            data.acknowledge_error_code, data.acknowledge_error_message = outcome
+        elif not data.error_code and not data.acquired_records and shared not in plan.added:
+            continue
+        if data.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+            leaders.add(data.current_leader.leader_id)
+        topic = topics.get(shared[0])
+        if topic is None:
+            topic = topics[shared[0]] = ShareFetchableTopicResponse(topic_id=shared[0], partitions=[])
+        topic.partitions.append(data)
+    return ShareFetchResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        acquisition_lock_timeout_ms=share_settings(broker, key.group_id).limits.lock_duration_ms,
+        responses=list(topics.values()),
+        node_endpoints=[
+            NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in endpoints(broker, context, leaders)
+        ],
+    )
+
+
+def _failed(refusal: Refusal) -> ShareFetchResponse:
+    from pessoa.wire.api.share_fetch import ShareFetchResponse
+
+    return ShareFetchResponse(
+        throttle_time_ms=0,
+        error_code=refusal.code,
+        error_message=refusal.text,
+        acquisition_lock_timeout_ms=0,
+        responses=[],
+        node_endpoints=[],
+    )
+
+
+def refuse(request: ShareFetchRequest, refusal: Refusal, version: int) -> Message:
+    return _failed(refusal)
+
+
+ROW = ApiRow(
+    ApiKey.SHARE_FETCH,
+    "1-2",
+    handle=handle,
+    refuse=refuse,
+    authorised=Authorised(READ, GROUP, lambda request: request.group_id or ""),
+    quota=Quota.FETCH,
+)

@@ -1,0 +1,76 @@
+"""ShareGroupDescribe: the state and members of share groups (KIP-932).
+
+The answer waits until what it shows is committed, and a group that is named several times is described once.
+
+Authorised: DESCRIBE on each group, and on all topics that its members have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pessoa.broker.api_row import ApiRow
+from pessoa.broker.authorization import denied_names, group_operations
+from pessoa.broker.slices import Sliced
+from pessoa.security.acl import DESCRIBE, GROUP, TOPIC
+from pessoa.wire.catalogue import ApiKey
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pessoa.broker.api_row import Reply
+    from pessoa.broker.services import BrokerServices
+    from pessoa.wire.api.share_group_describe import (
+        DescribedGroup,
+        ShareGroupDescribeRequest,
+        ShareGroupDescribeResponse,
+    )
+    from pessoa.wire.request_context import RequestContext
+
+
+def handle(broker: BrokerServices, context: RequestContext, request: ShareGroupDescribeRequest) -> Reply:
+    from pessoa.coordinator.groups.share.share_descriptions import share_group_error
+    from pessoa.coordinator.shard_answers import then
+
+    group_ids = list(dict.fromkeys(request.group_ids))
+    denied = denied_names(broker, context, DESCRIBE, GROUP, group_ids) if broker.groups.share.is_on else frozenset()
+    error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    refused = [share_group_error(name, error, error.text) for name in group_ids if name in denied]
+
+    def shown(response: ShareGroupDescribeResponse) -> ShareGroupDescribeResponse:
+        if request.include_authorized_operations:
+            for group in response.groups:
+                if not group.error_code:
+                    group.authorized_operations = group_operations(broker, context, group.group_id)
+        response.groups = refused + _without_hidden_topics(broker, context, response.groups)
+        return response
+
+    return then(broker.groups.share.describe([name for name in group_ids if name not in denied], context), shown)
+
+
+def _without_hidden_topics(
+    broker: BrokerServices, context: RequestContext, groups: list[DescribedGroup]
+) -> list[DescribedGroup]:
+    """A group whose members have topics that the client may not describe is not described at all."""
+    from pessoa.coordinator.groups.share.share_descriptions import share_group_error
+
+    topics = {group.group_id: _topics(group) for group in groups}
+    hidden = denied_names(broker, context, DESCRIBE, TOPIC, (name for names in topics.values() for name in names))
+    message = "The group has described topic(s) that the client is not authorized to describe."
+    return [
+        group
+        if hidden.isdisjoint(topics[group.group_id])
+        else share_group_error(group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
+        for group in groups
+    ]
+
+
+def _topics(group: DescribedGroup) -> list[str]:
+    return [topic.topic_name for member in group.members for topic in member.assignment.topic_partitions]
+
+
+ROW = ApiRow(
+    ApiKey.SHARE_GROUP_DESCRIBE,
+    "1",
+    handle=handle,
+    sliced=Sliced("group_ids", "groups", lambda group: group),
+)

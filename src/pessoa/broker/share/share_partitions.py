@@ -1,0 +1,135 @@
+"""What share groups do with the partitions that this broker leads: the share partitions, and the sessions of members.
+
+A share partition is made by the first fetch of a group, and dropped when this broker leads the partition no more, when
+the group has no session left here, or when share groups are switched off (`share.version` 0). Nothing is lost with it:
+what is stored is with the share coordinator.
+
+A session ends with its connection. What its member has acquired is given back then, so that other members get it at
+once and need not wait for the locks to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pessoa.broker.share.led_share_partition import LedSharePartition, LoadState
+from pessoa.broker.share.share_settings import share_settings
+from pessoa.coordinator.share.share_state import ShareKey
+from pessoa.metadata.supported_features import SHARE_VERSION
+from pessoa.share.share_sessions import ShareSessions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pessoa.broker.services import BrokerServices
+    from pessoa.broker.share.state_persister import StatePersister
+    from pessoa.metadata.image import MetadataImage
+    from pessoa.replication.partition import Partition
+    from pessoa.share.share_sessions import SessionKey, ShareSession
+    from pessoa.wire.errors import ErrorCode
+
+# The first share.version that has share groups.
+_VERSION_WITH_SHARE_GROUPS = 1
+
+
+def is_share_on(image: MetadataImage) -> bool:
+    return image.features.level(SHARE_VERSION) >= _VERSION_WITH_SHARE_GROUPS
+
+
+class SharePartitions:
+    """Invariant: no share partition in it is gone."""
+
+    def __init__(self, broker: BrokerServices, persister: StatePersister) -> None:
+        self._broker = broker
+        self._persister = persister
+        self.sessions = ShareSessions(broker.config.group_share_max_share_sessions)
+        self._led: dict[ShareKey, LedSharePartition] = {}
+        self._by_partition: dict[Partition, dict[ShareKey, None]] = {}
+        self._by_group: dict[str, dict[ShareKey, None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __repr__(self) -> str:
+        return f"<SharePartitions: {len(self._led)}, {self.sessions!r}>"
+
+    def get(self, key: ShareKey) -> LedSharePartition | None:
+        return self._led.get(key)
+
+    def get_or_make(self, key: ShareKey, partition: Partition) -> LedSharePartition:
+        """The share partition of a group, on a partition that this broker leads."""
+        led = self._led.get(key)
+        if led is not None and led.leader_epoch != partition.leader_epoch:
+            led.drop()
+            led = None
+        if led is None:
+            settings = partial(share_settings, self._broker, key.group_id)
+            led = LedSharePartition(key, partition, self._persister, self._broker.clock, settings, self._forget)
+            self._led[key] = led
+            self._by_partition.setdefault(partition, {})[key] = None
+            self._by_group.setdefault(key.group_id, {})[key] = None
+        return led
+
+    def _forget(self, led: LedSharePartition) -> None:
+        key, partition = led.key, led.partition
+        del self._led[key]
+        del self._by_partition[partition][key]
+        if not self._by_partition[partition]:
+            del self._by_partition[partition]
+        del self._by_group[key.group_id][key]
+        if not self._by_group[key.group_id]:
+            del self._by_group[key.group_id]
+
+    # ── the ends of sessions ──
+
+    def disconnect(self, connection_id: int) -> None:
+        """A connection has closed, and with it its sessions."""
+        for session in self.sessions.disconnect(connection_id):
+            self.end_session(session.key)
+
+    def end_session(self, key: SessionKey) -> None:
+        """Give back what the member of a session that was closed has acquired. It need not be waited for."""
+        task = asyncio.get_running_loop().create_task(self._release(key))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _release(self, key: SessionKey) -> None:
+        outcomes: list[asyncio.Future[ErrorCode]] = []
+        for led in self._of_group(key.group_id):
+            outcome = led.release(key.member_id)
+            if outcome is not None:
+                outcomes.append(outcome)
+        if outcomes:
+            await asyncio.wait(outcomes)
+        if not self.sessions.has_group(key.group_id):
+            for led in self._of_group(key.group_id):
+                led.drop()
+
+    def _of_group(self, group_id: str) -> list[LedSharePartition]:
+        return [self._led[key] for key in self._by_group.get(group_id, ())]
+
+    # ── what the cluster does ──
+
+    def on_leadership(self, partition: Partition) -> None:
+        """This broker has begun or ceased to lead the partition, or leads it in another epoch."""
+        for key in list(self._by_partition.get(partition, ())):
+            led = self._led[key]
+            if not partition.is_leader or partition.leader_epoch != led.leader_epoch:
+                led.drop()
+
+    def publish(self, image: MetadataImage) -> None:
+        if self._led and not is_share_on(image):
+            self._close_sessions(self.sessions.close_all())
+
+    def _close_sessions(self, _sessions: Iterable[ShareSession]) -> None:
+        for led in list(self._led.values()):
+            led.drop()
+
+    def close(self) -> None:
+        for led in list(self._led.values()):
+            led.cancel()
+        for task in self._tasks:
+            task.cancel()
+
+
+__all__ = ["LoadState", "SharePartitions", "is_share_on"]

@@ -1,0 +1,229 @@
+"""What one ShareFetch finds: reads the log of each partition from its first available record on, and acquires.
+
+    not here, not led here, topic unknown, denied  ─▶ that error
+    the state is loading, or too much is in flight ─▶ nothing, for now
+    else                                           ─▶ batches, and which of their records the member has now
+
+The headers of batches are read, as far as records could be acquired; then the member acquires, and the batches around
+what it acquired are sent whole. Nothing waits between the two: what was acquired and could not be sent would be with no
+member until its lock ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from pessoa.broker.file_records import FileRecords
+from pessoa.broker.share.led_share_partition import LoadState
+from pessoa.coordinator.share.share_state import ShareKey
+from pessoa.log.files import DiskError
+from pessoa.log.partition_log import OffsetOutOfRange
+from pessoa.log.segment import FileSlice
+from pessoa.net.file_sending import WORTH_SENDING_BYTES
+from pessoa.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, TRANSACTIONAL_FLAG
+from pessoa.records.invalid_batch import InvalidBatch
+from pessoa.share.acquisition import FetchedBatch
+from pessoa.wire.api.share_fetch import AcquiredRecords, LeaderIdAndEpoch, PartitionData
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pessoa.base.ids import Uuid
+    from pessoa.broker.services import BrokerServices
+    from pessoa.broker.share.led_share_partition import LedSharePartition
+    from pessoa.log.aborted_transactions import AbortedTransaction
+    from pessoa.replication.partition import Partition
+    from pessoa.share.acquisition import AcquireRequest
+    from pessoa.share.share_sessions import SharedPartition
+
+_HEADERS_CHUNK = 16 * 1024
+_NO_LEADER = -1
+_EMPTY = memoryview(b"")
+# Codes that Java's share consumer knows in an answer to a fetch; for others it fails.
+_TOLD = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+
+
+class Target(NamedTuple):
+    """One partition of a fetch: its share partition, or why there is none."""
+
+    shared: SharedPartition
+    led: LedSharePartition | None
+    error: ErrorCode = ErrorCode.NONE
+    partition: Partition | None = None
+
+
+class _Read(NamedTuple):
+    batches: list[FetchedBatch]
+    # Where each of them begins in the file, and where it ends.
+    positions: list[tuple[int, int]]
+    data: FileSlice
+
+
+def target_of(broker: BrokerServices, group_id: str, shared: SharedPartition, denied: frozenset[Uuid]) -> Target:
+    topic_id, index = shared
+    if topic_id in denied:
+        return Target(shared, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    topic = broker.image.topics.by_id.get(topic_id)
+    if topic is None:
+        return Target(shared, None, ErrorCode.UNKNOWN_TOPIC_ID)
+    partition = broker.replicas.get_by_id(topic_id, index)
+    if partition is None:
+        return Target(shared, None, broker.replicas.why_missing(broker.image, topic.name, index))
+    if partition.is_offline:
+        return Target(shared, None, ErrorCode.KAFKA_STORAGE_ERROR)
+    if not partition.is_leader:
+        return Target(shared, None, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition)
+    led = broker.coordinators.share_partitions.get_or_make(ShareKey(group_id, topic_id, index), partition)
+    return Target(shared, led, partition=partition)
+
+
+def why_gone(target: Target) -> ErrorCode:
+    """The error of a target; NONE while it may give records. A share coordinator that is away is no error for a fetch:
+    the next one asks again."""
+    if target.led is None or target.led.state is not LoadState.GONE:
+        return target.error
+    code = target.led.error
+    if not code.is_error:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code if code in _TOLD else ErrorCode.NONE
+
+
+def available_bytes(target: Target, limit: int) -> int:
+    """How many bytes of records could be read for a member now, at most `limit`."""
+    led = target.led
+    if led is None or led.state is not LoadState.ACTIVE or not led.machine.can_acquire():
+        return 0
+    try:
+        found = led.partition.log.read(
+            max(led.machine.next_fetch_offset(), led.partition.log.log_start_offset),
+            limit,
+            led.settings.up_to,
+            at_least_one_batch=True,
+        )
+    except (OffsetOutOfRange, InvalidBatch, DiskError):
+        # The look that follows tells what is wrong.
+        return limit
+    return 0 if found.data is None else found.data.size
+
+
+def acquire(
+    broker: BrokerServices, target: Target, request: AcquireRequest, max_bytes: int, *, at_least_one_batch: bool
+) -> PartitionData:
+    """Acquire records of a partition for a member, and return them with the answer for it."""
+    led = target.led
+    error = why_gone(target)
+    if led is None or error.is_error or led.state is not LoadState.ACTIVE:
+        return failed(target, error)
+    machine, partition = led.machine, led.partition
+    data = failed(target, ErrorCode.NONE)
+    machine.begin_at(partition.log.log_start_offset)
+    if not machine.can_acquire():
+        return data
+    try:
+        read = _read(led, machine.next_fetch_offset(), max_bytes, at_least_one_batch=at_least_one_batch)
+    except OffsetOutOfRange:
+        # The log was truncated, or is about to be read by a new leader.
+        return data
+    except DiskError as problem:
+        partition.directory.fail(problem)
+        return failed(target, ErrorCode.KAFKA_STORAGE_ERROR)
+    except InvalidBatch as damage:
+        broker.damage.report(partition, machine.next_fetch_offset(), damage)
+        return failed(target, damage.error)
+    if read is None:
+        return data
+    acquired = machine.acquire(request, read.batches, broker.clock.monotonic_ms())
+    led.after_acquire()
+    if not acquired:
+        return data
+    data.acquired_records = [
+        AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count) for first, last, count in acquired
+    ]
+    try:
+        data.records = _records(partition, read, acquired[0].first_offset, acquired[-1].last_offset)
+    except DiskError as problem:
+        partition.directory.fail(problem)
+        return failed(target, ErrorCode.KAFKA_STORAGE_ERROR)
+    return data
+
+
+def failed(target: Target, error: ErrorCode) -> PartitionData:
+    """The answer for a partition without records."""
+    data = PartitionData(
+        partition_index=target.shared[1],
+        error_code=error,
+        error_message=error.text if error.is_error else None,
+        acknowledge_error_code=ErrorCode.NONE,
+        current_leader=LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+        records=_EMPTY,
+        acquired_records=[],
+    )
+    partition = target.partition
+    if partition is not None and error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+        data.current_leader = LeaderIdAndEpoch(
+            leader_id=partition.leader_id if partition.leader_id >= 0 else _NO_LEADER,
+            leader_epoch=partition.leader_epoch,
+        )
+    return data
+
+
+def _read(led: LedSharePartition, offset: int, max_bytes: int, *, at_least_one_batch: bool) -> _Read | None:
+    """The batches from an offset on of which records may be acquired; None if there are none."""
+    log, settings = led.partition.log, led.settings
+    found = log.read(offset, max_bytes, settings.up_to, at_least_one_batch=at_least_one_batch)
+    if found.data is None:
+        return None
+    # No member can have anything from there on.
+    end_offset = led.machine.start_offset + settings.limits.record_locks + 1
+    batches: list[FetchedBatch] = []
+    positions: list[tuple[int, int]] = []
+    for batch, position, size in _headers(found.data, found.aborted):
+        if batch.first_offset >= end_offset and batches:
+            break
+        batches.append(batch)
+        positions.append((position, position + size))
+    return _Read(batches, positions, found.data) if batches else None
+
+
+def _headers(data: FileSlice, aborted: Sequence[AbortedTransaction]) -> Iterator[tuple[FetchedBatch, int, int]]:
+    """The whole batches of a slice by their headers, each with its position and size."""
+    file, position, end = data.file, data.position, data.position + data.size
+    chunk, chunk_start = b"", position
+    while end - position >= HEADER_SIZE:
+        at = position - chunk_start
+        if at + HEADER_SIZE > len(chunk):
+            chunk, chunk_start, at = file.read(position, _HEADERS_CHUNK), position, 0
+            if len(chunk) < HEADER_SIZE:
+                return
+        base_offset, length, _, _, _, attributes, last_delta, _, _, producer_id, _, _, _ = HEADER.unpack_from(chunk, at)
+        size = length + LOG_OVERHEAD
+        if size < HEADER_SIZE or position + size > end:
+            return
+        is_aborted = bool(attributes & TRANSACTIONAL_FLAG) and any(
+            one.producer_id == producer_id and one.first_offset <= base_offset < one.last_offset for one in aborted
+        )
+        yield FetchedBatch(base_offset, base_offset + last_delta, is_aborted), position, size
+        position += size
+
+
+def _records(partition: Partition, read: _Read, first_offset: int, last_offset: int) -> memoryview:
+    """The whole batches that hold these offsets."""
+    wanted = [
+        position
+        for batch, position in zip(read.batches, read.positions, strict=True)
+        if batch.last_offset >= first_offset and batch.first_offset <= last_offset
+    ]
+    start, end = wanted[0][0], wanted[-1][1]
+    found = FileSlice(read.data.file, start, end - start)
+    if found.size < WORTH_SENDING_BYTES:
+        return memoryview(found.read())
+    # It passes through the encoder untouched, as every buffer of records does.
+    return cast("memoryview", FileRecords(partition, found))
