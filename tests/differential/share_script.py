@@ -255,6 +255,7 @@ def session_steps(player: Player, t: Uuid) -> None:
         ("closes no session", fetch("g", "mine-a", -1)),
         ("unknown topic", fetch("g", "mine-a", 0, [(ABSENT, 0)])),
         ("unknown partition", fetch("g", "mine-b", 0, [(t, 7)])),
+        ("of a group without state", fetch("stateless", "mine-s", 0, [(t, 0)], max_wait_ms=5_000)),
         ("nothing at all", fetch("g", "mine-c", 0)),
         ("wrong epoch", fetch("g", "mine-c", 9)),
     ):

@@ -6,14 +6,17 @@ from typing import Any
 
 from pessoa.coordinator.groups.group_shard import GroupShard
 from pessoa.coordinator.groups.share.share_initialisation import SharesInitialised
+from pessoa.coordinator.groups.share.share_offsets import SharesDeleted
 from pessoa.coordinator.shard import Output
 from pessoa.coordinator.transactions.marker_messages import MarkersWritten
 from pessoa.coordinator.transactions.transaction_shard import TransactionShard
 from pessoa.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from pessoa.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest
+from pessoa.wire.api.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from pessoa.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pessoa.wire.api.delete_groups import DeleteGroupsRequest
+from pessoa.wire.api.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from pessoa.wire.api.describe_groups import DescribeGroupsRequest
 from pessoa.wire.api.describe_transactions import DescribeTransactionsRequest
 from pessoa.wire.api.end_txn import EndTxnRequest
@@ -53,7 +56,10 @@ _METHODS: dict[type[Message], Any] = {
     OffsetCommitRequest: GroupShard.commit_offsets,
     OffsetDeleteRequest: GroupShard.delete_offsets,
     OffsetFetchRequest: GroupShard.fetch_offsets,
+    AlterShareGroupOffsetsRequest: GroupShard.plan_share_alteration,
+    DeleteShareGroupOffsetsRequest: GroupShard.plan_share_offset_deletion,
     ShareGroupDescribeRequest: GroupShard.describe_share,
+    SharesDeleted: GroupShard.note_shares_deleted,
     ShareGroupHeartbeatRequest: GroupShard.share_heartbeat,
     SharesInitialised: GroupShard.note_shares_initialised,
     SyncGroupRequest: GroupShard.sync,

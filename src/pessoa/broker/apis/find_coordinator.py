@@ -36,6 +36,7 @@ _DENIED = {
     _SHARE: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
 }
 _FIRST_VERSION_WITH_SEVERAL_KEYS = 4
+_FIRST_VERSION_WITH_SHARES = 6
 _NO_NODE = -1
 
 
@@ -99,6 +100,8 @@ def _find(broker: BrokerServices, context: RequestContext, key_type: int, key: s
     topic = broker.image.topics.by_name.get(name)
     if topic is None:
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+    if key_type == _SHARE and not _is_share_key(key, context.version):
+        return _refused(key, ErrorCode.INVALID_REQUEST, "a share partition is named group:topic id:partition")
     index = partition_for(key, len(topic.partitions))
     leader = topic.partitions[index].leader
     if leader == broker.node_id and broker.is_out_of_touch() and _is_stuck(broker, name, index):
@@ -114,6 +117,18 @@ def _find(broker: BrokerServices, context: RequestContext, key_type: int, key: s
                 error_message=None,
             )
     return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+
+
+def _is_share_key(key: str, version: int) -> bool:
+    from pessoa.coordinator.share.share_state import ShareKey
+
+    if version < _FIRST_VERSION_WITH_SHARES:
+        return False
+    try:
+        ShareKey.parse(key)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_stuck(broker: BrokerServices, topic: str, index: int) -> bool:

@@ -20,15 +20,18 @@ Authorised: READ on the group, and on each topic. Membership of the group is not
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pessoa.broker.api_row import ApiRow, Authorised, Quota
+from pessoa.broker.slices import SLICE_COUNT
 from pessoa.security.acl import GROUP, READ
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from pessoa.base.ids import Uuid
     from pessoa.broker.api_row import Reply
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
     from pessoa.wire.errors import Refusal
     from pessoa.wire.request_context import RequestContext
     from pessoa.wire.schema import Message
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 class _Limits(NamedTuple):
@@ -120,13 +126,13 @@ async def _find(
     denied: frozenset[Uuid],
 ) -> dict[SharedPartition, PartitionData]:
     """Acquire records, or wait for them."""
-    from pessoa.broker.share.share_reads import available_bytes, target_of, why_gone
+    from pessoa.broker.share.share_reads import available_bytes, failed, next_offsets, renewed, target_of, why_gone
     from pessoa.broker.share.share_waiting import wait_for_change
 
     clock = broker.clock
     deadline_ms = clock.monotonic_ms() + max(0, limits.max_wait_ms)
+    targets = [target async for target in _in_slices(plan.partitions, partial(target_of, broker, key.group_id, denied))]
     while True:
-        targets = [target_of(broker, key.group_id, shared, denied) for shared in plan.partitions]
         is_over = clock.monotonic_ms() >= deadline_ms
         is_urgent = any(why_gone(target).is_error for target in targets)
         size = 0
@@ -135,38 +141,49 @@ async def _find(
                 break
             size += available_bytes(target, limits.max_bytes)
         if is_over or is_urgent or size >= max(1, limits.min_bytes):
-            found = _acquire(broker, context, request, key, targets, limits)
+            if context.charge is not None and not context.charge.admits_fetch(0):
+                return {target.shared: failed(target, why_gone(target)) for target in targets}
+            before = next_offsets(targets)
+            found = await _acquire(broker, request, key, targets, limits)
+            if context.charge is not None:
+                context.charge.count_fetched(sum(len(data.records) for data in found.values()))
             if is_over or is_urgent or any(data.acquired_records or data.error_code for data in found.values()):
                 return found
+            if next_offsets(targets) != before:
+                # What was read must not be delivered: records of aborted transactions. Others may stand behind it.
+                continue
         await wait_for_change(clock, targets, deadline_ms)
+        targets = [renewed(broker, key.group_id, denied, target) for target in targets]
 
 
-def _acquire(
-    broker: BrokerServices,
-    context: RequestContext,
-    request: ShareFetchRequest,
-    key: SessionKey,
-    targets: Sequence[Target],
-    limits: _Limits,
+async def _acquire(
+    broker: BrokerServices, request: ShareFetchRequest, key: SessionKey, targets: Sequence[Target], limits: _Limits
 ) -> dict[SharedPartition, PartitionData]:
-    from pessoa.broker.share.share_reads import acquire, failed, why_gone
+    from pessoa.broker.share.share_reads import acquire
     from pessoa.share.acquisition import AcquireMode, AcquireRequest
 
-    if context.charge is not None and not context.charge.admits_fetch(0):
-        return {target.shared: failed(target, why_gone(target)) for target in targets}
     found: dict[SharedPartition, PartitionData] = {}
     left, size = request.max_records, 0
     partition_bytes = max(1, limits.max_bytes // len(targets))
     mode = AcquireMode(request.share_acquire_mode)
-    for target in targets:
+
+    def acquire_of(target: Target) -> PartitionData:
         wanted = AcquireRequest(key.member_id, left, max(1, request.batch_size), mode)
-        data = acquire(broker, target, wanted, partition_bytes, at_least_one_batch=not size)
+        return acquire(broker, target, wanted, partition_bytes, at_least_one_batch=not size)
+
+    async for data in _in_slices(targets, acquire_of):
         left -= sum(one.last_offset - one.first_offset + 1 for one in data.acquired_records)
         size += len(data.records)
-        found[target.shared] = data
-    if context.charge is not None:
-        context.charge.count_fetched(size)
+        found[targets[len(found)].shared] = data
     return found
+
+
+async def _in_slices(values: Sequence[T], call: Callable[[T], U]) -> AsyncIterator[U]:
+    """What `call` gives for each of the values; of very many, other requests have their turn in between."""
+    for number, value in enumerate(values, 1):
+        yield call(value)
+        if number % SLICE_COUNT == 0:
+            await asyncio.sleep(0)
 
 
 # Answering.

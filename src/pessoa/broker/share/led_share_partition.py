@@ -147,7 +147,7 @@ class LedSharePartition:
         (found,) = response.results[0].partitions
         code = ErrorCode.of(found.error_code)
         if code.is_error:
-            log.warning("%s: the state cannot be read: %s", self.key, code.name)
+            log.info("%s: the state cannot be read: %s", self.key, code.name)
             self.drop(public_error(code))
             return
         settings = self._settings()
@@ -254,7 +254,7 @@ class LedSharePartition:
         )
         code = WRITE.error_of(await self._persister.ask(WRITE, request))
         if code.is_error:
-            log.warning("%s: a write was refused: %s", self.key, code.name)
+            log.info("%s: a write was refused: %s", self.key, code.name)
         machine.finish_write(code, self._clock.monotonic_ms())
         for outcome in self._undecided.pop(write.number, ()):
             if not outcome.done():

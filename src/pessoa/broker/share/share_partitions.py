@@ -11,23 +11,20 @@ once and need not wait for the locks to end.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING
 
-from pessoa.broker.share.led_share_partition import LedSharePartition, LoadState
-from pessoa.broker.share.share_settings import share_settings
+from pessoa.broker.share.led_share_partition import LedSharePartition
+from pessoa.broker.share.share_settings import SettingsOfGroup
 from pessoa.coordinator.share.share_state import ShareKey
 from pessoa.metadata.supported_features import SHARE_VERSION
 from pessoa.share.share_sessions import ShareSessions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pessoa.broker.services import BrokerServices
     from pessoa.broker.share.state_persister import StatePersister
     from pessoa.metadata.image import MetadataImage
     from pessoa.replication.partition import Partition
-    from pessoa.share.share_sessions import SessionKey, ShareSession
+    from pessoa.share.share_sessions import SessionKey
     from pessoa.wire.errors import ErrorCode
 
 # The first share.version that has share groups.
@@ -49,6 +46,7 @@ class SharePartitions:
         self._by_partition: dict[Partition, dict[ShareKey, None]] = {}
         self._by_group: dict[str, dict[ShareKey, None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     def __repr__(self) -> str:
         return f"<SharePartitions: {len(self._led)}, {self.sessions!r}>"
@@ -56,14 +54,16 @@ class SharePartitions:
     def get(self, key: ShareKey) -> LedSharePartition | None:
         return self._led.get(key)
 
-    def get_or_make(self, key: ShareKey, partition: Partition) -> LedSharePartition:
-        """The share partition of a group, on a partition that this broker leads."""
+    def get_or_make(self, key: ShareKey, partition: Partition) -> LedSharePartition | None:
+        """The share partition of a group, on a partition that this broker leads; None if the broker stops."""
+        if self._is_closed:
+            return None
         led = self._led.get(key)
         if led is not None and led.leader_epoch != partition.leader_epoch:
             led.drop()
             led = None
         if led is None:
-            settings = partial(share_settings, self._broker, key.group_id)
+            settings = SettingsOfGroup(self._broker, key.group_id)
             led = LedSharePartition(key, partition, self._persister, self._broker.clock, settings, self._forget)
             self._led[key] = led
             self._by_partition.setdefault(partition, {})[key] = None
@@ -119,17 +119,13 @@ class SharePartitions:
 
     def publish(self, image: MetadataImage) -> None:
         if self._led and not is_share_on(image):
-            self._close_sessions(self.sessions.close_all())
-
-    def _close_sessions(self, _sessions: Iterable[ShareSession]) -> None:
-        for led in list(self._led.values()):
-            led.drop()
+            self.sessions.close_all()
+            for led in list(self._led.values()):
+                led.drop()
 
     def close(self) -> None:
+        self._is_closed = True
         for led in list(self._led.values()):
             led.cancel()
         for task in self._tasks:
             task.cancel()
-
-
-__all__ = ["LoadState", "SharePartitions", "is_share_on"]

@@ -67,7 +67,7 @@ class _Read(NamedTuple):
     data: FileSlice
 
 
-def target_of(broker: BrokerServices, group_id: str, shared: SharedPartition, denied: frozenset[Uuid]) -> Target:
+def target_of(broker: BrokerServices, group_id: str, denied: frozenset[Uuid], shared: SharedPartition) -> Target:
     topic_id, index = shared
     if topic_id in denied:
         return Target(shared, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -82,7 +82,26 @@ def target_of(broker: BrokerServices, group_id: str, shared: SharedPartition, de
     if not partition.is_leader:
         return Target(shared, None, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition)
     led = broker.coordinators.share_partitions.get_or_make(ShareKey(group_id, topic_id, index), partition)
+    if led is None:
+        return Target(shared, None, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition)
     return Target(shared, led, partition=partition)
+
+
+def renewed(broker: BrokerServices, group_id: str, denied: frozenset[Uuid], target: Target) -> Target:
+    """The target as it is now. One that is gone for its own fault stays gone for this request: it would fail again."""
+    led = target.led
+    if led is not None and (led.state is not LoadState.GONE or led.error.is_error):
+        return target
+    return target_of(broker, group_id, denied, target.shared)
+
+
+def next_offsets(targets: Sequence[Target]) -> list[int]:
+    """From where on each of the targets that are active would be read."""
+    return [
+        target.led.machine.next_fetch_offset()
+        for target in targets
+        if target.led is not None and target.led.state is LoadState.ACTIVE
+    ]
 
 
 def why_gone(target: Target) -> ErrorCode:

@@ -71,6 +71,27 @@ class ShareSettings(NamedTuple):
         return int(seconds * 1000)
 
 
+class SettingsOfGroup:
+    """Gives the settings of one group, which are worked out again when a configuration has changed."""
+
+    def __init__(self, broker: BrokerServices, group_id: str) -> None:
+        self._broker = broker
+        self._group_id = group_id
+        self._configs = broker.image.configs
+        self._config = broker.config
+        self._settings = share_settings(broker, group_id)
+
+    def __repr__(self) -> str:
+        return f"<SettingsOfGroup {self._group_id}: {self._settings}>"
+
+    def __call__(self) -> ShareSettings:
+        broker = self._broker
+        if broker.image.configs is not self._configs or broker.config is not self._config:
+            self._configs, self._config = broker.image.configs, broker.config
+            self._settings = share_settings(broker, self._group_id)
+        return self._settings
+
+
 def share_settings(broker: BrokerServices, group_id: str) -> ShareSettings:
     configs = broker.image.configs.of(ConfigResource.GROUP, group_id)
     config: Settings = broker.config
