@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -235,3 +237,25 @@ def test_tokens_are_bounded_and_never_logged(stage: Stage, caplog: pytest.LogCap
     assert 1 <= stage.metric("rest_proxy_callers") <= 6
     written = caplog.text + stage.metrics()
     assert not [token for token in tokens if token in written or token.rpartition(".")[2] in written]
+
+
+def test_a_stream_of_records_ends_with_the_token_of_its_caller(stage: Stage) -> None:
+    """Also where the principal has a later token: who has the first one must not go on with the second."""
+    ana = stage.of("ana")
+    assert ana.produce(stage.topics["ana"]).status_code == 200
+    [cluster] = ana.send("GET", "/v3/clusters").json()["data"]
+    path = f"/v3/clusters/{cluster['cluster_id']}/topics/{stage.topics['ana']}/records"
+    where = urlsplit(stage.url)
+    ends_at_s = int(time.time()) + 10
+    token = TRUSTED.token(None, sub="ana", exp=ends_at_s)
+    with socket.create_connection((where.hostname or "", where.port or 0), timeout=PATIENCE) as connection:
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: 999\r\n"
+        record = b'{"value":{"type":"JSON","data":1}}'
+        connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + record)
+        said = b""
+        while b"408" not in said:
+            part = connection.recv(1000)
+            assert part, said
+            said += part
+    assert b'"error_code":200' in said
+    assert time.time() >= ends_at_s - 1
