@@ -109,6 +109,10 @@ SCHEMAS = [
     ("CREATE TABLE x AS SELECT user, COUNT(url) AS n FROM clicks GROUP BY user;", "`USER` STRING KEY, `N` BIGINT"),
     # Joins.
     (
+        "CREATE STREAM x AS SELECT * FROM shipments s JOIN payments p WITHIN 1 HOUR ON ABS(s.id) = ABS(p.id);",
+        ("`ROWKEY` BIGINT KEY, `S_ID` BIGINT, `S_CARRIER` STRING, `P_PID` STRING, `P_ID` BIGINT, `P_PAID` INTEGER"),
+    ),
+    (
         (
             "CREATE STREAM x AS SELECT o.id, paid, s.carrier FROM orders o JOIN payments p WITHIN 1 HOUR "
             "ON o.id = ABS(p.id) JOIN shipments s WITHIN 1 HOUR ON ABS(p.id) = ABS(s.id);"
@@ -299,6 +303,15 @@ def test_select_star_of_a_windowed_join_has_the_bounds_of_both_sides() -> None:
     )
     assert found.window is not None
     assert found.window.size_ms == 5_000
+
+
+def test_a_synthetic_key_avoids_the_columns_that_there_are() -> None:
+    other = "CREATE STREAM taken (ROWKEY BIGINT KEY, rowkey_1 INT) WITH (KAFKA_TOPIC='t', VALUE_FORMAT='JSON');"
+    catalogue = decide(other).catalogue
+    text = "CREATE STREAM x AS SELECT ROWKEY_2 AS k, carrier FROM taken t JOIN shipments s WITHIN 1 HOUR ON "
+    found = decide(text + "ABS(t.ROWKEY) = ABS(s.id);", catalogue).plan
+    assert found is not None
+    assert found.schema_text() == "`K` BIGINT KEY, `CARRIER` STRING"
 
 
 def test_rowkey_of_5x_is_the_key_with_a_warning() -> None:

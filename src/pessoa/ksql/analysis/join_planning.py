@@ -17,7 +17,6 @@ from pessoa.ksql.analysis.expression_scopes import ColumnScope
 from pessoa.ksql.analysis.expression_typing import type_expression
 from pessoa.ksql.analysis.format_rules import has_map
 from pessoa.ksql.analysis.logical_plan import JoinForm, JoinStep
-from pessoa.ksql.analysis.name_resolution import ROWKEY
 from pessoa.ksql.analysis.query_draft import BoundSource, KeyPart, QueryDraft
 from pessoa.ksql.analysis.source_binding import read_step
 from pessoa.ksql.analysis.typed_expressions import Typed
@@ -55,7 +54,9 @@ def plan_joins(draft: QueryDraft) -> QueryDraft:
     parts: tuple[KeyPart, ...] = ()
     for join, condition, right in zip(draft.query.joins, draft.conditions, draft.bound[1:], strict=True):
         draft, side, parts = _plan_join(draft, side, join, condition, right)
-    return replace(draft, kind=side.kind, key=parts)
+    has_synthetic = draft.synthetic_key in draft.columns
+    items = tuple(item for item in draft.items if has_synthetic or not item.synthetic)
+    return replace(draft, kind=side.kind, key=parts, items=items)
 
 
 def _whole_key(bound: BoundSource) -> tuple[Expression, ...]:
@@ -73,7 +74,7 @@ def _plan_join(
     moves_left, moves_right = _moves(form, side, right, left_key, right_key)
     if form is not JoinForm.FOREIGN_KEY and not moves_left and not moves_right:
         _check_partitions(side, right, draft)
-    key, synthetic = _result_key(form, join.kind, side, left_key, right_key)
+    key, synthetic = _result_key(form, join.kind, side, left_key, right_key, draft.synthetic_key)
     names = tuple(one.name for one in key if isinstance(one, Column))
     if form is JoinForm.FOREIGN_KEY:
         names = side.columns
@@ -92,7 +93,7 @@ def _plan_join(
         repartition_left=moves_left,
         repartition_right=moves_right,
     )
-    columns = {**draft.columns, ROWKEY: left_key.type} if synthetic else draft.columns
+    columns = {**draft.columns, draft.synthetic_key: left_key.type} if synthetic else draft.columns
     kind = SourceKind.STREAM if form in (JoinForm.STREAM_STREAM, JoinForm.STREAM_TABLE) else SourceKind.TABLE
     partitions = None if moves_left else side.partitions
     after = _Side(kind, key, names, (*side.labels, right.label), partitions, side.key_format)
@@ -246,12 +247,12 @@ def _check_partitions(side: _Side, right: BoundSource, draft: QueryDraft) -> Non
 
 
 def _result_key(
-    form: JoinForm, kind: JoinKind, side: _Side, left_key: Typed, right_key: Typed
+    form: JoinForm, kind: JoinKind, side: _Side, left_key: Typed, right_key: Typed, synthetic_name: str
 ) -> tuple[tuple[Expression, ...], bool]:
     """Return the expressions that the key equals, and whether it is synthetic: no column is among them."""
     if form is JoinForm.FOREIGN_KEY:
         return side.key, False
-    rowkey = Column(ROWKEY)
+    rowkey = Column(synthetic_name)
     # What earlier joins made equal stays a choice.
     chain = side.key if _is_key(left_key, side.key) else ()
     found = tuple(dict.fromkeys([*chain, left_key.node, right_key.node]))

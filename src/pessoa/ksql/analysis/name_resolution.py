@@ -11,16 +11,13 @@ from dataclasses import replace
 from pessoa.ksql.analysis.expression_scopes import ColumnScope, unresolved
 from pessoa.ksql.analysis.expression_typing import type_expression
 from pessoa.ksql.analysis.pseudo_columns import WINDOW_BOUNDS, pseudo_columns_of, refuse_reserved
-from pessoa.ksql.analysis.query_draft import BoundSource, Item, QueryDraft
+from pessoa.ksql.analysis.query_draft import ROWKEY, BoundSource, Item, QueryDraft
 from pessoa.ksql.ksql_errors import Position, SemanticFailure
 from pessoa.ksql.suggestions import did_you_mean
 from pessoa.ksql.syntax.expression_nodes import Cast, Column, Dereference, Expression, Literal
 from pessoa.ksql.syntax.expression_rewrites import rewrite
 from pessoa.ksql.syntax.query_nodes import SelectAll, SelectExpression, SelectItem, SelectStruct
 from pessoa.ksql.types.sql_types import Struct
-
-# The key of a join that no column of its sources is; and the key column of every source of 5.x.
-ROWKEY = "ROWKEY"
 
 
 class ColumnFinder:
@@ -29,6 +26,7 @@ class ColumnFinder:
     def __init__(self, draft: QueryDraft) -> None:
         self._bound = draft.bound
         self._owners = _owners(draft.bound)
+        self._synthetic = draft.synthetic_key if draft.query.joins else None
         self._windowed = draft.query.window is not None
         self.warnings: list[str] = []
 
@@ -46,7 +44,9 @@ class ColumnFinder:
             return Column(owners[0].row_name(column.name), at=column.at)
         if column.name in WINDOW_BOUNDS and self._windowed:
             return Column(column.name, at=column.at)
-        if column.name == ROWKEY:
+        if column.name == self._synthetic:
+            return Column(column.name, at=column.at)
+        if column.name == ROWKEY and len(self._bound) == 1:
             return self._row_key(column, clause)
         names = [name.name for one in self._bound for name in one.source.columns()]
         raise unresolved(column, clause, [*names, *pseudo_columns_of(self._bound[0].source)])
@@ -71,8 +71,6 @@ class ColumnFinder:
         return any(one.name == column.source for bound in self._bound for one in bound.source.columns())
 
     def _row_key(self, column: Column, clause: str) -> Column:
-        if len(self._bound) > 1:
-            return Column(ROWKEY, at=column.at)
         source = self._bound[0].source
         if len(source.key) != 1:
             raise unresolved(column, clause, [one.name for one in source.columns()])
@@ -184,6 +182,9 @@ def _star(item: SelectAll, draft: QueryDraft, namer: _Namer) -> list[Item]:
     # The new key of PARTITION BY belongs to the row; a column is among the others anyway.
     made = [expression for expression in draft.partition_by if not isinstance(expression, (Column, Literal))]
     found = [Item(namer.name(expression), expression, at=item.at) for expression in made]
+    if item.source is None and draft.query.joins and not draft.partition_by:
+        name = draft.synthetic_key
+        found.append(Item(name, Column(name, at=item.at), at=item.at, synthetic=True))
     for one in chosen:
         source = one.source
         key, rest = [column.name for column in source.key], [column.name for column in (*source.value, *source.headers)]

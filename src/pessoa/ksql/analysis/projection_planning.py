@@ -60,11 +60,13 @@ def _key_item(part: KeyPart, draft: QueryDraft) -> Item:
             )
         if found:
             return found[0]
+    synthetic = draft.query.joins and part.names == (draft.synthetic_key,)
     raise SemanticFailure(
-        f"Key missing from projection. The query used to build {quoted(draft.sink_name or '')} must include the "
-        f"{part.shown} in its projection (eg, SELECT {part.names[0]}...).",
+        f"Key missing from projection (ie, SELECT).\nThe query used to build {quoted(draft.sink_name or '')} must "
+        f"include the {part.shown} in its projection (eg, SELECT {part.names[0]}...).",
         draft.query.at,
         length=len("SELECT"),
+        hint=f"{part.names[0]} is a key that no source column is; it may be aliased." if synthetic else "",
     )
 
 

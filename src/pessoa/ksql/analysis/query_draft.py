@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain, count
 
 from pessoa.ksql.analysis.logical_plan import PlannedWindow, Step
 from pessoa.ksql.analysis.source_catalogue import Catalogue, Source, SourceWindow
@@ -12,6 +13,9 @@ from pessoa.ksql.syntax.expression_nodes import Expression
 from pessoa.ksql.syntax.query_nodes import Query
 from pessoa.ksql.syntax.statement_nodes import SourceKind
 from pessoa.ksql.types.sql_types import SqlType
+
+# The key of a join that no column of its sources is; and the key column of every source of 5.x.
+ROWKEY = "ROWKEY"
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class Item:
     # False: the name was made from the expression.
     aliased: bool = False
     at: Position = NOWHERE
+    # The key that no source has, as * of a join selects it; only if the join turns out to have one.
+    synthetic: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,13 @@ class QueryDraft:
     @property
     def left(self) -> BoundSource:
         return self.bound[0]
+
+    @property
+    def synthetic_key(self) -> str:
+        """The name of a join's key that no column is: ROWKEY, or ROWKEY_1 … if a source has a column of that name."""
+        taken = {column.name for one in self.bound for column in one.source.columns()}
+        names = chain([ROWKEY], (f"{ROWKEY}_{number}" for number in count(1)))
+        return next(name for name in names if name not in taken)
 
     def row_columns(self) -> dict[str, str]:
         """Return the label of the source that each column of rows comes from."""
