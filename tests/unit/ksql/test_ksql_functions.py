@@ -169,6 +169,8 @@ FAILING = [
     "EXTRACTJSONFIELD('{', '$.a')",
     "EXTRACTJSONFIELD('{}', 'a')",
     "ENCODE('zz', 'hex', 'utf8')",
+    "ENCODE('578', 'hex', 'utf8')",
+    "ENCODE('x''578''', 'hex', 'utf8')",
     "ENCODE('a', 'utf9', 'hex')",
     "REGEXP_EXTRACT('(', 'a')",
     "REGEXP_REPLACE('a', 'a', '$5')",
@@ -193,6 +195,7 @@ def test_a_call_that_cannot_be_computed_is_a_failure(call: str) -> None:
 
 
 NULLS = [
+    """EXTRACTJSONFIELD('{"a": [1]}', '$.a[-1]')""",
     "UCASE(NULL)",
     "ARRAY_LENGTH(CAST(NULL AS ARRAY<INT>))",
     "SLICE(ARRAY[1], 0, 1)",
@@ -215,6 +218,13 @@ NULLS = [
 @pytest.mark.parametrize("call", NULLS)
 def test_a_call_gives_null(call: str) -> None:
     assert evaluate(call) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("0x541", "\x05A"), ("X'41'", "A"), ("0x", ""), ("x''", ""), ("41", "A"), ("0X41", "A")]
+)
+def test_hex_has_three_spellings(text: str, expected: str) -> None:
+    assert evaluate("ENCODE(x, 'hex', 'utf8')", {"X": "STRING"}, {"X": text}) == expected
 
 
 def test_an_unknown_function_gets_a_suggestion() -> None:

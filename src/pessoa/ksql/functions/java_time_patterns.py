@@ -23,6 +23,13 @@ _LETTERS = frozenset("yuMLdDHkKhmsSAnaEeGQqzVOXxZ")
 _TIME_LETTERS = frozenset("HkKhmsSAna")
 _DATE_LETTERS = frozenset("yuMLdDEeGQq")
 _LONGEST_PATTERN = 200
+# Short names that people write, for the zones that java.time takes them for.
+_SHORT_ZONES = {
+    "PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "MST": "America/Denver", "MDT": "America/Denver",
+    "CST": "America/Chicago", "CDT": "America/Chicago", "EST": "America/New_York", "EDT": "America/New_York",
+    "CET": "Europe/Paris", "CEST": "Europe/Paris", "WET": "Europe/Lisbon", "WEST": "Europe/Lisbon",
+    "BST": "Europe/London", "MSK": "Europe/Moscow", "IST": "Asia/Kolkata", "JST": "Asia/Tokyo", "BRT": "America/Sao_Paulo",
+}  # fmt: skip
 
 
 class _Part(NamedTuple):
@@ -86,7 +93,7 @@ def zone_of(name: str) -> tzinfo:
     from zoneinfo import ZoneInfo
 
     try:
-        return ZoneInfo(name)
+        return ZoneInfo(_SHORT_ZONES.get(name, name))
     except (KeyError, ValueError, OSError):
         raise EvaluationFailure(f"Unknown time-zone ID: {name}") from None
 

@@ -18,7 +18,7 @@ from pessoa.ksql.types.sql_types import DATE, TIME, TIMESTAMP, Array, Map, SqlTy
 from pessoa.ksql.types.value_text import plain_text
 
 _CATEGORY = "JSON"
-_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d+)\]|\[["']([^"']*)["']\]""")
+_STEP = re.compile(r"""\.([^.\[\]]+)|\[(-?\d{1,9})\]|\[["']([^"']*)["']\]""")
 
 
 class NotJson(EvaluationFailure):
@@ -29,9 +29,21 @@ def _refuse(constant: str) -> Value:
     raise NotJson(f"{constant} is not JSON")
 
 
+_DECODER = json.JSONDecoder(parse_float=decimal.Decimal, parse_constant=_refuse)
+
+
 def parse_json(text: str) -> Value:
     try:
         found: Value = json.loads(text, parse_float=decimal.Decimal, parse_constant=_refuse)
+    except (ValueError, RecursionError, decimal.DecimalException) as wrong:
+        raise NotJson(f"invalid JSON: {wrong}") from None
+    return found
+
+
+def _first_value(text: str) -> Value:
+    """Return the JSON that the text begins with; what follows it does not count, as Jackson has it."""
+    try:
+        found: Value = _DECODER.raw_decode(text.lstrip(" \t\r\n"))[0]
     except (ValueError, RecursionError, decimal.DecimalException) as wrong:
         raise NotJson(f"invalid JSON: {wrong}") from None
     return found
@@ -71,10 +83,10 @@ def _follow(path: str) -> list[str | int]:
 
 
 def _extract(text: str, path: str) -> str | None:
-    value = parse_json(text)
+    value = _first_value(text)
     for step in _follow(path):
         if isinstance(step, int):
-            if not isinstance(value, list) or step >= len(value):
+            if not isinstance(value, list) or not 0 <= step < len(value):
                 return None
             value = value[step]
         elif not isinstance(value, dict) or step not in value:
@@ -187,6 +199,7 @@ ROWS: list[Function] = [
             """EXTRACTJSONFIELD('{"a": {"b": [1, "x"]}}', '$.a.b[1]') = 'x'""",
             """EXTRACTJSONFIELD('{"a": {"b": 1.50}}', '$.a') = '{"b":1.50}'""",
             """EXTRACTJSONFIELD('{"a": null}', '$.a') = 'null'""",
+            """EXTRACTJSONFIELD('{"a": 1.50}}', '$.a') = '1.50'""",
             """EXTRACTJSONFIELD('{}', '$.a') IS NULL""",
         ],
         variant("(STRING, STRING) STRING", _extract),

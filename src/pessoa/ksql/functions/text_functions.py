@@ -19,7 +19,8 @@ _LONGEST = 10_000_000
 # The characters that Java's trim takes away: everything up to the blank.
 _BLANK = "".join(map(chr, range(33)))
 _ESCAPES = re.compile(r"\\u([0-9A-Fa-f]{4})")
-_HEX = re.compile(r"(?:0x|0X)?([0-9A-Fa-f]*)|[xX]'([0-9A-Fa-f]*)'")
+# Only 0x may have an odd number of digits.
+_HEX = re.compile(r"0[xX](?P<any>[0-9A-Fa-f]*)|(?P<bare>(?:[0-9A-Fa-f]{2})*)|[xX]'(?P<quoted>(?:[0-9A-Fa-f]{2})*)'")
 
 Chain = TypeVar("Chain", str, bytes)
 
@@ -59,7 +60,7 @@ def decode(text: str, encoding: str) -> bytes:
                 found = _HEX.fullmatch(text)
                 if found is None:
                     raise EvaluationFailure(f"{text} is not hexadecimal")
-                digits = found[1] if found[1] is not None else found[2]
+                digits = found["any"] or found["bare"] or found["quoted"] or ""
                 return bytes.fromhex(digits if len(digits) % 2 == 0 else "0" + digits)
             case "utf8":
                 return text.encode()

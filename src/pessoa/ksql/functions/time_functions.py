@@ -105,6 +105,7 @@ ROWS: list[Function] = [
         [
             "PARSE_TIMESTAMP('17.11.2026 10:30', 'dd.MM.yyyy HH:mm') = TIMESTAMP '2026-11-17T10:30'",
             "PARSE_TIMESTAMP('2026-11-17 10:30', 'yyyy-MM-dd HH:mm', 'Asia/Tokyo') = TIMESTAMP '2026-11-17T01:30'",
+            "PARSE_TIMESTAMP('2018-05-11T21:58 PST', 'yyyy-MM-dd''T''HH:mm zzz') = TIMESTAMP '2018-05-12T04:58'",
             "PARSE_TIMESTAMP('20261117', 'yyyyMMdd') = TIMESTAMP '2026-11-17'",
         ],
         variant("(STRING, STRING) TIMESTAMP", _parse_timestamp),
