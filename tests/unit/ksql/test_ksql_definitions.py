@@ -76,6 +76,12 @@ def test_key_of_5x_makes_a_key_column_with_a_warning() -> None:
     assert "is a property of 5.x" in found.warnings[0]
 
 
+def test_a_stream_may_have_nothing_but_a_key() -> None:
+    found = decide(f"CREATE STREAM x (id BIGINT KEY) {WITH};").source
+    assert found is not None
+    assert found.schema_text() == "`ID` BIGINT KEY"
+
+
 def test_columns_may_be_left_to_the_schema_registry() -> None:
     found = decide("CREATE STREAM x WITH (KAFKA_TOPIC='x', VALUE_FORMAT='AVRO');").source
     assert found is not None

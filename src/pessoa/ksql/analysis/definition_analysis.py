@@ -152,7 +152,7 @@ def _check_schema(
                 f"Table elements and {side}_SCHEMA_ID cannot both exist for create statement.",
                 properties.place(f"{side}_SCHEMA_ID"),
             )
-    if not value and not find_format(value_format).registry:
+    if not key and not value and not find_format(value_format).registry:
         raise SemanticFailure(
             "The statement does not define any columns.",
             statement.at,

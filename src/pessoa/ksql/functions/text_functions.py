@@ -87,6 +87,11 @@ def encode(data: bytes, encoding: str) -> str:
     raise EvaluationFailure(f"Unsupported encoding {encoding}. Supported: hex, utf8, ascii, base64")
 
 
+def _from_bytes(data: bytes, encoding: str) -> str:
+    # ENCODE writes hex in small letters, FROM_BYTES in capitals.
+    return data.hex().upper() if encoding.lower() == "hex" else encode(data, encoding)
+
+
 def _initcap(text: str) -> str:
     return re.sub(r"\S+", lambda word: word[0][:1].upper() + word[0][1:].lower(), text)
 
@@ -217,8 +222,8 @@ ROWS: list[Function] = [
         "FROM_BYTES",
         _CATEGORY,
         "Bytes as text in hex, utf8, ascii or base64.",
-        ["FROM_BYTES(TO_BYTES('abc', 'utf8'), 'hex') = '616263'"],
-        variant("(BYTES, STRING) STRING", encode),
+        ["FROM_BYTES(TO_BYTES('1aB2', 'hex'), 'hex') = '1AB2'"],
+        variant("(BYTES, STRING) STRING", _from_bytes),
     ),
     function(
         "INITCAP",
