@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import (
+    AcknowledgeType,
     Consumer,
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
@@ -17,10 +18,12 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
+    ShareConsumer,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -679,3 +682,37 @@ def test_a_group_survives_a_restart() -> None:
             consumer.commit(asynchronous=False)
         with consumer_of(broker, **settings) as consumer:
             assert [one.offset for one in consumer.committed([TopicPartition(topic, 0)], TIMEOUT_S)] == [12]
+
+
+@feature("share groups")
+def test_a_share_consumer_gets_released_records_again_and_accepted_ones_no_more(kafka: Broker) -> None:
+    topic, group = create_topic(kafka), unique("share")
+    begins_early = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[begins_early])
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(TIMEOUT_S)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for number in range(50):
+        producer.produce(topic, str(number))
+    assert producer.flush(TIMEOUT_S) == 0
+    settings = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "group.id": group,
+        "share.acknowledgement.mode": "explicit",
+    }
+    seen: list[str] = []
+    with ShareConsumer(settings) as consumer:
+        consumer.subscribe([topic])
+
+        def poll() -> list[str]:
+            for message in consumer.poll(POLL_S):
+                value = (message.value() or b"").decode()
+                # Every record is released once.
+                consumer.acknowledge(message, AcknowledgeType.ACCEPT if value in seen else AcknowledgeType.RELEASE)
+                seen.append(value)
+            return seen
+
+        until(poll, lambda values: len(values) >= 100, "every record, twice")
+        consumer.commit_sync(TIMEOUT_S)
+    assert sorted(seen) == sorted([str(number) for number in range(50)] * 2)

@@ -100,6 +100,21 @@ def test_configurations_are_altered_and_described(kafka: Broker, topic: str) -> 
     assert "retention.ms" in refused
 
 
+@feature("share groups")
+def test_a_share_group_gets_released_records_again_and_accepted_ones_no_more(kafka: Broker, topic: str) -> None:
+    group = unique("share")
+    of_group = ("--entity-type", "groups", "--entity-name", group)
+    run(kafka, "kafka-configs", *of_group, "--alter", "--add-config", "share.auto.offset.reset=earliest")
+    produce(kafka, topic, numbers(30))
+    of_topic = ("--topic", topic, "--group", group, "--max-messages", "30", "--timeout-ms", "100000")
+    for words in (("--release",), ()):
+        found = run(kafka, "kafka-console-share-consumer", *of_topic, *words).splitlines()
+        assert sorted(found) == sorted(numbers(30))
+    assert "Empty" in run(kafka, "kafka-share-groups", "--describe", "--group", group, "--state")
+    rows = run(kafka, "kafka-share-groups", "--describe", "--group", group).splitlines()[2:]
+    assert [row.split()[-1] for row in rows if row] == ["0"] * 3, "the lags"
+
+
 @feature("configs")
 def test_the_cluster_describes_its_versions_features_and_directories(kafka: Broker) -> None:
     assert "Produce(0)" in run(kafka, "kafka-broker-api-versions")

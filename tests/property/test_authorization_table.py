@@ -354,7 +354,7 @@ def made_sensible(request: Message, version: int, seed: int) -> Message:
                 state.topic_id = ZERO_UUID
     elif isinstance(request, ShareFetchRequest):
         request.group_id, request.member_id, request.share_session_epoch, request.is_renew_ack = "g", "m", 0, False
-        request.max_bytes, request.max_records, request.max_wait_ms = 1000, 10, 0
+        request.max_bytes, request.max_records, request.max_wait_ms, request.share_acquire_mode = 1000, 10, 0, 0
         for wanted in request.topics:
             for one in wanted.partitions:
                 one.acknowledgement_batches = []
