@@ -134,140 +134,142 @@ def _to_double(make: Make) -> list[tuple[str, int, Make]]:
     return [("(INTEGER) DOUBLE", 1, make), ("(BIGINT) DOUBLE", 1, make), ("(DOUBLE) DOUBLE", 1, make)]
 
 
+_ROWS = [
+    _row(
+        "COUNT",
+        "The number of rows, or of values that are not null.",
+        [("COUNT(x)", "ARRAY[1, NULL, 2]", "2")],
+        ("() BIGINT", 0, lambda _, __: states.counting(True)),
+        ("(T) BIGINT", 1, lambda _, __: states.counting(False)),
+    ),
+    _row(
+        "SUM",
+        "The sum; whole numbers wrap.",
+        [("SUM(x)", "ARRAY[1, NULL, 2]", "3"), ("SUM(x)", "ARRAY[2147483647, 1]", "-2147483648")],
+        *_numbers(_sum),
+    ),
+    _row(
+        "AVG",
+        "The average; 0 of nothing.",
+        [("AVG(x)", "ARRAY[1, NULL, 2]", "1.5e0"), ("AVG(x)", "ARRAY[CAST(NULL AS INT)]", "0e0")],
+        *_to_double(_average),
+    ),
+    _row(
+        "MIN",
+        "The smallest value.",
+        [("MIN(x)", "ARRAY[3, NULL, 2]", "2")],
+        ("(T) T", 1, lambda _, __: states.extreme(is_less)),
+    ),
+    _row(
+        "MAX",
+        "The largest value.",
+        [("MAX(x)", "ARRAY['a', NULL, 'b']", "'b'")],
+        ("(T) T", 1, lambda _, __: states.extreme(is_greater)),
+    ),
+    _row(
+        "COLLECT_LIST",
+        "All values, nulls too, in the order of arrival.",
+        [("COLLECT_LIST(x)", "ARRAY[1, NULL, 1]", "ARRAY[1, NULL, 1]")],
+        ("(T) ARRAY<T>", 1, lambda _, __: states.listing(None)),
+    ),
+    _row(
+        "COLLECT_SET",
+        "Every value once, null too, in the order of arrival.",
+        [("COLLECT_SET(x)", "ARRAY[1, NULL, 1]", "ARRAY[1, NULL]")],
+        ("(T) ARRAY<T>", 1, lambda _, __: states.distinct_listing(None)),
+    ),
+    _row(
+        "TOPK",
+        "The k largest values, in descending order; with further columns, as structs.",
+        [
+            ("TOPK(x, 2)", "ARRAY[1, 3, NULL, 3, 2]", "ARRAY[3, 3]"),
+            ("TOPK(x, y, 1)", ("ARRAY[1, 2]", "ARRAY['a', 'b']"), "ARRAY[STRUCT(`sort_col` := 2, `col0` := 'b')]"),
+        ],
+        ("(T, INTEGER) ARRAY<T>", 1, lambda _, literals: states.top(_positive(literals, "TOPK"), False, 1)),
+        (
+            "(T, U, INTEGER) ARRAY<STRUCT<sort_col T, col0 U>>",
+            2,
+            lambda _, literals: states.top(_positive(literals, "TOPK"), False, 2),
+        ),
+        (
+            "(T, U, V, INTEGER) ARRAY<STRUCT<sort_col T, col0 U, col1 V>>",
+            3,
+            lambda _, literals: states.top(_positive(literals, "TOPK"), False, 3),
+        ),
+        (
+            "(T, U, V, W, INTEGER) ARRAY<STRUCT<sort_col T, col0 U, col1 V, col2 W>>",
+            4,
+            lambda _, literals: states.top(_positive(literals, "TOPK"), False, 4),
+        ),
+    ),
+    _row(
+        "TOPKDISTINCT",
+        "The k largest values, each once, in descending order.",
+        [("TOPKDISTINCT(x, 2)", "ARRAY[1, 3, 3, 2]", "ARRAY[3, 2]")],
+        ("(T, INTEGER) ARRAY<T>", 1, lambda _, literals: states.top(_positive(literals, "TOPKDISTINCT"), True, 1)),
+    ),
+    _row(
+        "LATEST_BY_OFFSET",
+        "The last value, or the last n; nulls are ignored unless a last argument is FALSE.",
+        [
+            ("LATEST_BY_OFFSET(x)", "ARRAY[1, 2, NULL]", "2"),
+            ("LATEST_BY_OFFSET(x, 2)", "ARRAY[1, 2, 3]", "ARRAY[2, 3]"),
+            ("LATEST_BY_OFFSET(x, 2, FALSE)", "ARRAY[1, 2, NULL]", "ARRAY[2, NULL]"),
+        ],
+        *_offset("LATEST_BY_OFFSET", True),
+    ),
+    _row(
+        "EARLIEST_BY_OFFSET",
+        "The first value, or the first n; nulls are ignored unless a last argument is FALSE.",
+        [
+            ("EARLIEST_BY_OFFSET(x)", "ARRAY[NULL, 1, 2]", "1"),
+            ("EARLIEST_BY_OFFSET(x, 2)", "ARRAY[1, 2, 3]", "ARRAY[1, 2]"),
+        ],
+        *_offset("EARLIEST_BY_OFFSET", False),
+    ),
+    _row(
+        "HISTOGRAM",
+        "How often each text came; at most 1000 different ones.",
+        [("HISTOGRAM(x)", "ARRAY['a', 'b', 'a']", "MAP('a' := CAST(2 AS BIGINT), 'b' := CAST(1 AS BIGINT))")],
+        ("(STRING) MAP<STRING, BIGINT>", 1, lambda _, __: states.histogram(_HISTOGRAM_KEYS)),
+    ),
+    _row(
+        "COUNT_DISTINCT",
+        "About how many different values there are (1 % off).",
+        [("COUNT_DISTINCT(x)", "ARRAY[1, 2, 1, NULL]", "2")],
+        ("(T) BIGINT", 1, lambda _, __: states.approximately_distinct()),
+    ),
+    _row(
+        "STDDEV_SAMP",
+        "The sample variance (it takes no square root; STDDEV_SAMPLE does).",
+        [("STDDEV_SAMP(x)", "ARRAY[1, 3]", "2e0")],
+        *_to_double(lambda _, __: states.deviation(root=False)),
+    ),
+    _row(
+        "STDDEV_SAMPLE",
+        "The sample standard deviation.",
+        [("STDDEV_SAMPLE(x)", "ARRAY[1, 5, 5, 9, 5]", "SQRT(8)")],
+        *_to_double(lambda _, __: states.deviation(root=True)),
+    ),
+    _row(
+        "CORRELATION",
+        "The correlation of two columns.",
+        [("CORRELATION(x, y)", ("ARRAY[1, 2, 3]", "ARRAY[2, 4, 6]"), "1e0")],
+        ("(DOUBLE, DOUBLE) DOUBLE", 2, lambda _, __: states.correlation()),
+    ),
+    _row(
+        "ATTR",
+        "The value that all rows have; null if there are several.",
+        [("ATTR(x)", "ARRAY['a', 'a']", "'a'"), ("ATTR(x)", "ARRAY['a', 'b']", "CAST(NULL AS STRING)")],
+        ("(T) T", 1, lambda _, __: states.single_value()),
+    ),
+]
+
+
 @cache
 def aggregate_functions() -> dict[str, AggregateFunction]:
     """Return every aggregate function by its name."""
-    rows = [
-        _row(
-            "COUNT",
-            "The number of rows, or of values that are not null.",
-            [("COUNT(x)", "ARRAY[1, NULL, 2]", "2")],
-            ("() BIGINT", 0, lambda _, __: states.counting(True)),
-            ("(T) BIGINT", 1, lambda _, __: states.counting(False)),
-        ),
-        _row(
-            "SUM",
-            "The sum; whole numbers wrap.",
-            [("SUM(x)", "ARRAY[1, NULL, 2]", "3"), ("SUM(x)", "ARRAY[2147483647, 1]", "-2147483648")],
-            *_numbers(_sum),
-        ),
-        _row(
-            "AVG",
-            "The average; 0 of nothing.",
-            [("AVG(x)", "ARRAY[1, NULL, 2]", "1.5e0"), ("AVG(x)", "ARRAY[CAST(NULL AS INT)]", "0e0")],
-            *_to_double(_average),
-        ),
-        _row(
-            "MIN",
-            "The smallest value.",
-            [("MIN(x)", "ARRAY[3, NULL, 2]", "2")],
-            ("(T) T", 1, lambda _, __: states.extreme(is_less)),
-        ),
-        _row(
-            "MAX",
-            "The largest value.",
-            [("MAX(x)", "ARRAY['a', NULL, 'b']", "'b'")],
-            ("(T) T", 1, lambda _, __: states.extreme(is_greater)),
-        ),
-        _row(
-            "COLLECT_LIST",
-            "All values, nulls too, in the order of arrival.",
-            [("COLLECT_LIST(x)", "ARRAY[1, NULL, 1]", "ARRAY[1, NULL, 1]")],
-            ("(T) ARRAY<T>", 1, lambda _, __: states.listing(None)),
-        ),
-        _row(
-            "COLLECT_SET",
-            "Every value once, null too, in the order of arrival.",
-            [("COLLECT_SET(x)", "ARRAY[1, NULL, 1]", "ARRAY[1, NULL]")],
-            ("(T) ARRAY<T>", 1, lambda _, __: states.distinct_listing(None)),
-        ),
-        _row(
-            "TOPK",
-            "The k largest values, in descending order; with further columns, as structs.",
-            [
-                ("TOPK(x, 2)", "ARRAY[1, 3, NULL, 3, 2]", "ARRAY[3, 3]"),
-                ("TOPK(x, y, 1)", ("ARRAY[1, 2]", "ARRAY['a', 'b']"), "ARRAY[STRUCT(`sort_col` := 2, `col0` := 'b')]"),
-            ],
-            ("(T, INTEGER) ARRAY<T>", 1, lambda _, literals: states.top(_positive(literals, "TOPK"), False, 1)),
-            (
-                "(T, U, INTEGER) ARRAY<STRUCT<sort_col T, col0 U>>",
-                2,
-                lambda _, literals: states.top(_positive(literals, "TOPK"), False, 2),
-            ),
-            (
-                "(T, U, V, INTEGER) ARRAY<STRUCT<sort_col T, col0 U, col1 V>>",
-                3,
-                lambda _, literals: states.top(_positive(literals, "TOPK"), False, 3),
-            ),
-            (
-                "(T, U, V, W, INTEGER) ARRAY<STRUCT<sort_col T, col0 U, col1 V, col2 W>>",
-                4,
-                lambda _, literals: states.top(_positive(literals, "TOPK"), False, 4),
-            ),
-        ),
-        _row(
-            "TOPKDISTINCT",
-            "The k largest values, each once, in descending order.",
-            [("TOPKDISTINCT(x, 2)", "ARRAY[1, 3, 3, 2]", "ARRAY[3, 2]")],
-            ("(T, INTEGER) ARRAY<T>", 1, lambda _, literals: states.top(_positive(literals, "TOPKDISTINCT"), True, 1)),
-        ),
-        _row(
-            "LATEST_BY_OFFSET",
-            "The last value, or the last n; nulls are ignored unless a last argument is FALSE.",
-            [
-                ("LATEST_BY_OFFSET(x)", "ARRAY[1, 2, NULL]", "2"),
-                ("LATEST_BY_OFFSET(x, 2)", "ARRAY[1, 2, 3]", "ARRAY[2, 3]"),
-                ("LATEST_BY_OFFSET(x, 2, FALSE)", "ARRAY[1, 2, NULL]", "ARRAY[2, NULL]"),
-            ],
-            *_offset("LATEST_BY_OFFSET", True),
-        ),
-        _row(
-            "EARLIEST_BY_OFFSET",
-            "The first value, or the first n; nulls are ignored unless a last argument is FALSE.",
-            [
-                ("EARLIEST_BY_OFFSET(x)", "ARRAY[NULL, 1, 2]", "1"),
-                ("EARLIEST_BY_OFFSET(x, 2)", "ARRAY[1, 2, 3]", "ARRAY[1, 2]"),
-            ],
-            *_offset("EARLIEST_BY_OFFSET", False),
-        ),
-        _row(
-            "HISTOGRAM",
-            "How often each text came; at most 1000 different ones.",
-            [("HISTOGRAM(x)", "ARRAY['a', 'b', 'a']", "MAP('a' := CAST(2 AS BIGINT), 'b' := CAST(1 AS BIGINT))")],
-            ("(STRING) MAP<STRING, BIGINT>", 1, lambda _, __: states.histogram(_HISTOGRAM_KEYS)),
-        ),
-        _row(
-            "COUNT_DISTINCT",
-            "About how many different values there are (1 % off).",
-            [("COUNT_DISTINCT(x)", "ARRAY[1, 2, 1, NULL]", "2")],
-            ("(T) BIGINT", 1, lambda _, __: states.approximately_distinct()),
-        ),
-        _row(
-            "STDDEV_SAMP",
-            "The sample variance (it takes no square root; STDDEV_SAMPLE does).",
-            [("STDDEV_SAMP(x)", "ARRAY[1, 3]", "2e0")],
-            *_to_double(lambda _, __: states.deviation(root=False)),
-        ),
-        _row(
-            "STDDEV_SAMPLE",
-            "The sample standard deviation.",
-            [("STDDEV_SAMPLE(x)", "ARRAY[1, 5, 5, 9, 5]", "SQRT(8)")],
-            *_to_double(lambda _, __: states.deviation(root=True)),
-        ),
-        _row(
-            "CORRELATION",
-            "The correlation of two columns.",
-            [("CORRELATION(x, y)", ("ARRAY[1, 2, 3]", "ARRAY[2, 4, 6]"), "1e0")],
-            ("(DOUBLE, DOUBLE) DOUBLE", 2, lambda _, __: states.correlation()),
-        ),
-        _row(
-            "ATTR",
-            "The value that all rows have; null if there are several.",
-            [("ATTR(x)", "ARRAY['a', 'a']", "'a'"), ("ATTR(x)", "ARRAY['a', 'b']", "CAST(NULL AS STRING)")],
-            ("(T) T", 1, lambda _, __: states.single_value()),
-        ),
-    ]
-    return {row.name: row for row in rows}
+    return {row.name: row for row in _ROWS}
 
 
 def resolve_aggregate(
