@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import decimal
+from dataclasses import replace
 
 import pytest
 
 from pessoa.ksql.evaluate.expression_functions import compile_expression
 from pessoa.ksql.evaluate.predicate_functions import matches_like
 from pessoa.ksql.evaluate.row_functions import condition, group_key, or_null
+from pessoa.ksql.functions.function_table import Resolved
 from pessoa.ksql.ksql_errors import SemanticFailure
 from pessoa.ksql.types.evaluation_failures import EvaluationFailure
 from pessoa.ksql.types.sql_types import Value
@@ -174,6 +176,23 @@ def test_a_misspelt_column_and_field_get_suggestions() -> None:
     with pytest.raises(SemanticFailure) as caught:
         typed("st->ff", COLUMNS)
     assert caught.value.hint in ("Did you mean F?", "Its fields are F, G.")
+
+
+def test_an_exception_of_a_function_is_a_failure_of_the_row() -> None:
+    call = typed("UCASE(s)", COLUMNS)
+    assert isinstance(call.call, Resolved)
+
+    def broken(text: str) -> str:
+        raise KeyError(text)
+
+    mended = replace(call, call=replace(call.call, variant=replace(call.call.variant, compute=broken)))
+    with pytest.raises(EvaluationFailure, match="UCASE failed: KeyError"):
+        compile_expression(mended, SeededSurroundings())(ROW)
+
+
+def test_a_decimal_result_that_does_not_fit_its_type_is_a_failure() -> None:
+    with pytest.raises(EvaluationFailure, match="Numeric field overflow"):
+        evaluate("CEIL(9.9)")
 
 
 def test_failures_become_null_false_or_no_row_where_they_stand() -> None:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal as Exact
 from typing import TypeAlias, cast
 
 from pessoa.ksql.analysis.expression_scopes import parameter_column
@@ -18,8 +19,8 @@ from pessoa.ksql.functions.function_table import Resolved
 from pessoa.ksql.syntax import expression_nodes as nodes
 from pessoa.ksql.types.evaluation_failures import EvaluationFailure
 from pessoa.ksql.types.explicit_casts import caster
-from pessoa.ksql.types.number_arithmetic import operation, wrap_bigint, wrap_integer
-from pessoa.ksql.types.sql_types import BIGINT, BYTES, INTEGER, STRING, Value
+from pessoa.ksql.types.number_arithmetic import fit_decimal, operation, wrap_bigint, wrap_integer
+from pessoa.ksql.types.sql_types import BIGINT, BYTES, INTEGER, STRING, Decimal, Value
 
 Row: TypeAlias = Mapping[str, Value]
 RowFunction: TypeAlias = Callable[[Row], Value]
@@ -144,7 +145,8 @@ def _call(typed: Typed, around: Surroundings) -> RowFunction:
     assert isinstance(resolved, Resolved), f"{typed.node} is an aggregate"
     variant = resolved.variant
     arguments = [_argument(child, around) for child in typed.children]
-    compute, sees_null = variant.compute, variant.sees_null
+    compute, sees_null, result = variant.compute, variant.sees_null, resolved.result
+    name = typed.node.name if isinstance(typed.node, nodes.Call) else ""
     before: tuple[object, ...] = (around,) if variant.surrounded else ()
     if variant.typed:
         before = (*before, tuple(child.type for child in typed.children))
@@ -153,7 +155,13 @@ def _call(typed: Typed, around: Surroundings) -> RowFunction:
         values = [argument(row) for argument in arguments]
         if not sees_null and any(value is None for value in values):
             return None
-        return cast("Value", compute(*before, *values))
+        try:
+            found = cast("Value", compute(*before, *values))
+        except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+            # A function may be a user's. It fails for this row, and the query goes on.
+            raise EvaluationFailure(f"{name} failed: {error!r}") from error
+        # CEIL(9.9) is no DECIMAL(2, 1).
+        return fit_decimal(found, result) if isinstance(found, Exact) and isinstance(result, Decimal) else found
 
     return called
 

@@ -161,6 +161,8 @@ def geo_distance(lat1: float, lon1: float, lat2: float, lon2: float, unit: str =
     word = unit.upper()
     if word not in ("KM", "MI", "MILE", "MILES", "KILOMETER", "KILOMETERS"):
         raise EvaluationFailure(f"GEO_DISTANCE: unknown unit {unit}")
+    if not all(map(math.isfinite, (lat1, lon1, lat2, lon2))):
+        return math.nan
     first, second = math.radians(lat1), math.radians(lat2)
     half = math.sin((second - first) / 2) ** 2
     half += math.cos(first) * math.cos(second) * math.sin(math.radians(lon2 - lon1) / 2) ** 2

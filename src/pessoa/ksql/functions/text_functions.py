@@ -160,7 +160,7 @@ def _split_to_map(text: str, entries: str, pair: str) -> dict[str, str] | None:
 
 
 def _md5(text: str) -> str:
-    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+    return hashlib.md5(text.encode(errors="replace"), usedforsecurity=False).hexdigest()
 
 
 def _uuid(around: Surroundings) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from pessoa.ksql.functions.function_rows import Function, Surroundings, function, variant
 from pessoa.ksql.functions.java_time_patterns import time_pattern, zone_of
@@ -67,7 +67,7 @@ def _add_ms(sign: int, unit: str, count: int, ms: int) -> int:
 def _add_days(sign: int, unit: str, count: int, days: int) -> int:
     if unit != "DAYS":
         # Whole days remain: the date of midnight and so many hours.
-        return date_day((ms_moment(days * DAY_MS) + timedelta(milliseconds=sign * count * UNIT_MS[unit])).date())
+        return date_day(day_date((days * DAY_MS + sign * count * UNIT_MS[unit]) // DAY_MS))
     return date_day(day_date(days + sign * count))
 
 
