@@ -161,7 +161,7 @@ def geo_distance(lat1: float, lon1: float, lat2: float, lon2: float, unit: str =
     word = unit.upper()
     if word not in ("KM", "MI", "MILE", "MILES", "KILOMETER", "KILOMETERS"):
         raise EvaluationFailure(f"GEO_DISTANCE: unknown unit {unit}")
-    if not all(map(math.isfinite, (lat1, lon1, lat2, lon2))):
+    if not all(map(math.isfinite, (lat1, lat2, lon2 - lon1))):
         return math.nan
     first, second = math.radians(lat1), math.radians(lat2)
     half = math.sin((second - first) / 2) ** 2
@@ -271,7 +271,10 @@ ROWS: list[Function] = [
             lambda value: value.quantize(decimal.Decimal(1), rounding=_half_up(value), context=_ROOM),
             returns=_whole,
         ),
-        variant("(BIGINT, INTEGER) BIGINT", lambda value, n: int(_scaled(decimal.Decimal(value), n, _half_up(value)))),
+        variant(
+            "(BIGINT, INTEGER) BIGINT",
+            lambda value, n: wrap_bigint(int(_scaled(decimal.Decimal(value), n, _half_up(value)))),
+        ),
         variant("(DOUBLE, INTEGER) DOUBLE", _round_double),
         variant("(DECIMAL, INTEGER) DECIMAL", lambda value, n: _scaled(value, n, _half_up(value)), returns=_same),
     ),

@@ -56,7 +56,7 @@ ROWS: list[Function] = [
         _CATEGORY,
         "Encoded as a parameter of a URL.",
         ["URL_ENCODE_PARAM('a b&c') = 'a+b%26c'"],
-        variant("(STRING) STRING", lambda text: quote_plus(text, safe="*-._").replace("~", "%7E")),
+        variant("(STRING) STRING", lambda text: quote_plus(text, safe="*-._", errors="replace").replace("~", "%7E")),
     ),
     function(
         "URL_DECODE_PARAM",
