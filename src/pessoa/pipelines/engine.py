@@ -16,7 +16,8 @@ What should run stands in a compacted topic (state_topic.py), where each query i
 home goes on. Two engines in one home would run every query twice; the second one is refused.
 
 Locks: `_mutex` is held while a query is changed or Spark is asked, and never while a cluster is asked something: one
-that is away would keep queries from being stopped. Looking at a status takes no lock. A thread that asks the cluster
+that is away would keep queries from being stopped. Spark asks a cluster too while it stops a query, so that is waited
+for without the lock (ending_queries.py). Looking at a status takes no lock. A thread that asks the cluster
 on behalf of a query that begins or is deleted takes its name for that time (names.py): a query that begins under a
 name finds either all that one before it has left there, or nothing.
 """
@@ -33,6 +34,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
 from pessoa.client.topic_creation import TIMEOUT_S, TopicUnavailable
+from pessoa.pipelines.ending_queries import EndingQueries
 from pessoa.pipelines.failures import is_final, is_state_of_micro_batches, plain
 from pessoa.pipelines.group_offsets import GroupOffsets
 from pessoa.pipelines.jars import JarsUnavailable
@@ -149,6 +151,7 @@ class Engine:
         self._spark = SparkLink(home, spark_remote, spark or SparkOptions(), say)
         self._mutex = threading.RLock()
         self._names = Names()
+        self._ending = EndingQueries()
         self._closing = threading.Event()
         settings = client_settings(self.kafka)
         self._traces = Traces(home, settings, checkpoints)
@@ -193,6 +196,7 @@ class Engine:
             self._refuse_twin(query.spec)
         # It goes on from the state that is there, also if that could not be deleted.
         self._traces.pardon(query.spec.id)
+        self._wait_for_end(query.spec.id)
         if not query.is_prepared:
             self._prepare_query(query, TIMEOUT_S)
         with self._mutex:
@@ -206,6 +210,12 @@ class Engine:
             self._take_back(query)
             raise
         return query
+
+    def _wait_for_end(self, query_id: str) -> None:
+        if not self._ending.wait_for(query_id, TIMEOUT_S):
+            raise EngineRefused(
+                f"Spark is still stopping the query {query_id}: does the cluster answer? Try again soon"
+            )
 
     def _take_back(self, query: Query) -> None:
         """Its author hears that it was not started. What it has done stays: a query of its name goes on from there."""
@@ -281,6 +291,7 @@ class Engine:
             try:
                 # First of all: an engine that still knows the query would begin anew without its checkpoint.
                 wait_until_written()
+                self._wait_for_end(query_id)
                 has_markers = query is None or query.spec.delivery == "exactly-once"
                 self._traces.remove(query_id, has_markers=has_markers)
                 with self._mutex:
@@ -303,6 +314,7 @@ class Engine:
             self._end(query)
             del self._queries[query_id]
             wait_until_written = self._forget(query_id)
+        self._ending.wait_for(query_id)
         wait_until_written()
 
     def queries(self) -> list[QueryStatus]:
@@ -344,6 +356,8 @@ class Engine:
         with self._mutex:
             for query in self._queries.values():
                 self._end(query)
+        self._ending.wait_for_all()
+        with self._mutex:
             self._spark.drop()
         self._monitor.join()
         self._groups.close()
@@ -405,7 +419,7 @@ class Engine:
             self._start_if_due(query)
 
     def _start_if_due(self, query: Query) -> None:
-        if query.is_due() and query.is_prepared:
+        if query.is_due() and query.is_prepared and self._ending.has_ended(query.spec.id):
             self._launch(query)
 
     def _look_at(self, queries: list[Query]) -> None:
@@ -527,13 +541,8 @@ class Engine:
 
     def _end(self, query: Query) -> None:
         running, query.running = query.running, None
-        if running is None or self._spark.session is None or self._spark.has_ended:
-            return
-        try:
-            running.stop()
-        except Exception as silent:  # noqa: BLE001
-            # A Spark that does not answer is noticed by the next round.
-            log.info("query %s could not be stopped: %s", query.spec.id, silent)
+        if running is not None and self._spark.session is not None and not self._spark.has_ended:
+            self._ending.stop(query.spec.id, running)
 
     # Remembering.
 
@@ -543,6 +552,7 @@ class Engine:
             self._end(query)
             query.target = query.state = target
             wait_until_written = self._remember(query)
+        self._ending.wait_for(query_id)
         if not self._groups.stop_committing(query.spec.group):
             log.warning("a commit for the group %s is still on its way to a cluster that is away", query.spec.group)
         wait_until_written()
