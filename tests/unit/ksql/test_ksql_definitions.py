@@ -115,6 +115,7 @@ ERRORS = [
     ),
     (f"CREATE STREAM x (a INT, a STRING) {WITH};", "Duplicate column names: `A`"),
     (f"CREATE STREAM x (ROWTIME BIGINT) {WITH};", "`ROWTIME` is a reserved column name."),
+    (f"CREATE STREAM x (a MAP<address, INT>) {WITH};", "The key of a map cannot be of type STRUCT"),
     (f"CREATE STREAM x (a nope) {WITH};", "Cannot resolve unknown type: NOPE"),
     (f"CREATE STREAM x (a INT, h STRING HEADERS) {WITH};", "Invalid type for HEADERS column `H`"),
     (

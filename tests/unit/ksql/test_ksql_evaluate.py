@@ -143,6 +143,7 @@ REFUSED = [
     ("CASE WHEN a THEN 1 END", "expected a BOOLEAN, but A is INTEGER"),
     ("ARRAY[]", "Array constructor cannot be empty"),
     ("MAP()", "Map constructor cannot be empty"),
+    ("MAP(arr := 1)", "The key of a map cannot be of type ARRAY<INTEGER>"),
     ("ARRAY[a, s]", "Cannot construct an array with mismatching element types ([INTEGER, STRING])."),
     ("ARRAY[1, 'x']", 'invalid input syntax for type INTEGER: "x"'),
     ("a IN (1, 'x')", 'invalid input syntax for type INTEGER: "x"'),

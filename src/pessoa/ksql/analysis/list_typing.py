@@ -150,6 +150,8 @@ def _map(node: nodes.MapConstructor, scope: Scope) -> Typed:
     keys = [type_expression(key, scope) for key, _ in node.entries]
     values = [type_expression(value, scope) for _, value in node.entries]
     key_type = one_type(keys, node.at, "a map", "key")
+    if isinstance(key_type, (Array, Map, Struct)):
+        raise SemanticFailure(f"The key of a map cannot be of type {key_type}", node.at)
     value_type = one_type(values, node.at, "a map", "value")
     parts = [
         part

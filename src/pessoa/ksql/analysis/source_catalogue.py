@@ -107,7 +107,10 @@ class Catalogue:
             case Array(element):
                 return Array(self.resolve_type(element, at))
             case Map(key, value):
-                return Map(self.resolve_type(key, at), self.resolve_type(value, at))
+                keys = self.resolve_type(key, at)
+                if isinstance(keys, (Array, Map, Struct)):
+                    raise SemanticFailure(f"The key of a map cannot be of type {keys}", at)
+                return Map(keys, self.resolve_type(value, at))
             case Struct(fields):
                 return Struct(tuple((name, self.resolve_type(one, at)) for name, one in fields))
         return kind
