@@ -11,7 +11,8 @@ last offset. The plan goes through these batches:
   here: it is acquired, and the client acknowledges it as a gap.
 
 How many: in the mode BATCH_OPTIMIZED the plan ends with the batch in which `max_records` is reached, so that the
-client gets whole batches; RECORD_LIMIT ends it exactly there (KIP-1206).
+client gets whole batches; RECORD_LIMIT ends it exactly there (KIP-1206). Of a batch with very many records a part is
+acquired: start and end offset never lie more than `LONGEST_SPAN` apart, for every record may get a state of its own.
 
 A client gets entries (first offset, last offset, delivery count). Records that follow each other with the same
 count make one entry until it has `batch_size` records: a client that polls so many at a time takes entry after entry.
@@ -31,6 +32,9 @@ from typing import NamedTuple
 from pessoa.share.acknowledgement import Limits
 from pessoa.share.in_flight import InFlight, Run
 from pessoa.share.state_batches import DeliveryState
+
+# As many as `group.share.partition.max.record.locks` can allow.
+LONGEST_SPAN = 10_000
 
 
 class AcquireMode(IntEnum):
@@ -119,8 +123,10 @@ class AcquisitionPlan:
         if not self._has_room():
             self._is_full = True
             return
+        start_offset = self._in_flight.start_offset
+        last_offset = min(last_offset, start_offset + max(LONGEST_SPAN, self._limits.record_locks) - 1)
         if self._request.mode is AcquireMode.RECORD_LIMIT:
-            room = self._limits.record_locks - (self._position - self._in_flight.start_offset)
+            room = self._limits.record_locks - (self._position - start_offset)
             last_offset = min(last_offset, self._position + min(room, self._left()) - 1)
         if self._position <= last_offset:
             self._take(Run(self._position, last_offset, DeliveryState.AVAILABLE))

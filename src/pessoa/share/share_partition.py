@@ -45,6 +45,8 @@ FENCING_ERRORS = frozenset(
         ErrorCode.FENCED_STATE_EPOCH,
         ErrorCode.GROUP_ID_NOT_FOUND,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        # There is no state to write to: the group, or its offsets, were deleted.
+        ErrorCode.INVALID_REQUEST,
     }
 )
 

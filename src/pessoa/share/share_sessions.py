@@ -138,13 +138,15 @@ class ShareSessions:
         return [self._remove(key) for key in list(self._sessions)]
 
     def _begin(self, key: SessionKey, connection_id: int, wanted: Collection[SharedPartition]) -> FetchPlan:
-        if key in self._sessions:
-            self._remove(key)
-        if len(self._sessions) >= self.limit:
-            raise Refusal(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
-        self._check_room(len(wanted))
         session = ShareSession(key, connection_id)
         session.partitions = dict.fromkeys(wanted)
+        before = self._sessions.get(key)
+        if before is None and len(self._sessions) >= self.limit:
+            raise Refusal(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        self._check_room(len(session.partitions) - (0 if before is None else len(before.partitions)))
+        # Not before it is sure that another one follows: no one else would end what belongs to the session.
+        if before is not None:
+            self._remove(key)
         self._sessions[key] = session
         self._by_connection.setdefault(connection_id, {})[key] = None
         self._count_by_group[key.group_id] += 1

@@ -73,6 +73,25 @@ def test_records_of_a_fetch_are_acquired_with_a_delivery_count_of_one() -> None:
     assert queue.partition.next_fetch_offset() == 10
 
 
+def test_of_a_batch_with_very_many_records_a_part_is_acquired_and_then_the_rest() -> None:
+    queue = Queue()
+    queue.log = [FetchedBatch(0, 14_999), FetchedBatch(15_000, 15_009)]
+    assert queue.acquire(count=50_000) == [(0, 9_999, 1)]
+    assert queue.acquire("b", count=50_000) == []
+    queue.acknowledge(0, 9_999, AcknowledgeType.ACCEPT)
+    queue.write()
+    assert queue.acquire("b", count=50_000, batch_size=50_000) == [(10_000, 14_999, 1)]
+
+
+def test_a_coordinator_without_a_state_to_write_to_ends_the_share_partition() -> None:
+    queue = Queue()
+    queue.acquire()
+    queue.acknowledge(0, 9, AcknowledgeType.ACCEPT)
+    queue.write(ErrorCode.INVALID_REQUEST)
+    assert queue.partition.fenced_by is ErrorCode.INVALID_REQUEST
+    assert queue.acquire("b") == []
+
+
 def test_two_members_never_acquire_the_same_record() -> None:
     queue = Queue()
     assert queue.acquire("a") == [(0, 9, 1)]

@@ -141,18 +141,28 @@ def test_the_counts_are_those_of_the_sessions_whatever_happens(seed: int) -> Non
         try:
             plan = fetch(sessions, epoch, wanted, forgotten, key=key, connection=random.choice([1, 2]))
         except Refusal:
-            if epoch == 0:
-                known.pop(key, None)
+            # It has changed nothing, which the next round sees.
+            continue
+        if plan.is_closed:
+            del known[key]
+        elif epoch == 0:
+            known[key] = set(wanted)
         else:
-            if plan.is_closed:
-                del known[key]
-            elif epoch == 0:
-                known[key] = set(wanted)
-            else:
-                known[key] = (known[key] | set(wanted)) - set(forgotten)
-                assert set(plan.partitions) == known[key]
+            known[key] = (known[key] | set(wanted)) - set(forgotten)
+            assert set(plan.partitions) == known[key]
         assert len(sessions) == len(known) <= 4
         assert sum(map(len, known.values())) <= 25
         assert f" {sum(map(len, known.values()))} partitions" in repr(sessions)
         for group in "gh":
             assert sessions.has_group(group) == any(each.group_id == group for each in known)
+
+
+def test_a_session_that_cannot_be_replaced_stays_and_ends_with_its_connection() -> None:
+    sessions = ShareSessions(1, partition_limit=5)
+    session = fetch(sessions, 0, P[:3]).session
+    assert refused(sessions, 0, wanted=P[:6], connection=2) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert sessions.get(KEY) is session
+    # What the old one has does not count against the new one, and a partition that is named twice counts once.
+    assert fetch(sessions, 0, P[:5] + P[:5], connection=2).session is not session
+    assert sessions.disconnect(1) == []
+    assert [one.key for one in sessions.disconnect(2)] == [KEY]

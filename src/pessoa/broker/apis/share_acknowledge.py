@@ -56,9 +56,12 @@ async def _acknowledge(
         return _failed(refusal)
     asked = acknowledgements_of(request.topics)
     denied = denied_topics(broker, context, [topic_id for topic_id, _ in asked])
-    outcomes = await acknowledge(broker, key, asked, denied, context.version, is_renewal=request.is_renew_ack)
-    if request.share_session_epoch == FINAL_EPOCH:
-        shares.end_session(key)
+    try:
+        outcomes = await acknowledge(broker, key, asked, denied, context.version, is_renewal=request.is_renew_ack)
+    finally:
+        # Even if the connection has closed meanwhile: the session is no longer among those that end with it.
+        if request.share_session_epoch == FINAL_EPOCH:
+            shares.end_session(key)
     return _response(broker, context, key.group_id, outcomes)
 
 

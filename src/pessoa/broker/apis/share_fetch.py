@@ -75,11 +75,15 @@ async def _fetch(broker: BrokerServices, context: RequestContext, request: Share
         return _failed(refusal)
     asked = acknowledgements_of(request.topics)
     denied = denied_topics(broker, context, [topic_id for topic_id, _ in (*plan.partitions, *asked)])
-    outcomes = await acknowledge(broker, key, asked, denied, context.version, is_renewal=request.is_renew_ack)
     found: dict[SharedPartition, PartitionData] = {}
-    if plan.is_closed:
-        broker.coordinators.share_partitions.end_session(key)
-    elif limits.fetches and plan.partitions:
+    try:
+        outcomes = await acknowledge(broker, key, asked, denied, context.version, is_renewal=request.is_renew_ack)
+    finally:
+        # Even if the connection has closed meanwhile: the session is no longer among those that end with it.
+        if plan.is_closed:
+            broker.coordinators.share_partitions.end_session(key)
+    is_open = broker.coordinators.share_partitions.sessions.get(key) is plan.session
+    if is_open and limits.fetches and plan.partitions:
         found = await _find(broker, context, request, key, plan, limits, denied)
     return _response(broker, context, key, plan, found, outcomes)
 
@@ -125,14 +129,16 @@ async def _find(
     limits: _Limits,
     denied: frozenset[Uuid],
 ) -> dict[SharedPartition, PartitionData]:
-    """Acquire records, or wait for them."""
+    """Acquire records, or wait for them; for no longer than the session lasts. Whoever acquired without one would keep
+    the records until their locks end, and this broker the share partitions for ever."""
     from pessoa.broker.share.share_reads import available_bytes, failed, next_offsets, renewed, target_of, why_gone
     from pessoa.broker.share.share_waiting import wait_for_change
 
-    clock = broker.clock
+    clock, sessions = broker.clock, broker.coordinators.share_partitions.sessions
     deadline_ms = clock.monotonic_ms() + max(0, limits.max_wait_ms)
     targets = [target async for target in _in_slices(plan.partitions, partial(target_of, broker, key.group_id, denied))]
-    while True:
+    while sessions.get(key) is plan.session:
+        targets = [renewed(broker, key.group_id, denied, target) for target in targets]
         is_over = clock.monotonic_ms() >= deadline_ms
         is_urgent = any(why_gone(target).is_error for target in targets)
         size = 0
@@ -150,10 +156,12 @@ async def _find(
             if is_over or is_urgent or any(data.acquired_records or data.error_code for data in found.values()):
                 return found
             if next_offsets(targets) != before:
-                # What was read must not be delivered: records of aborted transactions. Others may stand behind it.
+                # What was read must not be delivered: records of aborted transactions. Others may stand behind it, and
+                # it may be long: other requests have their turn.
+                await asyncio.sleep(0)
                 continue
         await wait_for_change(clock, targets, deadline_ms)
-        targets = [renewed(broker, key.group_id, denied, target) for target in targets]
+    return {}
 
 
 async def _acquire(

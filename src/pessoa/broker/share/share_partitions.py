@@ -51,6 +51,9 @@ class SharePartitions:
     def __repr__(self) -> str:
         return f"<SharePartitions: {len(self._led)}, {self.sessions!r}>"
 
+    def __len__(self) -> int:
+        return len(self._led)
+
     def get(self, key: ShareKey) -> LedSharePartition | None:
         return self._led.get(key)
 
@@ -118,7 +121,7 @@ class SharePartitions:
                 led.drop()
 
     def publish(self, image: MetadataImage) -> None:
-        if self._led and not is_share_on(image):
+        if (self._led or len(self.sessions)) and not is_share_on(image):
             self.sessions.close_all()
             for led in list(self._led.values()):
                 led.drop()

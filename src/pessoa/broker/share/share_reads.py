@@ -11,6 +11,7 @@ member until its lock ends.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pessoa.broker.file_records import FileRecords
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _HEADERS_CHUNK = 16 * 1024
 _NO_LEADER = -1
 _EMPTY = memoryview(b"")
+_NO_TRANSACTIONS: tuple[list[int], list[int]] = ([], [])
 # Codes that Java's share consumer knows in an answer to a fetch; for others it fails.
 _TOLD = frozenset(
     {
@@ -216,6 +218,7 @@ def _headers(data: FileSlice, aborted: Sequence[AbortedTransaction]) -> Iterator
     """The whole batches of a slice by their headers, each with its position and size."""
     file, position, end = data.file, data.position, data.position + data.size
     chunk, chunk_start = b"", position
+    transactions = AbortedOffsets(aborted)
     while end - position >= HEADER_SIZE:
         at = position - chunk_start
         if at + HEADER_SIZE > len(chunk):
@@ -226,11 +229,27 @@ def _headers(data: FileSlice, aborted: Sequence[AbortedTransaction]) -> Iterator
         size = length + LOG_OVERHEAD
         if size < HEADER_SIZE or position + size > end:
             return
-        is_aborted = bool(attributes & TRANSACTIONAL_FLAG) and any(
-            one.producer_id == producer_id and one.first_offset <= base_offset < one.last_offset for one in aborted
-        )
+        is_aborted = bool(attributes & TRANSACTIONAL_FLAG) and transactions.have(producer_id, base_offset)
         yield FetchedBatch(base_offset, base_offset + last_delta, is_aborted), position, size
         position += size
+
+
+class AbortedOffsets:
+    """Which offsets belong to aborted transactions: a read may have very many of both."""
+
+    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+        # The first and last offsets of each producer's transactions, which follow each other.
+        self._by_producer: dict[int, tuple[list[int], list[int]]] = {}
+        for one in aborted:
+            firsts, lasts = self._by_producer.setdefault(one.producer_id, ([], []))
+            firsts.append(one.first_offset)
+            lasts.append(one.last_offset)
+
+    def have(self, producer_id: int, offset: int) -> bool:
+        """Whether a record of the producer at this offset was aborted; the marker, its last offset, is no record."""
+        firsts, lasts = self._by_producer.get(producer_id, _NO_TRANSACTIONS)
+        index = bisect_right(firsts, offset) - 1
+        return index >= 0 and offset < lasts[index]
 
 
 def _records(partition: Partition, read: _Read, first_offset: int, last_offset: int) -> memoryview:

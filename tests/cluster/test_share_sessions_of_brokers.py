@@ -1,0 +1,130 @@
+"""Share sessions on really started brokers: what is left when one ends, and what long reads leave to others."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from pessoa.broker.lifecycle import Broker as Node
+from pessoa.broker.share import share_reads
+from pessoa.broker.share.share_reads import AbortedOffsets
+from pessoa.coordinator.share.share_state import ShareKey
+from pessoa.log.aborted_transactions import AbortedTransaction
+from pessoa.testing import Broker
+from pessoa.wire.errors import ErrorCode
+from tests.cluster.test_share_partitions import LONG_MS, SETTINGS, acquired, begin, playing, take
+from tests.differential.session_data import produce
+from tests.differential.session_stage import Player
+from tests.differential.share_script import ACCEPT, acknowledge, fetch
+from tests.support.admin_script import feature
+from tests.support.batches import plain
+from tests.support.clients import TIMEOUT_S, until
+
+
+def share_partition_count(broker: Broker) -> int:
+    def count(node: Node) -> int:
+        return len(node.services.coordinators.share_partitions)
+
+    return broker.inspect(count)
+
+
+def wait_for_share_partition(broker: Broker, key: ShareKey) -> None:
+    def is_there(node: Node) -> bool:
+        return node.services.coordinators.share_partitions.get(key) is not None
+
+    until(lambda: broker.inspect(is_there), bool, "the share partition of the fetch that waits")
+
+
+def test_a_fetch_that_waits_ends_with_its_session() -> None:
+    with Broker(SETTINGS) as broker, playing(broker) as player:
+        t = begin(player)
+        waiting = player.begin("waits", fetch("g", "mine-a", 0, [(t, 0)], max_wait_ms=LONG_MS), actor="mine-a")
+        wait_for_share_partition(broker, ShareKey("g", t, 0))
+        assert player.look(fetch("g", "mine-a", -1), actor="another").error_code == ErrorCode.NONE
+        assert acquired(player.finish(waiting)) == []
+        assert share_partition_count(broker) == 0, "no session would ever end it"
+        player.look(produce("t", plain(3)), 12)
+        assert take(player, t, "mine-b") == [(0, 2, 1)]
+
+
+def test_a_fetch_that_waits_makes_nothing_after_share_groups_were_switched_off() -> None:
+    with Broker(SETTINGS) as broker, playing(broker) as player:
+        t = begin(player)
+        waiting = player.begin("waits", fetch("g", "mine-a", 0, [(t, 0)], max_wait_ms=LONG_MS), actor="mine-a")
+        wait_for_share_partition(broker, ShareKey("g", t, 0))
+        player.look(feature("share.version", 0, upgrade_type=2))
+        assert acquired(player.finish(waiting)) == []
+        assert share_partition_count(broker) == 0
+
+
+def test_the_last_request_of_a_session_gives_back_though_its_connection_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While its acknowledgements are stored, which takes as long as the share coordinator likes."""
+    from pessoa.broker.share import share_acknowledging
+
+    is_asked = []
+
+    async def never(*_: Any, **__: Any) -> None:
+        is_asked.append(True)
+        await asyncio.get_running_loop().create_future()
+
+    with Broker(SETTINGS) as broker, playing(broker) as player:
+        t = begin(player, 10)
+        assert take(player, t) == [(0, 9, 1)]
+        with monkeypatch.context() as patch:
+            patch.setattr(share_acknowledging, "acknowledge", never)
+            with closing(Player({1: broker.port})) as other:
+                other.begin("leaves", acknowledge("g", "mine-a", -1, {(t, 0): [(0, 1, [ACCEPT])]}))
+                until(lambda: bool(is_asked), bool, "the last request")
+        until(lambda: share_partition_count(broker), lambda count: count == 0, "the end of the session")
+        assert take(player, t, "mine-b") == [(0, 9, 2)]
+
+
+def test_others_have_their_turn_while_a_fetch_passes_over_aborted_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = [0]
+    turns_at_reads: list[int] = []
+    acquire = share_reads.acquire
+
+    def noted(*arguments: Any, **settings: Any) -> Any:
+        turns_at_reads.append(turns[0])
+        return acquire(*arguments, **settings)
+
+    def count_turns(_: Node) -> None:
+        loop = asyncio.get_running_loop()
+
+        def turn() -> None:
+            turns[0] += 1
+            if turns[0] < 1_000_000 and not is_over:
+                loop.call_soon(turn)
+
+        loop.call_soon(turn)
+
+    is_over: list[bool] = []
+    with Broker(SETTINGS) as broker, playing(broker) as player:
+        t = begin(player, **{"share.isolation.level": "read_committed", "share.partition.max.record.locks": "100"})
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x", "linger.ms": 50})
+        producer.init_transactions(TIMEOUT_S)
+        producer.begin_transaction()
+        for _ in range(10):
+            for _ in range(50):
+                producer.produce("t", b"value")
+            producer.flush(TIMEOUT_S)
+        producer.abort_transaction(TIMEOUT_S)
+        monkeypatch.setattr(share_reads, "acquire", noted)
+        broker.inspect(count_turns)
+        try:
+            take(player, t)
+        finally:
+            is_over.append(True)
+    assert len(turns_at_reads) > 2
+    assert len(set(turns_at_reads)) == len(turns_at_reads), turns_at_reads
+
+
+def test_a_batch_is_aborted_by_the_transaction_of_its_own_producer_around_it() -> None:
+    transactions = [(1, 0, 5), (2, 3, 8), (1, 10, 12)]
+    aborted = AbortedOffsets([AbortedTransaction(*one, last_stable_offset=0) for one in transactions])
+    found = {producer: [offset for offset in range(14) if aborted.have(producer, offset)] for producer in (1, 2, 3)}
+    assert found == {1: [0, 1, 2, 3, 4, 10, 11], 2: [3, 4, 5, 6, 7], 3: []}
