@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -37,6 +38,27 @@ def wait_for_share_partition(broker: Broker, key: ShareKey) -> None:
         return node.services.coordinators.share_partitions.get(key) is not None
 
     until(lambda: broker.inspect(is_there), bool, "the share partition of the fetch that waits")
+
+
+class Turns:
+    """Counts the turns of a broker's event loop."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._is_over = False
+
+    @contextmanager
+    def of(self, broker: Broker) -> Iterator[None]:
+        broker.inspect(lambda _: self._turn())
+        try:
+            yield
+        finally:
+            self._is_over = True
+
+    def _turn(self) -> None:
+        self.count += 1
+        if not self._is_over:
+            asyncio.get_running_loop().call_soon(self._turn)
 
 
 def test_a_fetch_that_waits_ends_with_its_session() -> None:
@@ -84,25 +106,14 @@ def test_the_last_request_of_a_session_gives_back_though_its_connection_closes(m
 
 
 def test_others_have_their_turn_while_a_fetch_passes_over_aborted_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = [0]
+    turns = Turns()
     turns_at_reads: list[int] = []
     acquire = share_reads.acquire
 
     def noted(*arguments: Any, **settings: Any) -> Any:
-        turns_at_reads.append(turns[0])
+        turns_at_reads.append(turns.count)
         return acquire(*arguments, **settings)
 
-    def count_turns(_: Node) -> None:
-        loop = asyncio.get_running_loop()
-
-        def turn() -> None:
-            turns[0] += 1
-            if turns[0] < 1_000_000 and not is_over:
-                loop.call_soon(turn)
-
-        loop.call_soon(turn)
-
-    is_over: list[bool] = []
     with Broker(SETTINGS) as broker, playing(broker) as player:
         t = begin(player, **{"share.isolation.level": "read_committed", "share.partition.max.record.locks": "100"})
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x", "linger.ms": 50})
@@ -114,13 +125,28 @@ def test_others_have_their_turn_while_a_fetch_passes_over_aborted_records(monkey
             producer.flush(TIMEOUT_S)
         producer.abort_transaction(TIMEOUT_S)
         monkeypatch.setattr(share_reads, "acquire", noted)
-        broker.inspect(count_turns)
-        try:
+        with turns.of(broker):
             take(player, t)
-        finally:
-            is_over.append(True)
     assert len(turns_at_reads) > 2
     assert len(set(turns_at_reads)) == len(turns_at_reads), turns_at_reads
+
+
+def test_others_have_their_turn_while_an_answer_names_very_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns()
+    turns_at_partitions: set[int] = set()
+    failed = share_reads.failed
+
+    def noted(*arguments: Any) -> Any:
+        turns_at_partitions.add(turns.count)
+        return failed(*arguments)
+
+    with Broker(SETTINGS) as broker, playing(broker) as player:
+        t = begin(player)
+        monkeypatch.setattr(share_reads, "failed", noted)
+        with turns.of(broker):
+            response = player.look(fetch("g", "mine-a", 0, [(t, index) for index in range(9_000)], max_records=0))
+    assert sum(len(topic.partitions) for topic in response.responses) == 9_000
+    assert len(turns_at_partitions) > 3
 
 
 def test_a_batch_is_aborted_by_the_transaction_of_its_own_producer_around_it() -> None:

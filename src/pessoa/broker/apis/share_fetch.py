@@ -85,7 +85,7 @@ async def _fetch(broker: BrokerServices, context: RequestContext, request: Share
     is_open = broker.coordinators.share_partitions.sessions.get(key) is plan.session
     if is_open and limits.fetches and plan.partitions:
         found = await _find(broker, context, request, key, plan, limits, denied)
-    return _response(broker, context, key, plan, found, outcomes)
+    return await _response(broker, context, key, plan, found, outcomes)
 
 
 def _limits(broker: BrokerServices, context: RequestContext, request: ShareFetchRequest) -> _Limits:
@@ -197,7 +197,7 @@ async def _in_slices(values: Sequence[T], call: Callable[[T], U]) -> AsyncIterat
 # Answering.
 
 
-def _response(
+async def _response(
     broker: BrokerServices,
     context: RequestContext,
     key: SessionKey,
@@ -212,7 +212,9 @@ def _response(
 
     topics: dict[Uuid, ShareFetchableTopicResponse] = {}
     leaders: set[int] = set()
-    for shared in dict.fromkeys((*plan.partitions, *outcomes)):
+    for number, shared in enumerate(dict.fromkeys((*plan.partitions, *outcomes)), 1):
+        if number % SLICE_COUNT == 0:
+            await asyncio.sleep(0)
         data = found.get(shared) or failed(Target(shared, None), ErrorCode.NONE)
         outcome = outcomes.get(shared)
         if outcome is not None:
