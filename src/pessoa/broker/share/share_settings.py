@@ -22,6 +22,8 @@ _DURATION = re.compile(
     r"P(?:([0-9]+)D)?(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+(?:\.[0-9]{0,9})?)S)?)?", re.IGNORECASE
 )
 _SECONDS = (86_400, 3_600, 60, 1)
+# The rules for settings know no longest duration.
+_LONGEST_MS = 1 << 62
 
 
 class _Bounded(NamedTuple):
@@ -68,7 +70,7 @@ class ShareSettings(NamedTuple):
         found = _DURATION.fullmatch(self.offset_reset.removeprefix(_BY_DURATION))
         assert found is not None, f"{self.offset_reset} was accepted as a setting"
         seconds = sum(float(text or 0) * unit for text, unit in zip(found.groups(), _SECONDS, strict=True))
-        return int(seconds * 1000)
+        return int(min(seconds * 1000, _LONGEST_MS))
 
 
 class SettingsOfGroup:
