@@ -17,7 +17,6 @@ own.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import socket
 from collections.abc import Iterable, Mapping
@@ -369,7 +368,9 @@ def load(
             raise ConfigProblem(file_name, None, str(problem)) from problem
     config = BrokerConfig(static)
     for name in config.unknown_keys:
-        near = difflib.get_close_matches(name, [one.name for one in BROKER_CONFIGS], n=1, cutoff=0.8)
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, [one.name for one in BROKER_CONFIGS], n=1, cutoff=0.8)
         hint = f"; is {near[0]} meant?" if near else ""
         log.warning("the configuration key %s is not known and has no effect%s", name, hint)
     return config

@@ -17,14 +17,12 @@ and right before it renames anything, whether its parent is still there.
 from __future__ import annotations
 
 import os
-import pickle
 import struct
 import subprocess
 import sys
 import time
 from typing import IO, TYPE_CHECKING, cast
 
-from pessoa.log.compaction.cleaning_pass import CleaningPass
 from pessoa.log.compaction.cleaning_plan import CleaningPlan, Finished, Pause, SwapReady
 from pessoa.log.files import DiskError
 from pessoa.log.os_disk import OsDisk
@@ -61,6 +59,9 @@ class CleaningProcess:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._output: IO[bytes] = self._process.stdout
+        # Not at the top: a broker that has nothing to compact needs none of it.
+        import pickle
+
         try:
             pickle.dump(plan, self._process.stdin)
             self._process.stdin.close()
@@ -98,6 +99,8 @@ class CleaningProcess:
 
 def run_child(plan: CleaningPlan, send: Callable[[Message], None], is_orphan: Callable[[], bool]) -> None:
     """Run a pass in the child process and send its steps. Ends silently if the parent has died."""
+    from pessoa.log.compaction.cleaning_pass import CleaningPass
+
     steps = CleaningPass(OsDisk(), plan, time.monotonic).steps()
     try:
         for step in steps:
@@ -116,6 +119,8 @@ def _read_message(source: IO[bytes]) -> SwapReady | Finished | DiskError | Inval
     head = source.read(_SIZE.size)
     if len(head) < _SIZE.size:
         return None
+    import pickle
+
     data = source.read(_SIZE.unpack(head)[0])
     try:
         return cast("Message", pickle.loads(data))  # noqa: S301  # it comes from our own child
@@ -125,6 +130,8 @@ def _read_message(source: IO[bytes]) -> SwapReady | Finished | DiskError | Inval
 
 
 def main() -> None:
+    import pickle
+
     os.nice(_LOWEST_PRIORITY)
     parent = os.getppid()
     plan = pickle.load(sys.stdin.buffer)  # noqa: S301  # it comes from our own parent
