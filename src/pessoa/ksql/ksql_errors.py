@@ -5,7 +5,7 @@
                ^^^^
     Did you mean FROM?
 
-A pass that has no text at hand raises with a position alone; whoever has the text calls `with_text` on the way out.
+A pass that has no text at hand raises with a position alone; the caller that has the text adds it with `with_text`.
 """
 
 from __future__ import annotations

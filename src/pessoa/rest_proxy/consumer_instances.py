@@ -202,7 +202,7 @@ class Consumers:
             except asyncio.CancelledError as told:
                 cancelled = told
         if cancelled is not None:
-            # Nobody hears of it any more.
+            # No caller hears of it any more.
             working.exception()
             raise cancelled
         return working.result()

@@ -69,7 +69,7 @@ class Stage(NamedTuple):
         return self.callers[-1]
 
     def metrics(self) -> str:
-        """Asking for them renews nobody's login: no client of a caller serves them."""
+        """Asking for them renews no login: no client of a caller serves them."""
         login = {"Authorization": f"Bearer {TRUSTED.token()}"}
         return httpx.get(f"{self.url}/metrics", headers=login, timeout=PATIENCE, trust_env=False).text
 

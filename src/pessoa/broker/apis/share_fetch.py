@@ -129,8 +129,8 @@ async def _find(
     limits: _Limits,
     denied: frozenset[Uuid],
 ) -> dict[SharedPartition, PartitionData]:
-    """Acquire records, or wait for them; for no longer than the session lasts. Whoever acquired without one would keep
-    the records until their locks end, and this broker the share partitions for ever."""
+    """Acquire records, or wait for them; for no longer than the session lasts. A member without one would
+    keep the records until their locks end, and this broker the share partitions for ever."""
     from pessoa.broker.share.share_reads import available_bytes, failed, next_offsets, renewed, target_of, why_gone
     from pessoa.broker.share.share_waiting import wait_for_change
 
