@@ -20,7 +20,8 @@ from pessoa.web.problems import HttpProblem
 
 # Long enough for a busy machine, and far less than for ever.
 PATIENCE_S = 20.0
-NOBODY = Identity("", {}, {}, {}, {})
+# The proxy itself: it acts as no caller here.
+OWN_LOGIN = Identity("", {}, {}, {}, {})
 
 
 class StuckInstance(Instance):
@@ -66,7 +67,7 @@ def test_a_cancelled_call_keeps_its_turn_until_its_thread_has_left_the_consumer(
 
     async def main() -> None:
         async with table(may_close) as consumers:
-            await consumers.create(Wanted("g", "n"), NOBODY)
+            await consumers.create(Wanted("g", "n"), OWN_LOGIN)
             key = Key("", "g", "n")
             call = asyncio.create_task(consumers.call(key, work))
             await asyncio.to_thread(entered.wait, PATIENCE_S)
@@ -90,7 +91,7 @@ def closing_threads() -> int:
 
 async def is_created(found: Consumers, name: str) -> bool:
     try:
-        await found.create(Wanted("g", name), NOBODY)
+        await found.create(Wanted("g", name), OWN_LOGIN)
     except HttpProblem:
         return False
     return True
@@ -99,13 +100,13 @@ async def is_created(found: Consumers, name: str) -> bool:
 def test_a_delete_is_answered_though_librdkafka_never_returns_from_close(may_close: threading.Event) -> None:
     async def scenario() -> None:
         async with table(may_close) as found, asyncio.timeout(PATIENCE_S):
-            await found.create(Wanted("g", "one"), NOBODY)
+            await found.create(Wanted("g", "one"), OWN_LOGIN)
             await found.delete(Key("", "g", "one"))
             assert len(found) == 0
             with pytest.raises(HttpProblem, match="not found"):
                 found.find(Key("", "g", "one"))
             # The name is free again, and the only worker thread is not taken.
-            await found.create(Wanted("g", "one"), NOBODY)
+            await found.create(Wanted("g", "one"), OWN_LOGIN)
             assert await found.call(Key("", "g", "one"), lambda instance: instance.name) == "one"
 
     asyncio.run(scenario())
@@ -119,10 +120,10 @@ def test_instances_that_do_not_close_count_until_they_have(
     async def scenario() -> None:
         async with table(may_close) as found, asyncio.timeout(PATIENCE_S):
             for name in ("one", "two"):
-                await found.create(Wanted("g", name), NOBODY)
+                await found.create(Wanted("g", name), OWN_LOGIN)
                 await found.delete(Key("", "g", name))
             with pytest.raises(HttpProblem, match="2 consumer instances") as refused:
-                await found.create(Wanted("g", "three"), NOBODY)
+                await found.create(Wanted("g", "three"), OWN_LOGIN)
             assert refused.value.status == 429
             assert closing_threads() == 2
             may_close.set()
@@ -136,7 +137,7 @@ def test_a_proxy_stops_though_librdkafka_never_returns_from_close(may_close: thr
     async def scenario() -> None:
         found = Consumers(Config(), ManualClock())
         for name in ("one", "two"):
-            await found.create(Wanted("g", name), NOBODY)
+            await found.create(Wanted("g", name), OWN_LOGIN)
         async with asyncio.timeout(PATIENCE_S):
             await found.close()
         assert len(found) == 0
@@ -156,7 +157,7 @@ def test_an_idle_instance_that_does_not_close_keeps_no_other_from_expiring(may_c
         clock = ManualClock()
         async with table(may_close, clock) as found, asyncio.timeout(PATIENCE_S):
             for name in ("one", "two"):
-                await found.create(Wanted("g", name), NOBODY)
+                await found.create(Wanted("g", name), OWN_LOGIN)
             expiry = asyncio.create_task(found.expire_forever())
             while len(found):
                 clock.advance_ms(400_000)
