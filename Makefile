@@ -140,7 +140,7 @@ versions:  ## the wheel, its fixtures and the unit tests on every Python that is
 	@MAKE=$(MAKE) tools/check-versions $(WORKERS) "$(VERSIONS)" $(ARGS)
 
 lock: $(UV_VENV)/bin/uv  ## pin every dependency anew, into requirements.lock
-	@$(UV_VENV)/bin/uv pip compile pyproject.toml --extra dev --extra spark --extra s3 --universal --python-version 3.11 --upgrade \
+	@$(UV_VENV)/bin/uv pip compile pyproject.toml --extra dev --extra all --universal --python-version 3.11 --upgrade \
 	    --generate-hashes --no-emit-index-url --quiet \
 	    --custom-compile-command "make lock" --output-file requirements.lock
 
