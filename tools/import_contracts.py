@@ -107,7 +107,12 @@ PURE = [
     "pipelines.explain",
     "pipelines.formats",
     "pipelines.avro_columns",
-    "ksql",
+    "ksql.analysis",
+    "ksql.evaluate",
+    "ksql.functions",
+    "ksql.operators",
+    "ksql.syntax",
+    "ksql.types",
     "streams.learning",
     "streams.windows",
 ]
