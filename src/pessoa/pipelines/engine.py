@@ -4,12 +4,7 @@
         engine.start(QuerySpec("copy", start_function="flows.py:copy", topic="out", delivery="exactly-once"))
         engine.query("copy").status()
 
-Spark is started when the first query is. A thread looks after everything about twice a second:
-
-    Spark is gone            start it again, and all its queries
-    a query has ended        start it again after a pause that doubles; give up when it has made no progress for
-                             `max_restarts` attempts in a row, with the reason in its status
-    a query has progressed   keep the numbers, commit its offsets to its group
+Spark is started when the first query is. What keeps the queries running afterwards is `query_keeper.py`.
 
 What should run stands in a compacted topic (state_topic.py), where each query is stands in its checkpoint under
 `<home>/queries/<id>`. So the engine, Spark or a broker may be killed at any moment: an engine that starts with the same
@@ -24,111 +19,36 @@ name finds either all that one before it has left there, or nothing.
 
 from __future__ import annotations
 
-import dataclasses
 import fcntl
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
 from pessoa.client.topic_creation import TIMEOUT_S, TopicUnavailable
-from pessoa.pipelines.ending_queries import EndingQueries
-from pessoa.pipelines.failures import is_final, is_state_of_micro_batches, plain
-from pessoa.pipelines.group_offsets import GroupOffsets
-from pessoa.pipelines.jars import JarsUnavailable
-from pessoa.pipelines.java import NoJava
-from pessoa.pipelines.launching import client_settings, launch, mode_of, speed_of
-from pessoa.pipelines.names import Names
+from pessoa.pipelines.launching import client_settings
 from pessoa.pipelines.plan import KafkaSettings, PlanRefused
-from pessoa.pipelines.queries import (
-    QuerySpec,
-    QueryStatus,
-    SpecRefused,
-    State,
-    Target,
-    find_function,
-    from_value,
-    to_value,
-)
-from pessoa.pipelines.query_progress import Progress, read_progress
+from pessoa.pipelines.queries import QuerySpec, QueryStatus, SpecRefused, Target, find_function, from_value, to_value
+from pessoa.pipelines.query_handle import Query
+from pessoa.pipelines.query_keeper import QueryKeeper
 from pessoa.pipelines.spark_link import SparkLink
-from pessoa.pipelines.spark_server import SparkOptions, SparkServer, SparkUnavailable, in_use
+from pessoa.pipelines.spark_server import SparkOptions, SparkServer
 from pessoa.pipelines.state_topic import STATE_TOPIC, StateTopic
-from pessoa.pipelines.task_slots import NoTaskSlots, TaskSlots, count_partitions, refuse_if_full, slots_wanted
+from pessoa.pipelines.task_slots import NoTaskSlots, TaskSlots
 from pessoa.pipelines.traces import Traces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
-LOOK_INTERVAL_S = 0.5
-# Every question costs Spark some milliseconds of the cores that the queries run on.
-REPORT_INTERVAL_S = 1.0
-FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 60.0
 # An engine that is closed should end soon.
 LEAVE_TIMEOUT_S = 15.0
-# The thread that looks after all queries does not wait longer than this for a cluster on behalf of one.
-MARKERS_TIMEOUT_S = 5.0
-# Only the engine's owner can mend these, so nothing is tried again.
-REFUSALS = (PlanRefused, SpecRefused, NoJava, JarsUnavailable)
 
 log = logging.getLogger(__name__)
 
 
 class EngineRefused(Exception):
     """The engine cannot do what it was asked; the sentence says why."""
-
-
-class Query:
-    """One query of an engine. Its fields are the engine's to change."""
-
-    def __init__(self, spec: QuerySpec, target: Target) -> None:
-        self.spec = spec
-        self.target: Target = target
-        self.state: State = "STARTING" if target == "RUNNING" else target
-        self.error = ""
-        self.progress = Progress()
-        # All restarts, and those in a row without a batch between them.
-        self.restarts = 0
-        self.attempts = 0
-        self.next_start_s = 0.0
-        # Whether the topic that an exactly-once query needs was seen since it last failed.
-        self.has_markers = False
-        # The partitions of the topics that it reads, if it was asked since it last failed; and the task slots it holds.
-        self.partitions: Mapping[str, int] | None = None
-        self.task_slots = 0
-        # Whether it is being deleted: no other request may change it any more.
-        self.is_leaving = False
-        # Spark's query, while there is one.
-        self.running: StreamingQuery | None = None
-        self.first_batch_id = -1
-        self.next_report_s = 0.0
-
-    def __repr__(self) -> str:
-        return f"<Query {self.spec.id} {self.state}, batch {self.progress.batch_id}>"
-
-    @property
-    def is_prepared(self) -> bool:
-        has_markers = self.has_markers or self.spec.delivery != "exactly-once"
-        return has_markers and (self.partitions is not None or not self.is_real_time)
-
-    @property
-    def is_real_time(self) -> bool:
-        return speed_of(self.spec) == "real-time"
-
-    def is_due(self) -> bool:
-        """Whether it should run, does not, and may be tried."""
-        should_run = self.target == "RUNNING" and self.state != "FAILED"
-        return should_run and self.running is None and time.monotonic() >= self.next_start_s
-
-    def status(self) -> QueryStatus:
-        return QueryStatus(
-            self.spec.id, self.state, self.spec.delivery, speed_of(self.spec), self.restarts, self.error,
-            self.spec.group, self.progress, self.task_slots if self.running is not None else 0,
-        )  # fmt: skip
 
 
 class Engine:
@@ -150,14 +70,13 @@ class Engine:
         self.kafka = KafkaSettings(bootstrap_servers, dict(kafka_options or {}), schema_registry_url)
         self._spark = SparkLink(home, spark_remote, spark or SparkOptions(), say)
         self._mutex = threading.RLock()
-        self._names = Names()
-        self._ending = EndingQueries()
-        self._closing = threading.Event()
         settings = client_settings(self.kafka)
         self._traces = Traces(home, settings, checkpoints)
-        self._queries: dict[str, Query] = {}
         self._home_lock = _lock(home)
-        self._groups = GroupOffsets(settings)
+        self._keeper = QueryKeeper(self.kafka, self._spark, self._traces, self._mutex)
+        # The keeper's own, by short names.
+        self._queries, self._names, self._ending = self._keeper.queries, self._keeper.names, self._keeper.ending
+        self._groups, self._closing = self._keeper.groups, self._keeper.closing
         try:
             self._state = StateTopic(settings, state_topic) if state_topic is not None else None
             self._recall()
@@ -165,7 +84,7 @@ class Engine:
             self._groups.close()
             self._home_lock.close()
             raise
-        self._monitor = threading.Thread(target=self._watch, name="pessoa-engine", daemon=True)
+        self._monitor = threading.Thread(target=self._keeper.watch, name="pessoa-engine", daemon=True)
         self._monitor.start()
 
     def __enter__(self) -> Self:
@@ -198,10 +117,10 @@ class Engine:
         self._traces.pardon(query.spec.id)
         self._wait_for_end(query.spec.id)
         if not query.is_prepared:
-            self._prepare_query(query, TIMEOUT_S)
+            self._keeper.prepare_query(query, TIMEOUT_S)
         with self._mutex:
             self._refuse_if_closed()
-            self._launch(query, raises=True)
+            self._launch(query)
             self._queries[query.spec.id] = query
             wait_until_written = self._remember(query)
         try:
@@ -210,6 +129,12 @@ class Engine:
             self._take_back(query)
             raise
         return query
+
+    def _launch(self, query: Query) -> None:
+        try:
+            self._keeper.launch(query, raises=True)
+        except NoTaskSlots as full:
+            raise EngineRefused(str(full)) from None
 
     def _wait_for_end(self, query_id: str) -> None:
         if not self._ending.wait_for(query_id, TIMEOUT_S):
@@ -221,7 +146,7 @@ class Engine:
         """Its author hears that it was not started. What it has done stays: a query of its name goes on from there."""
         with self._mutex:
             if self._queries.get(query.spec.id) is query:
-                self._end(query)
+                self._keeper.end(query)
                 del self._queries[query.spec.id]
                 # Not waited for. It stands behind a word that may yet be written.
                 self._forget(query.spec.id)
@@ -255,7 +180,7 @@ class Engine:
         with self._mutex:
             self._refuse_if_closed()
             query = self._changeable(query_id)
-            self._end(query)
+            self._keeper.end(query)
             query.restarts += 1
             wait_until_written = self._set_going(query)
         wait_until_written()
@@ -264,7 +189,7 @@ class Engine:
         query.target, query.state, query.error = "RUNNING", "STARTING", ""
         query.attempts, query.next_start_s = 0, 0.0
         wait_until_written = self._remember(query)
-        self._start_if_due(query)
+        self._keeper.start_if_due(query)
         return wait_until_written
 
     def delete(self, query_id: str) -> None:
@@ -282,7 +207,7 @@ class Engine:
                     raise EngineRefused(f"there is no query {query_id}")
                 self._traces.condemn(query_id)
                 if query is not None:
-                    self._end(query)
+                    self._keeper.end(query)
                     query.target = query.state = "STOPPED"
                     self._groups.forget(query.spec.group, deletes=query.spec.group_id is None)
                 wait_until_written = self._forget(query_id)
@@ -311,7 +236,7 @@ class Engine:
         """Stop a query and let go of it. What it left stays: a query that starts under its name goes on from there."""
         with self._mutex:
             query = self._changeable(query_id)
-            self._end(query)
+            self._keeper.end(query)
             del self._queries[query_id]
             wait_until_written = self._forget(query_id)
         self._ending.wait_for(query_id)
@@ -340,8 +265,7 @@ class Engine:
 
     def task_slots(self) -> TaskSlots:
         """Spark's task slots, and how many of them are held. Before Spark has started there are none on a cluster."""
-        held = sum(query.task_slots for query in list(self._queries.values()) if query.running is not None)
-        return TaskSlots(self._spark.task_slots or 0, held)
+        return self._keeper.task_slots()
 
     @property
     def spark_server(self) -> SparkServer | None:
@@ -355,7 +279,7 @@ class Engine:
         self._closing.set()
         with self._mutex:
             for query in self._queries.values():
-                self._end(query)
+                self._keeper.end(query)
         self._ending.wait_for_all()
         with self._mutex:
             self._spark.drop()
@@ -365,191 +289,12 @@ class Engine:
         if not self._names.wait_until_all_are_free(LEAVE_TIMEOUT_S):
             log.warning("%s: a query still waits for the cluster, and keeps %s until then", self._names, self.home)
 
-    # Looking after it.
-
-    def _watch(self) -> None:
-        while not self._closing.wait(LOOK_INTERVAL_S):
-            self._prepare()
-            with self._mutex:
-                self.look()
-
-    def _prepare(self) -> None:
-        """See that the queries that are about to start have their markers. The cluster may take its time to answer."""
-        for query in list(self._queries.values()):
-            with self._mutex:
-                # One that is deleted, or begins anew, is in other hands.
-                is_ours = self._queries.get(query.spec.id) is query and query.is_due() and not query.is_prepared
-                if self._closing.is_set() or not is_ours or not self._names.maybe_take(query.spec.id):
-                    continue
-            try:
-                self._prepare_query(query, MARKERS_TIMEOUT_S)
-            except TopicUnavailable as missing:
-                self._failed_to_prepare(query, str(missing), counts=not missing.may_pass)
-            except Exception as failure:
-                # A disk or a client may fail in many ways. Without this thread nothing would be looked after any more.
-                log.exception("query %s could not be prepared", query.spec.id)
-                self._failed_to_prepare(query, str(failure) or type(failure).__name__)
-            else:
-                continue
-            finally:
-                self._names.give_back(query.spec.id)
-            # The others have their turn when everything else was looked after.
-            return
-
-    def _failed_to_prepare(self, query: Query, reason: str, *, counts: bool = True) -> None:
-        with self._mutex:
-            if query.is_due() and not self._closing.is_set():
-                self._note_failure(query, reason, counts=counts)
-
-    def _prepare_query(self, query: Query, timeout_s: float) -> None:
-        if query.spec.delivery == "exactly-once":
-            self._traces.make_markers(query.spec.id, query.spec.slots, timeout_s)
-            query.has_markers = True
-        if query.is_real_time:
-            query.partitions = count_partitions(client_settings(self.kafka), query.spec.plan)
-
-    def look(self) -> None:
-        """One round: notice what has ended, start what should run."""
-        if self._spark.has_ended:
-            self._lose_spark("Spark has ended")
-        self._look_at([query for query in self._queries.values() if query.running is not None])
-        for query in list(self._queries.values()):
-            if self._closing.is_set():
-                return
-            self._start_if_due(query)
-
-    def _start_if_due(self, query: Query) -> None:
-        if query.is_due() and query.is_prepared and self._ending.has_ended(query.spec.id):
-            self._launch(query)
-
-    def _look_at(self, queries: list[Query]) -> None:
-        """Notice progress and ends. One question to Spark for all of them, and one for each that is due to report."""
-        session = self._spark.session
-        if not queries or session is None:
-            return
-        now_s = time.monotonic()
-        found = []
-        try:
-            active = {running.runId for running in session.streams.active}
-            for query in queries:
-                assert query.running is not None
-                is_active = query.running.runId in active
-                is_due = now_s >= query.next_report_s or not is_active
-                report = query.running.lastProgress if is_due else None
-                found.append((query, is_active, report, None if is_active else query.running.exception()))
-        except Exception as lost:  # noqa: BLE001
-            # Any exception of Spark's client means that Spark does not answer.
-            self._lose_spark(f"Spark does not answer ({type(lost).__name__})")
-            return
-        for query, is_active, report, failure in found:
-            if report is not None:
-                query.next_report_s = now_s + REPORT_INTERVAL_S
-                self._note_progress(query, read_progress(report))
-            if not is_active and is_state_of_micro_batches(str(failure)):
-                self._go_on_in_micro_batches(query)
-            elif not is_active:
-                self._note_failure(query, plain(str(failure)) if failure is not None else "Spark ended the query")
-
-    def _note_progress(self, query: Query, progress: Progress) -> None:
-        query.progress = progress
-        query.state = "RUNNING"
-        if query.first_batch_id < 0:
-            query.first_batch_id = progress.batch_id
-        elif progress.batch_id > query.first_batch_id:
-            # A batch was finished since the start: what failed before is over.
-            query.attempts = 0
-        self._groups.commit(query.spec.group, progress.offsets)
-
-    def _launch(self, query: Query, *, raises: bool = False) -> None:
-        query.state = "STARTING" if not query.error else "RESTARTING"
-        try:
-            spark = self._spark.connect()
-            slots = self._traces.slots(query.spec.id, query.spec.slots)
-            self._take_task_slots(query, spark)
-            with in_use(spark):
-                query.running = launch(query.spec, spark, self.kafka, self._traces.checkpoint(query.spec.id), slots)
-            query.first_batch_id, query.next_report_s = -1, 0.0
-            query.state = "RUNNING"
-        except REFUSALS as refused:
-            if raises:
-                raise
-            query.state, query.error = "FAILED", str(refused)
-        except NoTaskSlots as full:
-            if raises:
-                raise EngineRefused(str(full)) from None
-            # Another query may end. This one waits, and it is not to blame.
-            self._note_failure(query, str(full), counts=False)
-        except SparkUnavailable as missing:
-            if raises:
-                raise
-            self._note_failure(query, str(missing))
-        except Exception as failure:
-            # Spark refuses in many ways; the user's own function may raise anything.
-            if raises:
-                raise
-            self._note_failure(query, plain(str(failure)))
-
-    def _go_on_in_micro_batches(self, query: Query) -> None:
-        """The state that the query has was written in a format which real-time mode does not take."""
-        self._end(query)
-        query.spec = dataclasses.replace(query.spec, speed="micro-batch", output_mode=mode_of(query.spec))
-        query.state, query.next_start_s = "RESTARTING", 0.0
-        query.error = (
-            "its state was begun in micro-batches by an older version, so it goes on in them: to run it in real-time"
-            " mode, start it anew under another name"
-        )
-        log.warning("query %s: %s", query.spec.id, query.error)
-
-    def _take_task_slots(self, query: Query, spark: SparkSession) -> None:
-        query.task_slots = 0
-        if query.is_real_time:
-            shuffle_partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
-            wanted = slots_wanted(query.spec.plan, query.partitions or {}, shuffle_partitions)
-            # A Spark that does not say how many it has is taken at its word when it refuses.
-            if self._spark.task_slots is not None:
-                refuse_if_full(query.spec.id, wanted, self.task_slots())
-            query.task_slots = wanted
-
-    def _note_failure(self, query: Query, reason: str, *, counts: bool = True) -> None:
-        self._end(query)
-        query.error = reason
-        query.has_markers, query.partitions = False, None
-        query.attempts += counts
-        if query.attempts > query.spec.max_restarts or is_final(reason):
-            query.state = "FAILED"
-            log.error("query %s failed and is given up: %s", query.spec.id, reason)
-            return
-        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** max(0, query.attempts - 1))
-        query.state = "RESTARTING"
-        query.restarts += counts
-        query.next_start_s = time.monotonic() + pause_s
-        log.warning("query %s failed and starts again in %.0f s: %s", query.spec.id, pause_s, reason)
-
-    def _lose_spark(self, reason: str) -> None:
-        if self._spark.has_ended:
-            assert self._spark.server is not None
-            reason = f"Spark has ended; its log is {self._spark.server.log_path}"
-        log.warning("%s", reason)
-        self._spark.drop()
-        for query in self._queries.values():
-            if query.running is not None:
-                # No fault of the query's: it starts again at once, and it does not count.
-                query.running = None
-                query.state, query.error = "RESTARTING", reason
-                query.restarts += 1
-                query.next_start_s = 0.0
-
-    def _end(self, query: Query) -> None:
-        running, query.running = query.running, None
-        if running is not None and self._spark.session is not None and not self._spark.has_ended:
-            self._ending.stop(query.spec.id, running)
-
     # Remembering.
 
     def _rest(self, query_id: str, target: Target) -> None:
         with self._mutex:
             query = self._changeable(query_id)
-            self._end(query)
+            self._keeper.end(query)
             query.target = query.state = target
             wait_until_written = self._remember(query)
         self._ending.wait_for(query_id)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pessoa.pipelines import ending_queries, group_offsets
+from pessoa.pipelines import ending_queries, group_offsets, query_keeper
 from pessoa.pipelines import engine as engine_file
 from pessoa.pipelines.engine import Engine, EngineRefused
 from pessoa.pipelines.queries import QuerySpec
@@ -48,10 +48,10 @@ class Spark:
 def spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spark]:
     made = Spark()
     session = SimpleNamespace(streams=SimpleNamespace(active=made.running), stop=lambda: None)
-    monkeypatch.setattr(engine_file, "launch", made.launch)
-    monkeypatch.setattr(engine_file, "in_use", nullcontext)
-    monkeypatch.setattr(engine_file, "LOOK_INTERVAL_S", 0.01)
-    monkeypatch.setattr(engine_file, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(query_keeper, "launch", made.launch)
+    monkeypatch.setattr(query_keeper, "in_use", nullcontext)
+    monkeypatch.setattr(query_keeper, "LOOK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(query_keeper, "FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(group_offsets, "_delete", lambda *_: None)
     monkeypatch.setattr(SparkLink, "_connect", lambda _: session)
     monkeypatch.setattr(ending_queries, "MOMENT_S", 0.01)

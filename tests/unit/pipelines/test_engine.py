@@ -19,7 +19,7 @@ import pytest
 
 from pessoa.client.topic_creation import TopicUnavailable
 from pessoa.pipelines import engine as engine_file
-from pessoa.pipelines import group_offsets, traces
+from pessoa.pipelines import group_offsets, query_keeper, traces
 from pessoa.pipelines.engine import Engine, EngineRefused
 from pessoa.pipelines.names import EVERY_NAME
 from pessoa.pipelines.plan import Aggregate, Column, Sink, Source
@@ -94,14 +94,14 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     made = Cluster()
     for name in ("ensure_topic", "delete_topic"):
         monkeypatch.setattr(traces, name, getattr(made, name))
-    monkeypatch.setattr(engine_file, "launch", made.launch)
+    monkeypatch.setattr(query_keeper, "launch", made.launch)
     monkeypatch.setattr(engine_file, "StateTopic", made.state_topic)
     # No group is deleted: there is no cluster that answers, and closing an engine waits for the answer.
     monkeypatch.setattr(group_offsets, "_delete", lambda *_: None)
-    monkeypatch.setattr(engine_file, "in_use", nullcontext)
+    monkeypatch.setattr(query_keeper, "in_use", nullcontext)
     monkeypatch.setattr(SparkLink, "_connect", lambda _: made.session())
-    monkeypatch.setattr(engine_file, "LOOK_INTERVAL_S", 0.01)
-    monkeypatch.setattr(engine_file, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(query_keeper, "LOOK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(query_keeper, "FIRST_PAUSE_S", 0.0)
     yield made
     made.may_answer.set()
 
@@ -510,7 +510,7 @@ def test_only_what_is_on_this_machine_for_certain_is_removed(place: str, path: s
 def counted(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """The partitions of topics as the cluster would tell them; Spark has eight slots and shuffles to two partitions."""
     partitions: dict[str, int] = {}
-    monkeypatch.setattr(engine_file, "count_partitions", lambda *_: partitions)
+    monkeypatch.setattr(query_keeper, "count_partitions", lambda *_: partitions)
 
     def connect(link: SparkLink) -> Any:
         link.task_slots = 8

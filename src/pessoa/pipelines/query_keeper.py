@@ -1,0 +1,250 @@
+"""The keeper of an engine's queries: starts those that should run, notices progress and ends, and tries again.
+
+A thread looks after everything about twice a second:
+
+    Spark is gone            start it again, and all its queries
+    a query has ended        start it again after a pause that doubles; give up when it has made no progress for
+                             `max_restarts` attempts in a row, with the reason in its status
+    a query has progressed   keep the numbers, commit its offsets to its group
+
+The locks are those of engine.py: `mutex` is held while a query is changed or Spark is asked, and never while a cluster
+is asked something. What a query needs from the cluster before it can start is asked for in `_prepare`, without it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from pessoa.client.topic_creation import TopicUnavailable
+from pessoa.pipelines.ending_queries import EndingQueries
+from pessoa.pipelines.failures import is_final, is_state_of_micro_batches, plain
+from pessoa.pipelines.group_offsets import GroupOffsets
+from pessoa.pipelines.jars import JarsUnavailable
+from pessoa.pipelines.java import NoJava
+from pessoa.pipelines.launching import client_settings, launch, mode_of
+from pessoa.pipelines.names import Names
+from pessoa.pipelines.plan import KafkaSettings, PlanRefused
+from pessoa.pipelines.queries import SpecRefused
+from pessoa.pipelines.query_handle import Query
+from pessoa.pipelines.query_progress import Progress, read_progress
+from pessoa.pipelines.spark_link import SparkLink
+from pessoa.pipelines.spark_server import SparkUnavailable, in_use
+from pessoa.pipelines.task_slots import NoTaskSlots, TaskSlots, count_partitions, refuse_if_full, slots_wanted
+from pessoa.pipelines.traces import Traces
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOK_INTERVAL_S = 0.5
+# Every question costs Spark some milliseconds of the cores that the queries run on.
+REPORT_INTERVAL_S = 1.0
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 60.0
+# The thread that looks after all queries does not wait longer than this for a cluster on behalf of one.
+MARKERS_TIMEOUT_S = 5.0
+# Only the engine's owner can mend these, so nothing is tried again.
+REFUSALS = (PlanRefused, SpecRefused, NoJava, JarsUnavailable)
+
+log = logging.getLogger(__name__)
+
+
+class QueryKeeper:
+    def __init__(self, kafka: KafkaSettings, spark: SparkLink, traces: Traces, mutex: threading.RLock) -> None:
+        self.kafka = kafka
+        self.spark = spark
+        self.traces = traces
+        self.mutex = mutex
+        self.names = Names()
+        self.ending = EndingQueries()
+        self.closing = threading.Event()
+        self.queries: dict[str, Query] = {}
+        self.groups = GroupOffsets(client_settings(kafka))
+
+    def __repr__(self) -> str:
+        return f"<QueryKeeper of {len(self.queries)} queries, {self.spark}>"
+
+    def task_slots(self) -> TaskSlots:
+        """Spark's task slots, and how many of them are held. Before Spark has started there are none on a cluster."""
+        held = sum(query.task_slots for query in list(self.queries.values()) if query.running is not None)
+        return TaskSlots(self.spark.task_slots or 0, held)
+
+    def watch(self) -> None:
+        while not self.closing.wait(LOOK_INTERVAL_S):
+            self._prepare()
+            with self.mutex:
+                self.look()
+
+    def _prepare(self) -> None:
+        """See that the queries that are about to start have their markers. The cluster may take its time to answer."""
+        for query in list(self.queries.values()):
+            with self.mutex:
+                # One that is deleted, or begins anew, is in other hands.
+                is_ours = self.queries.get(query.spec.id) is query and query.is_due() and not query.is_prepared
+                if self.closing.is_set() or not is_ours or not self.names.maybe_take(query.spec.id):
+                    continue
+            try:
+                self.prepare_query(query, MARKERS_TIMEOUT_S)
+            except TopicUnavailable as missing:
+                self._failed_to_prepare(query, str(missing), counts=not missing.may_pass)
+            except Exception as failure:
+                # A disk or a client may fail in many ways. Without this thread nothing would be looked after any more.
+                log.exception("query %s could not be prepared", query.spec.id)
+                self._failed_to_prepare(query, str(failure) or type(failure).__name__)
+            else:
+                continue
+            finally:
+                self.names.give_back(query.spec.id)
+            # The others have their turn when everything else was looked after.
+            return
+
+    def _failed_to_prepare(self, query: Query, reason: str, *, counts: bool = True) -> None:
+        with self.mutex:
+            if query.is_due() and not self.closing.is_set():
+                self._note_failure(query, reason, counts=counts)
+
+    def prepare_query(self, query: Query, timeout_s: float) -> None:
+        if query.spec.delivery == "exactly-once":
+            self.traces.make_markers(query.spec.id, query.spec.slots, timeout_s)
+            query.has_markers = True
+        if query.is_real_time:
+            query.partitions = count_partitions(client_settings(self.kafka), query.spec.plan)
+
+    def look(self) -> None:
+        """One round: notice what has ended, start what should run."""
+        if self.spark.has_ended:
+            self._lose_spark("Spark has ended")
+        self._look_at([query for query in self.queries.values() if query.running is not None])
+        for query in list(self.queries.values()):
+            if self.closing.is_set():
+                return
+            self.start_if_due(query)
+
+    def start_if_due(self, query: Query) -> None:
+        if query.is_due() and query.is_prepared and self.ending.has_ended(query.spec.id):
+            self.launch(query)
+
+    def _look_at(self, queries: list[Query]) -> None:
+        """Notice progress and ends. One question to Spark for all of them, and one for each that is due to report."""
+        session = self.spark.session
+        if not queries or session is None:
+            return
+        now_s = time.monotonic()
+        found = []
+        try:
+            active = {running.runId for running in session.streams.active}
+            for query in queries:
+                assert query.running is not None
+                is_active = query.running.runId in active
+                is_due = now_s >= query.next_report_s or not is_active
+                report = query.running.lastProgress if is_due else None
+                found.append((query, is_active, report, None if is_active else query.running.exception()))
+        except Exception as lost:  # noqa: BLE001
+            # Any exception of Spark's client means that Spark does not answer.
+            self._lose_spark(f"Spark does not answer ({type(lost).__name__})")
+            return
+        for query, is_active, report, failure in found:
+            if report is not None:
+                query.next_report_s = now_s + REPORT_INTERVAL_S
+                self._note_progress(query, read_progress(report))
+            if not is_active and is_state_of_micro_batches(str(failure)):
+                self._go_on_in_micro_batches(query)
+            elif not is_active:
+                self._note_failure(query, plain(str(failure)) if failure is not None else "Spark ended the query")
+
+    def _note_progress(self, query: Query, progress: Progress) -> None:
+        query.progress = progress
+        query.state = "RUNNING"
+        if query.first_batch_id < 0:
+            query.first_batch_id = progress.batch_id
+        elif progress.batch_id > query.first_batch_id:
+            # A batch was finished since the start: what failed before is over.
+            query.attempts = 0
+        self.groups.commit(query.spec.group, progress.offsets)
+
+    def launch(self, query: Query, *, raises: bool = False) -> None:
+        query.state = "STARTING" if not query.error else "RESTARTING"
+        try:
+            spark = self.spark.connect()
+            slots = self.traces.slots(query.spec.id, query.spec.slots)
+            self._take_task_slots(query, spark)
+            with in_use(spark):
+                query.running = launch(query.spec, spark, self.kafka, self.traces.checkpoint(query.spec.id), slots)
+            query.first_batch_id, query.next_report_s = -1, 0.0
+            query.state = "RUNNING"
+        except REFUSALS as refused:
+            if raises:
+                raise
+            query.state, query.error = "FAILED", str(refused)
+        except NoTaskSlots as full:
+            if raises:
+                raise
+            # Another query may end. This one waits, and it is not to blame.
+            self._note_failure(query, str(full), counts=False)
+        except SparkUnavailable as missing:
+            if raises:
+                raise
+            self._note_failure(query, str(missing))
+        except Exception as failure:
+            # Spark refuses in many ways; the user's own function may raise anything.
+            if raises:
+                raise
+            self._note_failure(query, plain(str(failure)))
+
+    def _go_on_in_micro_batches(self, query: Query) -> None:
+        """The state that the query has was written in a format which real-time mode does not take."""
+        self.end(query)
+        query.spec = dataclasses.replace(query.spec, speed="micro-batch", output_mode=mode_of(query.spec))
+        query.state, query.next_start_s = "RESTARTING", 0.0
+        query.error = (
+            "its state was begun in micro-batches by an older version, so it goes on in them: to run it in real-time"
+            " mode, start it anew under another name"
+        )
+        log.warning("query %s: %s", query.spec.id, query.error)
+
+    def _take_task_slots(self, query: Query, spark: SparkSession) -> None:
+        query.task_slots = 0
+        if query.is_real_time:
+            shuffle_partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
+            wanted = slots_wanted(query.spec.plan, query.partitions or {}, shuffle_partitions)
+            # A Spark that does not say how many it has is taken at its word when it refuses.
+            if self.spark.task_slots is not None:
+                refuse_if_full(query.spec.id, wanted, self.task_slots())
+            query.task_slots = wanted
+
+    def _note_failure(self, query: Query, reason: str, *, counts: bool = True) -> None:
+        self.end(query)
+        query.error = reason
+        query.has_markers, query.partitions = False, None
+        query.attempts += counts
+        if query.attempts > query.spec.max_restarts or is_final(reason):
+            query.state = "FAILED"
+            log.error("query %s failed and is given up: %s", query.spec.id, reason)
+            return
+        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** max(0, query.attempts - 1))
+        query.state = "RESTARTING"
+        query.restarts += counts
+        query.next_start_s = time.monotonic() + pause_s
+        log.warning("query %s failed and starts again in %.0f s: %s", query.spec.id, pause_s, reason)
+
+    def _lose_spark(self, reason: str) -> None:
+        if self.spark.has_ended:
+            assert self.spark.server is not None
+            reason = f"Spark has ended; its log is {self.spark.server.log_path}"
+        log.warning("%s", reason)
+        self.spark.drop()
+        for query in self.queries.values():
+            if query.running is not None:
+                # No fault of the query's: it starts again at once, and it does not count.
+                query.running = None
+                query.state, query.error = "RESTARTING", reason
+                query.restarts += 1
+                query.next_start_s = 0.0
+
+    def end(self, query: Query) -> None:
+        running, query.running = query.running, None
+        if running is not None and self.spark.session is not None and not self.spark.has_ended:
+            self.ending.stop(query.spec.id, running)
