@@ -73,11 +73,11 @@ class Raft(Member):
     def deadline_ms(self) -> int:
         match self.role:
             case Unattached(election_ms, fetching):
-                return min(election_ms, NEVER if fetching is None else fetching.due_ms)
+                return min(election_ms, NEVER if fetching is None else fetching.deadline_ms)
             case Prospective(election_ms, requests) | Candidate(election_ms, requests):
                 return min(election_ms, requests.deadline_ms)
             case Follower(silence_ms, fetching):
-                return min(silence_ms, fetching.due_ms)
+                return min(silence_ms, fetching.deadline_ms)
             case Leader() if not self._counts:
                 return AT_ONCE
             case Leader(progress, requests):
@@ -103,7 +103,7 @@ class Raft(Member):
         self.tick(now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Do what is due."""
+        """Do what is due. Nothing is due afterwards: the shell rings at `deadline_ms`, and would ring for ever."""
         match self.role:
             case Unattached(election_ms, _) if election_ms <= now_ms:
                 self._prospect(now_ms)
@@ -125,6 +125,9 @@ class Raft(Member):
             case _:
                 pass
         self._send_due(now_ms)
+        assert self.deadline_ms > now_ms, (
+            f"{self!r} leaves something due at {self.deadline_ms} ms, and it is {now_ms} ms"
+        )
 
     def resign(self, now_ms: int, epoch: int) -> None:
         """Stop leading that epoch, if that is what this member does."""
@@ -179,6 +182,8 @@ class Raft(Member):
         self._advance(snapshot.offset)
         if isinstance(self.role, Follower):
             self.role.silence_ms = now_ms + self._timeouts.fetch_timeout_ms
+            # A fetch that is on its way speaks of the log before the snapshot.
+            self.role.fetching.in_flight = None
             self._fetch_when_durable(now_ms, self.role.fetching)
         self._send_due(now_ms)
 
@@ -188,9 +193,12 @@ class Raft(Member):
             self.role.silence_ms = now_ms + self._timeouts.fetch_timeout_ms
 
     def fetch_again(self, now_ms: int) -> None:
-        """The snapshot could not be had, or the records were damaged: ask once more, after a while."""
+        """The snapshot could not be had, or the records were damaged: ask once more, after a while.
+
+        A download may end under a later leader than it began under. The fetch from that one is on its way then.
+        """
         self._awaits_snapshot = False
-        if isinstance(self.role, Follower):
+        if isinstance(self.role, Follower) and self.role.fetching.in_flight is None:
             self.role.fetching.due_ms = now_ms + self._timeouts.retry_backoff_ms
 
     # Inputs: requests.

@@ -62,6 +62,11 @@ class Fetching:
         self.due_ms = due_ms
         self.in_flight: Fetch | None = None
 
+    @property
+    def deadline_ms(self) -> int:
+        """When a fetch has to be sent: never while one is on its way, so that this cannot stay due after `tick`."""
+        return self.due_ms if self.in_flight is None else NEVER
+
 
 class Unattached:
     """Knows an epoch, and no leader of it."""

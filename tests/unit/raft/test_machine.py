@@ -601,3 +601,38 @@ def test_a_voter_remembers_when_it_has_all_that_a_leader_has_committed() -> None
         assert raft.memory is memory
     raft.tick(100_000)
     assert isinstance(raft.role, Prospective)
+
+
+def test_a_download_that_fails_under_a_later_leader_leaves_the_fetch_from_that_leader_alone() -> None:
+    """`make sim SEED=125817`: the fetch stayed due while it was on its way, and the node's alarm rang without end."""
+    raft, fetch = follower(log_of(1))
+    raft.replied(1, 2, fetch, FetchReply(OK, 1, 2, 5, snapshot=OffsetAndEpoch(5, 1)))
+    assert raft.take_ready().snapshot == OffsetAndEpoch(5, 1)
+    raft.begin_epoch(2, BeginEpoch(2, 3, ME))
+    ((peer, _),) = raft.take_ready().sends
+    assert peer == 3
+    raft.fetch_again(3)
+    late_ms = 3 + TIMEOUTS.retry_backoff_ms
+    raft.tick(late_ms)
+    assert raft.take_ready().sends == [], "one fetch at a time"
+    assert raft.deadline_ms > late_ms
+
+
+def test_a_fetch_that_was_sent_before_a_snapshot_was_loaded_is_sent_again_after_it() -> None:
+    log = log_of(1)
+    raft, fetch = follower(log)
+    raft.replied(1, 2, fetch, FetchReply(OK, 1, 2, 5, snapshot=OffsetAndEpoch(5, 1)))
+    raft.take_ready()
+    # It misses the leader, and comes back to it while the snapshot is on its way.
+    raft.tick(1 + TIMEOUTS.fetch_timeout_ms)
+    assert role_of(raft) is Prospective
+    raft.begin_epoch(2_002, BeginEpoch(1, 2, ME))
+    ((_, before),) = [one for one in raft.take_ready().sends if isinstance(one[1], Fetch)]
+    log.entries = [(1, None)] * 5
+    log.durable_end_offset, log.latest_snapshot = 5, OffsetAndEpoch(5, 1)
+    raft.snapshot_loaded(2_003)
+    ((_, after),) = raft.take_ready().sends
+    assert isinstance(after, Fetch)
+    assert after.offset == 5
+    raft.replied(2_004, 2, before, FetchReply(OK, 1, 2, 5, records=memoryview(b"of the log before")))
+    assert raft.take_ready().is_empty
