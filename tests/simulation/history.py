@@ -87,7 +87,8 @@ class History:
         self._owners: dict[tuple[str, int, TopicPartition], str] = {}
         # (group, partition) → the newest generation in which it has an owner, and that one
         self._newest_owners: dict[tuple[str, TopicPartition], tuple[int, str]] = {}
-        self.latest_offsets: dict[tuple[TopicPartition, int], int] = {}
+        # (reader, partition, isolation level) → the largest end of the partition that the reader was told
+        self._latest_offsets: dict[tuple[str, TopicPartition, int], int] = {}
         # What a copier wrote → where it had read that
         self.copies: dict[bytes, tuple[TopicPartition, int]] = {}
         self.acknowledged = 0
@@ -149,16 +150,29 @@ class History:
         if other is not None and other != value:
             raise Violation(f"inconsistent offsets: {partition}@{offset} was {other!r}, and {witness} sees {value!r}")
 
+    def latest_floor(self, reader: str, partition: TopicPartition, isolation: int) -> int:
+        """The lowest end of the partition that this reader may be told from now on: the end never goes back (KIP-207).
+
+        That holds for one reader, who asks with the highest leader epoch that it knows (KIP-320). A leader that was
+        deposed and does not hear of it goes on answering readers that do not know of the new one either.
+        """
+        return self._latest_offsets.get((reader, partition, isolation), 0)
+
+    def latest_floor_of_all(self, partition: TopicPartition, isolation: int) -> int:
+        """The lowest end that any reader may be told once every broker knows who leads."""
+        told = [end for (_, *where), end in self._latest_offsets.items() if where == [partition, isolation]]
+        return max(told, default=0)
+
     def see_latest(self, reader: str, partition: TopicPartition, isolation: int, offset: int, asked_floor: int) -> None:
-        """The end of a partition as ListOffsets tells it never goes back (KIP-207). `asked_floor` is what was known
-        when the question was asked: answers may overtake each other."""
+        """ListOffsets tells where the partition ends. `asked_floor` is the floor when the question was asked: answers
+        may overtake each other."""
         if offset < asked_floor:
             raise Violation(
                 f"{reader} is told that {partition} ends at {offset}, and before it was told {asked_floor} "
                 f"(isolation level {isolation})"
             )
-        key = (partition, isolation)
-        self.latest_offsets[key] = max(offset, self.latest_offsets.get(key, 0))
+        key = (reader, partition, isolation)
+        self._latest_offsets[key] = max(offset, self._latest_offsets.get(key, 0))
 
     # Groups.
 

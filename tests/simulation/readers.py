@@ -149,9 +149,12 @@ class Reader(Client):
     def know_epoch(self, partition: TopicPartition, epoch: int) -> None:
         self.read_epochs[partition] = max(epoch, self.read_epochs.get(partition, -1))
 
-    async def latest(self, partition: TopicPartition) -> int | None:
+    async def latest(self, partition: TopicPartition, *, has_healed: bool = False) -> int | None:
         """Where the partition ends for this isolation level; None if its leader does not say."""
-        floor = self.history.latest_offsets.get((partition, self.isolation), 0)
+        if has_healed:
+            floor = self.history.latest_floor_of_all(partition, self.isolation)
+        else:
+            floor = self.history.latest_floor(self.name, partition, self.isolation)
         request = ListOffsetsRequest(
             replica_id=-1,
             isolation_level=self.isolation,
@@ -183,7 +186,7 @@ class Reader(Client):
 
     async def read_all(self, partition: TopicPartition) -> dict[int, bytes]:
         """Everything up to the end that there is now; for a cluster that is well."""
-        while (end := await self.latest(partition)) is None:
+        while (end := await self.latest(partition, has_healed=True)) is None:
             await self.refresh([partition.topic])
             await self.back_off()
         found: dict[int, bytes] = {}

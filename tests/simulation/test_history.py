@@ -101,10 +101,27 @@ def test_the_records_of_a_producer_must_stand_in_their_order(history: History) -
         check(history, {0: b"b", 1: b"a"})
 
 
-def test_the_end_of_a_partition_must_not_go_back(history: History) -> None:
+def test_the_end_of_a_partition_must_not_go_back_for_a_reader(history: History) -> None:
     history.see_latest("r", T0, 0, 10, asked_floor=0)
     with pytest.raises(Violation, match="ends at 9"):
-        history.see_latest("r", T0, 0, 9, asked_floor=history.latest_offsets[T0, 0])
+        history.see_latest("r", T0, 0, 9, asked_floor=history.latest_floor("r", T0, 0))
+
+
+def test_a_deposed_leader_may_tell_an_earlier_end_to_a_reader_that_knows_of_no_later_one(history: History) -> None:
+    """`make sim SEED=125689`: two readers of committed records shared one floor."""
+    history.see_latest("r", T0, 1, 10, asked_floor=history.latest_floor("r", T0, 1))
+    history.see_latest("s", T0, 1, 9, asked_floor=history.latest_floor("s", T0, 1))
+    assert history.latest_floor("r", T0, 1) == 10
+
+
+def test_the_end_that_any_reader_was_told_must_be_there_after_everything_has_healed(history: History) -> None:
+    history.see_latest("r", T0, 1, 10, asked_floor=0)
+    history.see_latest("s", T0, 1, 9, asked_floor=0)
+    history.see_latest("s", T0, 0, 12, asked_floor=0)
+    floor = history.latest_floor_of_all(T0, 1)
+    with pytest.raises(Violation, match="ends at 9"):
+        history.see_latest("final", T0, 1, 9, asked_floor=floor)
+    history.see_latest("final", T0, 1, 10, asked_floor=floor)
 
 
 def test_a_partition_has_one_owner_in_a_generation(history: History) -> None:
