@@ -53,6 +53,8 @@ class Postgres:
 
     def start(self) -> None:
         options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
+        # For the source that reads the log.
+        options += " -c wal_level=logical"
         log = str(self._folder / "log")
         self._run("pg_ctl", "-D", self._data, "-w", "-t", str(TIMEOUT_S), "-o", options, "-l", log, "start")
 

@@ -1,5 +1,8 @@
 """The worker is killed in the middle of table → topic → table, and Spark dies with it: nothing may be missing.
 
+The table is read twice: by its columns (`JdbcSource`), and from PostgreSQL's log (`PostgresConnector`), which has
+deletes as well.
+
 A source gives again what was under way, so the topic may hold a row twice. The sink writes by key, so the copy is
 exact.
 """
@@ -10,6 +13,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -77,8 +81,14 @@ def test_a_copy_of_a_table_is_whole_after_the_worker_was_killed(
             "CREATE TABLE contas (id SERIAL PRIMARY KEY, nome TEXT NOT NULL,"
             " mudado TIMESTAMP NOT NULL DEFAULT clock_timestamp())"
         )
+        connection.execute("CREATE TABLE apagadas AS SELECT n AS id, 'x' || n AS nome FROM generate_series(1, 1000) n")
+        connection.execute("ALTER TABLE apagadas ADD PRIMARY KEY (id)")
         insert()
         _start_copying(worker, database)
+        _start_following_the_log(worker, database)
+        wait_until(
+            lambda: number("SELECT to_regclass('espelho_apagadas')::oid"), "rows of the snapshot came", PATIENCE_S
+        )
         for done in range(1, ROUNDS + 1):
             wait_for((2 * done - 1) * STEP)
             insert()
@@ -86,6 +96,8 @@ def test_a_copy_of_a_table_is_whole_after_the_worker_was_killed(
             wait_for((2 * done - 1) * STEP + 1)
             worker.kill()
             connection.execute("UPDATE contas SET nome = 'outra', mudado = clock_timestamp() WHERE id % 100 = 0")
+            connection.execute("DELETE FROM apagadas WHERE id % 3 = 0")
+            connection.execute("UPDATE apagadas SET id = -id WHERE id % 5 = 0")
             insert()
             worker.start()
         differing = (
@@ -93,6 +105,9 @@ def test_a_copy_of_a_table_is_whole_after_the_worker_was_killed(
             " (SELECT id, nome FROM copia EXCEPT SELECT id, nome FROM contas)) AS d"
         )
         wait_until(lambda: copied() and not number(differing), "the tables are equal", PATIENCE_S)
+        for table in ("contas", "apagadas"):
+            other = differing.replace("FROM contas", f"FROM {table}").replace("copia", f"espelho_{table}")
+            wait_until(lambda sql=other: not number(sql), f"{table} is as the log says", PATIENCE_S)  # type: ignore[misc]
         ids = {row[0] for row in connection.execute("SELECT id FROM contas")}
     found = {
         json.loads(message.value())["payload"]["id"] for message in read_all(broker.bootstrap_servers, "db-contas")
@@ -111,6 +126,26 @@ def _start_copying(worker: ServiceProcess, database: str) -> None:
         worker, "copia", connector_class="JdbcSink", connection_url=database, topics="db-contas",
         table_name_format="copia", insert_mode="upsert", pk_mode="record_key", pk_fields="id", auto_create="true",
         key_converter=JSON,
+    )  # fmt: skip
+
+
+def _start_following_the_log(worker: ServiceProcess, database: str) -> None:
+    unwrap = "io.debezium.transforms.ExtractNewRecordState"
+    _put(
+        worker, "log", connector_class="io.debezium.connector.postgresql.PostgresConnector",
+        database_hostname="127.0.0.1", database_port=str(urlsplit(database.removeprefix("jdbc:")).port),
+        database_user="pessoa", database_dbname="postgres", topic_prefix="log", plugin_name="pgoutput",
+        table_include_list="public.contas,public.apagadas", column_exclude_list="public.contas.mudado",
+        publication_autocreate_mode="filtered", max_batch_size="500", slot_retry_delay_ms="500",
+        slot_max_retries="1000",
+        key_converter=JSON, transforms="unwrap", transforms_unwrap_type=unwrap,
+    )  # fmt: skip
+    _put(
+        worker, "espelho", connector_class="JdbcSink", connection_url=database, topics_regex="log.public.*",
+        table_name_format="espelho_${topic}", insert_mode="upsert", pk_mode="record_key", auto_create="true",
+        delete_enabled="true", key_converter=JSON, transforms="name",
+        transforms_name_type=f"{TRANSFORMS}RegexRouter", transforms_name_regex="log.public.(.*)",
+        transforms_name_replacement="$1",
     )  # fmt: skip
 
 

@@ -127,6 +127,9 @@ class SourceConnector(Connector):
         """
         return None
 
+    def commit(self, offsets: Offsets) -> None:
+        """Take note that everything up to these offsets is written: what the source kept until now may go."""
+
     @abstractmethod
     def poll(self) -> Iterable[Record]:
         """Return the records that there are, without waiting for long."""

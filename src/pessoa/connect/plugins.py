@@ -47,6 +47,8 @@ CONNECTORS = {
     "io.confluent.connect.jdbc.JdbcSourceConnector": ("source", "jdbc_source:JdbcSourceConnector"),
     "io.confluent.connect.s3.S3SinkConnector": ("sink", "object_sink:S3SinkConnector"),
     "pessoa.connect.connectors.FileSystemSinkConnector": ("sink", "object_sink:FileSystemSinkConnector"),
+    "io.debezium.connector.postgresql.PostgresConnector": ("source", "postgres_cdc:PostgresConnector"),
+    "pessoa.connect.connectors.PostgresConnector": ("source", "postgres_cdc:PostgresConnector"),
     "io.aiven.kafka.connect.http.HttpSinkConnector": ("sink", "http_sink:HttpSinkConnector"),
     "io.confluent.connect.http.HttpSinkConnector": ("sink", "http_sink:HttpSinkConnector"),
 }

@@ -78,9 +78,16 @@ class SourceTask:
     def read_between(self, start: QueryOffset, end: QueryOffset) -> Iterator[SourceRow]:
         """Read the records between two offsets once more, one by one: a table may have grown without measure meanwhile.
 
-        `repeated_batch.py` says what a source gives then, and when it is asked no longer.
+        `repeated_batch.py` says what a source gives then, and when it is asked no longer. Spark asks in another process
+        than for new records: the source is closed at the end, since some can be read by one process at a time.
         """
         self._open(start)
+        try:
+            yield from self._read_again(start, end)
+        finally:
+            self.stop()
+
+    def _read_again(self, start: QueryOffset, end: QueryOffset) -> Iterator[SourceRow]:
         assert self._source is not None
         # What is polled beyond the end is asked for again, with the next offset.
         self._at = None
@@ -112,7 +119,12 @@ class SourceTask:
         self._source = None
 
     def _note(self, offset: QueryOffset) -> None:
-        """Write the source's offsets to the offset topic, or to the file of a standalone worker."""
+        """Write the source's offsets to the offset topic, or to a standalone worker's file, and tell the source."""
+        self._write_down(offset)
+        if self._source is not None:
+            self._source.commit(Offsets(parts_of(offset)))
+
+    def _write_down(self, offset: QueryOffset) -> None:
         changed = {name: one for name, one in parts_of(offset).items() if self._noted.get(name) != one}
         if not changed:
             return

@@ -21,9 +21,14 @@ RIGHT = {
     "JdbcSource": {"connection.url": "jdbc:sqlite::memory:", "mode": "bulk", "topic.prefix": "p"},
     "S3Sink": {"topics": "t", "s3.bucket.name": "b", "flush.size": "3", "format.class": "JsonFormat"},
     "FileSystemSink": {"topics": "t", "store.url": "/tmp/f", "flush.size": "3", "format.class": "JsonFormat"},
+    # With a reference that is looked up where the task runs, no database is asked.
+    "PostgresConnector": {
+        "database.hostname": "127.0.0.1", "database.port": "1", "database.user": "u", "database.dbname": "d",
+        "database.password": "${env:X}", "topic.prefix": "p",
+    },
     "io.confluent.connect.http.HttpSinkConnector": {"topics": "t", "http.api.url": "http://localhost/"},
     "HttpSink": {"topics": "t", "http.url": "http://localhost/", "http.authorization.type": "none"},
-}
+}  # fmt: skip
 ODD = ("", " ", "x", "-1", "0", "1.5", "99999999999999999999", "a,b,,c", "[", "${file:/none:x}", "é\u0000\n", "true")
 NUMBERS = (ConfigType.INT, ConfigType.LONG, ConfigType.SHORT, ConfigType.DOUBLE)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pessoa.connect.transforms.casting import Cast
+from pessoa.connect.transforms.debezium import ExtractNewRecordState
 from pessoa.connect.transforms.fields import (
     ExtractField,
     Flatten,
@@ -38,4 +39,5 @@ def _sides(kind: type[Sided]) -> dict[str, type[Transform]]:
 TRANSFORMS: dict[str, type[Transform]] = {
     **{_PACKAGE + kind.__name__: kind for kind in _WHOLE},
     **{name: made for kind in _SIDED for name, made in _sides(kind).items()},
+    "io.debezium.transforms.ExtractNewRecordState": ExtractNewRecordState,
 }

@@ -1,0 +1,614 @@
+"""PostgresConnector: every change of PostgreSQL's tables as a record, as Debezium's connector has it.
+
+    slot and publication ──► snapshot: all rows, op r ──► the log from there on: op c, u, d, by logical decoding
+
+The slot is made first, so nothing falls between the snapshot and the log: the snapshot shows the tables exactly where
+the slot begins. The server keeps its log for the slot until the offsets of what was read are written down (`commit`);
+then it is told, and lets go. While nothing is under way it is told how far the server itself is, so that a database
+whose other tables are busy does not fill its disk for our slot. `heartbeat.interval.ms` moves the offset on as well.
+
+The offset of the one partition, `{"server": <topic.prefix>}`, is one of
+
+    {"snapshot": "INITIAL", "table": "public.contas", "row": 4711, "last": ["4711"]}    rows of a table that were read
+    {"lsn": 24023128, "event": 2, "txId": 739, "ts_usec": …}    the change of a transaction, by its commit's LSN
+
+An interrupted snapshot goes on behind the last key. What changed meanwhile is in the log that the slot keeps, so the
+last record of a key is always right, though a row may come twice.
+
+Left out: other plugins than pgoutput, incremental snapshots and signals, transaction metadata, `snapshot.mode=always`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time as clock
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from pessoa.base.config_values import ConfigProblem, Value, at_least, one_of
+from pessoa.base.json_value import JsonObject
+from pessoa.connect.connector import (
+    Offset,
+    OffsetRefused,
+    Offsets,
+    Partition,
+    RetriableFailure,
+    SourceConnector,
+    offset_number,
+)
+from pessoa.connect.connectors.databases import DatabaseFailure
+from pessoa.connect.connectors.debezium_events import CapturedTable, TableColumn, Where, heartbeat
+from pessoa.connect.connectors.debezium_types import Handling
+from pessoa.connect.connectors.pg_catalogue import Catalogue, CatalogueColumn, SnapshotReader, TableToRead
+from pessoa.connect.connectors.pg_replication import Keepalive, ReplicationConnection, quote
+from pessoa.connect.connectors.pgoutput import (
+    Begin,
+    Change,
+    Commit,
+    Message,
+    Relation,
+    Truncate,
+    decode,
+    lsn_text,
+)
+from pessoa.connect.connectors.table_filter import TableFilter, filter_keys
+from pessoa.connect.data import Record
+from pessoa.connect.definition import (
+    BOOLEAN,
+    HIGH,
+    INT,
+    LIST,
+    LONG,
+    LOW,
+    MEDIUM,
+    PASSWORD,
+    REQUIRED,
+    STRING,
+    Config,
+    Settings,
+    Table,
+    key,
+)
+
+log = logging.getLogger("pessoa.connect")
+
+NAMES = ("io.debezium.connector.postgresql.PostgresConnector", "pessoa.connect.connectors.PostgresConnector")
+SNAPSHOT_MODES = ("initial", "initial_only", "no_data", "never", "when_needed")
+# How long a poll waits for the server when nothing has come, and how long it collects what comes.
+WAIT_S = 0.05
+COLLECT_S = 0.5
+# The server is told at most this often that changes are safe.
+CONFIRM_S = 0.5
+
+
+def _plugin_complaint(value: Value, _: Settings) -> str | None:
+    return None if value == "pgoutput" else "only pgoutput is decoded, which every PostgreSQL since 10 has"
+
+
+def _mode_complaint(value: Value, _: Settings) -> str | None:
+    if value in SNAPSHOT_MODES:
+        return None
+    return f"it must be one of {', '.join(SNAPSHOT_MODES)}"
+
+
+class PostgresConnector(SourceConnector):
+    NAMES = NAMES
+    CONFIG = Table(
+        key("database.hostname", STRING, REQUIRED, HIGH, "The host of the database.", group="Postgres"),
+        key("database.port", INT, 5432, at_least(1), HIGH, "Its port.", group="Postgres"),
+        key("database.user", STRING, REQUIRED, HIGH, "A user with REPLICATION.", group="Postgres"),
+        key("database.password", PASSWORD, None, HIGH, "The user's password.", group="Postgres"),
+        key("database.dbname", STRING, REQUIRED, HIGH, "The database whose changes are read.", group="Postgres"),
+        key("database.sslmode", STRING, "prefer", one_of("disable", "allow", "prefer", "require", "verify-ca",
+            "verify-full"), MEDIUM, "Whether the connection is encrypted.", group="Postgres"),
+        key("database.sslrootcert", STRING, None, MEDIUM, "The file of the authority to trust.", group="Postgres"),
+        key("topic.prefix", STRING, REQUIRED, HIGH, "What topics begin with, and the name of the server in offsets.",
+            group="Postgres"),
+        key("topic.delimiter", STRING, ".", LOW, "What stands between prefix, schema and table.", group="Postgres"),
+        key("plugin.name", STRING, "pgoutput", _plugin_complaint, MEDIUM, "The plugin that decodes: pgoutput.",
+            group="Replication"),
+        key("slot.name", STRING, "debezium", MEDIUM, "The replication slot; made if it is not there.",
+            group="Replication"),
+        key("slot.drop.on.stop", BOOLEAN, False, MEDIUM, "Whether the slot goes when the connector stops: changes from "
+            "then on are lost.", group="Replication"),
+        key("slot.max.retries", INT, 6, at_least(0), LOW, "How often in a row a connection is tried again.",
+            group="Replication"),
+        key("slot.retry.delay.ms", LONG, 10000, at_least(0), LOW, "The pause before that.", group="Replication"),
+        key("publication.name", STRING, "dbz_publication", MEDIUM, "The publication.", group="Replication"),
+        key("publication.autocreate.mode", STRING, "all_tables", one_of("all_tables", "filtered", "disabled"), MEDIUM,
+            "What a publication that is not there is made for; filtered needs no superuser.", group="Replication"),
+        key("status.update.interval.ms", INT, 10000, at_least(1), LOW, "How often the server is told how far we are.",
+            group="Replication"),
+        filter_keys("Filters"),
+        key("snapshot.mode", STRING, "initial", _mode_complaint, HIGH, "Whether rows that are there are read first: "
+            "initial, initial_only, no_data, when_needed.", group="Snapshot"),
+        key("max.batch.size", INT, 2048, at_least(1), MEDIUM, "The most changes of one poll.", group="Connector"),
+        key("tombstones.on.delete", BOOLEAN, True, MEDIUM, "Whether a null value follows a delete.", group="Connector"),
+        key("skipped.operations", LIST, ("t",), LOW, "Operations that are left out: c, u, d, t, or none.",
+            group="Connector"),
+        key("decimal.handling.mode", STRING, "precise", one_of("precise", "double", "string"), MEDIUM,
+            "What numeric columns become.", group="Types"),
+        key("time.precision.mode", STRING, "adaptive", one_of("adaptive", "adaptive_time_microseconds", "connect"),
+            MEDIUM, "What columns of time become.", group="Types"),
+        key("binary.handling.mode", STRING, "bytes", one_of("bytes", "base64", "base64-url-safe", "hex"), LOW,
+            "What bytea columns become.", group="Types"),
+        key("interval.handling.mode", STRING, "numeric", one_of("numeric", "string"), LOW,
+            "What interval columns become.", group="Types"),
+        key("unavailable.value.placeholder", STRING, "__debezium_unavailable_value", LOW,
+            "What stands for a large value that an update did not touch.", group="Types"),
+        key("heartbeat.interval.ms", INT, 0, at_least(0), MEDIUM, "How often a heartbeat is written; 0 for never.",
+            group="Heartbeat"),
+        key("heartbeat.topics.prefix", STRING, "__debezium-heartbeat", LOW, "The topic of heartbeats is this, a point "
+            "and topic.prefix.", group="Heartbeat"),
+        key("heartbeat.action.query", STRING, None, LOW, "A statement that is run with every heartbeat.",
+            group="Heartbeat"),
+    )  # fmt: skip
+
+    @classmethod
+    def adapted(cls, settings: Mapping[str, str]) -> Mapping[str, str]:
+        """Understand the names of Debezium 1 as well."""
+        older = {
+            "database.server.name": "topic.prefix",
+            "table.whitelist": "table.include.list",
+            "table.blacklist": "table.exclude.list",
+            "schema.whitelist": "schema.include.list",
+            "schema.blacklist": "schema.exclude.list",
+        }
+        return {**{new: settings[old] for old, new in older.items() if old in settings}, **settings}
+
+    @classmethod
+    def check(cls, settings: Mapping[str, str]) -> Mapping[str, str]:
+        for kind in ("table", "schema", "column"):
+            if settings.get(f"{kind}.include.list") and settings.get(f"{kind}.exclude.list"):
+                return {f"{kind}.exclude.list": f"{kind}.include.list and {kind}.exclude.list cannot be combined"}
+        if settings.get("provide.transaction.metadata", "false").lower() == "true":
+            return {"topic.prefix": "provide.transaction.metadata=true is not offered: leave it out"}
+        needed = ("database.hostname", "database.user", "database.dbname")
+        if any("${" in text for text in settings.values()) or not all(settings.get(name) for name in needed):
+            return {}
+        try:
+            config = cls.CONFIG.parse(cls.adapted(settings))
+        except ConfigProblem:
+            # The answer says of each key what is wrong with it.
+            return {}
+        return _check_database(config)
+
+    @classmethod
+    def check_offset(cls, partition: Partition, offset: Offset) -> None:
+        if set(partition) != {"server"}:
+            raise OffsetRefused('the partition of a PostgreSQL source is {"server": "<topic.prefix>"}')
+        if "lsn" not in offset and "table" not in offset:
+            raise OffsetRefused('an offset has "lsn" (and "event"), or "snapshot", "table" and "row"')
+        _order_of(offset)
+
+    @classmethod
+    def is_beyond(cls, offset: Offset, end: Offset) -> bool | None:
+        return _order_of(offset) > _order_of(end)
+
+    # The life of a task.
+
+    def start(self, config: Config, offsets: Offsets) -> None:
+        self._config = config
+        self._server = config.string("topic.prefix")
+        self._filter = TableFilter(config)
+        self._handling = Handling(
+            config.string("time.precision.mode"), config.string("decimal.handling.mode"),
+            config.string("binary.handling.mode"), config.string("interval.handling.mode"),
+        )  # fmt: skip
+        # What was written down, and what was given by `poll`.
+        self._committed = self._given = dict(offsets.of({"server": self._server}))
+        self._catalogue: Catalogue | None = None
+        self._snapshot: _Snapshot | None = None
+        self._stream: _Stream | None = None
+        self._failures = 0
+        self._due_s = 0.0
+        self._heartbeat_due_s = 0.0
+
+    def poll(self) -> Iterable[Record]:
+        if clock.monotonic() < self._due_s:
+            return []
+        try:
+            records = self._poll()
+        except RetriableFailure as failure:
+            self._disconnect()
+            self._failures += 1
+            if self._failures > self._config.integer("slot.max.retries"):
+                raise DatabaseFailure(f"{failure} (after {self._failures} attempts)") from failure
+            log.warning("%s: tried again in a moment: %s", self._server, failure)
+            self._due_s = clock.monotonic() + self._config.integer("slot.retry.delay.ms") / 1000
+            return []
+        except BaseException:
+            self._disconnect()
+            raise
+        self._failures = 0
+        if records:
+            offset = records[-1].source_offset
+            assert offset is not None
+            self._given = dict(offset)
+        return records
+
+    def commit(self, offsets: Offsets) -> None:
+        self._committed = dict(offsets.of({"server": self._server}))
+
+    def stop(self) -> None:
+        if self._stream is not None and self._given == self._committed:
+            self._stream.confirm_quietly(self._safe_lsn(self._stream))
+        self._disconnect()
+        if self._config.boolean("slot.drop.on.stop"):
+            catalogue = Catalogue(_parameters(self._config))
+            slot = self._config.string("slot.name").replace("'", "''")
+            catalogue.run(f"SELECT pg_drop_replication_slot('{slot}')")
+            catalogue.close()
+
+    def _disconnect(self) -> None:
+        for each in (self._snapshot, self._stream, self._catalogue):
+            if each is not None:
+                each.close()
+        self._snapshot = self._stream = self._catalogue = None
+
+    def _poll(self) -> list[Record]:
+        if self._catalogue is None:
+            self._catalogue = Catalogue(_parameters(self._config))
+        if self._snapshot is None and self._stream is None:
+            self._begin(self._catalogue)
+        if self._snapshot is not None:
+            records = self._snapshot.next_records(self._config.integer("max.batch.size"))
+            if self._snapshot.is_done:
+                self._snapshot.close()
+                self._snapshot = None
+                if self._config["snapshot.mode"] != "initial_only":
+                    self._follow_log(self._catalogue)
+            return records
+        return [] if self._stream is None else self._poll_stream(self._stream)
+
+    # Slot, publication, snapshot.
+
+    def _begin(self, catalogue: Catalogue) -> None:
+        config, mode = self._config, self._config.string("snapshot.mode")
+        if catalogue.wal_level() != "logical":
+            raise DatabaseFailure("the server has wal_level other than logical: set it in postgresql.conf and restart")
+        is_unfinished = "table" in self._given
+        has_begun = bool(self._given)
+        if mode == "initial_only" and has_begun and not is_unfinished:
+            return
+        self._ensure_publication(catalogue)
+        name = config.string("slot.name")
+        slot = catalogue.slot(name)
+        if slot is not None and slot.plugin != "pgoutput":
+            raise DatabaseFailure(f"the slot {name} is of the plugin {slot.plugin}; set slot.name to another name")
+        if slot is None and has_begun and mode != "when_needed":
+            raise DatabaseFailure(
+                f"the slot {name} is gone, and with it the changes since {self._shown_offset()}. To read all tables "
+                "again, set snapshot.mode=when_needed, or stop the connector and delete its offsets"
+            )
+        wants_snapshot = mode not in ("no_data", "never") and (not has_begun or is_unfinished or slot is None)
+        snapshot_name = None
+        creator = None
+        if slot is None:
+            creator = ReplicationConnection(_parameters(config))
+            try:
+                snapshot_name = creator.create_slot(name).snapshot
+            except BaseException:
+                creator.close()
+                raise
+            # With a new slot the old offset means nothing.
+            self._given, is_unfinished = {}, False
+        try:
+            if wants_snapshot:
+                reader = SnapshotReader(_parameters(config), snapshot_name)
+                tables = self._captured_tables(catalogue)
+                self._snapshot = _Snapshot(reader, tables, self._given if is_unfinished else {})
+        finally:
+            # The snapshot that it exported ends with it; the reader has it by now.
+            if creator is not None:
+                creator.close()
+        if not wants_snapshot:
+            self._follow_log(catalogue)
+
+    def _shown_offset(self) -> str:
+        return lsn_text(offset_number(self._given, "lsn")) if "lsn" in self._given else "the snapshot"
+
+    def _ensure_publication(self, catalogue: Catalogue) -> None:
+        config = self._config
+        name, mode = config.string("publication.name"), config.string("publication.autocreate.mode")
+        wanted = [each for each in catalogue.tables() if self._filter.takes_table(each.schema, each.table)]
+        listed = ", ".join(f"{quote(each.schema)}.{quote(each.table)}" for each in wanted)
+        if not catalogue.has_publication(name):
+            if mode == "disabled":
+                raise DatabaseFailure(f"there is no publication {name}, and publication.autocreate.mode is disabled")
+            if mode == "filtered" and not wanted:
+                raise DatabaseFailure(
+                    "table.include.list matches no table of the database, so there is none to publish"
+                )
+            what = "FOR ALL TABLES" if mode == "all_tables" else f"FOR TABLE {listed}"
+            catalogue.run(f"CREATE PUBLICATION {quote(name)} {what}")
+        elif mode == "filtered" and {(each.schema, each.table) for each in wanted} - catalogue.published(name):
+            catalogue.run(f"ALTER PUBLICATION {quote(name)} SET TABLE {listed}")
+
+    def _captured_tables(self, catalogue: Catalogue) -> list[tuple[CapturedTable, TableToRead]]:
+        found = []
+        for relation in catalogue.tables():
+            if self._filter.takes_table(relation.schema, relation.table):
+                known = catalogue.columns(relation.id)
+                table = self._captured(catalogue, relation, known, known)
+                keys = sorted((each.key_position, each.column.name) for each in known if each.key_position is not None)
+                names = [each.column.name for each in known]
+                found.append((table, TableToRead(relation.schema, relation.table, names, [name for _, name in keys])))
+        return found
+
+    def _captured(
+        self, catalogue: Catalogue, relation: Relation, cells: Iterable[CatalogueColumn], known: list[CatalogueColumn]
+    ) -> CapturedTable:
+        facts = {each.column.name: each for each in known}
+        has_primary = any(each.key_position is not None for each in known)
+        columns = []
+        for each in cells:
+            fact = facts.get(each.column.name, each)
+            is_key = fact.key_position is not None or (
+                not has_primary and relation.identity == "i" and each.column.is_key
+            )
+            columns.append(
+                TableColumn(
+                    each.column.name,
+                    catalogue.type_of(each.column.type_oid, each.column.type_modifier),
+                    fact.is_nullable,
+                    is_key,
+                    is_key or self._filter.takes_column(relation.schema, relation.table, each.column.name),
+                )
+            )
+        return CapturedTable(
+            self._server, self._config.string("database.dbname"), relation.schema, relation.table, columns,
+            self._handling, self._config.string("unavailable.value.placeholder"),
+            self._config.string("topic.delimiter"),
+        )  # fmt: skip
+
+    # The log.
+
+    def _follow_log(self, catalogue: Catalogue) -> None:
+        config = self._config
+        connection = ReplicationConnection(_parameters(config))
+        lsn = offset_number(self._given, "lsn") if "lsn" in self._given else 0
+        event = offset_number(self._given, "event") if "lsn" in self._given else 0
+        try:
+            connection.start(config.string("slot.name"), lsn, config.string("publication.name"))
+        except BaseException:
+            connection.close()
+            raise
+        self._stream = _Stream(connection, (lsn, event), lambda relation: self._table_of(catalogue, relation))
+
+    def _table_of(self, catalogue: Catalogue, relation: Relation) -> CapturedTable | None:
+        if not self._filter.takes_table(relation.schema, relation.table):
+            return None
+        cells = [CatalogueColumn(each, True, None) for each in relation.columns]
+        return self._captured(catalogue, relation, cells, catalogue.columns(relation.id))
+
+    def _poll_stream(self, stream: _Stream) -> list[Record]:
+        config = self._config
+        skipped = config.entries("skipped.operations")
+        records: list[Record] = []
+        deadline_s, has_waited = clock.monotonic() + COLLECT_S, False
+        while len(records) < config.integer("max.batch.size") and clock.monotonic() < deadline_s:
+            if not stream.receive(records, skipped, tombstones=config.boolean("tombstones.on.delete")):
+                if records or has_waited:
+                    break
+                stream.connection.wait(WAIT_S)
+                has_waited = True
+        is_idle = not records and self._given == self._committed
+        stream.maybe_confirm(
+            self._safe_lsn(stream) if is_idle else offset_number(self._committed, "lsn"),
+            config.integer("status.update.interval.ms") / 1000,
+        )
+        return records or (self._heartbeat(stream) if is_idle else [])
+
+    def _safe_lsn(self, stream: _Stream) -> int:
+        """Return where the log may be dropped, when all that was given is written down."""
+        return max(stream.clear_lsn, offset_number(self._committed, "lsn"))
+
+    def _heartbeat(self, stream: _Stream) -> list[Record]:
+        interval_ms = self._config.integer("heartbeat.interval.ms")
+        now_s = clock.monotonic()
+        if not interval_ms or now_s < self._heartbeat_due_s:
+            return []
+        self._heartbeat_due_s = now_s + interval_ms / 1000
+        statement = self._config.optional_string("heartbeat.action.query")
+        if statement and self._catalogue is not None:
+            self._catalogue.run(statement)
+        topic = f"{self._config['heartbeat.topics.prefix']}.{self._server}"
+        now_ms = clock.time_ns() // 1_000_000
+        offset: JsonObject = {"lsn": self._safe_lsn(stream), "event": 0, "txId": None, "ts_usec": now_ms * 1000}
+        return [heartbeat(topic, self._server, now_ms, offset)]
+
+
+def _order_of(offset: Offset) -> tuple[int, str, int, int]:
+    """Return what orders offsets: a snapshot's come before the log's."""
+    try:
+        if "table" in offset:
+            return 0, str(offset["table"]), offset_number(offset, "row"), 0
+        return 1, "", offset_number(offset, "lsn"), offset_number(offset, "event")
+    except (TypeError, ValueError) as wrong:
+        raise OffsetRefused(str(wrong)) from None
+
+
+def _parameters(config: Config) -> dict[str, str]:
+    """Return the connection's parameters under libpq's names."""
+    found = {
+        "host": config.string("database.hostname"),
+        "port": str(config["database.port"]),
+        "user": config.string("database.user"),
+        "dbname": config.string("database.dbname"),
+        "sslmode": config.string("database.sslmode"),
+        "connect_timeout": "10",
+        "application_name": "pessoa-connect",
+    }
+    for name, key_name in (("password", "database.password"), ("sslrootcert", "database.sslrootcert")):
+        text = config.optional_string(key_name)
+        if text:
+            found[name] = text
+    return found
+
+
+def _check_database(config: Config) -> Mapping[str, str]:
+    """Return what is wrong with the server. One that does not answer is no fault of the configuration."""
+    try:
+        catalogue = Catalogue(_parameters(config))
+    except RetriableFailure as failure:
+        log.info("the configuration was not checked against the database: %s", failure)
+        return {}
+    try:
+        if catalogue.wal_level() != "logical":
+            return {
+                "database.hostname": "the server's wal_level is not logical: set it in postgresql.conf, and restart"
+            }
+        slot = catalogue.slot(config.string("slot.name"))
+    finally:
+        catalogue.close()
+    if slot is not None and slot.plugin != "pgoutput":
+        return {"slot.name": f"this slot is of the plugin {slot.plugin}; choose another name"}
+    return {}
+
+
+class _Snapshot:
+    """The rows of all captured tables as events of the operation r, in the order of tables and keys."""
+
+    def __init__(
+        self, reader: SnapshotReader, tables: list[tuple[CapturedTable, TableToRead]], offset: Mapping[str, object]
+    ) -> None:
+        self._reader = reader
+        self._rows = self._all_rows(tables, offset)
+        # One row is read ahead: the last of all is marked.
+        self._ahead = next(self._rows, None)
+
+    @property
+    def is_done(self) -> bool:
+        return self._ahead is None
+
+    def _all_rows(
+        self, tables: list[tuple[CapturedTable, TableToRead]], offset: Mapping[str, object]
+    ) -> Generator[_SnapshotRow]:
+        begun = str(offset.get("table", ""))
+        for table, to_read in sorted(tables, key=lambda pair: f"{pair[1].schema}.{pair[1].name}"):
+            name = f"{to_read.schema}.{to_read.name}"
+            if name < begun:
+                continue
+            last = offset.get("last") if name == begun else None
+            behind = [str(each) for each in last] if isinstance(last, list) and to_read.keys else None
+            number = int(str(offset.get("row", 0))) if behind is not None else 0
+            places = [list(to_read.columns).index(each) for each in to_read.keys]
+            for cells in self._reader.rows(to_read, behind):
+                number += 1
+                yield _SnapshotRow(table, name, cells, number, [str(cells[place]) for place in places])
+
+    def next_records(self, count: int) -> list[Record]:
+        records: list[Record] = []
+        now_us = clock.time_ns() // 1000
+        while self._ahead is not None and len(records) < count:
+            row, self._ahead = self._ahead, next(self._rows, None)
+            offset: JsonObject = {"snapshot": "INITIAL", "table": row.name, "row": row.number, "last": list(row.key)}
+            mark = "last" if self._ahead is None else "true"
+            where = Where(self._reader.lsn, now_us, None, offset, mark)
+            records += row.table.events("r", None, row.cells, False, where, now_us)
+        return records
+
+    def close(self) -> None:
+        self._rows.close()
+        self._reader.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _SnapshotRow:
+    table: CapturedTable
+    name: str
+    cells: tuple[str | None, ...]
+    number: int
+    key: list[str]
+
+
+_MakeTable = Callable[[Relation], CapturedTable | None]
+
+
+class _Stream:
+    """The log from an offset on, as records. `clear_lsn` is where no transaction is open and everything has come."""
+
+    def __init__(self, connection: ReplicationConnection, behind: tuple[int, int], make_table: _MakeTable) -> None:
+        self.connection = connection
+        self.clear_lsn = 0
+        self._behind = behind
+        self._make_table = make_table
+        self._tables: dict[int, CapturedTable | None] = {}
+        self._transaction: Begin | None = None
+        self._event = 0
+        self._last_commit_lsn: int | None = None
+        self._received_lsn = 0
+        self._wants_answer = False
+        self._confirmed_lsn = 0
+        self._confirmed_at_s = clock.monotonic()
+
+    def receive(self, records: list[Record], skipped: tuple[str, ...], *, tombstones: bool) -> bool:
+        """Add the records of one message; False if nothing has come."""
+        found = self.connection.receive()
+        if found is None:
+            return False
+        if isinstance(found, Keepalive):
+            self._received_lsn = max(self._received_lsn, found.end_lsn)
+            self._wants_answer |= found.wants_answer
+            if self._transaction is None:
+                self.clear_lsn = max(self.clear_lsn, found.end_lsn)
+            return True
+        self._received_lsn = max(self._received_lsn, found.lsn)
+        records += self._records(decode(found.data), found.lsn, skipped, tombstones)
+        return True
+
+    def _records(self, message: Message, lsn: int, skipped: tuple[str, ...], tombstones: bool) -> Iterator[Record]:
+        match message:
+            case Begin():
+                self._transaction, self._event = message, 0
+            case Commit():
+                self._transaction, self._last_commit_lsn = None, message.commit_lsn
+                self.clear_lsn = max(self.clear_lsn, message.end_lsn)
+                self._received_lsn = max(self._received_lsn, message.end_lsn)
+            case Relation():
+                self._tables[message.id] = self._make_table(message)
+            case Change():
+                where = self._next_place(lsn)
+                table = self._tables[message.relation_id]
+                if where is not None and table is not None and message.operation not in skipped:
+                    yield from table.events(
+                        message.operation, message.old, message.new, message.old_is_key, where,
+                        clock.time_ns() // 1000, tombstones=tombstones,
+                    )  # fmt: skip
+            case Truncate():
+                where = self._next_place(lsn)
+                for table in [self._tables[each] for each in message.relation_ids]:
+                    if where is not None and table is not None and "t" not in skipped:
+                        yield table.truncated(where, clock.time_ns() // 1000)
+
+    def _next_place(self, lsn: int) -> Where | None:
+        """Return where the next change of the transaction is; None if it was given before a restart."""
+        begin = self._transaction
+        assert begin is not None
+        self._event += 1
+        if (begin.commit_lsn, self._event) <= self._behind:
+            return None
+        offset: JsonObject = {
+            "lsn": begin.commit_lsn, "event": self._event, "txId": begin.xid, "ts_usec": begin.time_us,
+        }  # fmt: skip
+        return Where(lsn, begin.time_us, begin.xid, offset, last_commit_lsn=self._last_commit_lsn)
+
+    def maybe_confirm(self, safe_lsn: int, interval_s: float) -> None:
+        """Tell the server what is safe, if that is new, if it has asked, or if it was not told for long."""
+        since_s = clock.monotonic() - self._confirmed_at_s
+        is_new = safe_lsn > self._confirmed_lsn and since_s >= CONFIRM_S
+        if is_new or self._wants_answer or since_s >= interval_s:
+            safe = max(safe_lsn, self._confirmed_lsn)
+            self.connection.confirm(max(self._received_lsn, safe), safe)
+            self._confirmed_lsn, self._confirmed_at_s, self._wants_answer = safe, clock.monotonic(), False
+
+    def confirm_quietly(self, safe_lsn: int) -> None:
+        """Tell the server at the end; if it is gone, it will be told after the next start."""
+        try:
+            self.connection.confirm(max(self._received_lsn, safe_lsn), safe_lsn)
+        except RetriableFailure as failure:
+            log.info("the server was not told that changes up to %s are safe: %s", lsn_text(safe_lsn), failure)
+
+    def close(self) -> None:
+        self.connection.close()
