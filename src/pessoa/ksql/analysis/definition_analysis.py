@@ -40,7 +40,7 @@ def define_source(
             hint=f"WITH (KAFKA_TOPIC='{statement.name.lower()}', …)",
         )
     _check_schema(statement, properties, key, value, (key_format, value_format))
-    _check_wrapping(properties, value_format, value)
+    check_wrapping(properties, value_format, value)
     window = properties.window()
     source = Source(
         statement.name,
@@ -58,6 +58,8 @@ def define_source(
         properties.number("REPLICAS"),
         read_only=statement.is_source,
         materialised=statement.is_source and statement.kind is SourceKind.TABLE,
+        key_options=properties.options("KEY"),
+        value_options=properties.options("VALUE"),
     )
     return source, warnings
 
@@ -168,7 +170,7 @@ def _check_schema(
     check_columns(value_format, value, "Value", properties.place("VALUE_FORMAT"))
 
 
-def _check_wrapping(properties: Properties, value_format: str, value: tuple[SchemaColumn, ...]) -> None:
+def check_wrapping(properties: Properties, value_format: str, value: tuple[SchemaColumn, ...]) -> None:
     wrap = properties.values.get("WRAP_SINGLE_VALUE")
     if wrap is None:
         return

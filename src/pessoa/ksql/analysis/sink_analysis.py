@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pessoa.ksql.analysis.definition_analysis import check_timestamp
+from pessoa.ksql.analysis.definition_analysis import check_timestamp, check_wrapping
 from pessoa.ksql.analysis.format_rules import find_format
 from pessoa.ksql.analysis.logical_plan import JoinStep, LogicalPlan, ReadSource, Step
 from pessoa.ksql.analysis.query_analysis import plan_query
-from pessoa.ksql.analysis.source_catalogue import Catalogue, SchemaColumn, Source
-from pessoa.ksql.analysis.with_properties import INSERT_PROPERTIES, SINK_PROPERTIES, read_properties
+from pessoa.ksql.analysis.source_catalogue import Catalogue, FormatOptions, SchemaColumn, Source
+from pessoa.ksql.analysis.with_properties import INSERT_PROPERTIES, SINK_PROPERTIES, Properties, read_properties
 from pessoa.ksql.ksql_errors import SemanticFailure
 from pessoa.ksql.syntax.query_nodes import Query
 from pessoa.ksql.syntax.statement_nodes import CreateAsSelect, InsertSelect, SourceKind
@@ -26,6 +26,7 @@ def plan_create_as(statement: CreateAsSelect, catalogue: Catalogue, topic_prefix
     _refuse_limit(statement.query, f"CREATE {statement.kind.value} AS SELECT")
     plan = plan_query(statement.query, catalogue, statement.name, key_format, value_format)
     _check_kind(statement, plan)
+    check_wrapping(properties, plan.value_format, plan.value)
     left = left_source(plan.root)
     timestamp = properties.text("TIMESTAMP")
     sink = Source(
@@ -43,8 +44,18 @@ def plan_create_as(statement: CreateAsSelect, catalogue: Catalogue, topic_prefix
         properties.number("PARTITIONS") or left.partitions,
         properties.number("REPLICAS") or left.replicas,
         materialised=statement.kind is SourceKind.TABLE,
+        key_options=_options(properties, "KEY", left.key_options if key_format is None else None),
+        value_options=_options(properties, "VALUE", left.value_options if value_format is None else None),
     )
     return replace(plan, sink=sink)
+
+
+def _options(properties: Properties, side: str, inherited: FormatOptions | None) -> FormatOptions:
+    """Return how a side is written; with the left source's format, its delimiter comes along."""
+    given = properties.options(side)
+    if inherited is None or properties.text(f"{side}_DELIMITER") is not None:
+        return given
+    return replace(given, delimiter=inherited.delimiter)
 
 
 def _refuse_limit(query: Query, statement: str) -> None:

@@ -39,6 +39,24 @@ class SourceWindow:
 
 
 @dataclass(frozen=True)
+class FormatOptions:
+    """How a side of a source is written, beyond its format."""
+
+    delimiter: str = ","
+    # Whether a single value column stands in an object; None: as the server's setting says.
+    wrap: bool | None = None
+    # The full name of the record in a schema registry.
+    schema_name: str | None = None
+    # Data is written with exactly this schema.
+    schema_id: int | None = None
+    # Protobuf: OPTIONAL or WRAPPER keeps nulls apart from zeros.
+    nullable: str | None = None
+
+
+PLAIN_OPTIONS = FormatOptions()
+
+
+@dataclass(frozen=True)
 class Source:
     name: str
     kind: SourceKind
@@ -60,6 +78,8 @@ class Source:
     # The query that writes it (CSAS_S_1), if it was made by AS SELECT.
     query_id: str | None = None
     statement: str = ""
+    key_options: FormatOptions = PLAIN_OPTIONS
+    value_options: FormatOptions = PLAIN_OPTIONS
 
     def columns(self) -> tuple[SchemaColumn, ...]:
         """Return what SELECT * gives: keys, values, headers."""

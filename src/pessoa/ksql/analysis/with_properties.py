@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pessoa.ksql.analysis.source_catalogue import FormatOptions
 from pessoa.ksql.ksql_errors import NOWHERE, Position, SemanticFailure
 from pessoa.ksql.suggestions import did_you_mean
 from pessoa.ksql.syntax.query_nodes import WindowKind
@@ -34,6 +35,7 @@ SINK_PROPERTIES = {
 INSERT_PROPERTIES = {"QUERY_ID": TEXT}
 # Words that stand for a delimiter.
 _DELIMITERS = {"SPACE": " ", "TAB": "\t"}
+_NULLABLE = ("OPTIONAL", "WRAPPER")
 _SIZE = re.compile(r"\s*(\d{1,15})\s+([A-Za-z]+)\s*")
 
 
@@ -66,6 +68,27 @@ class Properties:
                 )
         key, value = self.text("KEY_FORMAT") or both, self.text("VALUE_FORMAT") or both
         return (None if key is None else key.upper()), (None if value is None else value.upper())
+
+    def options(self, side: str) -> FormatOptions:
+        """Return how KEY or VALUE is written."""
+        delimiter = self.text(f"{side}_DELIMITER") or ","
+        wrap = self.values.get("WRAP_SINGLE_VALUE") if side == "VALUE" else None
+        nullable = self.text(f"{side}_PROTOBUF_NULLABLE_REPRESENTATION")
+        if nullable is not None and nullable.upper() not in _NULLABLE:
+            name = f"{side}_PROTOBUF_NULLABLE_REPRESENTATION"
+            raise SemanticFailure(
+                f"Invalid value {nullable} for property {name}: must be {' or '.join(_NULLABLE)}", self.place(name)
+            )
+        full_name = self.text(f"{side}_SCHEMA_FULL_NAME")
+        if full_name is None and side == "VALUE":
+            full_name = self.text("VALUE_AVRO_SCHEMA_FULL_NAME")
+        return FormatOptions(
+            _DELIMITERS.get(delimiter.upper(), delimiter),
+            None if wrap is None else bool(wrap),
+            full_name,
+            self.number(f"{side}_SCHEMA_ID"),
+            None if nullable is None else nullable.upper(),
+        )
 
     def window(self) -> tuple[WindowKind, int | None] | None:
         """Return WINDOW_TYPE and WINDOW_SIZE in milliseconds."""

@@ -14,8 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from pessoa.ksql.analysis.logical_plan import LogicalPlan
 from pessoa.ksql.analysis.source_catalogue import Source
+from pessoa.ksql.operators.query_settings import QuerySettings
 from pessoa.ksql.operators.records import KafkaRecord, OutputRecord
+from pessoa.ksql.operators.schema_source import SchemaSource
 from pessoa.ksql.operators.state_store import StateStore
 from pessoa.ksql.operators.task_rows import TaskRow
 
@@ -74,3 +77,10 @@ class Stage(Protocol):
 class Topology:
     # Each stage reads only sources and stages before it; the last one writes the sink.
     stages: tuple[Stage, ...]
+
+
+def build_topology(plan: LogicalPlan, settings: QuerySettings, schemas: SchemaSource) -> Topology:
+    """Return the stages of a query; everything that can be decided before the first record is decided here."""
+    from pessoa.ksql.operators.topology_builder import TopologyBuilder
+
+    return TopologyBuilder(plan, settings, schemas).build()
