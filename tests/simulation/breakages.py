@@ -108,7 +108,7 @@ def _drop_tombstones_at_once() -> Any:
 
     def without_retention(*details: Any) -> Any:
         plan = log_to_clean.make_plan(*details)
-        return replace(plan, config=replace(plan.config, delete_retention_ms=0))
+        return replace(plan, config=plan.config._replace(delete_retention_ms=0))
 
     return patch.object(log_cleaner, "make_plan", without_retention)
 

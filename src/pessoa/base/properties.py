@@ -14,12 +14,12 @@ number or a flag would stumble over it; so `read_properties` takes it off.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
-from pathlib import Path
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 # Java prints dates in the words of its locale, and Kafka's is English wherever it was looked at.
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -40,7 +40,9 @@ class MalformedProperties(ValueError):
 def read_properties(path: str | Path) -> dict[str, str]:
     """A file of settings. What the system says about the file, an OSError, passes."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        # Without pathlib, which takes four milliseconds of a start.
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123
+            text = file.read()
     except UnicodeDecodeError as problem:
         raise MalformedProperties(f"byte {problem.start} is not UTF-8") from problem
     return {_unescape(key): _unescape(_trimmed(value)) for key, value in _pairs(text)}
@@ -140,8 +142,9 @@ def render_settings(properties: Mapping[str, str], comment: str) -> str:
 
 def java_date(now_ms: int) -> str:
     """java.util.Date in words, in UTC."""
-    now = datetime.fromtimestamp(now_ms // 1000, UTC)
-    return f"{_DAYS[now.weekday()]} {_MONTHS[now.month - 1]} {now.day:02} {now:%H:%M:%S} UTC {now.year}"
+    now = time.gmtime(now_ms // 1000)
+    clock = f"{now.tm_hour:02}:{now.tm_min:02}:{now.tm_sec:02}"
+    return f"{_DAYS[now.tm_wday]} {_MONTHS[now.tm_mon - 1]} {now.tm_mday:02} {clock} UTC {now.tm_year}"
 
 
 def _escape(text: str) -> str:

@@ -20,9 +20,8 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from types import MappingProxyType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pessoa.base.config_keys.broker_keys import BROKER_CONFIGS, find, validate_broker_configs
 from pessoa.base.config_values import ConfigProblem, Value
@@ -35,6 +34,9 @@ from pessoa.broker.config_listeners import (
     parse_endpoints,
     parse_protocol_map,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 log = logging.getLogger("pessoa.broker")
 
@@ -354,7 +356,7 @@ def _usable(settings: Mapping[str, str], *, is_default: bool) -> dict[str, str]:
 def load(
     text: str | None,
     settings: Mapping[str, str],
-    home: Path,
+    home: str | Path,
     *,
     file_name: str = "server.properties",
 ) -> BrokerConfig:
@@ -387,7 +389,7 @@ def parse_settings(items: Iterable[str]) -> dict[str, str]:
     return settings
 
 
-def single_node_properties(settings: Mapping[str, str], home: Path) -> dict[str, str]:
+def single_node_properties(settings: Mapping[str, str], home: str | Path) -> dict[str, str]:
     """The settings of a broker that has no file, completed so that it is a whole cluster on this machine.
 
     Kafka's own defaults want three brokers: the internal topics have three replicas each. As the file that Kafka ships
@@ -399,7 +401,7 @@ def single_node_properties(settings: Mapping[str, str], home: Path) -> dict[str,
         "node.id": node_id,
         "listeners": f"PLAINTEXT://127.0.0.1:{BROKER_PORT}",
         "controller.listener.names": CONTROLLER,
-        "log.dirs": str(home / f"broker-{node_id}"),
+        "log.dirs": f"{home}/broker-{node_id}",
         **settings,
     }
     if "controller" in properties["process.roles"] and f"{CONTROLLER}://" not in properties["listeners"]:

@@ -13,7 +13,6 @@ those have only the limits that bear their names: clients that fill up the other
 from __future__ import annotations
 
 import logging
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, cast
 
 from pessoa.net.connection_quota import UNLIMITED, ConnectionLimits, ConnectionQuota
@@ -104,6 +103,8 @@ def _overrides(config: BrokerConfig) -> dict[str, int]:
         host, _, count = entry.strip().rpartition(":")
         if not host:
             continue
+        from ipaddress import ip_address
+
         try:
             found[str(ip_address(host.strip("[]")))] = int(count)
         except ValueError:

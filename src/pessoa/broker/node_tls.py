@@ -18,32 +18,28 @@ As in Kafka, a change must leave the broker what it is to others, or it is refus
 from __future__ import annotations
 
 import logging
+import os
 import ssl
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.base.config_values import ConfigProblem
 from pessoa.broker.config_listeners import SecurityProtocol
 from pessoa.net.tls import PeerRefused, ServerTls
 from pessoa.net.tls_network import TlsNetwork
-from pessoa.security.tls.settings import STORE_KEYS, TlsSettings
 from pessoa.wire.request_context import ANONYMOUS
 
 if TYPE_CHECKING:
     from pessoa.broker.config import BrokerConfig
     from pessoa.net.network import Network
     from pessoa.security.tls.principal_mapping import PrincipalMapping
+    from pessoa.security.tls.settings import TlsSettings
     from pessoa.security.tls.stores import KeyStore
 
 log = logging.getLogger("pessoa.broker")
 
-_STORE_FIELDS = tuple(name.removeprefix("ssl.").replace(".", "_") for name in STORE_KEYS)
 
-
-@dataclass(frozen=True, slots=True)
-class _ListenerTls:
+class _ListenerTls(NamedTuple):
     """What holds for one listener. `files` are what its stores were read from, as they were then."""
 
     settings: TlsSettings
@@ -129,6 +125,10 @@ def _values(config: BrokerConfig) -> Mapping[str, str]:
 
 
 def _settings(config: BrokerConfig, listener: str) -> TlsSettings:
+    from dataclasses import replace
+
+    from pessoa.security.tls.settings import TlsSettings
+
     values = _values(config)
     settings = TlsSettings.of(values, listener)
     named = f"listener.name.{listener.lower()}.ssl.client.auth"
@@ -190,6 +190,8 @@ class Principals:
 
 def _check_own_trust(server: ssl.SSLContext, settings: TlsSettings, key_store: KeyStore | None) -> None:
     """Nodes that do not trust each other's like would form no cluster."""
+    from dataclasses import replace
+
     from pessoa.security.tls.contexts import client_context
 
     client = client_context(replace(settings, endpoint_identification_algorithm=""), key_store)
@@ -217,7 +219,7 @@ def _files(settings: TlsSettings) -> tuple[tuple[str, int, int], ...]:
     found = []
     for path in filter(None, (settings.keystore_location, settings.truststore_location)):
         try:
-            status = Path(path).stat()
+            status = os.stat(path)  # noqa: PTH116  # pathlib takes four milliseconds of a start
         except OSError:
             # Reading it says what is wrong.
             found.append((path, 0, 0))
@@ -228,12 +230,15 @@ def _files(settings: TlsSettings) -> tuple[tuple[str, int, int], ...]:
 
 def _renewed(config: BrokerConfig, listener: str, present: _ListenerTls) -> _ListenerTls:
     """What holds with this configuration: the present one if nothing has changed. Raises a `ConfigProblem`."""
+    from pessoa.security.tls.settings import STORE_KEYS, TlsSettings
+
     settings = _settings(config, listener)
     if settings == present.settings and _files(settings) == present.files:
         return present
     prefix = f"listener.name.{listener.lower()}."
+    store_fields = {name.removeprefix("ssl.").replace(".", "_") for name in STORE_KEYS}
     for field in TlsSettings.__dataclass_fields__:
-        if field not in _STORE_FIELDS and getattr(settings, field) != getattr(present.settings, field):
+        if field not in store_fields and getattr(settings, field) != getattr(present.settings, field):
             key = f"{prefix}ssl.{field.replace('_', '.')}"
             raise ConfigProblem(key, None, "it cannot change while its listener is open")
     for store, has in (("keystore", "has_key_store"), ("truststore", "has_trust_store")):

@@ -25,7 +25,6 @@ from pessoa.base.config_values import ConfigProblem, split_list
 from pessoa.broker.config_listeners import SecurityProtocol
 from pessoa.broker.oauth_settings import changed_oauth_problem, check_tokens, has_keys
 from pessoa.security.sasl.exchange import OAUTHBEARER
-from pessoa.security.sasl.jaas import BadJaas, Jaas, parse_jaas
 from pessoa.security.sasl.scram_keys import ALGORITHMS
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from pessoa.broker.config import BrokerConfig
     from pessoa.security.sasl.client_login import Credentials
+    from pessoa.security.sasl.jaas import Jaas
 
 PLAIN = "PLAIN"
 SUPPORTED = (PLAIN, *ALGORITHMS, OAUTHBEARER)
@@ -78,8 +78,12 @@ def jaas_text(config: BrokerConfig, listener: str, mechanism: str) -> str | None
 def find_jaas(config: BrokerConfig, listener: str, mechanism: str) -> Jaas | None:
     """None if there is none; raises a `ConfigProblem` without its value."""
     text = jaas_text(config, listener, mechanism)
+    if text is None:
+        return None
+    from pessoa.security.sasl.jaas import BadJaas, parse_jaas
+
     try:
-        return None if text is None else parse_jaas(text, mechanism)
+        return parse_jaas(text, mechanism)
     except BadJaas as problem:
         raise ConfigProblem(jaas_key(listener, mechanism), None, str(problem)) from None
 
@@ -194,6 +198,8 @@ def _missing_keys(config: BrokerConfig, name: str) -> str | None:
 
 
 def _jaas_problem(text: str, mechanism: str) -> str | None:
+    from pessoa.security.sasl.jaas import BadJaas, parse_jaas
+
     try:
         parse_jaas(text, mechanism)
     except BadJaas as problem:

@@ -3,8 +3,7 @@ defaults are Kafka's."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pessoa.records.batch import TimestampType
 from pessoa.records.batch_validation import MAX_MESSAGE_BYTES, TIMESTAMP_AFTER_MAX_MS, UNBOUNDED_MS, AppendRules
@@ -19,8 +18,7 @@ COMPACT = "compact"
 DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True)
-class LogConfig:
+class LogConfig(NamedTuple):
     segment_bytes: int = _GIB
     segment_ms: int = 7 * _DAY_MS
     segment_jitter_ms: int = 0
@@ -78,4 +76,4 @@ class LogConfig:
 
     def but(self, **changes: Any) -> Self:
         """The same with some values changed."""
-        return replace(self, **changes)
+        return self._replace(**changes)

@@ -26,8 +26,7 @@ What does not fit raises `CorruptProperties` with a sentence that names the file
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.base.ids import ZERO_UUID, Uuid
 from pessoa.base.properties import MalformedProperties, parse_properties, render_properties
@@ -50,8 +49,7 @@ class CorruptProperties(Exception):
     """The text is not what its file should hold; the message says which file and what is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
+class MetaProperties(NamedTuple):
     """Whose a log directory is."""
 
     cluster_id: str

@@ -16,7 +16,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 import sys
 from contextlib import closing, nullcontext, suppress
 from functools import partial
@@ -121,6 +120,8 @@ class OsDisk:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
+                import shutil
+
                 # Once more is fine: what is gone by then need not be removed.
                 self._pool.beside(lambda: shutil.rmtree(path))
 

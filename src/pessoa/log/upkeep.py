@@ -19,8 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.log.directory import home_of
 from pessoa.log.files import DiskError
@@ -45,8 +44,7 @@ _REMOVAL_INTERVAL_MS = 1000
 LONGEST_FLUSH_CHECK_MS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class UpkeepSettings:
+class UpkeepSettings(NamedTuple):
     """Names and defaults are Kafka's."""
 
     log_retention_check_interval_ms: int = 5 * 60 * 1000

@@ -14,7 +14,8 @@ a new connection, as many may come at once. A connection that would wait for lon
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 UNLIMITED = (1 << 31) - 1
 # What Kafka's windows come to by default: eleven of a second, of which the last is being filled.
@@ -35,12 +36,11 @@ class ConnectionHeld(Exception):
         self.hold_ms = hold_ms
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
+class ConnectionLimits(NamedTuple):
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
     # Address → its own `max_connections_per_ip`.
-    overrides: Mapping[str, int] = field(default_factory=dict)
+    overrides: Mapping[str, int] = MappingProxyType({})
     max_creation_rate: int = UNLIMITED
     window_s: float = DEFAULT_WINDOW_S
 

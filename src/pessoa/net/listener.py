@@ -20,8 +20,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pessoa.base.clock import SystemClock
 from pessoa.net.connection_quota import ConnectionHeld, ConnectionRefused
@@ -52,8 +51,7 @@ _SWEEP_MS = 5_000
 _WORTH_RETURNING_BYTES = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerLimits:
+class ListenerLimits(NamedTuple):
     """Names and defaults are Kafka's."""
 
     socket_request_max_bytes: int = DEFAULT_MAX_FRAME_BYTES

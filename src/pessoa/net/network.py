@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -20,8 +19,7 @@ SYSTEM_DECIDES = -1
 BACKLOG = 512
 
 
-@dataclass(frozen=True, slots=True)
-class SocketSettings:
+class SocketSettings(NamedTuple):
     """Of the sockets of a listener. Names are Kafka's."""
 
     socket_send_buffer_bytes: int = SYSTEM_DECIDES

@@ -46,7 +46,6 @@ elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NoReturn, ParamSpec, TypeVar
 
 from pessoa.records import checksum
@@ -107,33 +106,47 @@ class CostlyBatch(Exception):
     """The records of a batch have to be read, and that takes longer than an event loop may be held."""
 
 
-@dataclass(frozen=True, slots=True)
 class AppendRules:
-    """What one topic accepts from producers. Made when its configuration changes, not per request."""
+    """What one topic accepts from producers. Made when its configuration changes, not per request; never changed."""
 
-    max_message_bytes: int = MAX_MESSAGE_BYTES
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME
-    timestamp_before_max_ms: int = UNBOUNDED_MS
-    timestamp_after_max_ms: int = TIMESTAMP_AFTER_MAX_MS
-    is_compacted: bool = False
-    retention_ms: int = NO_RETENTION_MS
-    decompressed_limit: int = DECOMPRESSED_LIMIT
-    checks_timestamps: bool = field(init=False)
-    opens_records: bool = field(init=False)
-    # How old and how far ahead the timestamps of a header may be, if they are to be trusted.
-    believed_past_ms: int = field(init=False)
-    believed_future_ms: int = field(init=False)
+    __slots__ = (
+        "believed_future_ms",
+        "believed_past_ms",
+        "checks_timestamps",
+        "decompressed_limit",
+        "is_compacted",
+        "max_message_bytes",
+        "opens_records",
+        "timestamp_after_max_ms",
+        "timestamp_before_max_ms",
+        "timestamp_type",
+    )
 
-    def __post_init__(self) -> None:
-        is_create_time = self.timestamp_type is TimestampType.CREATE_TIME
-        object.__setattr__(self, "checks_timestamps", is_create_time)
-        object.__setattr__(
-            self, "opens_records", self.is_compacted or (is_create_time and self.timestamp_before_max_ms < UNBOUNDED_MS)
-        )
-        # A record whose header is wrong is there for half of its time at least.
-        past_ms = BELIEVED_MS if self.retention_ms < 0 else min(BELIEVED_MS, self.retention_ms // 2)
-        object.__setattr__(self, "believed_past_ms", past_ms)
-        object.__setattr__(self, "believed_future_ms", min(BELIEVED_MS, self.timestamp_after_max_ms))
+    def __init__(
+        self,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+        timestamp_before_max_ms: int = UNBOUNDED_MS,
+        timestamp_after_max_ms: int = TIMESTAMP_AFTER_MAX_MS,
+        is_compacted: bool = False,
+        retention_ms: int = NO_RETENTION_MS,
+        decompressed_limit: int = DECOMPRESSED_LIMIT,
+    ) -> None:
+        self.max_message_bytes = max_message_bytes
+        self.timestamp_type = timestamp_type
+        self.timestamp_before_max_ms = timestamp_before_max_ms
+        self.timestamp_after_max_ms = timestamp_after_max_ms
+        self.is_compacted = is_compacted
+        self.decompressed_limit = decompressed_limit
+        self.checks_timestamps = timestamp_type is TimestampType.CREATE_TIME
+        self.opens_records = is_compacted or (self.checks_timestamps and timestamp_before_max_ms < UNBOUNDED_MS)
+        # How old and how far ahead the timestamps of a header may be, if they are to be trusted. A record whose header
+        # is wrong is there for half of its time at least.
+        self.believed_past_ms = BELIEVED_MS if retention_ms < 0 else min(BELIEVED_MS, retention_ms // 2)
+        self.believed_future_ms = min(BELIEVED_MS, timestamp_after_max_ms)
+
+    def __repr__(self) -> str:
+        return f"<AppendRules: {', '.join(f'{name}={getattr(self, name)}' for name in self.__slots__)}>"
 
 
 def check_produced(

@@ -3,15 +3,13 @@ but for the lag, which the notes of the platform set."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 if TYPE_CHECKING:
     from pessoa.base.config_table import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicationSettings:
+class ReplicationSettings(NamedTuple):
     replica_lag_time_max_ms: int = 10_000
     replica_fetch_min_bytes: int = 1
     replica_fetch_wait_max_ms: int = 500
@@ -30,5 +28,5 @@ class ReplicationSettings:
 
     @classmethod
     def of(cls, config: Settings) -> Self:
-        values: dict[str, Any] = {one.name: config.value(one.name.replace("_", ".")) for one in fields(cls)}
+        values: dict[str, Any] = {name: config.value(name.replace("_", ".")) for name in cls._fields}
         return cls(**values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +77,7 @@ def test_a_batch_that_unpacks_to_more_than_is_allowed_is_refused_by_the_thread()
 
 
 def play(scene: Callable[[Stage], Coroutine[Any, Any, None]], config: LogConfig = COMPACTED) -> None:
-    with Stage(Random(1), config=config, settings=replace(SETTINGS, replica_lag_time_max_ms=600_000)) as stage:
+    with Stage(Random(1), config=config, settings=SETTINGS._replace(replica_lag_time_max_ms=600_000)) as stage:
         stage.run(scene(stage))
 
 

@@ -48,6 +48,11 @@ BUILT_IN_BROKER = (
 )
 
 
+def names_of(settings: Any) -> Iterable[str]:
+    """Of a named tuple or a dataclass."""
+    return settings._fields if hasattr(settings, "_fields") else [one.name for one in fields(settings)]
+
+
 @cache
 def trees() -> dict[str, ast.Module]:
     """Of the cluster's tower: the services have settings of their own."""
@@ -107,7 +112,7 @@ def keys_that_are_read() -> set[str]:
     read = texts(path for path in reading_files() if path != "log/topic_config.py")
     in_broker = attributes(path for path in reading_files() if path.startswith("broker/"))
     read |= {name.replace("_", ".") for name in in_broker & set(BrokerConfig.__annotations__)}
-    read |= {one.name.replace("_", ".") for one in fields(ReplicationSettings)}
+    read |= {name.replace("_", ".") for name in ReplicationSettings._fields}
     for name in QuorumSettings._fields:
         read.add((name if name.startswith("metadata_") else f"controller_quorum_{name}").replace("_", "."))
     # What a topic has by default, and what is the same in coarser units.
@@ -169,7 +174,7 @@ def test_every_declared_attribute_of_the_broker_config_is_read() -> None:
     read = attributes(path for path in trees() if path.startswith("broker/") and path != "broker/config.py")
     taken = {name if name.startswith("metadata_") else f"controller_quorum_{name}" for name in QuorumSettings._fields}
     by_key = {name for name in declared if name.replace("_", ".") in texts(reading_files())}
-    assert declared - read - taken - by_key - {one.name for one in fields(ReplicationSettings)} == set()
+    assert declared - read - taken - by_key - {*ReplicationSettings._fields} == set()
 
 
 @pytest.mark.parametrize("settings", BUILT_IN_BROKER)
@@ -182,7 +187,7 @@ def test_the_broker_passes_on_every_setting_of_its_parts(settings: Any) -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == settings.__name__
     ]
     assert len(calls) == 1
-    assert {keyword.arg for keyword in calls[0].keywords} == {one.name for one in fields(settings)}
+    assert {keyword.arg for keyword in calls[0].keywords} == set(names_of(settings))
 
 
 def test_every_field_of_a_log_config_is_given() -> None:
@@ -191,11 +196,10 @@ def test_every_field_of_a_log_config_is_given() -> None:
         for node in ast.walk(trees()["log/topic_config.py"])
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "LogConfig"
     ]
-    assert [{keyword.arg for keyword in call.keywords} for call in calls] == [{one.name for one in fields(LogConfig)}]
+    assert [{keyword.arg for keyword in call.keywords} for call in calls] == [{*LogConfig._fields}]
 
 
 @pytest.mark.parametrize("settings", [*BUILT_IN_BROKER, LogConfig, ReplicationSettings, QuorumSettings])
 def test_every_setting_of_a_part_is_looked_at_there(settings: Any) -> None:
-    names = settings._fields if settings is QuorumSettings else [one.name for one in fields(settings)]
     read = attributes(path for path in trees() if not path.startswith("broker/"))
-    assert set(names) - read == set()
+    assert set(names_of(settings)) - read == set()

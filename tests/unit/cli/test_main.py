@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -93,3 +94,26 @@ def test_a_broker_is_started_without_click() -> None:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.startswith("usage: pessoa broker")
     assert run.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_broker_that_runs_has_not_imported_what_it_does_not_need(tmp_path: Path) -> None:
+    """A start is as long as what it imports, and the broker keeps the memory."""
+    code = (
+        "import asyncio, sys\n"
+        "from pessoa.broker.assembly import make_broker\n"
+        "from pessoa.broker.command_options import read_options\n"
+        "async def run():\n"
+        f"    broker = make_broker({{'log.dirs': {str(tmp_path / 'data')!r}, 'listeners': 'PLAINTEXT://127.0.0.1:0'}})\n"
+        "    await broker.start()\n"
+        "    await broker.wait_until_ready()\n"
+        "    print([name for name in sys.argv[1:] if name in sys.modules])\n"
+        "    await broker.stop()\n"
+        "read_options(['--set', 'log.dirs=/tmp'])\n"
+        "asyncio.run(run())\n"
+    )
+    unwanted = (
+        *("argparse", "click", "datetime", "difflib", "msgspec", "pathlib", "pickle", "shutil", "urllib.parse"),
+        *("pessoa.log.compaction.log_cleaner", "pessoa.security.sasl.jaas", "pessoa.security.tls.settings"),
+    )
+    run = subprocess.run([sys.executable, "-c", code, *unwanted], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == ["[]"]

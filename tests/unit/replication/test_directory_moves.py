@@ -297,7 +297,7 @@ def test_retention_that_is_faster_than_the_copy_leaves_nothing_out() -> None:
         rig.partition.log.drop_segments(len(rig.partition.log.segments) - 1, rig.clock.now_ms())
         rig.fill(10)
         expected = read_bytes(rig.partition.log)
-        rig.settings = replace(rig.settings, replica_alter_log_dirs_io_max_bytes_per_second=None)
+        rig.settings = rig.settings._replace(replica_alter_log_dirs_io_max_bytes_per_second=None)
         rig.replicas.configure(rig.settings)
         await rig.until_moved("/b")
         assert read_bytes(rig.partition.log) == expected

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -43,11 +42,11 @@ def test_a_topic_names_the_replicas_that_are_throttled(throttled: tuple[str, ...
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
 def test_a_follower_that_catches_up_is_throttled_and_one_in_the_isr_is_not(side: str) -> None:
-    settings = replace(SETTINGS, replica_fetch_max_bytes=300)
+    settings = SETTINGS._replace(replica_fetch_max_bytes=300)
     if side == "leader":
-        settings = replace(settings, leader_replication_throttled_rate=1000)
+        settings = settings._replace(leader_replication_throttled_rate=1000)
     else:
-        settings = replace(settings, follower_replication_throttled_rate=1000)
+        settings = settings._replace(follower_replication_throttled_rate=1000)
 
     async def scene(stage: Stage) -> None:
         await stage.start()
@@ -89,7 +88,7 @@ def test_bytes_sent_to_the_isr_count_for_the_throttle_which_delays_only_other_re
         assert partition.is_throttled_for(3)
         assert not partition.is_throttled_for(2)
 
-    settings = replace(SETTINGS, leader_replication_throttled_rate=100)
+    settings = SETTINGS._replace(leader_replication_throttled_rate=100)
     with Stage(Random(1), settings=settings) as stage:
         stage.configs[2, TOPIC]["leader.replication.throttled.replicas"] = "*"
         stage.run(scene(stage))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 # Isolated followers stay in sync for longer than any scene takes.
-PATIENT = replace(SETTINGS, replica_lag_time_max_ms=600_000)
+PATIENT = SETTINGS._replace(replica_lag_time_max_ms=600_000)
 
 
 def play(

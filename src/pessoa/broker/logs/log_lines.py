@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from pessoa.base.json_value import JsonValue
 from pessoa.base.printable import printable
@@ -70,7 +70,7 @@ class TimeText:
         second, millis = divmod(now_ms, 1000)
         if second != self._second:
             self._second = second
-            self._prefix = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            self._prefix = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
         return f"{self._prefix}.{millis:03d}Z"
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from copy import copy
-from dataclasses import dataclass
 from typing import TextIO
 
 MAX_LINES = 100
@@ -24,10 +23,12 @@ WINDOW_S = 60.0
 MAX_KINDS = 1_000
 
 
-@dataclass(slots=True)
 class _Kind:
-    since_s: float
-    count: int = 0
+    __slots__ = ("count", "since_s")
+
+    def __init__(self, since_s: float) -> None:
+        self.since_s = since_s
+        self.count = 0
 
 
 class BoundedStderr(logging.StreamHandler[TextIO]):

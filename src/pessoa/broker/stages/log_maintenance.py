@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from pessoa.broker.stages.node_context import BackgroundTasks
@@ -30,7 +31,7 @@ class LogMaintenance:
         self._node = node
         self._directories = directories
         self._tasks = BackgroundTasks(node)
-        # Made by its task, since it takes long to import; None where nothing is compacted.
+        # Made by its task once there is a compacted log, since it takes long to import; None before.
         self.cleaner: LogCleaner | None = None
         self._tasks.run(upkeep.run())
         if node.config.current.log_cleaner_enable and (start_cleaning is not None or isinstance(node.disk, OsDisk)):
@@ -47,6 +48,7 @@ class LogMaintenance:
 
     async def _clean(self, start_cleaning: StartCleaning | None) -> None:
         """Compact logs, in a process of its own; that needs files which another process can open."""
+        await self._wait_for_a_compacted_log()
         from pessoa.log.compaction.cleaning_process import CleaningProcess
         from pessoa.log.compaction.log_cleaner import LogCleaner
 
@@ -60,6 +62,22 @@ class LogMaintenance:
         )
         node.config.on_change.append(lambda config: cleaner.configure(_cleaner_settings(config)))
         await cleaner.run()
+
+    async def _wait_for_a_compacted_log(self) -> None:
+        """Look as often as the cleaner looks for a dirty log, and as it does also when settings change."""
+        node, changed = self._node, asyncio.Event()
+        node.config.on_change.append(lambda _: changed.set())
+        while not self._has_compacted_log:
+            changed.clear()
+            timer = node.clock.call_after_ms(max(1, node.config.current.log_cleaner_backoff_ms), changed.set)
+            try:
+                await changed.wait()
+            finally:
+                timer.cancel()
+
+    @property
+    def _has_compacted_log(self) -> bool:
+        return any(one.config.is_compacted for home in self._directories.all for one in home.partitions.values())
 
 
 def _cleaner_settings(config: BrokerConfig) -> CleanerSettings:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pessoa.base.entropy import below, new_uuid
 from pessoa.broker.node_login import NodeLogin
@@ -38,8 +37,7 @@ class Stage(Protocol):
         """Free what the system frees when a process is killed: sockets and locks. Nothing is sent or written."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeContext:
+class NodeContext(NamedTuple):
     config: LiveConfig
     disk: Disk
     clock: Clock
