@@ -27,6 +27,7 @@ from pessoa.pipelines.plan import (
     NOTHING,
     Aggregate,
     Apply,
+    Distinct,
     Errors,
     Filter,
     FlatMap,
@@ -107,11 +108,15 @@ def compile(  # noqa: A001
     kafka: KafkaSettings,
     functions: NamedFunctions | None = None,
     rows: Mapping[str, DataFrame] | None = None,
+    real_time: bool = False,
 ) -> DataFrame:
-    """What a plan that ends in a Sink writes: topic, key, value, headers, timestamp. Any other plan gives its rows."""
+    """What a plan that ends in a Sink writes: topic, key, value, headers, timestamp. Any other plan gives its rows.
+
+    `real_time`: it is to run in real-time mode, where joins with tables are aggregates.
+    """
     from pessoa.pipelines.refusals import in_the_plans_words
 
-    compiler = Compiler(plan, spark, kafka, functions or {}, rows)
+    compiler = Compiler(plan, spark, kafka, functions or {}, rows, real_time)
     with in_the_plans_words(plan, compiler):
         frame = compiler.flow(plan).frame
         # Spark Connect looks at a plan only when it is asked something.
@@ -122,12 +127,13 @@ def compile(  # noqa: A001
 class Compiler:
     def __init__(
         self, plan: Node, spark: SparkSession, kafka: KafkaSettings, functions: NamedFunctions,
-        rows: Mapping[str, DataFrame] | None,
+        rows: Mapping[str, DataFrame] | None, real_time: bool = False,
     ) -> None:  # fmt: skip
         self.spark = spark
         self.kafka = kafka
         self._functions = functions
         self._rows = rows
+        self._real_time = real_time
         self._wants_letters = any(
             getattr(node, "errors", Errors()).then == "dead-letter"
             for node in every(plan)
@@ -152,6 +158,10 @@ class Compiler:
                 from pessoa.pipelines.stateful import aggregate
 
                 return aggregate(node, self._split_off_bad_rows(self.flow(node.input)))
+            case Distinct():
+                from pessoa.pipelines.stateful import distinct
+
+                return distinct(node, self._split_off_bad_rows(self.flow(node.input)))
             case Join():
                 from pessoa.pipelines.stateful import join
 
@@ -159,6 +169,7 @@ class Compiler:
                     node,
                     self._split_off_bad_rows(self.flow(node.left)),
                     self._split_off_bad_rows(self.flow(node.right)),
+                    self._real_time,
                 )
             case Union():
                 return self._union(node)

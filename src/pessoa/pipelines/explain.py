@@ -17,6 +17,7 @@ from pessoa.pipelines.plan import (
     Aggregate,
     Apply,
     Column,
+    Distinct,
     Errors,
     Filter,
     FlatMap,
@@ -75,6 +76,9 @@ def describe(node: Node) -> str:
         case Aggregate():
             window = f", {_window(node.window)}" if node.window else ""
             return f"aggregate {_columns(node.columns)}{window}"
+        case Distinct():
+            within = f" within {duration(node.within_ms)}" if node.within_ms else ""
+            return f"distinct {', '.join(node.columns) or 'rows'}{within}"
         case Join():
             return _join(node)
         case Union():
@@ -150,7 +154,7 @@ def _window(window: Window) -> str:
 
 def _join(node: Join) -> str:
     if node.within is None:
-        return f"{node.how} join with a table"
+        return f"{node.how} join with a table" + (" as it is" if node.lookup == "latest" else "")
     within = node.within
     return (
         f"{node.how} join within {duration(within.before_ms)} before and {duration(within.after_ms)} after, "

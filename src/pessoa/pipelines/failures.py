@@ -25,14 +25,21 @@ STOPPED_BY_RECORD = "a bad record stopped the pipeline"
 _BAD_RECORD = re.compile(rf"{STOPPED_BY_RECORD}: (?!, concat\().*?(?= SQLSTATE|\n|$)")
 
 
+_STATE_REFUSED = (
+    "STREAMING_REAL_TIME_MODE.CHECKPOINT_FORMAT_V1_NOT_SUPPORTED",
+    # A join with a table keeps its state in an operator of its own in micro-batches.
+    "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
+)
+
+
 def is_final(reason: str) -> bool:
     """Whether another attempt would end in the same way for certain."""
     return _BAD_RECORD.search(reason) is not None
 
 
 def is_state_of_micro_batches(text: str) -> bool:
-    """Whether Spark refuses real-time mode because of the format of the state that a query has."""
-    return "STREAMING_REAL_TIME_MODE.CHECKPOINT_FORMAT_V1_NOT_SUPPORTED" in text
+    """Whether Spark refuses real-time mode because of the state that a query has: its format, or its operator."""
+    return any(word in text for word in _STATE_REFUSED)
 
 
 def plain(text: str) -> str:

@@ -11,6 +11,10 @@ The writers of our own end in a sink that does nothing: they have written when t
 A task of a micro-batch reads all that there is and flushes before it ends. So its clients work in bulk, which Kafka's
 defaults do not (`BULK_READS`, `BULK_WRITES`), and no record waits longer for it. In real-time mode one would.
 
+A stream that looks up the latest row of a table (`Join.lookup`) must not meet a table that is still empty. So such a
+query reads its tables first, each time that it starts (`loads_tables`): in one run of micro-batches over what is there,
+with the same checkpoint, while its streams are held where they are. Then it goes on in real-time mode.
+
 Spark writes a file before and after every micro-batch, and a batch waits for both. A plan without state that is
 delivered at least once need not: Spark can write them beside the batches, in order, and a crash then repeats a batch
 or two more (`WRITTEN_ASIDE`). It does so in real-time mode by itself.
@@ -23,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from pessoa.pipelines.plan import KafkaSettings, every
+from pessoa.pipelines.plan import KafkaSettings, Node, Source, every, inputs
 from pessoa.pipelines.python_sink import into_python
 from pessoa.pipelines.queries import QuerySpec, Speed, find_function
 from pessoa.pipelines.topic_writer import into_topics, into_topics_at_least_once
@@ -44,6 +48,10 @@ WRITTEN_ASIDE = {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingC
 # 0.6, 1.1 and 1.0 in the broker. The size of a fetch stays Kafka's, since Spark keeps dozens of consumers.
 BULK_READS = {"max.poll.records": "5000"}
 BULK_WRITES = {"linger.ms": "20", "batch.size": "131072"}
+
+
+# A source that waits for more records than there can be, and longer than since 1970, reads none.
+HELD = {"minOffsetsPerTrigger": str(2**62), "maxTriggerDelay": "100000d"}
 
 
 def client_settings(kafka: KafkaSettings) -> dict[str, str]:
@@ -102,25 +110,57 @@ def mode_of(spec: QuerySpec) -> Literal["append", "update"]:
     return output_mode(spec.plan)
 
 
-def records_of(spec: QuerySpec, spark: SparkSession, kafka: KafkaSettings) -> DataFrame:
+def must_load_tables(spec: QuerySpec) -> bool:
+    """Whether the query reads tables to their end before it runs in real-time mode."""
+    if spec.plan is None or speed_of(spec) != "real-time":
+        return False
+    from pessoa.pipelines.stages import lookups
+
+    return bool(lookups(spec.plan))
+
+
+def holding_streams(plan: Node) -> Node:
+    """The plan with the streams held that look up a table."""
+    from pessoa.pipelines.stages import lookups, with_inputs
+
+    held = {id(source) for join in lookups(plan) for source in every(join.left) if isinstance(source, Source)}
+
+    def hold(node: Node) -> Node:
+        if isinstance(node, Source) and id(node) in held:
+            others = {name: value for name, value in node.options.items() if name != "maxOffsetsPerTrigger"}
+            return msgspec.structs.replace(node, options={**others, **HELD})
+        return with_inputs(node, tuple(map(hold, inputs(node))))
+
+    return hold(plan)
+
+
+def records_of(spec: QuerySpec, spark: SparkSession, kafka: KafkaSettings, *, loads_tables: bool = False) -> DataFrame:
     if spec.plan is not None:
         from pessoa.pipelines import compiler
 
-        return compiler.compile(spec.plan, spark, kafka=settings_of_reader(spec, kafka), functions=spec.functions)
+        is_fast = speed_of(spec) == "real-time"
+        reading = settings_of_reader(spec, kafka)
+        plan = holding_streams(spec.plan) if loads_tables else spec.plan
+        return compiler.compile(plan, spark, kafka=reading, functions=spec.functions, real_time=is_fast)
     function = find_function(spec.start_function) if isinstance(spec.start_function, str) else spec.start_function
     assert function is not None, "a specification has a plan or a function"
     return function(spark, kafka)
 
 
-def launch(spec: QuerySpec, spark: SparkSession, kafka: KafkaSettings, checkpoint: str, slots: int) -> StreamingQuery:
-    """Start the query; what Spark refuses is raised as it comes."""
-    records = records_of(spec, spark, kafka)
+def launch(
+    spec: QuerySpec, spark: SparkSession, kafka: KafkaSettings, checkpoint: str, slots: int,
+    *, loads_tables: bool = False,
+) -> StreamingQuery:  # fmt: skip
+    """Start the query; what Spark refuses is raised as it comes. One that loads its tables ends when it has."""
+    records = records_of(spec, spark, kafka, loads_tables=loads_tables)
     writer, options = _writer(spec, records, kafka, slots)
     # PySpark has no type for the real-time trigger.
     stream: Any = writer.writeStream.queryName(spec.id).outputMode(mode_of(spec))
     stream = stream.option("checkpointLocation", checkpoint).options(**options)
     stream = stream.format("kafka" if options else "noop")
-    if speed_of(spec) == "real-time":
+    if loads_tables:
+        stream = stream.trigger(availableNow=True)
+    elif speed_of(spec) == "real-time":
         stream = stream.trigger(realTime=f"{spec.trigger_ms or REAL_TIME_BATCH_MS} milliseconds")
     elif spec.trigger_ms is not None:
         stream = stream.trigger(processingTime=f"{spec.trigger_ms} milliseconds")

@@ -41,6 +41,7 @@ How: TypeAlias = Literal["inner", "left", "outer"]
 Start: TypeAlias = Literal["earliest", "latest"]
 Style: TypeAlias = Literal["row", "pandas", "arrow"]
 Speed: TypeAlias = Literal["real-time", "micro-batch"]
+Lookup: TypeAlias = Literal["by-time", "latest"]
 
 
 class PlanRefused(ValueError):
@@ -187,9 +188,25 @@ class Aggregate(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     window: Window | None = None
 
 
+class Distinct(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Of the rows that are equal in these columns, the first; in all columns of key and value if none are named.
+
+    What was seen is remembered for ever, or until the stream is `within_ms` past it.
+    """
+
+    input: Node
+    columns: tuple[str, ...] = ()
+    within_ms: int = 0
+
+
 class Join(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """Rows with equal keys. Its kind follows from its inputs: two streams (`within` says how near in time), a stream
-    with the state of a table, or two tables. The value has the columns of both; a prefix keeps them apart."""
+    with the state of a table, or two tables. The value has the columns of both; a prefix keeps them apart.
+
+    A stream's row meets the table's row of its own time (`by-time`: rows of both are taken in the order of their
+    times), or the one that is there when it comes (`latest`, as with Kafka's global tables: the table is read to its
+    end before the stream is).
+    """
 
     left: Node
     right: Node
@@ -197,6 +214,7 @@ class Join(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     within: Within | None = None
     left_prefix: str = ""
     right_prefix: str = ""
+    lookup: Lookup = "by-time"
 
 
 class Union(msgspec.Struct, frozen=True, tag=True):
@@ -236,7 +254,19 @@ class PythonSink(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 Node: TypeAlias = (
-    Source | Project | Apply | Filter | FlatMap | Rekey | Aggregate | Join | Union | Sink | PythonSource | PythonSink
+    Source
+    | Project
+    | Apply
+    | Filter
+    | FlatMap
+    | Rekey
+    | Aggregate
+    | Distinct
+    | Join
+    | Union
+    | Sink
+    | PythonSource
+    | PythonSink
 )
 
 

@@ -197,3 +197,5 @@ class QueryStatus(msgspec.Struct, frozen=True):
     progress: Progress
     # Spark's task slots that it holds for as long as it runs, in real-time mode.
     task_slots: int = 0
+    # What it does before it does what it is for, and how far that is.
+    doing: str = ""

@@ -33,6 +33,9 @@ class Query:
         # The partitions of the topics that it reads, if it was asked since it last failed; and the task slots it holds.
         self.partitions: Mapping[str, int] | None = None
         self.task_slots = 0
+        # Whether what runs is the reading of its tables, and whether that is done for the start that comes next.
+        self.is_loading = False
+        self.has_loaded = False
         # Whether it is being deleted: no other request may change it any more.
         self.is_leaving = False
         # Spark's query, while there is one.
@@ -52,6 +55,12 @@ class Query:
     def is_real_time(self) -> bool:
         return speed_of(self.spec) == "real-time"
 
+    def doing(self) -> str:
+        """What it does before it does what it is for; empty if it does that, or nothing."""
+        if self.running is None or not self.is_loading:
+            return ""
+        return f"reads the tables that it looks up first: {self.progress.state_rows:,} rows are there"
+
     def is_due(self) -> bool:
         """Whether it should run, does not, and may be tried."""
         should_run = self.target == "RUNNING" and self.state != "FAILED"
@@ -60,5 +69,5 @@ class Query:
     def status(self) -> QueryStatus:
         return QueryStatus(
             self.spec.id, self.state, self.spec.delivery, speed_of(self.spec), self.restarts, self.error,
-            self.spec.group, self.progress, self.task_slots if self.running is not None else 0,
+            self.spec.group, self.progress, self.task_slots if self.running is not None else 0, self.doing(),
         )  # fmt: skip

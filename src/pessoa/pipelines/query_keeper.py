@@ -25,7 +25,7 @@ from pessoa.pipelines.failures import is_final, is_state_of_micro_batches, plain
 from pessoa.pipelines.group_offsets import GroupOffsets
 from pessoa.pipelines.jars import JarsUnavailable
 from pessoa.pipelines.java import NoJava
-from pessoa.pipelines.launching import client_settings, launch, mode_of
+from pessoa.pipelines.launching import client_settings, launch, mode_of, must_load_tables
 from pessoa.pipelines.names import Names
 from pessoa.pipelines.plan import KafkaSettings, PlanRefused
 from pessoa.pipelines.queries import SpecRefused
@@ -150,14 +150,16 @@ class QueryKeeper:
             if report is not None:
                 query.next_report_s = now_s + REPORT_INTERVAL_S
                 self._note_progress(query, read_progress(report))
-            if not is_active and is_state_of_micro_batches(str(failure)):
+            if not is_active and failure is None and query.is_loading:
+                query.running, query.is_loading, query.has_loaded = None, False, True
+            elif not is_active and is_state_of_micro_batches(str(failure)):
                 self._go_on_in_micro_batches(query)
             elif not is_active:
                 self._note_failure(query, plain(str(failure)) if failure is not None else "Spark ended the query")
 
     def _note_progress(self, query: Query, progress: Progress) -> None:
         query.progress = progress
-        query.state = "RUNNING"
+        query.state = "STARTING" if query.is_loading else "RUNNING"
         if query.first_batch_id < 0:
             query.first_batch_id = progress.batch_id
         elif progress.batch_id > query.first_batch_id:
@@ -172,9 +174,9 @@ class QueryKeeper:
             slots = self.traces.slots(query.spec.id, query.spec.slots)
             self._take_task_slots(query, spark)
             with in_use(spark):
-                query.running = launch(query.spec, spark, self.kafka, self.traces.checkpoint(query.spec.id), slots)
+                self._run(query, spark, slots)
             query.first_batch_id, query.next_report_s = -1, 0.0
-            query.state = "RUNNING"
+            query.state = "STARTING" if query.is_loading else "RUNNING"
         except REFUSALS as refused:
             if raises:
                 raise
@@ -193,6 +195,12 @@ class QueryKeeper:
             if raises:
                 raise
             self._note_failure(query, plain(str(failure)))
+
+    def _run(self, query: Query, spark: SparkSession, slots: int) -> None:
+        query.is_loading = must_load_tables(query.spec) and not query.has_loaded
+        query.has_loaded = False
+        checkpoint = self.traces.checkpoint(query.spec.id)
+        query.running = launch(query.spec, spark, self.kafka, checkpoint, slots, loads_tables=query.is_loading)
 
     def _go_on_in_micro_batches(self, query: Query) -> None:
         """The state that the query has was written in a format which real-time mode does not take."""

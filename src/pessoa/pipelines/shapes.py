@@ -19,6 +19,7 @@ from pessoa.pipelines.plan import (
     STRUCTURED,
     Aggregate,
     Apply,
+    Distinct,
     Filter,
     FlatMap,
     Format,
@@ -103,6 +104,8 @@ def shape(node: Node) -> Shape:
             return _rekey(node)
         case Aggregate():
             return _aggregate(node)
+        case Distinct():
+            return _distinct(node)
         case Join():
             return _join(node)
         case Union():
@@ -179,6 +182,18 @@ def _aggregate(node: Aggregate) -> Shape:
         if node.window.kind == "hopping" and not 0 < node.window.advance_ms <= node.window.size_ms:
             raise PlanRefused("a hopping window advances by more than nothing and by its size at most")
     return _check(Shape(keys, names, is_table=True, window=node.window, has_origin=False), "an aggregate")
+
+
+def _distinct(node: Distinct) -> Shape:
+    below = shape(node.input)
+    if below.is_table:
+        raise PlanRefused("a table has one row for a key, so no row of it comes twice: make it a stream first")
+    if node.within_ms < 0:
+        raise PlanRefused("rows are told apart within a time greater than nothing, or for ever")
+    for name in node.columns:
+        if name not in below.columns:
+            raise PlanRefused(f"there is no column {name} to tell rows apart by; there are {', '.join(below.columns)}")
+    return below
 
 
 def _join(node: Join) -> Shape:

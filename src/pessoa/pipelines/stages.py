@@ -2,12 +2,14 @@
 
 Spark runs a plan at one of two speeds. In real-time mode each record is taken and its result written by itself, in
 milliseconds: a plan without state, and one whose state is an aggregate, in tumbling or hopping windows or none, which
-writes a row whenever one changes. Everything else runs in micro-batches (`why_not_real_time` says what and why).
+writes a row whenever one changes; rows that are told apart; two tables, or a stream and a table as it is. Everything
+else runs in micro-batches (`why_not_real_time` says what and why).
 
 What leaves a plan in micro-batches depends on its state:
 
-    update    aggregates, joins with tables: a row whenever one changes
-    append    joins of two streams, session windows, windows that say only their final result
+    update    aggregates, joins with tables, distinct rows: a row whenever one changes
+    append    joins of two streams, session windows, windows that say only their final result, rows that are distinct
+              within a time
 
 Spark keeps one state of the update kind in a query, and no other state beside it. Kafka Streams would put a
 repartition topic between two such steps, and so do we: `stages` cuts a plan there into several, each of which ends in
@@ -33,6 +35,7 @@ from pessoa.pipelines.plan import (
     Aggregate,
     Apply,
     Column,
+    Distinct,
     Errors,
     Filter,
     FlatMap,
@@ -61,7 +64,7 @@ REGISTRY_FORMATS = ("avro", "protobuf")
 
 def has_state(node: Node) -> bool:
     """Whether this node itself remembers rows."""
-    return isinstance(node, Aggregate | Join)
+    return isinstance(node, Aggregate | Distinct | Join)
 
 
 def why_not_real_time(plan: Node) -> str | None:
@@ -97,14 +100,40 @@ def _why_slow(node: Node) -> str | None:
             return "it says final results only"
         case Join(within=Within()):
             return "it joins two streams"
-        case Join():
-            return "a join with a table takes the rows of a batch in the order of their times"
+        case Join(lookup="by-time") if not is_table(node.left):
+            return (
+                "a join with a table takes the rows of a batch in the order of their times (one that looks up the"
+                " table's latest row would run in real time)"
+            )
+        case Distinct(within_ms=within_ms) if within_ms > 0:
+            return "what it has seen is forgotten after a time"
         case PythonSource() | PythonSink():
             return "Python reads or writes its records"
     if any(isinstance(each, Function) for each in functions(node)):
         return "Spark gathers records before it hands them to Python functions"
     slow = [format_.kind for format_ in formats(node) if format_.kind in REGISTRY_FORMATS]
     return f"{slow[0]} is read and written in Python" if slow else None
+
+
+def is_table(node: Node) -> bool:
+    """What `shapes.shape` says, also of a plan whose columns are still unknown."""
+    match node:
+        case Source():
+            return node.is_table
+        case Aggregate():
+            return True
+        case Join():
+            return is_table(node.left)
+        case PythonSource() | Rekey() | Union() | FlatMap():
+            return False
+        case _:
+            return is_table(node.input)
+
+
+def lookups(plan: Node) -> list[Join]:
+    """The joins of a stream with a table as it is: the table is to be read before the stream."""
+    joins = [node for node in every(plan) if isinstance(node, Join) and node.lookup == "latest"]
+    return [node for node in joins if node.within is None and not is_table(node.left)]
 
 
 def _is_union_above_state(node: Node) -> bool:
@@ -152,6 +181,8 @@ def _mode(node: Node) -> OutputMode:
         return (
             "append" if node.window is not None and (node.window.final or node.window.kind == "session") else "update"
         )
+    if isinstance(node, Distinct):
+        return "append" if node.within_ms else "update"
     assert isinstance(node, Join)
     return "append" if node.within is not None else "update"
 

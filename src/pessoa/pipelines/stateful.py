@@ -2,7 +2,9 @@
 
     aggregate        Spark's own, by key, or by key and window with the window's grace as watermark
     stream × stream  Spark's own join, with both sides' grace as watermark and the time bound as condition
-    … × table        rows of both sides by key, through `table_join.py`, which keeps the latest row of the table
+    … × table        rows of both sides by key, through `table_join.py`, which keeps the latest row of the table; in
+                     real-time mode as an aggregate (`table_join_aggregate.py`)
+    distinct         Spark's own dropDuplicates
 
 Kafka's rules that Spark does not have: rows without a key or a value are no part of an aggregate; a result's time is
 that of the latest row in it.
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pessoa.pipelines.compiler import Flow
 from pessoa.pipelines.formats import sql_name
-from pessoa.pipelines.plan import Aggregate, Join, Window
+from pessoa.pipelines.plan import Aggregate, Distinct, Join, Window
 from pessoa.pipelines.shapes import ROWDELETED, ROWTIME, WINDOW_COLUMNS, shape
 
 if TYPE_CHECKING:
@@ -63,8 +65,20 @@ def _milliseconds(number: int) -> str:
     return f"{number} milliseconds"
 
 
-def join(node: Join, left: Flow, right: Flow) -> Flow:
-    if right.shape.is_table:
+def distinct(node: Distinct, below: Flow) -> Flow:
+    columns = [*(node.columns or (*below.shape.columns, ROWDELETED))]
+    if node.within_ms:
+        watched = below.frame.withWatermark(ROWTIME, _milliseconds(node.within_ms))
+        return below._replace(frame=watched.dropDuplicatesWithinWatermark(columns))
+    return below._replace(frame=below.frame.dropDuplicates(columns))
+
+
+def join(node: Join, left: Flow, right: Flow, real_time: bool = False) -> Flow:
+    if right.shape.is_table and real_time:
+        from pessoa.pipelines.table_join_aggregate import join_in_real_time
+
+        frame = join_in_real_time(node, left, right)
+    elif right.shape.is_table:
         from pessoa.pipelines.table_join import join_with_table
 
         frame = join_with_table(node, left, right)

@@ -32,7 +32,7 @@ class Spark:
         self.may_stop = threading.Event()
         self.running: list[Any] = []
 
-    def launch(self, spec: QuerySpec, *_: object) -> Any:
+    def launch(self, spec: QuerySpec, *_: object, **__: object) -> Any:
         self.launched.append(spec.id)
         running = SimpleNamespace(runId=len(self.launched), lastProgress=None, exception=lambda: None)
         running.stop = self.stop_slowly if self.launched == ["slow"] else lambda: None

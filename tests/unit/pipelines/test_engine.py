@@ -77,7 +77,7 @@ class Cluster:
         self.removed.append(name)
         self.steps.append("removed")
 
-    def launch(self, spec: QuerySpec, *_: object) -> Any:
+    def launch(self, spec: QuerySpec, *_: object, **__: object) -> Any:
         self.launched.append(spec.id)
         run_id = f"{spec.id}-{len(self.launched)}"
         running = SimpleNamespace(runId=run_id, lastProgress=None, stop=lambda: self.stopped.append(run_id))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 
+from pessoa.pipelines.launching import HELD, holding_streams, must_load_tables
 from pessoa.pipelines.plan import (
     Aggregate,
     Apply,
     Column,
+    Distinct,
     Errors,
     Filter,
     Format,
@@ -25,6 +28,7 @@ from pessoa.pipelines.plan import (
     Within,
     every,
 )
+from pessoa.pipelines.queries import QuerySpec
 from pessoa.pipelines.shapes import shape
 from pessoa.pipelines.stages import has_state, is_cut, output_mode, speed, stages, why_not_real_time
 
@@ -53,6 +57,10 @@ WITH_LETTERS = Source("vendas", value=Format("json", "produto STRING, valor DOUB
         Aggregate(Union((SALES, SALES)), TOTAL),
         Filter(Aggregate(SALES, TOTAL), "total > 1"),
         Union((SALES, SALES)),
+        Distinct(SALES),
+        Distinct(Union((SALES, SALES)), ("produto",)),
+        Join(SALES, CLIENTS, lookup="latest"),
+        Join(Filter(CLIENTS, "nome > ''"), Project(CLIENTS, (Column("nome", "upper(nome)"),)), right_prefix="r_"),
     ],
 )
 def test_a_plan_whose_state_is_at_most_an_aggregate_runs_in_real_time(plan: Node) -> None:
@@ -67,6 +75,7 @@ def test_a_plan_whose_state_is_at_most_an_aggregate_runs_in_real_time(plan: Node
         (Aggregate(SALES, TOTAL, Window("tumbling", 1, final=True)), "it says final results only"),
         (Join(SALES, SALES, within=Within(1, 1), right_prefix="r_"), "it joins two streams"),
         (Join(SALES, CLIENTS), "in the order of their times"),
+        (Distinct(SALES, within_ms=1000), "what it has seen is forgotten after a time"),
         (
             Aggregate(Rekey(Aggregate(SALES, TOTAL), (Column("total", "total"),)), (Column("n", "count(*)"),)),
             "it keeps state after state",
@@ -92,6 +101,8 @@ def test_what_keeps_a_plan_from_real_time_is_said(plan: Node, reason: str) -> No
         (Aggregate(SALES, TOTAL, Window("tumbling", 1, final=True)), "append"),
         (Aggregate(SALES, TOTAL, Window("session", 1)), "append"),
         (Join(SALES, CLIENTS), "update"),
+        (Distinct(SALES), "update"),
+        (Distinct(SALES, within_ms=1), "append"),
         (Join(SALES, SALES, within=Within(1, 1), right_prefix="r_"), "append"),
     ],
 )
@@ -164,3 +175,20 @@ def test_a_plan_that_is_slow_anyway_is_not_cut_for_the_sake_of_real_time() -> No
     plan = Sink(Aggregate(Apply(WITH_LETTERS, Function("f", "STRUCT<valor: DOUBLE>"), LETTERS), TOTAL), "x")
     assert not is_cut(plan, real_time=True)
     assert [part.plan for part in stages(plan, "a", types, real_time=True)] == [plan]
+
+
+def test_state_after_distinct_rows_goes_through_a_topic_and_both_parts_run_in_real_time() -> None:
+    plan = Sink(Aggregate(Distinct(WITH_LETTERS, ("produto",)), TOTAL, MINUTE), "x")
+    parts = stages(plan, "a", types, real_time=True)
+    assert [part.query for part in parts] == ["a-1-letters", "a-1", "a"]
+    assert [why_not_real_time(part.plan) for part in parts] == [None, None, None]
+
+
+def test_a_stream_that_looks_up_a_table_is_held_and_the_table_is_not() -> None:
+    limited = msgspec.structs.replace(SALES, options={"maxOffsetsPerTrigger": "10", "failOnDataLoss": "false"})
+    spec = QuerySpec("q", plan=Sink(Join(Filter(limited, "valor > 1"), CLIENTS, lookup="latest"), "x"))
+    assert must_load_tables(spec)
+    assert spec.plan is not None
+    held = {node.topic: node.options for node in every(holding_streams(spec.plan)) if isinstance(node, Source)}
+    assert held == {"vendas": {"failOnDataLoss": "false", **HELD}, "clientes": {}}
+    assert not must_load_tables(QuerySpec("q", plan=spec.plan, delivery="exactly-once")), "sorted by time instead"

@@ -1,0 +1,138 @@
+"""Distinct rows, a stream with a table as it is, and two tables, each in real-time mode through the engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pessoa.pipelines.engine import Engine
+from pessoa.pipelines.plan import Distinct, Format, How, Join, Node, Sink, Source, Union
+from pessoa.pipelines.queries import QuerySpec
+from pessoa.testing import Broker
+from tests.support.topics import eventually, fill, make_topic, read_all
+
+DEADLINE_S = 90.0
+
+
+class World:
+    """An engine on the shared Spark, and topics of this test's own."""
+
+    def __init__(self, engine: Engine, servers: str) -> None:
+        self.engine = engine
+        self.servers = servers
+        self._prefix = uuid4().hex[:8]
+
+    def topic(self, name: str) -> str:
+        return f"{self._prefix}-{name}"
+
+    def make(self, *names: str) -> None:
+        for name in names:
+            make_topic(self.servers, self.topic(name))
+
+    def send(self, name: str, *records: tuple[bytes, bytes | None]) -> None:
+        fill(self.servers, self.topic(name), records)
+
+    def start(self, query_id: str, plan: Node) -> None:
+        query = self.engine.start(QuerySpec(query_id, plan=Sink(plan, self.topic("out")), trigger_ms=5000))
+        assert query.status().speed == "real-time"
+
+    def read(self) -> list[tuple[bytes, Any]]:
+        found = read_all(self.servers, self.topic("out"))
+        return [(message.key(), json.loads(message.value()) if message.value() else None) for message in found]
+
+    def wait_for_ids(self, expected: set[int]) -> None:
+        eventually(lambda: {row["id"] for _, row in self.read()} == expected, DEADLINE_S, about=self.about)
+
+    def wait_for(self, *expected: tuple[bytes, Any]) -> None:
+        eventually(lambda: sorted(self.read()) == sorted(expected), DEADLINE_S, about=self.about)
+
+    def about(self) -> object:
+        return self.read(), self.engine.queries()
+
+    def wait_for_last(self, expected: dict[bytes, object]) -> None:
+        """The last value of each key is the expected one."""
+        eventually(lambda: dict(self.read()) == expected, DEADLINE_S, about=self.about)
+
+
+@pytest.fixture
+def world(broker: Broker, spark_address: str, tmp_path: Path) -> Iterator[World]:
+    with Engine(broker.bootstrap_servers, home=tmp_path, spark_remote=spark_address, state_topic=None) as engine:
+        yield World(engine, broker.bootstrap_servers)
+
+
+def sales(world: World, name: str = "sales") -> Source:
+    return Source(world.topic(name), value=Format("json", "id BIGINT, valor DOUBLE"))
+
+
+def clients(world: World) -> Source:
+    return Source(world.topic("clients"), value=Format("json", "nome STRING"), is_table=True)
+
+
+def sale(key: str, number: int) -> tuple[bytes, bytes]:
+    return key.encode(), json.dumps({"id": number, "valor": number / 2}).encode()
+
+
+def sold(key: str, number: int, nome: str | None) -> tuple[bytes, Any]:
+    return key.encode(), {"id": number, "valor": number / 2, "nome": nome}
+
+
+def test_rows_that_were_seen_before_are_left_out_in_real_time_also_after_a_restart(world: World) -> None:
+    world.make("sales", "more-sales", "out")
+    world.send("sales", sale("ana", 1), sale("ana", 1), sale("rui", 1), sale("ana", 2))
+    world.start("first", Distinct(Union((sales(world), sales(world, "more-sales"))), ("id",)))
+    world.wait_for_ids({1, 2})
+    assert len(world.read()) == 2
+    # What a batch that had not ended has seen is forgotten, and comes again.
+    eventually(lambda: world.engine.query("first").progress.batch_id >= 0, DEADLINE_S, about=world.about)
+    world.engine.pause("first")
+    world.engine.resume("first")
+    world.send("more-sales", sale("eva", 2), sale("eva", 3))
+    world.wait_for_ids({1, 2, 3})
+    assert {key for key, row in world.read() if row == {"id": 2, "valor": 1.0}} == {b"ana"}
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_a_stream_meets_the_table_as_it_is_in_real_time(world: World, how: How) -> None:
+    world.make("sales", "clients", "out")
+    # The sale is older than what the table says of its buyer, and the table is read first all the same.
+    world.send("sales", sale("ana", 1), sale("rui", 2))
+    world.send("clients", (b"ana", b'{"nome": "A."}'), (b"ana", b'{"nome": "Ana"}'))
+    world.start("lookup", Join(sales(world), clients(world), how, lookup="latest"))
+    met = [sold("ana", 1, "Ana")] + ([sold("rui", 2, None)] if how == "left" else [])
+    world.wait_for(*met)
+    world.send("clients", (b"ana", b'{"nome": "Ana Maria"}'), (b"rui", b'{"nome": "Rui"}'))
+    world.engine.pause("lookup")
+    world.engine.resume("lookup")
+    world.send("sales", sale("rui", 3), sale("ana", 4))
+    now = {b"rui": sold("rui", 3, "Rui")[1], b"ana": sold("ana", 4, "Ana Maria")[1]}
+    world.wait_for_last(now)
+    world.send("clients", (b"ana", None))
+    if how == "left":
+        # The deletion is told by no row of its own: wait until a sale does not find the row any more.
+        number = 4
+
+        def ana_is_gone() -> bool:
+            nonlocal number
+            number += 1
+            world.send("sales", sale("ana", number))
+            return any(row["nome"] is None for key, row in world.read() if key == b"ana")
+
+        eventually(ana_is_gone, DEADLINE_S, pause_s=0.5, about=world.read)
+
+
+def test_two_tables_are_joined_in_real_time_and_a_deletion_is_told(world: World) -> None:
+    world.make("sales", "clients", "out")
+    left = Source(world.topic("sales"), value=Format("json", "id BIGINT, valor DOUBLE"), is_table=True)
+    world.start("tables", Join(left, clients(world)))
+    world.send("sales", sale("ana", 1), sale("rui", 2), sale("ana", 3))
+    world.send("clients", (b"ana", b'{"nome": "Ana"}'), (b"rui", b'{"nome": "Rui"}'), (b"rui", b'{"nome": "R."}'))
+    world.wait_for_last({b"ana": sold("ana", 3, "Ana")[1], b"rui": sold("rui", 2, "R.")[1]})
+    world.send("clients", (b"ana", None))
+    world.wait_for_last({b"ana": None, b"rui": sold("rui", 2, "R.")[1]})
+    world.send("clients", (b"ana", b'{"nome": "Ana"}'))
+    world.wait_for_last({b"ana": sold("ana", 3, "Ana")[1], b"rui": sold("rui", 2, "R.")[1]})
