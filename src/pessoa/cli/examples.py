@@ -198,6 +198,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("pessoa top", "a table that is drawn anew every second; Ctrl-C ends"),
         ("pessoa top --once", "one table"),
     ),
+    "pessoa control-center": (
+        ("pessoa control-center", "on 9021, for the brokers on localhost:9092"),
+        ("pessoa control-center --bootstrap-server kafka:9092 --port 9022", "for others, and elsewhere"),
+    ),
     "pessoa rest-proxy": (
         ("pessoa rest-proxy", "on 8082, for the brokers on localhost:9092"),
         ("pessoa rest-proxy --bootstrap-server kafka:9092 --port 8090", "for others, and elsewhere"),

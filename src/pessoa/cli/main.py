@@ -37,6 +37,7 @@ SUBCOMMANDS = {
     ),
     "pipelines": Subcommand("pessoa.cli.pipelines", "pipelines", "Run data pipelines on Spark."),
     "connect": Subcommand("pessoa.cli.connect", "connect", "Run a Connect worker (port 8083)."),
+    "control-center": Subcommand("pessoa.cli.control_center", "control_center", "Run the control centre (port 9021)."),
     "partitions": Subcommand("pessoa.cli.partitions", "partitions", "Say how many partitions a throughput needs."),
     "shell": Subcommand("pessoa.cli.shell", "shell", "Type Kafka's commands with completion."),
     "version": Subcommand("pessoa.cli.version", "version", "Say which Pessoa, Python and machine this is."),

@@ -5,7 +5,8 @@ settings, so it can log in before there is any user. A user that the cluster has
 password file was lost and made anew. What services need is allowed at every start, since another version may need more.
 
 A service may use its own topics and groups, and nothing of its users': the REST proxy acts as its callers, and what
-connectors are to read or write is for the administrator to allow (`pessoa acls allow connect …`).
+connectors are to read or write is for the administrator to allow (`pessoa acls allow connect …`). The control centre
+may do everything, and lets in administrators alone.
 """
 
 from __future__ import annotations
@@ -51,6 +52,12 @@ SERVICE_ACCESS: Mapping[str, Mapping[Pattern, tuple[Operation, ...]]] = {
         **{_topic(f"connect-{name}"): _OWN_TOPIC for name in ("configs", "offsets", "status")},
         # Of the workers, and of each connector that reads topics.
         _groups("connect-"): (Operation.READ,),
+    },
+    # It shows and changes what there is, for administrators.
+    "control-center": {
+        _CLUSTER: (Operation.ALL,),
+        Pattern(ResourceType.TOPIC, "*", PatternType.LITERAL): (Operation.ALL,),
+        Pattern(ResourceType.GROUP, "*", PatternType.LITERAL): (Operation.ALL,),
     },
 }
 

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from pessoa.platform.security_plan import listener_settings, node_name
 from pessoa.platform.service_rows import Service, answers_as_broker, answers_as_secured_broker, answers_health
@@ -48,6 +49,8 @@ class Addresses(NamedTuple):
 
     bootstrap_servers: str
     schema_registry: str
+    home: Path
+    shift: int = 0
 
 
 class Offering(NamedTuple):
@@ -58,6 +61,18 @@ class Offering(NamedTuple):
     # The extra of the package that it needs, and a module by which we see that it is there.
     extra: str = ""
     module: str = ""
+
+
+def _told_to_control_center(known: Addresses) -> tuple[str, ...]:
+    """Where everything else is, and where what people set there is kept."""
+    scheme = urlsplit(known.schema_registry).scheme
+    urls = {"connect.cluster": 8083, "ksql.url": 8088}
+    told = {f"confluent.controlcenter.{key}": f"{scheme}://{HOST}:{port + known.shift}" for key, port in urls.items()}
+    told["pessoa.control.center.pipelines.url"] = f"http://{HOST}:{8084 + known.shift}"
+    told["pessoa.control.center.data.dir"] = str(known.home / "control-center")
+    told["pessoa.control.center.home"] = str(known.home)
+    options = ("--bootstrap-server", known.bootstrap_servers, "--schema-registry", known.schema_registry)
+    return (*options, *(word for key, value in told.items() for word in ("--override", f"{key}={value}")))
 
 
 # In the order in which they start. The names are those of the processes in Confluent's platform.
@@ -78,7 +93,7 @@ OFFERINGS = (
         module="pyspark",
     ),
     Offering("ksql-server", "ksql-server", 8088, lambda known: ("--bootstrap-server", known.bootstrap_servers)),
-    Offering("control-center", "control-center", 9021, lambda known: ("--bootstrap-server", known.bootstrap_servers)),
+    Offering("control-center", "control-center", 9021, _told_to_control_center, extra="console", module="nicegui"),
 )
 
 
@@ -146,7 +161,7 @@ def plan(
         raise CannotPlan(f"Ports cannot be shifted by {shift}: the highest would be {highest}.")
     ports = [port + shift for port in BROKER_PORTS[:brokers]]
     rows = [_broker(home, cluster_id, node_id, ports, shift, secured) for node_id in range(1, brokers + 1)]
-    known = Addresses(bootstrap_servers(brokers, shift), registry_url(shift, secured is not None))
+    known = Addresses(bootstrap_servers(brokers, shift), registry_url(shift, secured is not None), home, shift)
     return rows + [_service(offering, known, shift, secured) for offering in OFFERINGS if offering.name in services]
 
 

@@ -20,6 +20,7 @@ serialisers and the console tools that know schemas read that there.
     schema-registry    every user
     kafka-rest         every user; it acts as its caller, so the brokers decide what a caller may do
     connect            who may ALTER the cluster: a connector reads files and runs code as the account of the platform
+    control-center     who may ALTER the cluster: it sees and changes everything, for whom it lets in
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
 _NODE = re.compile(r"broker-\d+")
 
 # What stands before the settings of Kafka clients in the file of each service.
-SERVICE_PREFIXES = {"schema-registry": "kafkastore.", "kafka-rest": "client.", "connect": ""}
+SERVICE_PREFIXES = {"schema-registry": "kafkastore.", "kafka-rest": "client.", "connect": "", "control-center": ""}
 
 
 class BadName(ValueError):
@@ -175,6 +176,9 @@ def service_settings(service: str, client: Mapping[str, str], key_store: Path, a
         case "kafka-rest":
             at_registry = {f"schema.registry.{key.removeprefix('schema.registry.')}": registry[key] for key in registry}
             return {**own, **serving, **https, **at_registry, "confluent.rest.auth.propagate.method": "JETTY_AUTH"}
+        case "control-center":
+            # It shows and changes everything with its own rights, so its callers need those of an administrator.
+            return {**own, **serving, **https, **registry, "pessoa.authentication.kafka.operation": "ALTER"}
         case "connect":
             converters = {f"{side}.converter.{key}": registry[key] for side in ("key", "value") for key in registry}
             at_https = {f"listeners.https.{key}": value for key, value in https.items()}

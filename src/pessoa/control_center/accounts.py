@@ -1,0 +1,93 @@
+"""Who is at a page or the API, and what that user may do.
+
+    reader   sees everything but what is masked, changes nothing
+    editor   also produces messages, creates topics, resets offsets, runs connectors and queries
+    admin    also deletes, changes configurations, ACLs, quotas, users, alerts and settings
+
+Users and passwords are those of every service (`pessoa.authentication.users.file`, or the users of the cluster); the
+roles of the file's users are written behind their passwords. Without logins there is one user, `anonymous`, with the
+role of `pessoa.control.center.role`. A login makes a session: a random token in a cookie that scripts cannot read and
+other sites cannot send, forgotten after a time without use.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pessoa.web.auth import Authenticator, User
+from pessoa.web.problems import HttpProblem
+
+ROLES = ("reader", "editor", "admin")
+COOKIE = "pessoa_session"
+MAX_SESSIONS = 10_000
+
+
+class Person(NamedTuple):
+    name: str
+    role: str
+
+    def may(self, role: str) -> bool:
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+class Accounts:
+    def __init__(
+        self, authenticator: Authenticator | None, users: Mapping[str, User], default_role: str, idle_s: float
+    ) -> None:
+        self._authenticator = authenticator
+        self._users = users
+        self._default_role = default_role
+        self._idle_s = idle_s
+        self._sessions: OrderedDict[str, tuple[Person, float]] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<Accounts: {len(self._sessions)} sessions>"
+
+    @property
+    def demands_login(self) -> bool:
+        return self._authenticator is not None
+
+    async def log_in(self, name: str, password: str) -> str:
+        """The token of a new session. 401 for a wrong password."""
+        text = base64.b64encode(f"{name}:{password}".encode()).decode()
+        person = await self.by_header(f"Basic {text}")
+        token = secrets.token_urlsafe(32)
+        self._sessions[token] = (person, time.monotonic() + self._idle_s)
+        while len(self._sessions) > MAX_SESSIONS:
+            self._sessions.popitem(last=False)
+        return token
+
+    def log_out(self, token: str | None) -> None:
+        self._sessions.pop(token or "", None)
+
+    async def by_header(self, header: str | None) -> Person:
+        if self._authenticator is None:
+            return Person("anonymous", self._default_role)
+        caller = await self._authenticator.caller_of(header)
+        return Person(caller.name, self._role_of(caller.name))
+
+    def by_cookie(self, token: str | None) -> Person | None:
+        """The person of a session, which this use prolongs; None without one."""
+        if self._authenticator is None:
+            return Person("anonymous", self._default_role)
+        known = self._sessions.get(token or "")
+        if known is None or known[1] < time.monotonic():
+            self._sessions.pop(token or "", None)
+            return None
+        self._sessions[token or ""] = (known[0], time.monotonic() + self._idle_s)
+        return known[0]
+
+    def _role_of(self, name: str) -> str:
+        user = self._users.get(name)
+        named = [role for role in ROLES if user is not None and role in user.roles]
+        return named[-1] if named else self._default_role
+
+
+def demand(person: Person, role: str) -> None:
+    if not person.may(role):
+        raise HttpProblem(403, f"{person.name} is a {person.role} here; this needs the role {role}.", 40302)

@@ -1,0 +1,374 @@
+"""The control centre without a browser: everything that pages and the API ask for, and what happens by itself.
+
+Reads return values of views.py. What changes something takes the `Person` who wants it, checks the role, and notes it
+in the audit log whether it works or not (`_change`). The sampler runs while the service does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from pessoa.client.acl_admin import Entry as AclEntry
+from pessoa.client.acl_admin import Pattern, create_acls, delete_acls, describe_acls
+from pessoa.client.cluster_client import Cluster
+from pessoa.client.config_admin import Change, Operation, ResourceType, alter_configs, describe_configs
+from pessoa.client.group_admin import commit_offsets, delete_group, describe_group
+from pessoa.client.quota_admin import (
+    Credential,
+    Entity,
+    Match,
+    Mechanism,
+    alter_credentials,
+    alter_quotas,
+    describe_credentials,
+    describe_quotas,
+)
+from pessoa.client.registry_client import RegistryClient
+from pessoa.client.topic_admin import NewTopic, create_partitions, create_topic, delete_topics
+from pessoa.control_center.accounts import Accounts, Person, demand
+from pessoa.control_center.alerts import AlertBook, Facts, evaluate, send_to_webhooks
+from pessoa.control_center.audit_log import AuditLog
+from pessoa.control_center.center_config import Config
+from pessoa.control_center.cluster_watch import ClusterWatch
+from pessoa.control_center.config_rows import config_rows
+from pessoa.control_center.kafka_link import KafkaLink
+from pessoa.control_center.masking import parse_masks, paths_for
+from pessoa.control_center.message_decoding import Decoder
+from pessoa.control_center.message_reading import MAX_LIMIT, MessageQuery, Scan, plan_ranges
+from pessoa.control_center.metrics_pages import MetricsPages
+from pessoa.control_center.offset_reset import BadReset, ResetRow, plan_reset, why_not
+from pessoa.control_center.service_links import ServiceLink, Services
+from pessoa.control_center.stored_state import StateFile
+from pessoa.control_center.texts import Text
+from pessoa.control_center.views import ConfigRow, GroupView, MemberView, OffsetRow, Overview
+from pessoa.web.auth import read_users
+from pessoa.web.problems import HttpProblem
+from pessoa.web.trust import tls_context
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+WATCHED_S = 2.0
+UNWATCHED_S = 30.0
+# A page that is open says so at least this often.
+LOOK_S = 6.0
+SCRAM_ITERATIONS = 8192
+
+
+class Center:
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        directory = None if config.data_dir is None else Path(config.data_dir)
+        self.link = KafkaLink(config.bootstrap_servers, config.client)
+        self.watch = ClusterWatch(self.link)
+        self.state = StateFile(directory)
+        self.audit = AuditLog(directory)
+        self.alerts = AlertBook()
+        self.metrics = MetricsPages(config.metrics_urls, self._metrics_port)
+        users = read_users(config.http.users_file) if config.http.users_file else {}
+        self.authenticator = config.http.authenticator(config.bootstrap_servers, config.client)
+        self.accounts = Accounts(self.authenticator, users, config.role, config.idle_ms / 1000)
+        self.services = _services(config)
+        registry = {"schema.registry.url": config.registry_url, **config.registry_settings}
+        self.decoder = Decoder(RegistryClient(registry) if config.registry_url else None)
+        self._looked_at_s = float("-inf")
+        self._woken = asyncio.Event()
+        self.sample_trouble: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Center of {self.link!r}>"
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        sampler = asyncio.create_task(self._sample_for_ever())
+        try:
+            yield
+        finally:
+            sampler.cancel()
+            await asyncio.gather(sampler, return_exceptions=True)
+            await self.services.close()
+            await self.metrics.close()
+            await asyncio.to_thread(self.link.close)
+            self.audit.close()
+
+    async def _metrics_port(self, broker: int) -> int | None:
+        """Where one of our brokers serves /metrics; None for Apache's, and where it is not served."""
+        resource = (ResourceType.BROKER, str(broker))
+        try:
+            found = await self.link.ask(lambda cluster: describe_configs(cluster, [resource]))
+        except HttpProblem:
+            return None
+        value = next((one.value for one in found[resource] if one.name == "pessoa.metrics.port"), None)
+        return int(value) if value and value.isdigit() else None
+
+    # What happens by itself.
+
+    def look(self) -> None:
+        """A page is open: samples are taken often."""
+        if time.monotonic() - self._looked_at_s > LOOK_S:
+            self._woken.set()
+        self._looked_at_s = time.monotonic()
+
+    async def _sample_for_ever(self) -> None:
+        while True:
+            try:
+                await self.watch.sample()
+                await self.check_alerts()
+                self.sample_trouble = None
+            except HttpProblem as problem:
+                self.sample_trouble = problem.message
+            except Exception as failure:
+                log.exception("a sample could not be taken")
+                self.sample_trouble = str(failure)
+            is_watched = time.monotonic() - self._looked_at_s < LOOK_S
+            self._woken.clear()
+            try:
+                await asyncio.wait_for(self._woken.wait(), WATCHED_S if is_watched else UNWATCHED_S)
+            except TimeoutError:
+                continue
+
+    async def check_alerts(self) -> None:
+        image, sizes = await self.watch.image(), await self.watch.sizes()
+        states = list(image.partition_states())
+        lags = {name: sum(parts.values()) for name, parts in (await self.watch.group_lags()).items()}
+        disks = {
+            broker: max(100 * (1 - one.usable / one.total) for one in found if one.total and one.usable is not None)
+            for broker, found in sizes.directories.items()
+            if any(one.total and one.usable is not None for one in found)
+        }
+        facts = Facts(lags, sum(len(one.isr) < len(one.replicas) for one in states),
+                      sum(one.leader < 0 for one in states), disks)  # fmt: skip
+        rules = self.state.stored.rules
+        changes = self.alerts.note(evaluate(rules, facts), int(time.time() * 1000))
+        if changes:
+            await send_to_webhooks(rules, changes)
+
+    # Reading.
+
+    async def overview(self, t: Text) -> Overview:
+        image = await self.watch.image()
+        health = await self.watch.health(t)
+        traffic = await self.metrics.traffic(image.nodes.nodes)
+        brokers = await self.watch.brokers(traffic)
+        states = list(image.partition_states())
+        groups = await self.watch.groups()
+        history = self.watch.history
+        lag = history.last("lag")
+        return Overview(
+            image.nodes.cluster_id, image.nodes.controller_id, str(health), health.level.value, brokers,
+            len(image.topics), len(states), sum(len(one.isr) < len(one.replicas) for one in states),
+            sum(one.leader < 0 for one in states), len(groups), history.last("in"), history.last("out"),
+            None if lag is None else int(lag), sum(one.disk_bytes or 0 for one in brokers),
+            await self.services.states(), self.metrics.is_ours,
+        )  # fmt: skip
+
+    async def configs(self, kind: ResourceType, name: str) -> list[ConfigRow]:
+        return await self.link.ask(lambda cluster: config_rows(cluster, kind, name))
+
+    async def group(self, name: str) -> GroupView:
+        listing = (await self.watch.groups(0.5)).get(name)
+        if listing is None:
+            raise HttpProblem(404, f"There is no group {name}.", 40403)
+        kind = listing.listing.kind or "classic"
+        lags = (await self.watch.group_lags()).get(name, {})
+        ends = await self.watch.ends(sorted({topic for topic, _ in listing.committed}))
+        members: list[MemberView] = []
+        assignor, coordinator, state = "", -1, listing.listing.state
+        if kind in ("classic", "consumer"):
+            found = await self.link.ask(lambda cluster: describe_group(cluster, name))
+            state, assignor, coordinator = found.state, found.assignor, found.coordinator.node_id
+            members = [
+                MemberView(one.member_id, one.client_id, one.host, one.instance_id, sorted(one.assignment))
+                for one in found.members
+            ]
+        owners = {at: one.client_id or one.id for one in members for at in one.partitions}
+        rows = []
+        for at in sorted(set(listing.committed) | set(owners)):
+            committed = listing.committed.get(at)
+            end = ends.get(at[0], {}).get(at[1])
+            rows.append(
+                OffsetRow(*at, committed.offset if committed else None, end.latest if end else None, lags.get(at),
+                          owners.get(at, ""))
+            )  # fmt: skip
+        return GroupView(name, state, kind, coordinator, assignor, members, rows, sum(lags.values()),
+                         why_not(state, kind))  # fmt: skip
+
+    async def messages(self, query: MessageQuery) -> Scan:
+        """A scan that has begun."""
+        if not 1 <= query.limit <= MAX_LIMIT:
+            raise HttpProblem(400, f"A limit is from 1 to {MAX_LIMIT}.")
+        ends = (await self.watch.ends([(await self.watch.topic_info(query.topic)).name], age_s=0.0))[query.topic]
+        at_time = await self.watch.offsets_at(query.topic, query.amount) if query.start == "time" else {}
+        return Scan(query, plan_ranges(query, ends, at_time), self.link.consumer, self.decoder)
+
+    def hidden_paths(self, topic: str, person: Person) -> tuple[tuple[str, ...], ...]:
+        if person.may("admin"):
+            return ()
+        return paths_for(parse_masks(f"{self.config.masks}\n{self.state.stored.masks}"), topic)
+
+    async def acls(self) -> list[tuple[Pattern, AclEntry]]:
+        return await self.link.ask(describe_acls)
+
+    async def quotas(self) -> list[tuple[Entity, Mapping[str, float]]]:
+        def ask(cluster: Cluster) -> list[tuple[Entity, Mapping[str, float]]]:
+            found: list[tuple[Entity, Mapping[str, float]]] = []
+            for kinds in (("user",), ("client-id",), ("user", "client-id"), ("ip",)):
+                found += describe_quotas(cluster, [Match(kind, is_any=True) for kind in kinds])
+            return found
+
+        return await self.link.ask(ask)
+
+    async def users(self) -> dict[str, list[str]]:
+        found = await self.link.ask(lambda cluster: describe_credentials(cluster, None))
+        return {name: [mechanism.text for mechanism, _ in ways] for name, ways in sorted(found.items())}
+
+    # Changing.
+
+    async def _change(self, person: Person, role: str, action: str, target: str, change: Callable[[Cluster], T]) -> T:
+        try:
+            demand(person, role)
+            done = await self.link.ask(change)
+        except HttpProblem as problem:
+            self.audit.note(person.name, action, target, problem.message)
+            raise
+        self.audit.note(person.name, action, target)
+        self.watch.forget()
+        return done
+
+    async def create_topic(
+        self, person: Person, name: str, partitions: int, replication: int, configs: Mapping[str, str]
+    ) -> None:
+        topic = NewTopic(name, partitions, replication, configs=configs)
+        await self._change(person, "editor", "create topic", name, lambda cluster: create_topic(cluster, topic))
+
+    async def add_partitions(self, person: Person, name: str, total: int) -> None:
+        await self._change(
+            person, "editor", "add partitions", f"{name} to {total}",
+            lambda cluster: create_partitions(cluster, {name: (total, None)}),
+        )  # fmt: skip
+
+    async def delete_topic(self, person: Person, name: str) -> None:
+        await self._change(person, "admin", "delete topic", name, lambda cluster: delete_topics(cluster, [name]))
+
+    async def set_config(self, person: Person, kind: ResourceType, name: str, key: str, value: str | None) -> None:
+        """None takes a key back to its default."""
+        change = Change(key, value, Operation.SET if value is not None else Operation.DELETE)
+        await self._change(
+            person, "admin", "set configuration", f"{kind.name.lower()} {name}: {key}",
+            lambda cluster: alter_configs(cluster, (kind, name), [change]),
+        )  # fmt: skip
+
+    async def empty_topic(self, person: Person, name: str) -> None:
+        """Delete all records up to now."""
+        ends = (await self.watch.ends([name], age_s=0.0))[name]
+        leaders = {one.partition: one.leader for one in (await self.watch.topic_info(name)).partitions}
+
+        def delete(cluster: Cluster) -> None:
+            from pessoa.client.client_errors import check
+            from pessoa.wire.api.delete_records import (
+                DeleteRecordsPartition,
+                DeleteRecordsRequest,
+                DeleteRecordsResponse,
+                DeleteRecordsTopic,
+            )
+
+            for leader in sorted(set(leaders.values())):
+                parts = [
+                    DeleteRecordsPartition(partition_index=at, offset=ends[at].latest)
+                    for at in ends
+                    if leaders.get(at) == leader
+                ]
+                topic = DeleteRecordsTopic(name=name, partitions=parts)
+                request = DeleteRecordsRequest(topics=[topic], timeout_ms=cluster.api_timeout_ms)
+                answer = cluster.ask(request, DeleteRecordsResponse, node=leader, name="deleteRecords")
+                for result in answer.topics:
+                    for part in result.partitions:
+                        check(part.error_code)
+
+        await self._change(person, "admin", "empty topic", name, delete)
+
+    async def produce(
+        self, person: Person, topic: str, key: bytes | None, value: bytes | None,
+        headers: list[tuple[str, bytes]] | None = None, partition: int = -1,
+    ) -> tuple[int, int]:  # fmt: skip
+        demand(person, "editor")
+        await self.watch.topic_info(topic)
+        placed = await self.link.produce(topic, key, value, headers or [], partition)
+        self.audit.note(person.name, "produce", f"{topic}-{placed[0]} at {placed[1]}")
+        return placed
+
+    async def plan_reset(self, name: str, topic: str, way: str, amount: int | None) -> list[ResetRow]:
+        """What a reset would do. Raises an `HttpProblem`."""
+        group = (await self.watch.groups(0.5)).get(name)
+        committed = {} if group is None else {
+            at: one.offset for at, one in group.committed.items() if at[0] == topic
+        }  # fmt: skip
+        ends = (await self.watch.ends([(await self.watch.topic_info(topic)).name], age_s=0.0))[topic]
+        found = await self.watch.offsets_at(topic, amount) if way == "time" and amount is not None else {}
+        try:
+            return plan_reset(
+                way, amount, committed, {(topic, at): end for at, end in ends.items()},
+                {(topic, at): offset for at, offset in found.items()},
+            )  # fmt: skip
+        except BadReset as wrong:
+            raise HttpProblem(400, str(wrong)) from None
+
+    async def reset_offsets(self, person: Person, name: str, rows: list[ResetRow]) -> None:
+        listing = (await self.watch.groups(0.0)).get(name)
+        reason = why_not(listing.listing.state, listing.listing.kind) if listing else None
+        if reason is not None:
+            raise HttpProblem(409, reason)
+        offsets = {(row.topic, row.partition): row.target for row in rows}
+        await self._change(
+            person, "editor", "reset offsets", name, lambda cluster: commit_offsets(cluster, name, offsets)
+        )
+
+    async def delete_group(self, person: Person, name: str) -> None:
+        await self._change(person, "admin", "delete group", name, lambda cluster: delete_group(cluster, name))
+
+    async def add_acl(self, person: Person, pattern: Pattern, entry: AclEntry) -> None:
+        target = f"{entry} on {pattern}"
+        await self._change(person, "admin", "add ACL", target, lambda cluster: create_acls(cluster, pattern, [entry]))
+
+    async def delete_acl(self, person: Person, pattern: Pattern, entry: AclEntry) -> None:
+        await self._change(
+            person, "admin", "delete ACL", f"{entry} on {pattern}",
+            lambda cluster: delete_acls(cluster, pattern, [entry]),
+        )  # fmt: skip
+
+    async def set_quota(self, person: Person, entity: Entity, values: Mapping[str, float | None]) -> None:
+        await self._change(
+            person, "admin", "set quota", str(entity), lambda cluster: alter_quotas(cluster, entity, values)
+        )
+
+    async def set_user(self, person: Person, name: str, password: str | None) -> None:
+        """Set the SCRAM password of a user, or with None remove the user."""
+
+        def change(cluster: Cluster) -> None:
+            if password is not None:
+                mechanism = Mechanism.SCRAM_SHA_512
+                alter_credentials(cluster, name, [Credential(mechanism, SCRAM_ITERATIONS, password)], [])
+                return
+            known = describe_credentials(cluster, [name]).get(name, [])
+            alter_credentials(cluster, name, [], [mechanism for mechanism, _ in known])
+
+        await self._change(person, "admin", "set user" if password else "remove user", name, change)
+
+
+def _services(config: Config) -> Services:
+    authority = config.http.authority
+    trust = tls_context(authority) if authority else True
+    name, colon, password = config.registry_settings.get("basic.auth.user.info", "").partition(":")
+    login = (name, password) if colon else None
+    return Services(
+        ServiceLink("Schema Registry", config.registry_url, "/subjects", trust=trust, login=login),
+        ServiceLink("Connect", config.connect_url, "/", trust=trust, login=login),
+        ServiceLink("ksql", config.ksql_url, "/info", trust=trust, login=login),
+        ServiceLink("Pipelines", config.pipelines_url, "/task-slots", trust=trust, login=login),
+    )

@@ -1,0 +1,149 @@
+"""The service: guard, API and pages in one ASGI application, and the process around it.
+
+    RequestGuard → /api, /health, /metrics → web/asgi_app.py
+                 → everything else         → NiceGUI on FastAPI, with its WebSocket
+
+NiceGUI keeps its pages in its module, so a process has one control centre.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pessoa.control_center.api.endpoints import endpoints
+from pessoa.control_center.center import Center
+from pessoa.control_center.center_config import Config
+from pessoa.control_center.request_guard import RequestGuard
+from pessoa.web.answers import Answer
+from pessoa.web.asgi_app import JSON, App, make_app
+from pessoa.web.routing import Endpoint
+from pessoa.web.serving import bind, loop_factory
+
+_OF_THE_API = ("/api/", "/health", "/metrics")
+_GRACE_S = 3
+
+
+def api_app(center: Center) -> App:
+    found: list[App] = []
+
+    async def openapi(_: object) -> Answer:
+        import msgspec
+
+        return Answer(msgspec.json.encode(found[0].openapi()), content_type=JSON)
+
+    async def docs(_: object) -> Answer:
+        from pessoa.web.openapi import page
+
+        return Answer(page(found[0].openapi()).encode(), content_type="text/html; charset=utf-8")
+
+    async def trouble() -> str | None:
+        return None
+
+    rows = [
+        *endpoints(center),
+        Endpoint("GET", "/api/openapi.json", openapi, is_listed=False, produces=()),
+        Endpoint("GET", "/api/docs", docs, is_listed=False, produces=()),
+    ]
+    found.append(make_app("control-center", rows, health=trouble))
+    return found[0]
+
+
+def pages_app(center: Center) -> ASGIApp:
+    """The pages; heavy to import, so it is imported here."""
+    from fastapi import FastAPI
+    from nicegui import ui
+
+    from pessoa.control_center.pages.page_table import register_pages
+
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    register_pages(center, app)
+    ui.run_with(
+        app, title="Pessoa", favicon="🖋️", tailwind=False, show_welcome_message=False, binding_refresh_interval=None,
+        reconnect_timeout=30.0, dark=None, message_history_length=200,
+    )  # fmt: skip
+    return app
+
+
+class CenterApp:
+    def __init__(self, center: Center) -> None:
+        self.center = center
+        self._api = api_app(center)
+        self._pages = pages_app(center)
+        self._guarded = RequestGuard(self._dispatch, center.config.allowed_hosts)
+
+    def __repr__(self) -> str:
+        return f"<CenterApp of {self.center!r}>"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            # FastAPI's lifespan starts NiceGUI; ours surrounds the whole process.
+            await self._pages(scope, receive, send)
+            return
+        await self._guarded(scope, receive, send)
+
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_api = scope["type"] == "http" and scope["path"].startswith(_OF_THE_API)
+        await (self._api if is_api else self._pages)(scope, receive, send)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        if self.center.authenticator is not None:
+            await self.center.authenticator.start()
+        try:
+            async with self.center.running():
+                yield
+        finally:
+            if self.center.authenticator is not None:
+                self.center.authenticator.close()
+
+
+class _Uvicorn(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to `serve`."""
+        yield
+
+
+def serve(config: Config, tell: Callable[[str], object]) -> int:
+    """Run as a process until SIGTERM or SIGINT; the exit status."""
+    listener = config.http.listener
+    try:
+        listening = bind(listener.host, listener.port)
+    except OSError as failure:
+        tell(str(failure.strerror))
+        return 1
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_serve(config, listening, tell))
+    return 0
+
+
+async def _serve(config: Config, listening: socket.socket, tell: Callable[[str], object]) -> None:
+    app = CenterApp(Center(config))
+    tls = config.http.tls
+    server = _Uvicorn(
+        uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="on", server_header=False, proxy_headers=False,
+            ws="websockets-sansio", ws_max_size=16 << 20, timeout_graceful_shutdown=_GRACE_S, timeout_keep_alive=30,
+            ssl_certfile=tls.certificate if tls else None, ssl_keyfile=tls.key if tls else None,
+            ssl_keyfile_password=tls.password if tls else None,
+        )
+    )  # fmt: skip
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, lambda: setattr(server, "should_exit", True))
+    scheme, port = "https" if tls else "http", listening.getsockname()[1]
+    async with app.running():
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        while not server.started and not serving.done():
+            await asyncio.wait([serving], timeout=0.01)
+        if server.started:
+            tell(f"control-center is listening on {scheme}://{config.http.listener.host}:{port}")
+        await serving

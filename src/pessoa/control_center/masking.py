@@ -1,0 +1,83 @@
+"""Fields that readers must not see: replaced on the server, before a message reaches a page, the API or a download.
+
+    orders: value.card.number, value.email     a rule of the settings: topics (a * stands for anything), then paths
+    *: headers.authorization
+
+A path that begins with `**.` names a field at any depth. What is masked keeps its type for the eye: `••••` for
+everything. Search and filters see what is masked, too, so that nobody can guess at a hidden value by filtering for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from pessoa.base.json_value import JsonValue
+
+HIDDEN = "••••"
+ANYWHERE = "**"
+
+
+class MaskRule(NamedTuple):
+    topics: str
+    # `value.card.number` is ("value", "card", "number").
+    path: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.topics}: {'.'.join(self.path)}"
+
+
+class BadMask(ValueError):
+    """A rule that cannot be read; the sentence says how one looks."""
+
+
+def parse_masks(text: str) -> tuple[MaskRule, ...]:
+    """The rules of a text, one on each line or with semicolons between them."""
+    rules = []
+    for line in filter(None, (line.strip() for line in text.replace(";", "\n").splitlines())):
+        topics, colon, paths = line.partition(":")
+        if not colon or not topics.strip():
+            raise BadMask(f"{line!r} is no rule for masking: write TOPICS: value.field, headers.name")
+        for path in filter(None, (path.strip() for path in paths.split(","))):
+            parts = tuple(path.split("."))
+            if parts[0] not in ("key", "value", "headers", ANYWHERE) or "" in parts:
+                raise BadMask(f"{path!r}: a path begins with key, value, headers or **, as in value.card.number")
+            rules.append(MaskRule(topics.strip(), parts))
+    return tuple(rules)
+
+
+def paths_for(rules: Iterable[MaskRule], topic: str) -> tuple[tuple[str, ...], ...]:
+    return tuple(rule.path for rule in rules if fnmatchcase(topic, rule.topics))
+
+
+def masked(value: JsonValue, root: str, paths: Iterable[tuple[str, ...]]) -> JsonValue:
+    """The value with what the paths name replaced; `root` is key, value or headers."""
+    for path in paths:
+        if path[0] == ANYWHERE:
+            value = _mask_anywhere(value, path[1:])
+        elif path[0] == root:
+            value = _mask(value, path[1:])
+    return value
+
+
+def _mask(value: JsonValue, path: tuple[str, ...]) -> JsonValue:
+    if not path:
+        return None if value is None else HIDDEN
+    if isinstance(value, list):
+        return [_mask(item, path) for item in value]
+    if isinstance(value, dict):
+        if path[0] == "*":
+            return {name: _mask(item, path[1:]) for name, item in value.items()}
+        if path[0] in value:
+            return {**value, path[0]: _mask(value[path[0]], path[1:])}
+    return value
+
+
+def _mask_anywhere(value: JsonValue, path: tuple[str, ...]) -> JsonValue:
+    value = _mask(value, path)
+    if isinstance(value, list):
+        return [_mask_anywhere(item, path) for item in value]
+    if isinstance(value, dict):
+        return {name: _mask_anywhere(item, path) for name, item in value.items()}
+    return value

@@ -1,0 +1,131 @@
+"""What the bytes of a record say: JSON, a schema's Avro, Protobuf or JSON, text, a number, or hexadecimal.
+
+    auto        null → framed with a schema id that the registry has → JSON → printable text → hexadecimal
+    a format    json, text, hex, int, avro (any registered schema)
+
+A record is hostile: the result is plain data (texts, numbers, lists, objects), which pages put into elements as text. A
+schema is asked for once and kept; an id that the registry does not know is remembered for a while, so that a topic
+whose values begin with a zero byte by chance costs one question and not one for each record.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import msgspec
+
+from pessoa.base.json_value import JsonValue
+from pessoa.base.weighted_cache import WeightedCache
+from pessoa.client.registry_client import RegistryClient, RegistryFailed, by_id, resolved
+from pessoa.serde.codecs import Codec, codec_for
+from pessoa.serde.framing import unframe
+from pessoa.serde.schema_problems import DataProblem, SchemaProblem
+
+FORMATS = ("auto", "json", "text", "hex", "int", "avro")
+_UNKNOWN_S = 30.0
+_HEX_BYTES = 64 * 1024
+_SCHEMA_BYTES = 8 << 20
+
+
+class Decoded(NamedTuple):
+    """`format` is what was found; `schema_id` where a schema says what the bytes mean."""
+
+    format: str
+    value: JsonValue
+    schema_id: int | None = None
+    trouble: str | None = None
+
+
+class Decoder:
+    """Blocks while it asks the registry: for threads that read messages."""
+
+    def __init__(self, registry: RegistryClient | None) -> None:
+        self._registry = registry
+        self._codecs: WeightedCache[tuple[str, Codec]] = WeightedCache(_SCHEMA_BYTES)
+        self._unknown_until: dict[int, float] = {}
+
+    def __repr__(self) -> str:
+        return f"<Decoder with {self._registry!r}>"
+
+    def decode(self, data: bytes | None, wanted: str = "auto") -> Decoded:
+        if data is None:
+            return Decoded("null", None)
+        match wanted:
+            case "hex":
+                return _hex(data)
+            case "text":
+                return Decoded("text", data.decode("utf-8", "replace"))
+            case "json":
+                return _json(data) or Decoded("text", data.decode("utf-8", "replace"), trouble="This is not JSON.")
+            case "int" if len(data) in (1, 2, 4, 8):
+                return Decoded("int", int.from_bytes(data, "big", signed=True))
+            case "int":
+                return Decoded("hex", data[:_HEX_BYTES].hex(" "), trouble="A number has 1, 2, 4 or 8 bytes.")
+        by_schema = self._by_schema(data)
+        if by_schema is not None:
+            return by_schema
+        if wanted == "avro":
+            return Decoded("hex", data[:_HEX_BYTES].hex(" "), trouble="No registered schema fits these bytes.")
+        return _json(data) or _text(data) or _hex(data)
+
+    def _by_schema(self, data: bytes) -> Decoded | None:
+        if self._registry is None or len(data) < 5 or data[0] != 0:
+            return None
+        try:
+            schema, payload = unframe(data)
+        except DataProblem:
+            return None
+        if not isinstance(schema, int):
+            return None
+        found = self._codec(schema)
+        if found is None:
+            return None
+        kind, codec = found
+        try:
+            return Decoded(kind.lower(), codec.to_json(payload), schema)
+        except (DataProblem, SchemaProblem) as wrong:
+            return Decoded("hex", data[:_HEX_BYTES].hex(" "), schema, f"Schema {schema} does not fit: {wrong}")
+
+    def _codec(self, schema_id: int) -> tuple[str, Codec] | None:
+        assert self._registry is not None
+        known = self._codecs.get(schema_id)
+        if known is not None:
+            return known
+        if self._unknown_until.get(schema_id, 0.0) > time.monotonic():
+            return None
+        try:
+            schema = self._registry.ask(resolved(by_id(schema_id)))
+            found = (schema.type, codec_for(schema.type, schema.text, schema.references))
+        except (RegistryFailed, SchemaProblem):
+            if len(self._unknown_until) > 1000:
+                self._unknown_until.clear()
+            self._unknown_until[schema_id] = time.monotonic() + _UNKNOWN_S
+            return None
+        self._codecs.put(schema_id, found, len(schema.text))
+        return found
+
+
+def _json(data: bytes) -> Decoded | None:
+    # A lone number or word is shown the same as text.
+    if data[:64].lstrip()[:1] not in (b"{", b"[", b'"'):
+        return None
+    try:
+        return Decoded("json", msgspec.json.decode(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _text(data: bytes) -> Decoded | None:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    if any(ord(each) < 32 and each not in "\n\r\t" for each in text[:4096]):
+        return None
+    return Decoded("text", text)
+
+
+def _hex(data: bytes) -> Decoded:
+    trouble = f"The first {_HEX_BYTES} of {len(data)} bytes." if len(data) > _HEX_BYTES else None
+    return Decoded("hex", data[:_HEX_BYTES].hex(" "), trouble=trouble)

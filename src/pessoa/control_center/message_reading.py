@@ -1,0 +1,339 @@
+"""Messages of a topic: browsed, searched or followed, by a thread with a consumer of its own.
+
+    MessageQuery → plan_ranges (pure: from where to where in each partition) → Scan (the thread) → batches of Message
+
+A scan hands over batches through a bounded queue. Where the page is slower than the topic the thread waits, and so does
+librdkafka behind it: a live tail falls behind, and drops nothing. What a scan holds is bounded by bytes as well as by
+count, so that a topic of 5 MB messages does not take the memory of the service. `stop` ends it within a poll.
+
+The consumer joins no group and commits nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
+
+import msgspec
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Message as KafkaMessage
+
+from pessoa.base.json_value import JsonValue
+from pessoa.control_center.filter_expressions import Filter
+from pessoa.control_center.masking import masked
+from pessoa.control_center.message_decoding import Decoder
+from pessoa.control_center.offset_reset import Ends
+
+log = logging.getLogger(__name__)
+
+MAX_LIMIT = 1000
+_POLL_S = 0.2
+_BATCH = 500
+# Decoded messages take several times their bytes.
+_BATCH_BYTES = 2 << 20
+_WAITING_BATCHES = 4
+_SHOWN_BYTES = 16 * 1024
+# Both waits are for failures alone.
+_OPEN_S = 10.0
+_SILENCE_S = 20.0
+
+
+class Message(msgspec.Struct, frozen=True):
+    partition: int
+    offset: int
+    timestamp: int
+    key: JsonValue
+    value: JsonValue
+    headers: list[tuple[str, JsonValue]]
+    size: int
+    key_format: str = "text"
+    value_format: str = "text"
+    schema_id: int | None = None
+    trouble: str | None = None
+    # The value was cut for the list; asking for the message alone brings all of it.
+    is_cut: bool = False
+
+    def fields(self, topic: str) -> dict[str, JsonValue]:
+        """What a filter sees."""
+        return {
+            "key": self.key, "value": self.value, "headers": dict(self.headers), "partition": self.partition,
+            "offset": self.offset, "timestamp": self.timestamp, "topic": topic, "size": self.size,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MessageQuery:
+    """`start` is newest, earliest, offset, time or live; `amount` is the offset or the time of two of them."""
+
+    topic: str
+    start: str = "newest"
+    amount: int = 0
+    partitions: tuple[int, ...] | None = None
+    limit: int = 50
+    search: str = ""
+    passes: Filter | None = None
+    key_format: str = "auto"
+    value_format: str = "auto"
+    hidden: tuple[tuple[str, ...], ...] = ()
+    whole_values: bool = False
+
+    @property
+    def is_selective(self) -> bool:
+        return bool(self.search) or self.passes is not None
+
+
+class Range(NamedTuple):
+    start: int
+    end: int
+
+
+@dataclass
+class Progress:
+    """What a page shows of a scan; read by the loop, written by the thread."""
+
+    total: int = 0
+    scanned: int = 0
+    matched: int = 0
+    bytes: int = 0
+    is_done: bool = False
+    error: str | None = None
+    seconds: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+
+
+def plan_ranges(query: MessageQuery, ends: Mapping[int, Ends], at_time: Mapping[int, int]) -> dict[int, Range]:
+    """From where to where each partition is read. Newest reads the last `limit` of each partition, but all of a
+    partition where messages are selected, since the matches may be anywhere."""
+    found = {}
+    for partition, (earliest, latest) in ends.items():
+        if query.partitions is not None and partition not in query.partitions:
+            continue
+        match query.start:
+            case "live":
+                start = latest
+            case "offset":
+                start = min(max(query.amount, earliest), latest)
+            case "time":
+                start = latest if at_time.get(partition, -1) < 0 else at_time[partition]
+            case "newest" if not query.is_selective:
+                start = max(earliest, latest - query.limit)
+            case _:
+                start = earliest
+        if start < latest or query.start == "live":
+            found[partition] = Range(start, latest)
+    return found
+
+
+class Scan:
+    """One reading of a topic. `async for batch in scan.batches()`; leaving the loop early needs `stop()`."""
+
+    def __init__(
+        self, query: MessageQuery, ranges: Mapping[int, Range], open_consumer: Callable[[], Consumer], decoder: Decoder
+    ) -> None:
+        self.query = query
+        self.progress = Progress(total=sum(one.end - one.start for one in ranges.values()))
+        self._ranges = dict(ranges)
+        self._open_consumer = open_consumer
+        self._decoder = decoder
+        self._loop = asyncio.get_running_loop()
+        self._batches: asyncio.Queue[list[Message] | None] = asyncio.Queue()
+        self._room = threading.Semaphore(_WAITING_BATCHES)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="message-scan", daemon=True)
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        return f"<Scan of {self.query.topic}: {self.progress}>"
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._room.release()
+
+    async def batches(self) -> AsyncIterator[list[Message]]:
+        try:
+            while (batch := await self._batches.get()) is not None:
+                self._room.release()
+                yield batch
+        finally:
+            self.stop()
+
+    def take_waiting(self) -> list[Message]:
+        """The messages that wait, without waiting for more: for a page that looks every quarter of a second."""
+        found: list[Message] = []
+        while not self._batches.empty():
+            batch = self._batches.get_nowait()
+            if batch is not None:
+                self._room.release()
+                found += batch
+        return found
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            if self._ranges:
+                self._read()
+        except KafkaException as failure:
+            self.progress.error = failure.args[0].str()
+        except Exception as failure:
+            log.exception("reading %s failed", self.query.topic)
+            self.progress.error = str(failure) or type(failure).__name__
+        finally:
+            self.progress.seconds = time.monotonic() - self.progress.started
+            self.progress.is_done = True
+            self._tell(None)
+
+    def _read(self) -> None:
+        consumer = self._open_consumer()
+        try:
+            consumer.assign([TopicPartition(self.query.topic, at, one.start) for at, one in self._ranges.items()])
+            self._consume(consumer)
+        finally:
+            consumer.close()
+
+    def _consume(self, consumer: Consumer) -> None:
+        is_live = self.query.start == "live"
+        open_ends = {at: one.end for at, one in self._ranges.items() if one.end > one.start or is_live}
+        taken: list[Message] = []
+        taken_bytes, heard_s = 0, time.monotonic()
+        while open_ends and not self._stopped.is_set():
+            records = consumer.consume(_BATCH, _POLL_S)
+            for record in records:
+                if self._is_past_end(record, open_ends, is_live):
+                    continue
+                message = self._examined(record)
+                if message is not None:
+                    taken.append(message)
+                    taken_bytes += min(message.size, 4 * _SHOWN_BYTES)
+                if taken_bytes > _BATCH_BYTES:
+                    self._hand_over(taken)
+                    taken, taken_bytes = [], 0
+                if not is_live and self.query.start != "newest" and self.progress.matched >= self.query.limit:
+                    open_ends.clear()
+                    break
+            if taken and (len(taken) >= _BATCH or is_live or not records or self.query.is_selective):
+                self._hand_over(taken)
+                taken, taken_bytes = [], 0
+            if records:
+                heard_s = time.monotonic()
+            elif not is_live:
+                self._close_ends_at_gaps(consumer, open_ends)
+                if time.monotonic() - heard_s > _SILENCE_S:
+                    raise TimeoutError("The brokers have not sent anything for a while; is the leader of it away?")
+        if taken:
+            self._hand_over(taken)
+
+    def _is_past_end(self, record: KafkaMessage, open_ends: dict[int, int], is_live: bool) -> bool:
+        """Notes how far the partition was read; True if the record is none to show."""
+        error = record.error()
+        if error is not None:
+            raise KafkaException(error)
+        partition, offset = record.partition() or 0, record.offset() or 0
+        if is_live:
+            return False
+        end = open_ends.get(partition)
+        if end is not None and offset >= end - 1:
+            del open_ends[partition]
+        return end is None or offset >= end
+
+    def _close_ends_at_gaps(self, consumer: Consumer, open_ends: dict[int, int]) -> None:
+        """Compaction and control records leave offsets without a record, perhaps at the end of a range."""
+        for at in consumer.position([TopicPartition(self.query.topic, number) for number in open_ends]):
+            if at.offset >= open_ends[at.partition]:
+                del open_ends[at.partition]
+
+    def _examined(self, record: KafkaMessage) -> Message | None:
+        self.progress.scanned += 1
+        self.progress.bytes += len(record)
+        query = self.query
+        if query.search and not self._may_match(record, query.search):
+            return None
+        message = to_message(record, query, self._decoder)
+        if query.search and not _has_text(message, query.search.casefold()):
+            return None
+        if query.passes is not None and not query.passes(message.fields(query.topic)):
+            return None
+        self.progress.matched += 1
+        return message if query.whole_values else _cut(message)
+
+    def _may_match(self, record: KafkaMessage, text: str) -> bool:
+        """A quick look at the bytes of what is no schema's, before anything is decoded: most messages of a search end
+        here. Text that was escaped in JSON could hide from it, so anything but plain ASCII is decoded."""
+        if query_needs_decoding(text):
+            return True
+        wanted = text.lower().encode()
+        for data in (record.value(), record.key()):
+            if data and (data[0] == 0 or b"\\" in data or wanted in data.lower()):
+                return True
+        return bool(record.headers())
+
+    def _hand_over(self, batch: list[Message]) -> None:
+        while not self._room.acquire(timeout=1.0):
+            if self._stopped.is_set():
+                return
+        if not self._stopped.is_set():
+            self._tell(batch)
+
+    def _tell(self, batch: list[Message] | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._batches.put_nowait, batch)
+        except RuntimeError:
+            log.debug("the loop has ended before the scan of %s", self.query.topic)
+
+
+def query_needs_decoding(text: str) -> bool:
+    return not text.isascii() or '"' in text or "\\" in text
+
+
+def to_message(record: KafkaMessage, query: MessageQuery, decoder: Decoder) -> Message:
+    key = decoder.decode(record.key(), query.key_format)
+    value = decoder.decode(record.value(), query.value_format)
+    headers = [(name, decoder.decode(data).value) for name, data in _headers(record)]
+    if query.hidden:
+        shown = masked(dict(headers), "headers", query.hidden)
+        assert isinstance(shown, dict)
+        headers = [(name, shown[name]) for name, _ in headers]
+    return Message(
+        partition=record.partition() or 0,
+        offset=record.offset() or 0,
+        timestamp=record.timestamp()[1],
+        key=masked(key.value, "key", query.hidden) if query.hidden else key.value,
+        value=masked(value.value, "value", query.hidden) if query.hidden else value.value,
+        headers=headers,
+        size=len(record.value() or b"") + len(record.key() or b""),
+        key_format=key.format,
+        value_format=value.format,
+        schema_id=value.schema_id,
+        trouble=value.trouble or key.trouble,
+    )
+
+
+def _headers(record: KafkaMessage) -> list[tuple[str, bytes | None]]:
+    # The stubs say that headers may be an object of texts as well, which is how one may be given to a producer.
+    return cast("list[tuple[str, bytes | None]]", record.headers() or [])
+
+
+def as_text(value: JsonValue) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _has_text(message: Message, wanted: str) -> bool:
+    return (
+        wanted in as_text(message.value).casefold()
+        or wanted in as_text(message.key).casefold()
+        or any(wanted in name.casefold() or wanted in as_text(value).casefold() for name, value in message.headers)
+    )
+
+
+def _cut(message: Message) -> Message:
+    if message.size <= _SHOWN_BYTES:
+        return message
+    text = as_text(message.value)
+    return msgspec.structs.replace(message, value=text[:_SHOWN_BYTES], is_cut=len(text) > _SHOWN_BYTES)

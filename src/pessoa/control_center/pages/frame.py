@@ -1,0 +1,296 @@
+"""What all pages have: who looks and in which language, the frame with navigation, the search (Ctrl-K), and how a page
+that fails says so.
+
+    @page(center, "/topics/{topic}", "topics")
+    async def topic_page(visit: Visit, topic: str) -> None: …
+
+A handler renders into the frame. An `HttpProblem` of it becomes a notice in the frame; a visit without a session is
+sent to /login. `visit.live(seconds, redraw)` repeats something while the page is open; a redraw that fails shows a
+banner, and the banner goes when it works again.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from nicegui import ui
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from pessoa.control_center.accounts import COOKIE, Person
+from pessoa.control_center.center import Center
+from pessoa.control_center.pages.parts import Html, icon, link, notice, tag
+from pessoa.control_center.texts import LANGUAGES, Text, chosen_language
+from pessoa.web.problems import HttpProblem
+
+log = logging.getLogger(__name__)
+
+THEMES = ("auto", "light", "dark")
+STYLE = Path(__file__).with_name("style.css")
+MENU = (
+    ("", (("home", "/", "Home", "dashboard"), ("classroom", "/classroom", "Classroom", "school"))),
+    ("Cluster", (
+        ("brokers", "/brokers", "Brokers", "dns"),
+        ("topics", "/topics", "Topics", "topic"),
+        ("consumers", "/consumers", "Consumers", "groups"),
+    )),
+    ("Data", (
+        ("schemas", "/schemas", "Schemas", "schema"),
+        ("connect", "/connect", "Connect", "cable"),
+        ("ksql", "/ksql", "ksql", "terminal"),
+        ("lineage", "/lineage", "Lineage", "account_tree"),
+    )),
+    ("Operate", (
+        ("access", "/access", "Access", "lock"),
+        ("alerts", "/alerts", "Alerts", "notifications"),
+        ("settings", "/settings", "Settings", "settings"),
+        ("audit", "/audit", "Audit log", "history"),
+    )),
+)  # fmt: skip
+_SCRIPT = """
+document.addEventListener('keydown', function (e) {
+  if ((e.ctrlKey || e.metaKey) && e.key.toLowerCase() === 'k') { e.preventDefault(); emitEvent('palette', {}); }
+});
+window.setCookie = function (name, value) {
+  document.cookie = name + '=' + value + ';path=/;max-age=31536000;samesite=strict'; location.reload();
+};
+window.copyText = function (el) { navigator.clipboard && navigator.clipboard.writeText(el.dataset.text || ''); };
+"""
+
+
+class Visit:
+    """One open page: its visitor, its words and its address."""
+
+    def __init__(self, center: Center, person: Person, request: Request) -> None:
+        self.center = center
+        self.person = person
+        self.request = request
+        accept = request.headers.get("accept-language")
+        self.t = Text(chosen_language(request.cookies.get("pessoa_language"), accept))
+        chosen = request.cookies.get("pessoa_theme", "auto")
+        self.theme = chosen if chosen in THEMES else "auto"
+        self._banner: ui.html | None = None
+
+    def query(self, name: str, default: str = "") -> str:
+        return self.request.query_params.get(name, default)
+
+    def number(self, name: str, default: int) -> int:
+        text = self.query(name)
+        return int(text) if text.lstrip("-").isdigit() and len(text) < 16 else default
+
+    def here(self, **changed: object) -> str:
+        """This address with other parameters; None and the empty text take one away."""
+        query = {**self.request.query_params, **changed}
+        kept = {key: value for key, value in query.items() if value not in (None, "")}
+        return f"{self.request.url.path}?{urlencode(kept)}" if kept else self.request.url.path
+
+    def html(self, content: Html | None = None) -> ui.html:
+        """An element whose content was escaped when it was made."""
+        return ui.html(str(content or ""), sanitize=False)
+
+    def live(self, seconds: float, redraw: Callable[[], Awaitable[None]]) -> None:
+        async def attempt() -> None:
+            self.center.look()
+            if self.center.accounts.demands_login and (
+                self.center.accounts.by_cookie(self.request.cookies.get(COOKIE)) is None
+            ):
+                ui.navigate.to(f"/login?next={quote(self.request.url.path)}")
+                return
+            try:
+                await redraw()
+            except HttpProblem as problem:
+                self.show_banner(problem.message)
+            else:
+                self.show_banner("")
+
+        self.center.look()
+        ui.timer(seconds, attempt, immediate=False)
+
+    def show_banner(self, text: str) -> None:
+        if self._banner is not None:
+            content = str(notice(text, "bad")) if text else ""
+            if self._banner.content != content:
+                self._banner.set_content(content)
+
+    async def attempt(self, action: Awaitable[object], done: str) -> bool:
+        """Do what the visitor wants, and say how it went."""
+        try:
+            await action
+        except HttpProblem as problem:
+            ui.notify(problem.message, type="negative", close_button=True, timeout=10_000)
+            return False
+        ui.notify(done, type="positive")
+        return True
+
+    def button(
+        self,
+        text: str,
+        act: Callable[[], Any],
+        role: str = "editor",
+        *,
+        why_not: str | None = None,
+        primary: bool = True,
+    ) -> ui.button:
+        """A button that is greyed out, with the reason, for a visitor who may not."""
+        found = ui.button(text, on_click=act).props("no-caps unelevated" if primary else "no-caps outline")
+        found.classes("primary" if primary else "secondary")
+        if not self.person.may(role):
+            why_not = self.t("This needs the role {role}.", role=role)
+        if why_not:
+            found.disable()
+            found.tooltip(why_not)
+        return found
+
+
+def page(center: Center, path: str, active: str, title: str) -> Callable[[Callable[..., Awaitable[None]]], None]:
+    """Serve a handler at a path: its parameters behind `visit` are those of the path."""
+
+    def register(handler: Callable[..., Awaitable[None]]) -> None:
+        @functools.wraps(handler)
+        async def serve(request: Request, **names: str) -> Response | None:
+            person = center.accounts.by_cookie(request.cookies.get(COOKIE))
+            if person is None:
+                after = quote(str(request.url.path) + (f"?{request.url.query}" if request.url.query else ""))
+                return RedirectResponse(f"/login?next={after}", 303)
+            visit = Visit(center, person, request)
+            draw_frame(visit, active, title, names)
+            with ui.element("main").classes("main").props("id=main"):
+                visit._banner = visit.html()
+                try:
+                    await handler(visit, **names)
+                except HttpProblem as problem:
+                    visit.html(notice(problem.message, "bad"))
+            return None
+
+        # FastAPI reads the names in the path from the signature.
+        named = [one for one in inspect.signature(handler).parameters.values() if one.name != "visit"]
+        asked = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
+        kept = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=str) for one in named]
+        serve.__signature__ = inspect.Signature([asked, *kept])  # type: ignore[attr-defined]
+        ui.page(path, title=f"{title} · Pessoa", response_timeout=15)(serve)
+
+    return register
+
+
+def draw_frame(visit: Visit, active: str, title: str, names: dict[str, str]) -> None:
+    t = visit.t
+    add_head(visit)
+    visit.html(tag("a", t("Skip to the content"), href="#main", cls="skip"))
+    groups = []
+    for group, items in MENU:
+        links = [
+            tag("a", icon(symbol), tag("span", t(text)), href=href, cls="nav on" if key == active else "nav",
+                aria_current="page" if key == active else None)
+            for key, href, text, symbol in items
+        ]  # fmt: skip
+        groups.append(tag("div", tag("div", t(group), cls="nav-group") if group else "", *links))
+    brand = tag("a", tag("span", "P", cls="logo"), tag("span", "Pessoa", cls="brand-name"), href="/", cls="brand")
+    menu = tag("nav", *groups, cls="nav-list", aria_label=t("Pages"))
+    burger = Html('<input type="checkbox" id="burger" aria-label="{}">').format(t("Menu"))
+    opener = Html('<label for="burger" class="burger" aria-hidden="true">{}</label>').format(icon("menu"))
+    with ui.element("header").classes("side"):
+        visit.html(tag("div", brand, opener, cls="side-head"))
+        visit.html(tag("div", burger, menu, _foot(visit), cls="side-body"))
+    _palette(visit)
+    crumbs = [link(t(title), f"/{active}" if active != "home" else "/", "crumb")] if names else [tag("span", t(title))]
+    crumbs += [tag("span", name, cls="crumb-name") for name in names.values()]
+    with ui.element("div").classes("top"):
+        visit.html(tag("h1", *[part for one in crumbs for part in (one, Html(" <em>/</em> "))][:-1]))
+        search = ui.button(on_click=lambda: _open_palette(visit)).props("no-caps flat").classes("search-button")
+        with search:
+            visit.html(tag("span", icon("search"), t("Search"), Html(" <kbd>Ctrl K</kbd>"), cls="search-label"))
+
+
+def add_head(visit: Visit) -> None:
+    ui.add_head_html(f"<style>{STYLE.read_text()}</style>")
+    ui.add_body_html(f"<script>{_SCRIPT}</script>")
+    ui.query("html").props(f'lang="{visit.t.language}"')
+    dark = {"dark": True, "light": False}.get(visit.theme)
+    ui.dark_mode(dark)
+    ui.query("body").classes(f"theme-{visit.theme}")
+
+
+def _foot(visit: Visit) -> Html:
+    t = visit.t
+    themes = {"auto": "brightness_auto", "light": "light_mode", "dark": "dark_mode"}
+    following = THEMES[(THEMES.index(visit.theme) + 1) % 3]
+    theme = tag("button", icon(themes[visit.theme]), title=t("Theme: {name}", name=t(visit.theme)), cls="tool",
+                aria_label=t("Theme: {name}", name=t(visit.theme)),
+                onclick=f"setCookie('pessoa_theme','{following}')")  # fmt: skip
+    other = "pt" if t.language == "en" else "en"
+    language = tag("button", other.upper(), title=LANGUAGES[other], aria_label=LANGUAGES[other], cls="tool",
+                   onclick=f"setCookie('pessoa_language','{other}')")  # fmt: skip
+    api = tag("a", icon("api"), href="/api/docs", title="API", aria_label="API", cls="tool")
+    out: Html = Html("")
+    if visit.center.accounts.demands_login:
+        out = tag("a", icon("logout"), href="/logout", title=t("Log out"), aria_label=t("Log out"), cls="tool")
+    who = tag("div", icon("person"), tag("span", visit.person.name), tag("small", t(visit.person.role)), cls="who")
+    return tag("div", who, tag("div", theme, language, api, out, cls="tools"), cls="side-foot")
+
+
+def _palette(visit: Visit) -> None:
+    t = visit.t
+    with ui.dialog().props("position=top") as dialog, ui.element("div").classes("palette"):
+        box = ui.input(placeholder=t("Topics, groups, pages …")).props(
+            f'autofocus borderless debounce=120 aria-label="{t("Search")}"'
+        )
+        found = visit.html()
+
+    async def search() -> None:
+        found.set_content(str(await palette_links(visit, box.value or "")))
+
+    async def open_first() -> None:
+        links = await palette_targets(visit, box.value or "")
+        if links:
+            ui.navigate.to(links[0][2])
+
+    box.on_value_change(search)
+    box.on("keydown.enter", open_first)
+
+    async def show() -> None:
+        box.set_value("")
+        await search()
+        dialog.open()
+
+    visit.open_palette = show  # type: ignore[attr-defined]
+    ui.on("palette", show)
+
+
+async def _open_palette(visit: Visit) -> None:
+    await visit.open_palette()  # type: ignore[attr-defined]
+
+
+async def palette_targets(visit: Visit, text: str) -> list[tuple[str, str, str]]:
+    """Symbol, words and address of what the text finds: pages, then topics and groups."""
+    wanted = text.casefold().strip()
+    pages = [
+        (symbol, visit.t(name), href)
+        for _, items in MENU
+        for _, href, name, symbol in items
+        if wanted in visit.t(name).casefold() or wanted in name.casefold()
+    ]
+    if not wanted:
+        return pages
+    try:
+        image = await visit.center.watch.image(10.0)
+        groups = await visit.center.watch.groups(10.0)
+    except HttpProblem:
+        return pages
+    topics = [("topic", name, f"/topics/{quote(name, safe='')}") for name in image.topics if wanted in name.casefold()]
+    members = [("groups", name, f"/consumers/{quote(name, safe='')}") for name in groups if wanted in name.casefold()]
+    topics.sort(key=lambda one: (not one[1].casefold().startswith(wanted), one[1]))
+    return [*pages[:4], *topics[:12], *sorted(members)[:8]]
+
+
+async def palette_links(visit: Visit, text: str) -> Html:
+    found = await palette_targets(visit, text)
+    if not found:
+        return tag("p", visit.t("Nothing is called so."), cls="empty small")
+    rows = [tag("a", icon(symbol), tag("span", name), href=href, cls="palette-row") for symbol, name, href in found]
+    return tag("div", *rows, cls="palette-rows")

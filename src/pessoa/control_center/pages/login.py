@@ -1,0 +1,80 @@
+"""Logging in and out: plain forms, so that they work before any script has loaded.
+
+The form carries no token of its own: the session cookie is `SameSite=Strict`, and `request_guard.py` refuses forms of
+other sites. Where to go afterwards must be a path of ours.
+"""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from pessoa.control_center.accounts import COOKIE
+from pessoa.control_center.center import Center
+from pessoa.control_center.pages.frame import STYLE
+from pessoa.control_center.pages.parts import Html, notice, tag
+from pessoa.control_center.texts import Text, chosen_language
+from pessoa.web.problems import HttpProblem
+
+_MAX_FORM_BYTES = 4096
+
+
+def register(center: Center, app: FastAPI) -> None:
+    async def form(request: Request) -> Response:
+        return HTMLResponse(_form(request))
+
+    async def log_in(request: Request) -> Response:
+        from urllib.parse import parse_qs
+
+        given = parse_qs((await request.body())[:_MAX_FORM_BYTES].decode("utf-8", "replace"))
+        name, password = (given.get(field, [""])[0] for field in ("name", "password"))
+        try:
+            token = await center.accounts.log_in(name, password)
+        except HttpProblem as problem:
+            center.audit.note(name[:64] or "?", "log in", "", problem.message)
+            return HTMLResponse(_form(request, problem), problem.status)
+        center.audit.note(name, "log in", "")
+        answer = RedirectResponse(safe_path(request.query_params.get("next")), 303)
+        is_https = request.url.scheme == "https"
+        answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=is_https, path="/")
+        return answer
+
+    async def log_out(request: Request) -> Response:
+        center.accounts.log_out(request.cookies.get(COOKIE))
+        answer = RedirectResponse("/login", 303)
+        answer.delete_cookie(COOKIE)
+        return answer
+
+    app.add_api_route("/login", form, methods=["GET"], include_in_schema=False, response_model=None)
+    app.add_api_route("/login", log_in, methods=["POST"], include_in_schema=False, response_model=None)
+    app.add_api_route("/logout", log_out, methods=["GET"], include_in_schema=False, response_model=None)
+
+
+def safe_path(path: str | None) -> str:
+    """A path of this service; anything else leads home."""
+    if path is None or not path.startswith("/") or path.startswith(("//", "/\\")):
+        return "/"
+    return path
+
+
+def _form(request: Request, problem: HttpProblem | None = None) -> str:
+    t = Text(chosen_language(request.cookies.get("pessoa_language"), request.headers.get("accept-language")))
+    told = ""
+    if problem is not None:
+        told = notice(t("Name or password is wrong.") if problem.status == 401 else problem.message, "bad")
+    elif request.query_params.get("next"):
+        told = notice(t("Please log in to go on."))
+    field = Html('<label>{0}<br><input name="{1}" type="{2}" autocomplete="{3}" required style="width:100%"></label>')
+    form = Html('<form method="post">{}{}<button class="btn">{}</button></form>').format(
+        field.format(t("Name"), "name", "text", "username"),
+        field.format(t("Password"), "password", "password", "current-password"), t("Log in"),
+    )  # fmt: skip
+    theme = request.cookies.get("pessoa_theme", "light")
+    body = tag("main", tag("span", "P", cls="logo"), tag("h1", "Pessoa"), told, form, cls="login")
+    head = f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE.read_text()}</style>'
+    name = theme if theme in ("light", "dark") else "light"
+    return (
+        f'<!doctype html><html lang="{t.language}"><head><meta charset="utf-8"><title>Pessoa</title>{head}</head>'
+        f'<body class="theme-{name}">{body}</body></html>'
+    )

@@ -1,0 +1,234 @@
+"""What the control centre decides without asking anything: masking, resets, health, alerts, history, lineage, guard."""
+
+from __future__ import annotations
+
+import pytest
+
+from pessoa.base.json_value import JsonValue
+from pessoa.control_center.accounts import Accounts, Person, demand
+from pessoa.control_center.alerts import AlertBook, BadRule, Facts, check_rule, evaluate
+from pessoa.control_center.health_report import Level, PartitionState, report
+from pessoa.control_center.lineage_graph import Flow, lay_out
+from pessoa.control_center.masking import HIDDEN, BadMask, masked, parse_masks, paths_for
+from pessoa.control_center.message_decoding import Decoder
+from pessoa.control_center.message_reading import MessageQuery, Range, plan_ranges
+from pessoa.control_center.offset_reset import BadReset, Ends, plan_reset, why_not
+from pessoa.control_center.request_guard import RequestGuard
+from pessoa.control_center.sample_history import RateMeter, SampleHistory
+from pessoa.control_center.stored_state import AlertRule
+from pessoa.control_center.texts import Text, chosen_language
+from pessoa.web.problems import HttpProblem
+
+ENDS = {("t", 0): Ends(10, 100), ("t", 1): Ends(0, 0)}
+
+
+# Masking.
+
+
+def test_masked_fields_are_hidden_in_lists_and_objects_and_the_rest_stays() -> None:
+    paths = paths_for(parse_masks("ord*: value.card.number, value.items.price; *: headers.auth"), "orders")
+    value: JsonValue = {"card": {"number": "4000", "holder": "b"}, "items": [{"price": 3, "n": 1}]}
+    assert masked(value, "value", paths) == {
+        "card": {"number": HIDDEN, "holder": "b"},
+        "items": [{"price": HIDDEN, "n": 1}],
+    }
+    assert masked({"auth": "s", "x": "y"}, "headers", paths) == {"auth": HIDDEN, "x": "y"}
+    assert masked(value, "value", paths_for(parse_masks("other: value.card"), "orders")) == value
+
+
+def test_a_mask_for_any_depth_reaches_every_level() -> None:
+    paths = paths_for(parse_masks("*: **.password"), "t")
+    assert masked({"a": [{"password": "x"}], "password": 1}, "value", paths) == {
+        "a": [{"password": HIDDEN}],
+        "password": HIDDEN,
+    }
+
+
+@pytest.mark.parametrize("text", ["orders value.x", ": value.x", "orders: card.number", "orders: value..x"])
+def test_a_rule_for_masking_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(BadMask):
+        parse_masks(text)
+
+
+# Resets.
+
+
+@pytest.mark.parametrize(
+    ("way", "amount", "target"),
+    [("earliest", None, 10), ("latest", None, 100), ("shift", -5, 45), ("shift", 500, 100), ("exact", 3, 10)],
+)
+def test_a_reset_ends_within_the_partition(way: str, amount: int | None, target: int) -> None:
+    first, empty = plan_reset(way, amount, {("t", 0): 50}, ENDS)
+    assert (first.target, first.current, first.lag_after) == (target, 50, 100 - target)
+    assert empty.target == 0
+
+
+def test_a_reset_by_time_goes_to_the_end_where_no_record_is_later() -> None:
+    rows = plan_reset("time", 1, {}, ENDS, {("t", 0): 20, ("t", 1): -1})
+    assert [row.target for row in rows] == [20, 0]
+
+
+def test_a_reset_without_its_number_or_of_a_group_with_members_is_refused() -> None:
+    with pytest.raises(BadReset):
+        plan_reset("shift", None, {}, ENDS)
+    with pytest.raises(BadReset):
+        plan_reset("sideways", 1, {}, ENDS)
+    assert why_not("Stable", "consumer") is not None
+    assert why_not("Empty", "classic") is None
+    assert why_not("Empty", "share") is not None
+
+
+# Health.
+
+
+def test_health_names_the_broker_that_is_away_and_the_partitions_without_a_leader() -> None:
+    whole = PartitionState("t", 0, 1, [1, 2], [1, 2])
+    behind = PartitionState("t", 1, 1, [1, 2], [1])
+    offline = PartitionState("t", 2, -1, [2], [])
+    t = Text()
+    assert report([1, 2], {}, 1, [whole], t).level is Level.GOOD
+    found = report([1], {2: 0}, 1, [whole, behind], t)
+    assert found.level is Level.WARNING
+    assert str(found).startswith("1 partition has lost a replica: broker 2 is away since")
+    worst = report([1], {}, 1, [behind, offline], t)
+    assert worst.level is Level.BAD
+    assert "t-2 has no leader" in str(worst)
+    assert "fallen behind" in str(report([1, 2], {}, 1, [behind], t))
+
+
+# Alerts.
+
+
+def test_an_alert_fires_once_and_ends_once() -> None:
+    rule = AlertRule("slow", "lag", 10)
+    book = AlertBook()
+    facts = Facts({"g": 11, "quick": 1}, 0, 0, {})
+    assert [one.state for one in book.note(evaluate([rule], facts), 1)] == ["firing"]
+    assert book.note(evaluate([rule], facts), 2) == []
+    assert book.firing["slow", "g"][0] == 1
+    assert [one.state for one in book.note(evaluate([rule], facts._replace(lags={"g": 10})), 3)] == ["resolved"]
+    assert not book.firing
+
+
+def test_every_kind_of_alert_looks_at_its_own_fact() -> None:
+    facts = Facts({}, 2, 1, {1: 95.0})
+    kinds = ("lag", "under-replicated", "offline", "disk")
+    rules = [AlertRule(kind, kind, 90 if kind == "disk" else 0) for kind in kinds]
+    assert [one.rule for one in evaluate(rules, facts)] == ["under-replicated", "offline", "disk"]
+    assert evaluate([AlertRule("off", "offline", is_on=False)], facts) == []
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        AlertRule("", "lag"),
+        AlertRule("a", "weather"),
+        AlertRule("a", "lag", -1),
+        AlertRule("a", "lag", webhook="file:/x"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused(rule: AlertRule) -> None:
+    with pytest.raises(BadRule):
+        check_rule(rule)
+
+
+# History.
+
+
+def test_history_keeps_the_newest_samples_and_names() -> None:
+    history = SampleHistory(points=3, names=2)
+    for number in range(5):
+        history.add("a", number, number * 2)
+    assert [(one.at_ms, one.value) for one in history.of("a")] == [(2, 4), (3, 6), (4, 8)]
+    history.add("b", 1, 1)
+    history.add("c", 1, 1)
+    assert history.of("a") == []
+    assert history.last("c") == 1
+
+
+def test_a_rate_is_of_two_readings_and_starts_again_when_the_counter_fell() -> None:
+    meter = RateMeter()
+    assert meter.read("x", 0, 10) is None
+    assert meter.read("x", 2000, 30) == 10
+    assert meter.read("x", 2100, 30) == 10
+    assert meter.read("x", 4000, 0) is None
+
+
+# Messages.
+
+
+def test_newest_reads_the_tail_unless_messages_are_selected() -> None:
+    ends = {0: Ends(0, 100), 1: Ends(5, 8), 2: Ends(4, 4)}
+    assert plan_ranges(MessageQuery("t", limit=10), ends, {}) == {0: Range(90, 100), 1: Range(5, 8)}
+    assert plan_ranges(MessageQuery("t", limit=10, search="x"), ends, {}) == {0: Range(0, 100), 1: Range(5, 8)}
+    by_offset = MessageQuery("t", "offset", 7, partitions=(1,))
+    assert plan_ranges(by_offset, ends, {}) == {1: Range(7, 8)}
+    assert plan_ranges(MessageQuery("t", "time", 9), ends, {0: 50, 1: -1}) == {0: Range(50, 100)}
+    assert set(plan_ranges(MessageQuery("t", "live"), ends, {})) == {0, 1, 2}
+
+
+def test_bytes_are_shown_as_what_they_are() -> None:
+    decoder = Decoder(None)
+    assert decoder.decode(b'{"a": 1}')[:2] == ("json", {"a": 1})
+    assert decoder.decode("olá".encode())[:2] == ("text", "olá")
+    assert decoder.decode(b"\x00\xff")[:2] == ("hex", "00 ff")
+    assert decoder.decode(None)[:2] == ("null", None)
+    assert decoder.decode(b"\x00\x00\x00\x07", "int").value == 7
+    assert decoder.decode(b"{broken", "json").trouble == "This is not JSON."
+    assert decoder.decode(b"[" * 100_000).format == "text"
+    assert len(str(decoder.decode(b"\xff" * 1_000_000).value)) < 200_000
+
+
+# Who may.
+
+
+def test_a_foreign_page_can_neither_post_nor_open_a_socket_nor_rebind_a_name() -> None:
+    async def nothing(*_: object) -> None: ...
+
+    guard = RequestGuard(nothing, ["kafka.example"])
+    mine = "localhost:9021"
+    assert guard.refusal("http", "POST", mine, "http://localhost:9021") is None
+    assert guard.refusal("http", "POST", mine, None) is None
+    assert guard.refusal("http", "GET", mine, "http://evil.example") is None
+    assert guard.refusal("http", "POST", mine, "http://evil.example") is not None
+    assert guard.refusal("http", "POST", mine, "http://localhost:8000") is not None
+    assert guard.refusal("http", "POST", mine, "null") is not None
+    assert guard.refusal("websocket", "GET", mine, "http://evil.example") is not None
+    assert guard.refusal("http", "GET", "evil.example:9021", None) is not None
+    assert guard.refusal("http", "GET", "KAFKA.example", None) is None
+    assert guard.refusal("http", "GET", None, None) is not None
+
+
+def test_a_role_includes_those_below_it() -> None:
+    demand(Person("a", "admin"), "editor")
+    with pytest.raises(HttpProblem, match="needs the role admin"):
+        demand(Person("e", "editor"), "admin")
+
+
+def test_without_logins_everybody_is_anonymous_with_the_default_role() -> None:
+    assert Accounts(None, {}, "reader", 60).by_cookie(None) == Person("anonymous", "reader")
+
+
+# Words and pictures.
+
+
+def test_the_language_is_the_cookies_or_the_browsers() -> None:
+    assert chosen_language("pt", "en") == "pt"
+    assert chosen_language(None, "fr-FR,pt-BR;q=0.8,en;q=0.7") == "pt"
+    assert chosen_language("xx", None) == "en"
+
+
+def test_lineage_puts_topics_and_what_joins_them_in_turns() -> None:
+    graph = lay_out([
+        Flow("connector", "source", writes=("a",)),
+        Flow("query", "q", reads=("a",), writes=("b",)),
+        Flow("group", "g", reads=("b",)),
+    ])  # fmt: skip
+    columns = {node.name: node.column for node in graph.nodes}
+    assert columns["source"] < columns["a"] < columns["q"] < columns["b"] < columns["g"]
+    assert len(graph.edges) == 4
+
+
+def test_lineage_ends_with_a_cycle_and_is_cut_where_it_is_too_large() -> None:
+    assert len(lay_out([Flow("query", "q", ("a",), ("a",))]).nodes) == 2
+    assert lay_out([Flow("group", str(number), ("t",)) for number in range(500)]).is_cut
