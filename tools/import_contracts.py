@@ -108,6 +108,7 @@ PURE = [
     "pipelines.formats",
     "pipelines.avro_columns",
     "ksql.analysis",
+    "ksql.case_files",
     "ksql.evaluate",
     "ksql.functions",
     "ksql.operators",

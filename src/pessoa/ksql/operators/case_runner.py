@@ -1,0 +1,277 @@
+"""Runs a case in process: its statements, its records through all of its queries, and the comparison.
+
+`run_case` raises CaseFailure, which says what was expected and what came. `open_case` and `check_*` are for those who
+run the queries elsewhere, as streams on Spark.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+
+from pessoa.ksql.analysis.analyser import Decision, analyse
+from pessoa.ksql.analysis.source_catalogue import Catalogue, Source
+from pessoa.ksql.case_files import Case, CaseRecord
+from pessoa.ksql.ksql_errors import KsqlError
+from pessoa.ksql.operators.case_records import CaseCodec, expected_json, same_json, shown_values
+from pessoa.ksql.operators.format_codecs import Side
+from pessoa.ksql.operators.in_process import InProcessQuery, MakeState
+from pessoa.ksql.operators.inserted_rows import inserted_record
+from pessoa.ksql.operators.key_partitioner import partition_of
+from pessoa.ksql.operators.query_settings import WRAP_SINGLE_VALUES, QuerySettings, StillSurroundings
+from pessoa.ksql.operators.records import KafkaRecord, OutputRecord, ProcessingFailure, QueryFailure
+from pessoa.ksql.operators.result_rows import ResultRow
+from pessoa.ksql.operators.schema_source import MemorySchemas
+from pessoa.ksql.syntax.parser import parse_statements
+from pessoa.ksql.types.sql_types import Value
+
+DEFAULT_PARTITIONS = 4
+
+
+class CaseFailure(Exception):
+    """What came is not what the case expects."""
+
+
+@dataclass
+class OpenCase:
+    """A case whose statements have been analysed."""
+
+    case: Case
+    catalogue: Catalogue
+    settings: QuerySettings
+    schemas: MemorySchemas
+    # Queries in the order of their statements, the push query among them.
+    queries: list[Decision] = field(default_factory=list)
+    # Records of INSERT INTO … VALUES, by topic.
+    inserts: list[tuple[str, OutputRecord]] = field(default_factory=list)
+    failures: list[ProcessingFailure] = field(default_factory=list)
+
+    def source_of(self, topic: str) -> Source:
+        """Return the stream or table that says how a topic is written: the one that is called so, or reads it."""
+        found = [one for one in self.catalogue.sources.values() if one.topic == topic]
+        if not found:
+            raise CaseFailure(f"no stream or table has the topic {topic}")
+        return next((one for one in found if one.query_id is None), found[0])
+
+    def codec(self, topic: str) -> CaseCodec:
+        return CaseCodec(self.source_of(topic), self.schemas, self.settings.is_true(WRAP_SINGLE_VALUES, True))
+
+    def partitions(self, topic: str) -> int:
+        found = [one.partitions for one in self.catalogue.sources.values() if one.topic == topic]
+        return next((count for count in found if count is not None), DEFAULT_PARTITIONS)
+
+    def input_records(self) -> list[KafkaRecord]:
+        """Return the records that go in, in order: those of INSERT, then those of the case."""
+        codecs: dict[str, CaseCodec] = {}
+        offsets: dict[tuple[str, int], int] = defaultdict(int)
+        found: list[KafkaRecord] = []
+        for topic, one in self.inserts:
+            count = self.partitions(topic)
+            partition = 0 if one.partition_key is None else partition_of(one.partition_key, count)
+            found.append(KafkaRecord(topic, partition, 0, one.timestamp_ms, one.key, one.value))
+        for number, given in enumerate(self.case.inputs):
+            if given.topic not in codecs:
+                codecs[given.topic] = self.codec(given.topic)
+            time = number if given.timestamp_ms is None else given.timestamp_ms
+            found.append(codecs[given.topic].record(given, 0, time, self.partitions(given.topic)))
+        for index, record in enumerate(found):
+            place = record.topic, record.partition
+            found[index] = record._replace(offset=offsets[place])
+            offsets[place] += 1
+        return found
+
+
+def open_case(case: Case) -> OpenCase:
+    """Analyse the statements of a case. Raises KsqlError as a server would."""
+    failures: list[ProcessingFailure] = []
+    settings = QuerySettings(StillSurroundings(), failures.append, dict(case.settings))
+    opened = OpenCase(case, Catalogue(), settings, MemorySchemas(), failures=failures)
+    for schema in case.schemas:
+        opened.schemas.register(schema.subject, schema.type, schema.text)
+    for text in (case.given, case.statements):
+        for parsed in parse_statements(text):
+            decision = analyse(parsed, opened.catalogue)
+            opened.catalogue = decision.catalogue
+            if decision.insert is not None:
+                record = inserted_record(decision.insert, settings, opened.schemas)
+                opened.inserts.append((decision.insert.target.topic, record))
+            elif decision.plan is not None and not decision.message:
+                opened.queries.append(decision)
+    return opened
+
+
+def run_case(case: Case, make_state: MakeState | None = None, restart_every: int = 0) -> None:
+    """Run a case in process. `restart_every`: tasks are dropped and made anew after so many records."""
+    if case.error is not None:
+        _expect_error(case, make_state)
+        return
+    opened = open_case(case)
+    written, rows = _run(opened, make_state, restart_every)
+    check_outputs(opened, written)
+    check_rows(opened, rows)
+    check_log(case, opened.failures)
+
+
+def _expect_error(case: Case, make_state: MakeState | None) -> None:
+    assert case.error is not None
+    try:
+        _run(open_case(case), make_state, 0)
+    except (KsqlError, QueryFailure) as error:
+        shown = str(error)
+        for line in case.error:
+            if line not in shown:
+                raise CaseFailure(f"expected an error with\n  {line}\nbut it is\n  {shown}") from None
+        return
+    raise CaseFailure("expected an error, and there was none: " + " / ".join(case.error))
+
+
+def _run(
+    opened: OpenCase, make_state: MakeState | None, restart_every: int
+) -> tuple[dict[str, list[KafkaRecord]], list[ResultRow]]:
+    queries: list[InProcessQuery] = []
+    for decision in opened.queries:
+        assert decision.plan is not None
+        topics = {one.topic: opened.partitions(one.topic) for one in opened.catalogue.sources.values()}
+        queries.append(InProcessQuery(decision.plan, opened.settings, opened.schemas, topics, make_state))
+    written: dict[str, list[KafkaRecord]] = defaultdict(list)
+    rows: list[ResultRow] = []
+    pending = deque(opened.input_records())
+    taken = 0
+    while pending:
+        record = pending.popleft()
+        found: list[KafkaRecord] = []
+        for query in queries:
+            if record.topic not in query.topics:
+                continue
+            taken += 1
+            if restart_every and taken % restart_every == 0:
+                query.drop_tasks()
+            out = query.take(record)
+            sink = query.plan.sink
+            if sink is None:
+                rows += query.rows
+            else:
+                found += [_written(opened, sink, one, written) for one in out]
+        pending.extendleft(reversed(found))
+    return written, rows
+
+
+def _written(
+    opened: OpenCase, sink: Source, record: OutputRecord, written: dict[str, list[KafkaRecord]]
+) -> KafkaRecord:
+    partition = 0
+    if record.partition_key is not None:
+        partition = partition_of(record.partition_key, opened.partitions(sink.topic))
+    offset = sum(one.partition == partition for one in written[sink.topic])
+    found = KafkaRecord(
+        sink.topic, partition, offset, record.timestamp_ms, record.key, record.value, record.headers
+    )  # fmt: skip
+    written[sink.topic].append(found)
+    return found
+
+
+def check_outputs(opened: OpenCase, written: dict[str, list[KafkaRecord]]) -> None:
+    """Compare what was written with what the case expects. A topic that other queries read may be left out of it."""
+    if opened.case.outputs is None:
+        return
+    expected: dict[str, list[CaseRecord]] = defaultdict(list)
+    for one in opened.case.outputs:
+        expected[one.topic].append(one)
+    plans = [decision.plan for decision in opened.queries if decision.plan is not None]
+    read = {topic for plan in plans for topic in _topics(opened, plan.sink)}
+    sinks = [plan.sink.topic for plan in plans if plan.sink is not None]
+    for topic in dict.fromkeys([*expected, *sinks]):
+        if topic in expected or topic not in read:
+            _compare(topic, expected[topic], written.get(topic, []), opened.codec(topic))
+
+
+def _topics(opened: OpenCase, sink: Source | None) -> set[str]:
+    """Return the sink's topic if another query of the case reads it."""
+    if sink is None:
+        return set()
+    from pessoa.ksql.analysis.logical_plan import explain_text
+
+    word = f" {sink.name} ["
+    plans = [decision.plan for decision in opened.queries if decision.plan is not None]
+    return {sink.topic} if any(word in explain_text(plan) for plan in plans if plan.sink != sink) else set()
+
+
+def _compare(topic: str, expected: list[CaseRecord], written: list[KafkaRecord], codec: CaseCodec) -> None:
+    for number in range(max(len(expected), len(written))):
+        wanted = expected[number] if number < len(expected) else None
+        came = written[number] if number < len(written) else None
+        shown = "nothing more" if came is None else _shown(codec, came)
+        if wanted is None or came is None or not _same(codec, wanted, came):
+            place = "" if wanted is None else f" (line {wanted.line})"
+            text = "nothing more" if wanted is None else _wanted(wanted)
+            raise CaseFailure(f"{topic}, record {number + 1}{place}: expected\n  {text}\nbut it is\n  {shown}")
+
+
+def _wanted(record: CaseRecord) -> str:
+    time = "" if record.timestamp_ms is None else f" @{record.timestamp_ms}"
+    window = "" if record.window is None else f" window={record.window[0]}..{record.window[1]}"
+    return f"{record.key or 'null'} {record.value or 'null'}{time}{window}"
+
+
+def _shown(codec: CaseCodec, record: KafkaRecord) -> str:
+    key, window, value = codec.decode(record)
+    within = "" if window is None else f" window={window.start_ms}..{window.end_ms}"
+    return f"{key!r} {value!r} @{record.timestamp_ms}{within} partition={record.partition}"
+
+
+def _same(codec: CaseCodec, wanted: CaseRecord, came: KafkaRecord) -> bool:
+    key, window, value = codec.decode(came)
+    if wanted.timestamp_ms is not None and wanted.timestamp_ms != came.timestamp_ms:
+        return False
+    if wanted.partition is not None and wanted.partition != came.partition:
+        return False
+    if wanted.headers is not None:
+        headers = tuple((name, None if text is None else text.encode()) for name, text in wanted.headers)
+        if headers != came.headers:
+            return False
+    if (wanted.window is None) is not (window is None):
+        return False
+    if wanted.window is not None and window is not None:
+        start, end = wanted.window
+        if window.start_ms != start or (end is not None and window.end_ms != end):
+            return False
+    return same_json(expected_json(wanted.key), key) and same_json(expected_json(wanted.value), value)
+
+
+def check_rows(opened: OpenCase, rows: list[ResultRow]) -> None:
+    """Compare the rows of the push query."""
+    expected = opened.case.rows
+    if expected is None:
+        return
+    plan = next((one.plan for one in opened.queries if one.plan is not None and one.plan.sink is None), None)
+    if plan is None:
+        raise CaseFailure("the case expects rows, but has no push query")
+    side = Side("", False, "JSON", (*plan.key, *plan.value))
+    for number in range(max(len(expected), len(rows))):
+        wanted = expected[number] if number < len(expected) else None
+        came = rows[number] if number < len(rows) else None
+        columns: list[Value] = [] if came is None else [*(came.key or ()), *came.values]
+        shown = None if came is None else [shown_values([one], _one(side, at)) for at, one in enumerate(columns)]
+        same = wanted is not None and came is not None and wanted.is_tombstone is came.is_tombstone
+        if not same or wanted is None or not same_json(expected_json(wanted.columns), shown):
+            raise CaseFailure(f"row {number + 1}: expected\n  {wanted}\nbut it is\n  {shown}, {came}")
+
+
+def _one(side: Side, index: int) -> Side:
+    from dataclasses import replace
+
+    from pessoa.ksql.analysis.source_catalogue import FormatOptions
+
+    return replace(side, columns=(side.columns[index],), options=FormatOptions(wrap=False))
+
+
+def check_log(case: Case, failures: list[ProcessingFailure]) -> None:
+    """Compare the processing log, if the case has one."""
+    if case.log is None:
+        return
+    shown = "\n  ".join(f"{int(one.kind)} {one.message}" for one in failures) or "nothing"
+    if len(failures) != len(case.log) or any(
+        int(one.kind) != kind or text not in one.message for one, (kind, text) in zip(failures, case.log, strict=True)
+    ):
+        expected = "\n  ".join(f"{kind} {text}" for kind, text in case.log)
+        raise CaseFailure(f"expected in the log\n  {expected}\nbut there is\n  {shown}")
