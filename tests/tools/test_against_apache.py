@@ -14,7 +14,7 @@ SCRIPTS = Path(__file__).with_name("scripts")
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.txt"))
 
 # These leave groups and use up producer ids, which others list.
-UNTIDY = ("console", "console_mistakes", "measuring", "verifiable")
+UNTIDY = ("console", "console_mistakes", "measuring", "share_consumers", "verifiable")
 
 # These ask no cluster anything, or a controller that listens.
 ELSEWHERE = ("storage", "unreachable", "cluster", "verifiable_mistakes")

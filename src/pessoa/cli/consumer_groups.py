@@ -212,8 +212,8 @@ def _list(cluster: Cluster, given: Given) -> None:
         for group_id in all_groups(cluster):
             print(group_id)
         return
-    states = _chosen("state", given.maybe("state"), _STATES)
-    kinds = _chosen("types", given.maybe("type"), _KINDS)
+    states = chosen_of("state", given.maybe("state"), _STATES)
+    kinds = chosen_of("types", given.maybe("type"), _KINDS)
     groups = [
         one
         for one in list_groups(cluster, states=states, kinds=kinds or ["Classic", "Consumer"])
@@ -228,7 +228,7 @@ def _list(cluster: Cluster, given: Given) -> None:
         print(" ".join([f"{one.group_id:<{width}}", *(f"{values[name]:<20}" for _, name in shown)]))
 
 
-def _chosen(what: str, text: str | None, valid: Sequence[str]) -> list[str]:
+def chosen_of(what: str, text: str | None, valid: Sequence[str]) -> list[str]:
     if not text:
         return []
     by_name = {name.lower(): name for name in valid}
@@ -340,16 +340,16 @@ def _offset_row(
         partition[0],
         str(partition[1]),
         *([epoch] if verbose else ()),
-        _or_missing(committed.offset if committed else None),
-        _or_missing(end),
-        _or_missing(lag),
+        or_missing(committed.offset if committed else None),
+        or_missing(end),
+        or_missing(lag),
         member.member_id if member else MISSING,
         member.host if member else MISSING,
         member.client_id if member else MISSING,
     ]
 
 
-def _or_missing(number: int | None) -> str:
+def or_missing(number: int | None) -> str:
     return MISSING if number is None else str(number)
 
 
@@ -378,8 +378,8 @@ def _print_members(group: Group, verbose: bool) -> None:
         minimums += [15, 20, 15, 20]
         for row, member in zip(rows, members, strict=True):
             target = group.target_epoch if member.target is not None else None
-            row += [_or_missing(member.epoch), _assignment(member.assignment), _or_missing(target)]
-            row.append(_assignment(member.target or []))
+            row += [or_missing(member.epoch), assignment_text(member.assignment), or_missing(target)]
+            row.append(assignment_text(member.target or []))
             if is_mixed:
                 row.append(str(member.is_upgraded).lower())
         if is_mixed:
@@ -393,7 +393,7 @@ def _print_members(group: Group, verbose: bool) -> None:
         print(text.rstrip() if is_mixed and verbose else text if verbose else text + " ")
 
 
-def _assignment(partitions: list[TopicPartition]) -> str:
+def assignment_text(partitions: list[TopicPartition]) -> str:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
@@ -410,7 +410,7 @@ def _print_state(group: Group, verbose: bool) -> None:
     widths = [max(15, len(group.group_id)), max(25, len(coordinator)), 20, 20]
     if verbose:
         header += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"]
-        row += [_or_missing(group.epoch), _or_missing(group.target_epoch)]
+        row += [or_missing(group.epoch), or_missing(group.target_epoch)]
         widths += [15, 25]
     header.append("#MEMBERS")
     row.append(str(len(group.members)))

@@ -57,7 +57,7 @@ def reset(cluster: Cluster, given: Given) -> None:
     if given.has("export"):
         print(_csv(chosen))
     else:
-        _print_new_offsets(chosen)
+        print_new_offsets(chosen)
 
 
 def _state(cluster: Cluster, group_id: str) -> str:
@@ -88,6 +88,11 @@ def _partitions(cluster: Cluster, given: Given, group_id: str) -> list[TopicPart
         return []
     else:
         raise UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
+    return existing_partitions(cluster, found)
+
+
+def existing_partitions(cluster: Cluster, found: list[TopicPartition]) -> list[TopicPartition]:
+    """Return the partitions as they are given, or raise RequestFailed for those that do not exist or have no leader."""
     known = leaders(cluster, (topic for topic, _ in found))
     unknown = [f"{topic}-{partition}" for topic, partition in found if (topic, partition) not in known]
     if unknown:
@@ -104,10 +109,10 @@ def parse_topics(cluster: Cluster, texts: list[str]) -> list[TopicPartition]:
     for text in texts:
         topic, colon, numbers = text.partition(":")
         if colon:
-            try:
-                found += [(topic, int(number)) for number in numbers.split(",")]
-            except ValueError:
-                raise UsageError(f"Invalid partition in {text}") from None
+            for number in numbers.split(","):
+                if not number.isdecimal():
+                    raise UsageError(f"Invalid partition '{number}' specified in topic arg '{text}''")
+                found.append((topic, int(number)))
         else:
             # Apache does not wait for the topic to come into being either.
             topics = metadata(cluster, [topic], strict=False)
@@ -121,28 +126,29 @@ def _target(cluster: Cluster, given: Given, group_id: str, partitions: list[Topi
     if given.has("to-offset"):
         return _clamp_offsets(cluster, dict.fromkeys(partitions, given.number("to-offset")))
     if given.has("to-earliest"):
-        return _at(cluster, partitions, EARLIEST)
+        return offsets_at(cluster, partitions, EARLIEST)
     if given.has("to-latest"):
-        return _at(cluster, partitions, LATEST)
+        return offsets_at(cluster, partitions, LATEST)
     if given.has("shift-by"):
         return _shift_offsets(cluster, given, group_id, partitions)
     if given.has("to-datetime"):
-        return _at_time(cluster, partitions, _milliseconds(given.value("to-datetime")))
+        return offsets_at_time(cluster, partitions, milliseconds(given.value("to-datetime")))
     if given.has("by-duration"):
-        return _at_time(cluster, partitions, int(time.time() * 1000) - _duration_ms(given.value("by-duration")))
+        return offsets_at_time(cluster, partitions, int(time.time() * 1000) - _duration_ms(given.value("by-duration")))
     if given.has("from-file"):
         return _clamp_offsets(cluster, _from_file(given, group_id))
     if given.has("to-current"):
         committed = committed_offsets(cluster, group_id)
         current = {partition: committed[partition].offset for partition in partitions if partition in committed}
-        return current | _at(cluster, [partition for partition in partitions if partition not in committed], LATEST)
+        others = [partition for partition in partitions if partition not in committed]
+        return current | offsets_at(cluster, others, LATEST)
     listed = ", ".join(f"[{name}]" for name in ("to-datetime", "by-duration", "to-latest", "to-current", "to-earliest",
                                                 "to-offset", "shift-by", "from-file"))  # fmt: skip
     assert len(SCENARIOS) == listed.count("[")
     raise UsageError(f"Option '[reset-offsets]' requires one of the following scenarios: [{listed}]")
 
 
-def _at(cluster: Cluster, partitions: list[TopicPartition], when: int) -> Offsets:
+def offsets_at(cluster: Cluster, partitions: list[TopicPartition], when: int) -> Offsets:
     found = list_offsets(cluster, dict.fromkeys(partitions, when))
     offsets = {}
     for partition, one in found.items():
@@ -153,7 +159,7 @@ def _at(cluster: Cluster, partitions: list[TopicPartition], when: int) -> Offset
     return offsets
 
 
-def _at_time(cluster: Cluster, partitions: list[TopicPartition], when: int) -> Offsets:
+def offsets_at_time(cluster: Cluster, partitions: list[TopicPartition], when: int) -> Offsets:
     found = list_offsets(cluster, dict.fromkeys(partitions, when))
     offsets = {}
     empty = []
@@ -165,7 +171,7 @@ def _at_time(cluster: Cluster, partitions: list[TopicPartition], when: int) -> O
             empty.append(partition)
     for topic, number in empty:
         print(f"\nWarn: Partition {number} from topic {topic} is empty. Falling back to latest known offset.")
-    return offsets | _at(cluster, empty, LATEST)
+    return offsets | offsets_at(cluster, empty, LATEST)
 
 
 def _shift_offsets(cluster: Cluster, given: Given, group_id: str, partitions: list[TopicPartition]) -> Offsets:
@@ -183,7 +189,7 @@ def _shift_offsets(cluster: Cluster, given: Given, group_id: str, partitions: li
 def _clamp_offsets(cluster: Cluster, wanted: Offsets) -> Offsets:
     """Return the offsets, none below the log start offset or above the log end offset of its partition."""
     partitions = list(wanted)
-    starts, ends = _at(cluster, partitions, EARLIEST), _at(cluster, partitions, LATEST)
+    starts, ends = offsets_at(cluster, partitions, EARLIEST), offsets_at(cluster, partitions, LATEST)
     offsets = {}
     for partition, offset in wanted.items():
         name = f"{partition[0]}-{partition[1]}"
@@ -199,7 +205,7 @@ def _clamp_offsets(cluster: Cluster, wanted: Offsets) -> Offsets:
     return offsets
 
 
-def _milliseconds(text: str) -> int:
+def milliseconds(text: str) -> int:
     """Return the milliseconds of a time in ISO 8601; without a zone it is UTC."""
     if "T" not in text:
         raise _parse_error("Error parsing timestamp. It does not contain a 'T' according to ISO8601 format")
@@ -258,7 +264,7 @@ def _groups(chosen: dict[str, Offsets]) -> list[tuple[str, Offsets]]:
     return [(group_id, chosen[group_id]) for group_id in hash_order(chosen, string_hash)]
 
 
-def _print_new_offsets(chosen: dict[str, Offsets]) -> None:
+def print_new_offsets(chosen: dict[str, Offsets]) -> None:
     rows = [
         (group_id, topic, str(partition), str(offsets[topic, partition]))
         for group_id, offsets in _groups(chosen)

@@ -15,7 +15,7 @@ from pessoa.cli.tool_run import tool, warn
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-_MEGABYTE = 1024 * 1024
+MEGABYTE = 1024 * 1024
 _BATCH = 10_000
 _HEADER = (
     "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec, "
@@ -67,26 +67,39 @@ def main(given: Given) -> int:
 
 
 def _check(given: Given) -> int:
-    if given.has("messages") == given.has("num-records"):
-        raise UsageError("Exactly one of the following arguments is required: [messages], [num-records]")
+    refuse_two_counts(given)
     line.require(given, "bootstrap-server")
     if given.has("topic") == given.has("include"):
         raise UsageError("Exactly one of the following arguments is required: [topic], [include]")
+    return wanted_count(given)
+
+
+def refuse_two_counts(given: Given) -> None:
+    if given.has("messages") == given.has("num-records"):
+        raise UsageError("Exactly one of the following arguments is required: [messages], [num-records]")
+
+
+def wanted_count(given: Given) -> int:
     if given.has("messages"):
         print("Warning: --messages is deprecated. Use --num-records instead.")
     return given.number("messages" if given.has("messages") else "num-records")
 
 
-def _settings(given: Given) -> dict[str, str | int | float | bool]:
+def user_settings(given: Given) -> dict[str, str | int | float | bool]:
+    """What the user's file and properties say, in librdkafka's words."""
     from pessoa.client.librdkafka import to_librdkafka
 
     own = renamed_options.file_properties(given, "command-config", "consumer.config")
     for pair in given.values("command-property"):
         key, _, value = pair.partition("=")
         own[key] = value
+    return to_librdkafka(own, warn)
+
+
+def _settings(given: Given) -> dict[str, str | int | float | bool]:
     return {
         "client.id": "perf-consumer-client",
-        **to_librdkafka(own, warn),
+        **user_settings(given),
         "bootstrap.servers": given.value("bootstrap-server"),
         "group.id": given.maybe("group") or f"perf-consumer-{random.randrange(100_000)}",
         "auto.offset.reset": "latest" if given.has("from-latest") else "earliest",
@@ -124,11 +137,7 @@ class _Run:
                     last = now
                     self._add(messages)
                 elif now - last > timeout_s:
-                    print(
-                        "WARNING: Exiting before consuming the expected number of records: timeout "
-                        f"({self._given.value('timeout')} ms) exceeded. You can use the --timeout option to increase "
-                        "the timeout."
-                    )
+                    warn_of_timeout(self._given)
                     break
                 if self._is_detailed and now - self._window[0] >= self._interval_s:
                     self._print_window(now)
@@ -146,12 +155,12 @@ class _Run:
         self._bytes += sum(len(message) + len(message.key() or b"") for message in good)
 
     def _numbers(self, elapsed_s: float, size: int, count: int, rebalance_ms: int) -> str:
-        megabytes = size / _MEGABYTE
+        megabytes = size / MEGABYTE
         elapsed_s = max(elapsed_s, 1e-3)
         fetch_ms = max(0, int(elapsed_s * 1000) - rebalance_ms)
         fetch_s = max(fetch_ms / 1000, 1e-3)
         return (
-            f"{self._bytes / _MEGABYTE:.4f}, {megabytes / elapsed_s:.4f}, {self._count}, {count / elapsed_s:.4f}, "
+            f"{self._bytes / MEGABYTE:.4f}, {megabytes / elapsed_s:.4f}, {self._count}, {count / elapsed_s:.4f}, "
             f"{rebalance_ms}, {fetch_ms}, {megabytes / fetch_s:.4f}, {count / fetch_s:.4f}"
         )
 
@@ -162,14 +171,21 @@ class _Run:
         began, size, count = self._window
         rebalance = self._rebalance_ms() if began == self._start else 0
         numbers = self._numbers(now - began, self._bytes - size, self._count - count, rebalance)
-        print(f"{_shown(now)}, 0, {numbers}")
+        print(f"{time_text(now)}, 0, {numbers}")
         self._window = (now, self._bytes, self._count)
 
     def print_total(self) -> None:
         numbers = self._numbers(self._end - self._start, self._bytes, self._count, self._rebalance_ms())
-        print(f"{_shown(self._start)}, {_shown(self._end)}, {numbers}")
+        print(f"{time_text(self._start)}, {time_text(self._end)}, {numbers}")
 
 
-def _shown(moment: float) -> str:
+def warn_of_timeout(given: Given) -> None:
+    print(
+        "WARNING: Exiting before consuming the expected number of records: timeout "
+        f"({given.value('timeout')} ms) exceeded. You can use the --timeout option to increase the timeout."
+    )
+
+
+def time_text(moment: float) -> str:
     local = datetime.fromtimestamp(moment, UTC).astimezone()
     return f"{local:%Y-%m-%d %H:%M:%S}:{local.microsecond // 1000:03d}"

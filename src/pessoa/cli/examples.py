@@ -83,6 +83,27 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         (f"kafka-leader-election {_B} --election-type preferred --all-topic-partitions", "back to the first replicas"),
         (f"kafka-leader-election {_B} --election-type preferred --topic orders --partition 0", "of one partition"),
     ),
+    "kafka-share-groups": (
+        (f"kafka-share-groups {_B} --describe --group trabalhos", "where its partitions start, and their lag"),
+        (f"kafka-share-groups {_B} --describe --group trabalhos --members", "who is in it"),
+        (
+            f"kafka-share-groups {_B} --reset-offsets --group trabalhos --topic pedidos --to-earliest --execute",
+            "deliver everything again",
+        ),
+    ),
+    "kafka-console-share-consumer": (
+        (f"kafka-console-share-consumer {_B} --topic pedidos --group trabalhos", "take records from the queue"),
+        (f"kafka-console-share-consumer {_B} --topic pedidos --group trabalhos --release", "and give each one back"),
+    ),
+    "kafka-share-consumer-perf-test": (
+        (f"kafka-share-consumer-perf-test {_B} --topic t --num-records 100000", "how fast a share group reads"),
+    ),
+    "kafka-verifiable-share-consumer": (
+        (
+            f"kafka-verifiable-share-consumer {_B} --topic t --group-id g --max-messages 100",
+            "100 records, and every event as JSON",
+        ),
+    ),
     "kafka-groups": (
         (f"kafka-groups {_B} --list", "groups of every type"),
         (f"kafka-groups {_B} --list --consumer", "only those of consumers"),
@@ -239,6 +260,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 _PROGRAMS = {
     "verifiable-producer": "kafka-verifiable-producer",
     "verifiable-consumer": "kafka-verifiable-consumer",
+    "verifiable-share-consumer": "kafka-verifiable-share-consumer",
     "kafka-transactions.sh": "kafka-transactions",
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pessoa.cli.subcommands import Failed, Parser, parsed_tool
 from pessoa.cli.tool_run import warn
-from pessoa.cli.verifiable import event, own_properties
+from pessoa.cli.verifiable import event, own_properties, record_data
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
@@ -114,18 +114,13 @@ def _tell(messages: list[Any], count: int, verbose: bool) -> None:
     ranges: dict[tuple[str, int], list[int]] = {}
     for one in messages:
         if verbose:
-            event("record_data", key=_text(one.key()), value=_text(one.value()), topic=one.topic(),
-                  partition=one.partition(), offset=one.offset())  # fmt: skip
+            record_data(one)
         ranges.setdefault((one.topic(), one.partition()), []).append(one.offset())
     partitions = [
         {"topic": topic, "partition": number, "count": len(found), "minOffset": found[0], "maxOffset": found[-1]}
         for (topic, number), found in ranges.items()
     ]
     event("records_consumed", count=count, partitions=partitions)
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "replace")
 
 
 def _commit(consumer: Consumer, messages: list[Any]) -> None:

@@ -97,9 +97,15 @@ def _describe(cluster: Cluster, group_id: str, node: int) -> Group:
     except Unsupported:
         return _classic_group(cluster, group_id, node)
     except RequestFailed as failure:
-        if failure.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+        if failure.code is ErrorCode.UNSUPPORTED_VERSION:
+            return _classic_group(cluster, group_id, node)
+        if failure.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-        return _classic_group(cluster, group_id, node)
+        try:
+            return _classic_group(cluster, group_id, node)
+        except RequestFailed as classic:
+            # A group of another type is neither: what was said of the first question is what a user asked.
+            raise (failure if classic.code is ErrorCode.GROUP_ID_NOT_FOUND else classic) from classic
 
 
 def _consumer_group(cluster: Cluster, group_id: str, node: int) -> Group:

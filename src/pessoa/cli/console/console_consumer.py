@@ -23,7 +23,7 @@ from pessoa.cli.tool_run import read_properties, tool, warn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from confluent_kafka import Consumer, KafkaError
+    from confluent_kafka import Consumer, KafkaError, ShareConsumer
 
     from pessoa.cli.console.formatters import Shown
 
@@ -137,7 +137,7 @@ def consume(given: Given, form: Callable[[Shown], bytes]) -> int:
         warn(f"ERROR Unknown error when running consumer: {error.args[0].str()}")
         return 1
     count = [0]
-    asked = _EndSignals()
+    asked = EndSignals()
     try:
         if given.has("partition"):
             partition = TopicPartition(given.value("topic"), given.number("partition"), starting_offset(given))
@@ -151,7 +151,7 @@ def consume(given: Given, form: Callable[[Shown], bytes]) -> int:
     finally:
         asked.close()
         sys.stdout.flush()
-        is_closed = _close(consumer)
+        is_closed = close_in_time(consumer)
         warn(f"Processed a total of {count[0]} messages")
         if given.has("enable-systest-events"):
             print("shutdown_complete")
@@ -163,7 +163,7 @@ def consume(given: Given, form: Callable[[Shown], bytes]) -> int:
     return code
 
 
-class _EndSignals:
+class EndSignals:
     """`to_end` after SIGINT (Ctrl-C) or SIGTERM: the consumer commits its offsets and leaves the group. An exception in
     its place would be lost where it hits a callback of librdkafka's."""
 
@@ -184,7 +184,7 @@ class _EndSignals:
         self.to_end = True
 
 
-def _close(consumer: Consumer) -> bool:
+def close_in_time(consumer: Consumer | ShareConsumer) -> bool:
     """Commit and leave the group; False if that took too long or was interrupted. librdkafka may wait for ever for a
     coordinator that was restarted meanwhile."""
     from threading import Thread
@@ -199,7 +199,7 @@ def _close(consumer: Consumer) -> bool:
 
 
 def _print_records(
-    consumer: Consumer, given: Given, form: Callable[[Shown], bytes], count: list[int], asked: _EndSignals
+    consumer: Consumer, given: Given, form: Callable[[Shown], bytes], count: list[int], asked: EndSignals
 ) -> int:
     import time
 
@@ -226,7 +226,7 @@ def _print_records(
             return 0
         for message in messages:
             if (error := message.error()) is not None:
-                _report(error)
+                report(error)
                 continue
             count[0] += 1
             try:
@@ -242,7 +242,7 @@ def _print_records(
     return 0
 
 
-def _report(error: KafkaError) -> None:
+def report(error: KafkaError) -> None:
     if error.fatal():
         from pessoa.client.client_errors import KafkaFailure
 

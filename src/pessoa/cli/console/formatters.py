@@ -1,6 +1,6 @@
 r"""How the console consumer prints a record.
 
-    CreateTime:1700000000000  Partition:0  Offset:7  Delivery:NOT_PRESENT  Epoch:NOT_PRESENT  headers  key  value
+    CreateTime:1700000000000  Partition:0  Offset:7  Delivery:1  Epoch:NOT_PRESENT  headers  key  value
 
 The default formatter prints those of these fields that its properties ask for, in this order, with `key.separator` (a
 tab) between them and `line.separator` at the end; by default only the value. What is not there prints as
@@ -39,6 +39,8 @@ class Shown(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]]
     key: bytes | None
     value: bytes | None
+    # Of a share group alone: how often the record was delivered, this time included.
+    delivery_count: int | None = None
 
 
 def shown(message: Any) -> Shown:
@@ -53,6 +55,7 @@ def shown(message: Any) -> Shown:
         message.headers() or (),
         message.key(),
         message.value(),
+        message.delivery_count(),
     )
 
 
@@ -139,8 +142,8 @@ class DefaultFormatter:
         if self._offset:
             parts.append(b"Offset:%d" % record.offset)
         if self._delivery:
-            # Only share groups count deliveries.
-            parts.append(b"Delivery:NOT_PRESENT")
+            count = record.delivery_count
+            parts.append(b"Delivery:NOT_PRESENT" if count is None else b"Delivery:%d" % count)
         if self._epoch:
             # Apache's tool loses the epoch on its way to the formatter.
             parts.append(b"Epoch:NOT_PRESENT")
