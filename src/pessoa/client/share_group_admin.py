@@ -41,7 +41,7 @@ def describe_share_group(cluster: Cluster, group_id: str) -> Group:
                 None,
                 one.client_id,
                 one.client_host,
-                [(topic.topic_name, number) for topic in one.assignment.topic_partitions for number in topic.partitions],
+                [(part.topic_name, number) for part in one.assignment.topic_partitions for number in part.partitions],
                 epoch=one.member_epoch,
             )
             for one in answer.members
@@ -111,7 +111,7 @@ def alter_share_offsets(
         topics.setdefault(topic, []).append(one)
     request = AlterShareGroupOffsetsRequest(
         group_id=group_id,
-        topics=[AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=parts) for name, parts in topics.items()],
+        topics=[AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=some) for name, some in topics.items()],
     )
 
     def attempt(node: int) -> dict[TopicPartition, ErrorCode]:
@@ -126,9 +126,7 @@ def alter_share_offsets(
     return at_coordinator(cluster, group_id, attempt)
 
 
-def delete_share_offsets(
-    cluster: Cluster, group_id: str, topics: Iterable[str]
-) -> dict[str, RequestFailed | None]:
+def delete_share_offsets(cluster: Cluster, group_id: str, topics: Iterable[str]) -> dict[str, RequestFailed | None]:
     """Delete the start offsets of whole topics from a group without members; the refusal of each topic, or None."""
     from pessoa.wire.api.delete_share_group_offsets import (
         DeleteShareGroupOffsetsRequest,

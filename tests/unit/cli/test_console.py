@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from pessoa.cli.console.console_consumer import _EndSignals
+from pessoa.cli.console.console_consumer import EndSignals
 from pessoa.cli.console.console_producer import _send
 from pessoa.cli.console.line_reader import Line
 
@@ -37,7 +37,7 @@ def test_a_full_producer_is_polled_until_it_has_room() -> None:
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        asked = _EndSignals()
+        asked = EndSignals()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         asked.close()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
