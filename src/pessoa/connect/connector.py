@@ -77,6 +77,8 @@ class Connector(ABC):
     VERSION: ClassVar[str] = __version__
     # The class names under which configurations know the connector, besides that of the Python class.
     NAMES: ClassVar[tuple[str, ...]] = ()
+    # Settings of its tasks where the configuration has none, before those of the worker: converters for bytes, say.
+    DEFAULTS: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def class_name(cls) -> str:
@@ -98,6 +100,8 @@ class Connector(ABC):
 
 class SourceConnector(Connector):
     TYPE = "source"
+    # Whether the timestamps of its records are written. Spark's own sink is faster, and has no place for them.
+    KEEPS_TIMESTAMPS: ClassVar[bool] = False
 
     @classmethod
     def tasks(cls, settings: Mapping[str, str], max_tasks: int) -> Sequence[Mapping[str, str]]:  # noqa: ARG003

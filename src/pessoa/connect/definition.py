@@ -79,6 +79,9 @@ class CheckedKey(TypedDict):
 class Config(dict[str, Value]):
     """The typed value of every key of a table. A getter is for keys of one type, as those of Kafka's AbstractConfig."""
 
+    # All settings as they were given, also those that the table has no row for: a prefix and a client's settings.
+    originals: Mapping[str, str] = {}
+
     def boolean(self, name: str) -> bool:
         value = self[name]
         assert isinstance(value, bool), name
@@ -269,6 +272,7 @@ class Table:
     def parse(self, settings: Mapping[str, str]) -> Config:
         """Return the typed value of every key; raise ConfigProblem for the first one that is wrong."""
         found = Config()
+        found.originals = dict(settings)
         for report in self.validate(settings):
             if report.errors:
                 raise ConfigProblem(report.key.name, None, report.errors[0])

@@ -49,6 +49,14 @@ CONNECTORS = {
     "pessoa.connect.connectors.FileSystemSinkConnector": ("sink", "object_sink:FileSystemSinkConnector"),
     "io.debezium.connector.postgresql.PostgresConnector": ("source", "postgres_cdc:PostgresConnector"),
     "pessoa.connect.connectors.PostgresConnector": ("source", "postgres_cdc:PostgresConnector"),
+    **{
+        f"org.apache.kafka.connect.mirror.{name}": ("source", f"{module}:{name}")
+        for module, name in (
+            ("mirror_source", "MirrorSourceConnector"),
+            ("mirror_checkpoints", "MirrorCheckpointConnector"),
+            ("mirror_checkpoints", "MirrorHeartbeatConnector"),
+        )
+    },
     "io.aiven.kafka.connect.http.HttpSinkConnector": ("sink", "http_sink:HttpSinkConnector"),
     "io.confluent.connect.http.HttpSinkConnector": ("sink", "http_sink:HttpSinkConnector"),
 }

@@ -96,6 +96,7 @@ class OpenSink:
         plugins = Plugins(worker.get("plugin.path", ""))
         kind = plugins.connector(settings["connector.class"])
         assert issubclass(kind, SinkConnector)
+        settings = {**kind.DEFAULTS, **settings}
         self._tolerance = ErrorTolerance(settings)
         self._converters = RecordConverters(settings, worker, plugins, self._tolerance)
         self._chain = TransformChain(settings, plugins)

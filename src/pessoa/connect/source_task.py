@@ -181,6 +181,7 @@ class SourceTask:
         plugins = Plugins(self._worker.get("plugin.path", ""))
         kind = plugins.connector(settings["connector.class"])
         assert issubclass(kind, SourceConnector)
+        settings = {**kind.DEFAULTS, **settings}
         self._chain = TransformChain(settings, plugins)
         self._tolerance = ErrorTolerance(settings)
         self._converters = RecordConverters(settings, self._worker, plugins, self._tolerance)

@@ -24,9 +24,11 @@ from uuid import uuid4
 from pessoa.base.config_values import split_list
 from pessoa.client.librdkafka import security_settings
 from pessoa.connect.clients import client_settings
+from pessoa.connect.connector import SourceConnector
 from pessoa.connect.connector_offsets import group_of, group_offsets
 from pessoa.connect.definition import settings_below
 from pessoa.connect.java_regex import JavaPattern
+from pessoa.connect.plugins import Plugins
 from pessoa.connect.query_offset import parts_of, query_offset_of, read_query_offset
 from pessoa.connect.runner import FAILED, RUNNING, TaskReport, TaskSpec
 from pessoa.connect.sink_task import SinkTask
@@ -118,6 +120,7 @@ class SparkRunner:
                 query_id,
                 start_function=lambda spark, _: python_source(spark, task),
                 delivery="exactly-once" if once else "at-least-once",
+                keep_timestamps=self._keeps_timestamps(spec),
                 trigger_ms=pace,
                 max_restarts=RESTARTS,
                 producer_options=producer_options(worker, spec.settings),
@@ -132,6 +135,10 @@ class SparkRunner:
             max_restarts=RESTARTS,
             group_id=group_of(spec.connector, spec.settings),
         )
+
+    def _keeps_timestamps(self, spec: TaskSpec) -> bool:
+        kind = Plugins(self._config.settings.get("plugin.path", "")).connector(spec.settings["connector.class"])
+        return issubclass(kind, SourceConnector) and kind.KEEPS_TIMESTAMPS
 
 
 def make_default_engine(config: WorkerConfig) -> Engine:

@@ -12,6 +12,10 @@ from pessoa.connect.plugins import CONNECTORS, Plugins
 
 WORKER = {"bootstrap.servers": "127.0.0.1:1"}
 PLUGINS = Plugins()
+MIRROR = {
+    "source.cluster.alias": "a", "source.cluster.bootstrap.servers": "127.0.0.1:1",
+    "target.cluster.bootstrap.servers": "127.0.0.1:1",
+}  # fmt: skip
 # Enough of each connector for nothing to be wrong.
 RIGHT = {
     "FileStreamSink": {"topics": "t", "file": "/tmp/f"},
@@ -26,6 +30,9 @@ RIGHT = {
         "database.hostname": "127.0.0.1", "database.port": "1", "database.user": "u", "database.dbname": "d",
         "database.password": "${env:X}", "topic.prefix": "p",
     },
+    "MirrorSource": MIRROR,
+    "MirrorCheckpoint": MIRROR,
+    "MirrorHeartbeat": MIRROR,
     "io.confluent.connect.http.HttpSinkConnector": {"topics": "t", "http.api.url": "http://localhost/"},
     "HttpSink": {"topics": "t", "http.url": "http://localhost/", "http.authorization.type": "none"},
 }  # fmt: skip

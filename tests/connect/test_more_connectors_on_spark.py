@@ -1,0 +1,228 @@
+"""Connectors that need a server of their own, end to end: one worker, a real Spark, real servers.
+
+Everything is started first, by the functions named `start_…`, and each test waits for what must come out. A server that
+is not on the machine makes its tests skip, and says what to install.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+from pessoa.connect.connectors.mirror_names import Checkpoint, Heartbeat
+from pessoa.testing import Broker
+from tests.apache.broker import ApacheKafka
+from tests.connect.serving import connect_worker, wait_for_states, wait_until
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+MIRROR = "org.apache.kafka.connect.mirror."
+RECORDS = 300
+PARTITIONS = 3
+
+
+class Cluster:
+    """A Kafka cluster with clients for tests."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def create(self, topic: str, partitions: int, **config: str) -> None:
+        settings = {name.replace("_", "."): text for name, text in config.items()}
+        new = NewTopic(topic, partitions, 1, config=settings)
+        self.admin.create_topics([new])[topic].result(60)
+
+    def produce(self, topic: str, numbers: range) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for number in numbers:
+            producer.produce(
+                topic, f"valor {number}".encode() if number % 10 else None, f"chave {number}".encode(),
+                number % PARTITIONS, timestamp=1_700_000_000_000 + number, headers=[("n", str(number).encode())],
+            )  # fmt: skip
+        assert producer.flush(120) == 0
+
+    def read(self, topic: str, count: int) -> list[Any]:
+        """The first so many records of a topic, waited for."""
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap, "group.id": "test", "auto.offset.reset": "earliest",
+             "allow.auto.create.topics": False}
+        )  # fmt: skip
+        found: list[Any] = []
+        try:
+            wait_until(lambda: topic in consumer.list_topics(timeout=60).topics, f"{topic} comes into being")
+            numbers = consumer.list_topics(topic, timeout=60).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
+
+            def enough() -> bool:
+                found.extend(message for message in consumer.consume(1000, 0.5) if message.error() is None)
+                return len(found) >= count
+
+            wait_until(enough, f"{topic} has {count} records")
+        finally:
+            consumer.close()
+        return found
+
+    def commit(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        places = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
+        (future,) = self.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)]).values()
+        future.result(60)
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        (future,) = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+        try:
+            places = future.result(60).topic_partitions
+        except KafkaException:
+            return {}
+        return {(each.topic, each.partition): each.offset for each in places if each.offset >= 0}
+
+    def config(self, topic: str, name: str) -> str | None:
+        (future,) = self.admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        value: str | None = future.result(60)[name].value
+        return value
+
+    def partitions(self, topic: str) -> int:
+        topics = self.admin.list_topics(timeout=60).topics
+        return len(topics[topic].partitions) if topic in topics else 0
+
+
+class Stage:
+    """A worker with everything around it."""
+
+    def __init__(self, here: Cluster, http: httpx.Client, folder: Path) -> None:
+        self.here = here
+        self.http = http
+        self.folder = folder
+        self.there: dict[str, Cluster] = {}
+
+    def run(self, name: str, **config: str) -> None:
+        settings = {key.replace("__", "-").replace("_", "."): value for key, value in config.items()}
+        answer = self.http.put(f"/connectors/{name}/config", json=settings)
+        assert answer.status_code in (200, 201), answer.text
+
+
+def start_mirrors(stage: Stage) -> None:
+    """From a cluster of ours, with names after it, and from Apache Kafka, with the same names."""
+    for alias, there in stage.there.items():
+        topic = f"pedidos-{alias}"
+        there.create(topic, PARTITIONS, retention_ms="123456789", cleanup_policy="compact")
+        there.produce(topic, range(RECORDS))
+        there.commit("leitores", topic, dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS))
+        there.commit("atrasados", topic, {0: 5})
+        policy = "IdentityReplicationPolicy" if alias == "apache" else "DefaultReplicationPolicy"
+        clusters = {
+            "source_cluster_alias": alias, "source_cluster_bootstrap_servers": there.bootstrap,
+            "target_cluster_alias": "aqui", "target_cluster_bootstrap_servers": stage.here.bootstrap,
+            "replication_policy_class": MIRROR + policy, "topics": "pedidos.*", "replication_factor": "1",
+        }  # fmt: skip
+        stage.run(
+            f"{alias}-source", connector_class=f"{MIRROR}MirrorSourceConnector", refresh_topics_interval_seconds="1",
+            sync_topic_configs_interval_seconds="1", tasks_max="2" if alias == "porto" else "1", **clusters,
+        )  # fmt: skip
+        stage.run(
+            f"{alias}-checkpoint", connector_class="MirrorCheckpoint", groups="leitores,atrasados",
+            emit_checkpoints_interval_seconds="1", sync_group_offsets_enabled="true",
+            sync_group_offsets_interval_seconds="1", **clusters,
+        )  # fmt: skip
+    stage.run("porto-heartbeat", connector_class="MirrorHeartbeat", **clusters | {"source_cluster_alias": "porto"})
+
+
+STARTS: tuple[Callable[[Stage], None], ...] = (start_mirrors,)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, spark_address: str) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("more-connectors")
+    with ExitStack() as stack:
+        here, porto = stack.enter_context(Broker()), stack.enter_context(Broker())
+        apache = stack.enter_context(ApacheKafka())
+        settings = {"pessoa.spark.remote": spark_address, "key.converter": STRING, "pessoa.pace.ms": "500"}
+        http = stack.enter_context(connect_worker(here.bootstrap_servers, folder / "home", settings))
+        stage = Stage(Cluster(here.bootstrap_servers), http, folder)
+        stage.there = {"porto": Cluster(porto.bootstrap_servers), "apache": Cluster(apache.bootstrap_servers)}
+        for start in STARTS:
+            start(stage)
+        yield stage
+
+
+def _facts(message: Any) -> tuple[object, ...]:
+    return message.partition(), message.key(), message.value(), message.headers(), message.timestamp()
+
+
+@pytest.mark.apache
+@pytest.mark.parametrize(("alias", "remote"), [("porto", "porto.pedidos-porto"), ("apache", "pedidos-apache")])
+def test_a_topic_of_another_cluster_is_copied_as_it_is_and_follows_changes(
+    stage: Stage, alias: str, remote: str
+) -> None:
+    here, there, topic = stage.here, stage.there[alias], f"pedidos-{alias}"
+    copied, original = here.read(remote, RECORDS), there.read(topic, RECORDS)
+    assert sorted(map(_facts, copied)) == sorted(map(_facts, original))
+    assert here.partitions(remote) == PARTITIONS
+    assert here.config(remote, "retention.ms") == "123456789"
+    assert here.config(remote, "cleanup.policy") == "compact"
+    there.admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result(60)
+    change = ConfigEntry("retention.ms", "987654321", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+    (done,) = there.admin.incremental_alter_configs([resource]).values()
+    done.result(60)
+    wait_until(lambda: here.partitions(remote) == PARTITIONS + 1, "the partition was added")
+    wait_until(lambda: here.config(remote, "retention.ms") == "987654321", "the setting has followed")
+    there.produce(topic, range(RECORDS, 2 * RECORDS))
+    assert len({_facts(each)[1] for each in here.read(remote, 2 * RECORDS)}) == 2 * RECORDS
+
+
+@pytest.mark.apache
+@pytest.mark.parametrize(("alias", "remote"), [("porto", "porto.pedidos-porto"), ("apache", "pedidos-apache")])
+def test_offsets_of_groups_are_translated_so_that_nothing_is_missed(stage: Stage, alias: str, remote: str) -> None:
+    here, there, topic = stage.here, stage.there[alias], f"pedidos-{alias}"
+    ends = {number: there_end(there, topic, number) for number in range(PARTITIONS)}
+    there.commit("leitores", topic, ends)
+    expected = {(remote, number): there_end(here, remote, number) for number in range(PARTITIONS)}
+
+    def translated() -> bool:
+        found = here.committed("leitores")
+        return {place: found.get(place) for place in expected} == expected
+
+    wait_until(translated, "a group that has read everything there has read everything here")
+    first = here.committed("atrasados").get((remote, 0))
+    assert first is None or 0 <= first <= 6
+    records = {each.key(): each.value() for each in here.read(f"{alias}.checkpoints.internal", PARTITIONS)}
+    checkpoints = [Checkpoint.read(key, value) for key, value in records.items()]
+    assert {each.group for each in checkpoints} <= {"leitores", "atrasados"}
+    assert {each.topic for each in checkpoints} == {remote}
+
+
+def there_end(cluster: Cluster, topic: str, number: int) -> int:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "ends"})
+    try:
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=60)[1])
+    finally:
+        consumer.close()
+
+
+@pytest.mark.apache
+def test_heartbeats_name_both_clusters(stage: Stage) -> None:
+    wait_for_states(stage.http, "porto-heartbeat", "RUNNING", "RUNNING")
+    message = stage.here.read("heartbeats", 2)[0]
+    beat = Heartbeat.read(message.key(), message.value())
+    assert (beat.source, beat.target) == ("porto", "aqui")
+
+
+@pytest.mark.apache
+def test_new_connectors_are_listed_and_say_what_is_wrong_with_a_configuration(stage: Stage) -> None:
+    listed = {each["class"]: each["type"] for each in stage.http.get("/connector-plugins").json()}
+    assert listed[f"{MIRROR}MirrorSourceConnector"] == "source"
+    assert listed["io.debezium.connector.postgresql.PostgresConnector"] == "source"
+    settings = {"connector.class": f"{MIRROR}MirrorSourceConnector", "name": "x", "source.cluster.alias": "a",
+                "target.cluster.alias": "a", "target.cluster.bootstrap.servers": "h:1"}  # fmt: skip
+    answer = stage.http.put("/connector-plugins/MirrorSourceConnector/config/validate", json=settings).json()
+    wrong = {each["value"]["name"] for each in answer["configs"] if each["value"]["errors"]}
+    assert wrong == {"source.cluster.alias", "target.cluster.alias", "source.cluster.bootstrap.servers"}

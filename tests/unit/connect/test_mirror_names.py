@@ -1,0 +1,85 @@
+"""Names, records and translated offsets of mirrors."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pessoa.connect.connectors.mirror_names import (
+    MOST_SYNCS,
+    Checkpoint,
+    Heartbeat,
+    NameFilter,
+    OffsetSync,
+    ReplicationPolicy,
+    SyncedPartition,
+    checkpoints_topic,
+    offset_syncs_topic,
+)
+
+
+def test_topics_are_named_after_their_cluster_and_never_go_round_in_circles() -> None:
+    policy = ReplicationPolicy()
+    assert policy.remote_topic("porto", "pedidos") == "porto.pedidos"
+    assert policy.source_of("porto.pedidos") == "porto"
+    assert policy.source_of("pedidos") is None
+    assert policy.goes_through("aqui", "porto.aqui.pedidos")
+    assert not policy.goes_through("aqui", "aqui")
+    identity = ReplicationPolicy(is_identity=True, source="porto")
+    assert identity.remote_topic("porto", "pedidos") == "pedidos"
+    assert identity.remote_topic("porto", "heartbeats") == "porto.heartbeats"
+    assert offset_syncs_topic("aqui") == "mm2-offset-syncs.aqui.internal"
+    assert checkpoints_topic("porto") == "porto.checkpoints.internal"
+
+
+def test_what_is_excluded_is_not_included() -> None:
+    names = NameFilter(("pedidos.*", "a"), ("__.*", r".*[\-\.]internal"))
+    assert [each for each in ("pedidos-1", "a", "ab", "pedidos.internal", "__a") if names.takes(each)] == [
+        "pedidos-1",
+        "a",
+    ]
+
+
+def test_records_have_the_bytes_of_mirrormaker() -> None:
+    sync = OffsetSync("t", 2, 5, 7)
+    assert (sync.key().hex(), sync.value().hex()) == ("00017400000002", "00000000000000050000000000000007")
+    checkpoint = Checkpoint("g", "t", 2, 5, 7, "m")
+    assert checkpoint.key().hex() == "00016700017400000002"
+    assert checkpoint.value().hex() == "00000000000000000005000000000000000700016d"
+    beat = Heartbeat("a", "b", 9)
+    assert (beat.key().hex(), beat.value().hex()) == ("000161000162", "00000000000000000009")
+    for each in (sync, checkpoint, beat):
+        assert type(each).read(each.key(), each.value()) == each
+
+
+def test_a_record_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="a string of"):
+        OffsetSync.read(b"\x00\x09t", b"")
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50)), min_size=1, max_size=300), st.integers(0, 20_000))
+def test_a_translated_offset_never_skips_a_record(steps: list[tuple[int, int]], wanted: int) -> None:
+    """Here a record is at least as far along as there: markers of transactions stand between them."""
+    synced, where = SyncedPartition(), {0: 0}
+    upstream = downstream = 0
+    for copied, markers in steps:
+        for _ in range(copied):
+            where[upstream] = downstream
+            upstream, downstream = upstream + 1, downstream + 1
+        downstream += markers
+        where[upstream] = downstream
+        synced.add(upstream, downstream)
+    assert len(synced.syncs) <= MOST_SYNCS
+    assert synced.translate(upstream) == downstream
+    found = synced.translate(min(wanted, upstream))
+    if found is not None:
+        assert found <= where[min(wanted, upstream)]
+
+
+def test_a_topic_that_was_made_anew_makes_older_syncs_void() -> None:
+    synced = SyncedPartition()
+    synced.add(100, 100)
+    synced.add(5, 5)
+    assert synced.translate(4) is None
+    assert synced.translate(100) == 6
