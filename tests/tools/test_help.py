@@ -25,6 +25,8 @@ from tests.tools.stage import run_ours
 SCRIPTS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
 # Of these the help is click's; the others are Kafka's tools, whose options are tables of our own or argparse's.
 BY_CLICK = {
+    "ksql": "pessoa.cli.ksql.ksql:ksql",
+    "ksql-server-start": "pessoa.cli.ksql_server:ksql_server",
     "kafka-rest-start": "pessoa.cli.rest_proxy:rest_proxy",
     "schema-registry-start": "pessoa.cli.schema_registry:schema_registry",
     "connect-distributed": "pessoa.cli.connect:connect",

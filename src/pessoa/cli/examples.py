@@ -235,6 +235,19 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("pessoa connect", "on 8083, for the brokers on localhost:9092"),
         ("pessoa connect --bootstrap-server kafka:9092 --override group.id=blue", "for others, in a group of its own"),
     ),
+    "pessoa ksql-server": (
+        ("pessoa ksql-server", "on 8088, for the brokers on localhost:9092"),
+        (
+            "pessoa ksql-server --bootstrap-server kafka:9092 --schema-registry http://kafka:8081",
+            "for others, with schemas",
+        ),
+    ),
+    "ksql": (
+        ("ksql", "the prompt, for the server on localhost:8088"),
+        ('ksql -e "SHOW STREAMS;"', "run statements, and leave"),
+        ("ksql --output JSON http://localhost:8088", "answers as JSON"),
+    ),
+    "pessoa ksql": (("pessoa ksql", "the prompt of ksql"),),
     "pessoa pipelines": (
         ("pessoa pipelines serve", "the engine, on 8084"),
         ("pessoa pipelines start copy flows.py:copy --topic out", "a query: the function copy in flows.py"),

@@ -38,6 +38,8 @@ SUBCOMMANDS = {
     "pipelines": Subcommand("pessoa.cli.pipelines", "pipelines", "Run data pipelines on Spark."),
     "connect": Subcommand("pessoa.cli.connect", "connect", "Run a Connect worker (port 8083)."),
     "control-center": Subcommand("pessoa.cli.control_center", "control_center", "Run the control centre (port 9021)."),
+    "ksql-server": Subcommand("pessoa.cli.ksql_server", "ksql_server", "Run a ksql server (port 8088)."),
+    "ksql": Subcommand("pessoa.cli.ksql.ksql", "ksql_group", "Type ksql statements, or run the cases of a file."),
     "partitions": Subcommand("pessoa.cli.partitions", "partitions", "Say how many partitions a throughput needs."),
     "shell": Subcommand("pessoa.cli.shell", "shell", "Type Kafka's commands with completion."),
     "version": Subcommand("pessoa.cli.version", "version", "Say which Pessoa, Python and machine this is."),

@@ -17,7 +17,7 @@ from pessoa.connect.api.leader_gate import LeaderGate
 from pessoa.connect.api.worker import WorkerApi
 from pessoa.connect.cluster_state import LEADER
 from pessoa.connect.herder import Herder
-from pessoa.connect.leadership import Leadership
+from pessoa.connect.leadership import make_leadership
 from pessoa.connect.plugins import Plugins
 from pessoa.connect.runner import Runner
 from pessoa.connect.worker_config import WorkerConfig
@@ -49,7 +49,7 @@ class Worker:
         self._store: Store = MemoryStore(config.offsets_file) if config.is_standalone else TopicStore(config)
         self.herder = Herder(config, self._store, runner, Plugins(config.plugin_path))
         self._gate = LeaderGate(self.herder, f"{config.http.listener.scheme}://{worker_id}", config.http.trust)
-        self._leadership = None if config.is_standalone else Leadership(config, self._lead)
+        self._leadership = None if config.is_standalone else make_leadership(config, self._lead)
         self._worker_api = WorkerApi(self.herder, cluster_id)
         self._connectors = connectors
 

@@ -59,6 +59,13 @@ SERVICE_ACCESS: Mapping[str, Mapping[Pattern, tuple[Operation, ...]]] = {
         Pattern(ResourceType.TOPIC, "*", PatternType.LITERAL): (Operation.ALL,),
         Pattern(ResourceType.GROUP, "*", PatternType.LITERAL): (Operation.ALL,),
     },
+    "ksql-server": {
+        # Its command topic, and the internal topics and groups of its queries.
+        Pattern(ResourceType.TOPIC, "_confluent-ksql-", PatternType.PREFIXED): (*_OWN_TOPIC, Operation.DELETE),
+        _groups("_confluent-ksql-"): (Operation.READ, Operation.DELETE),
+        _groups("ksql-"): (Operation.READ,),
+        _transactions("_confluent-ksql-"): (Operation.WRITE,),
+    },
 }
 
 

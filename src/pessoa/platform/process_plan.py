@@ -49,6 +49,7 @@ class Addresses(NamedTuple):
 
     bootstrap_servers: str
     schema_registry: str
+    connect: str
     home: Path
     shift: int = 0
 
@@ -92,7 +93,21 @@ OFFERINGS = (
         extra="spark",
         module="pyspark",
     ),
-    Offering("ksql-server", "ksql-server", 8088, lambda known: ("--bootstrap-server", known.bootstrap_servers)),
+    Offering(
+        "ksql-server",
+        "ksql-server",
+        8088,
+        lambda known: (
+            "--bootstrap-server",
+            known.bootstrap_servers,
+            "--schema-registry",
+            known.schema_registry,
+            "--connect",
+            known.connect,
+        ),
+        extra="spark",
+        module="pyspark",
+    ),
     Offering("control-center", "control-center", 9021, _told_to_control_center, extra="console", module="nicegui"),
 )
 
@@ -142,7 +157,12 @@ def bootstrap_servers(brokers: int, shift: int = 0) -> str:
 
 
 def registry_url(shift: int = 0, is_secured: bool = False) -> str:
-    return f"{'https' if is_secured else 'http'}://{HOST}:{OFFERINGS[0].port + shift}"
+    return service_url("schema-registry", shift, is_secured)
+
+
+def service_url(name: str, shift: int = 0, is_secured: bool = False) -> str:
+    port = next(offering.port for offering in OFFERINGS if offering.name == name)
+    return f"{'https' if is_secured else 'http'}://{HOST}:{port + shift}"
 
 
 def plan(
@@ -161,7 +181,13 @@ def plan(
         raise CannotPlan(f"Ports cannot be shifted by {shift}: the highest would be {highest}.")
     ports = [port + shift for port in BROKER_PORTS[:brokers]]
     rows = [_broker(home, cluster_id, node_id, ports, shift, secured) for node_id in range(1, brokers + 1)]
-    known = Addresses(bootstrap_servers(brokers, shift), registry_url(shift, secured is not None), home, shift)
+    known = Addresses(
+        bootstrap_servers(brokers, shift),
+        registry_url(shift, secured is not None),
+        service_url("connect", shift, secured is not None),
+        home,
+        shift,
+    )
     return rows + [_service(offering, known, shift, secured) for offering in OFFERINGS if offering.name in services]
 
 

@@ -21,6 +21,7 @@ serialisers and the console tools that know schemas read that there.
     kafka-rest         every user; it acts as its caller, so the brokers decide what a caller may do
     connect            who may ALTER the cluster: a connector reads files and runs code as the account of the platform
     control-center     who may ALTER the cluster: it sees and changes everything, for whom it lets in
+    ksql-server        who may ALTER the cluster: statements read and write topics as the server, whoever sends them
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
 _NODE = re.compile(r"broker-\d+")
 
 # What stands before the settings of Kafka clients in the file of each service.
-SERVICE_PREFIXES = {"schema-registry": "kafkastore.", "kafka-rest": "client.", "connect": "", "control-center": ""}
+SERVICE_PREFIXES = {
+    "schema-registry": "kafkastore.", "kafka-rest": "client.", "connect": "", "ksql-server": "", "control-center": "",
+}  # fmt: skip
 
 
 class BadName(ValueError):
@@ -183,6 +186,25 @@ def service_settings(service: str, client: Mapping[str, str], key_store: Path, a
             converters = {f"{side}.converter.{key}": registry[key] for side in ("key", "value") for key in registry}
             at_https = {f"listeners.https.{key}": value for key, value in https.items()}
             return {**own, **serving, **at_https, **converters, "pessoa.authentication.kafka.operation": "ALTER"}
+        case "ksql-server":
+            at_registry = {
+                f"ksql.{key}": value for key, value in registry.items() if key.startswith("schema.registry.")
+            }
+            at_registry |= {
+                f"ksql.schema.registry.{key}": registry[key] for key in registry if key.startswith("basic.")
+            }
+            at_connect = {
+                "ksql.connect.basic.auth.user.info": registry.get("basic.auth.user.info", ""),
+                "ksql.connect.ssl.truststore.location": str(authority),
+            }
+            return {
+                **own,
+                **serving,
+                **https,
+                **at_registry,
+                **at_connect,
+                "pessoa.authentication.kafka.operation": "ALTER",
+            }
     return own
 
 

@@ -63,6 +63,14 @@ config.storage.replication.factor=1
 offset.storage.replication.factor=1
 status.storage.replication.factor=1
 """
+_KSQL = """\
+listeners=http://localhost:{port}
+bootstrap.servers=localhost:{kafka}
+ksql.schema.registry.url=http://localhost:{schema-registry}
+ksql.connect.url=http://localhost:{connect}
+ksql.service.id=default_
+pessoa.home={data}
+"""
 _KAFKA_ALONE = "bootstrap.servers=localhost:{kafka}\n"
 
 # In the order in which they start.
@@ -94,7 +102,7 @@ SERVICES = {
             "schema.registry.url=http://localhost:{schema-registry}\n",
         ),
         Service("connect", "connect", 8083, ("kafka", "schema-registry"), _CONNECT),
-        Service("ksql-server", "ksql-server", 8088, ("kafka", "schema-registry"), _KAFKA_ALONE),
+        Service("ksql-server", "ksql-server", 8088, ("kafka", "schema-registry"), _KSQL),
         Service("control-center", "control-center", 9021, ("kafka",), _KAFKA_ALONE),
     )
 }

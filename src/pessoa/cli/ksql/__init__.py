@@ -1,0 +1,1 @@
+"""The `ksql` command line: local commands, statements to a server, and their answers as tables."""

@@ -1,0 +1,1 @@
+"""The endpoints of the ksql server, a file per kind."""

@@ -1,0 +1,50 @@
+"""An answer that is written while it is made: chunks go out at once, and a caller who goes ends the making."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+
+class StreamedAnswer(Response):
+    """`chunks` is closed in any case. `watches`: nothing more is to come from the caller but its end."""
+
+    # Not what Starlette's would do: nothing is rendered.
+    def __init__(
+        self, chunks: AsyncGenerator[bytes, None], content_type: str, *, watches: bool = True,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        self._chunks = chunks
+        self._watches = watches
+        self.status_code = 200
+        self.background = None
+        named = {"content-type": content_type, **(headers or {})}
+        self._head = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in named.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self._head})
+        writing = asyncio.create_task(self._write(send))
+        watching = asyncio.create_task(_wait_for_end(receive)) if self._watches else None
+        try:
+            await asyncio.wait([writing, *([watching] if watching else [])], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (writing, watching):
+                if task is not None and not task.done():
+                    task.cancel()
+            await asyncio.wait([writing])
+            await self._chunks.aclose()
+        if not writing.cancelled() and (failure := writing.exception()) is not None:
+            raise failure
+
+    async def _write(self, send: Send) -> None:
+        async for chunk in self._chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _wait_for_end(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,36 @@
+"""Load the user functions of `ksql.extension.dir`: every `*.py` in it is run once, when the server starts."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import sys
+from pathlib import Path
+
+log = logging.getLogger("pessoa.ksql")
+
+PACKAGE = "pessoa_user_functions"
+
+
+def load_directory(directory: Path) -> list[str]:
+    """Run the files of a directory, and return their names; a file that fails is named in the log and left out."""
+    if not directory.is_dir():
+        return []
+    loaded = []
+    for path in sorted(directory.glob("*.py")):
+        name = f"{PACKAGE}_{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None, path
+        assert spec.loader is not None, path
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception:
+            # One file of many: the server serves without its functions, and says so.
+            log.exception("the user functions of %s cannot be loaded", path)
+            del sys.modules[name]
+            continue
+        log.info("the user functions of %s are loaded", path)
+        loaded.append(path.stem)
+    return loaded

@@ -1,0 +1,152 @@
+"""Records of source topics in the order in which Kafka Streams takes them, from a consumer that belongs to one query.
+
+Within a partition the order is that of offsets; among partitions the record with the earliest timestamp comes first, as
+long as every partition that is not at its end has one to offer. So a join sees a table's rows before the stream's later
+ones, whichever the brokers sent first.
+
+    poll ─▶ a queue per partition ─▶ the head with the earliest timestamp
+             paused above _HIGH, resumed below _LOW
+
+`read` returns when `stop` is set, or with `to_end` when every partition has been read to the end that it had at first.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pessoa.ksql.operators.records import Headers, KafkaRecord
+from pessoa.ksql.server.kafka_clients import KafkaClients, KafkaRefused
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message, TopicPartition
+
+log = logging.getLogger("pessoa.ksql")
+
+_POLL_S = 0.1
+_BATCH = 1000
+_HIGH, _LOW = 5000, 1000
+
+Place = tuple[str, int]
+
+
+class SourceReader:
+    """`begins` has for each topic whether it is read from its first record; otherwise only what comes is read."""
+
+    def __init__(self, clients: KafkaClients, begins: Mapping[str, bool], group: str, *, to_end: bool = False) -> None:
+        self._clients = clients
+        self._begins = begins
+        self._group = group
+        self._to_end = to_end
+        self.stop = threading.Event()
+        self.partitions: dict[str, int] = {}
+        self._queues: dict[Place, deque[KafkaRecord]] = {}
+        self._at_end: set[Place] = set()
+        self._paused: set[Place] = set()
+        self._ends: dict[Place, int] = {}
+
+    def __repr__(self) -> str:
+        return f"<SourceReader {self._group} of {', '.join(self._begins)}>"
+
+    def open(self) -> None:
+        """Find the partitions; a KafkaRefused says which topic is missing."""
+        for topic in self._begins:
+            found = self._clients.topic(topic)
+            if found is None:
+                raise KafkaRefused(f"Kafka topic does not exist: {topic}")
+            self.partitions[topic] = found.partitions
+
+    def read(self, begun: Callable[[], None] | None = None) -> Iterator[list[KafkaRecord]]:
+        """Yield batches of records in stream order; an empty one now and then, so that the caller can look around."""
+        consumer = self._clients.consumer(self._group, **{"fetch.wait.max.ms": 100})
+        try:
+            self._assign(consumer)
+            if begun is not None:
+                begun()
+            while not self.stop.is_set():
+                first = consumer.poll(_POLL_S)
+                if first is not None:
+                    for message in (first, *consumer.consume(_BATCH, 0)):
+                        self._take(message)
+                yield self._ordered()
+                self._balance(consumer)
+                if self._to_end and self._is_read():
+                    return
+        finally:
+            consumer.close()
+
+    def _assign(self, consumer: Consumer) -> None:
+        from confluent_kafka import TopicPartition
+
+        places = [(topic, number) for topic, count in self.partitions.items() for number in range(count)]
+        bounds = self._clients.ends(consumer, places)
+        assigned: list[TopicPartition] = []
+        for place in places:
+            low, high = bounds[place]
+            start = low if self._begins[place[0]] else high
+            assigned.append(TopicPartition(*place, start))
+            self._queues[place] = deque()
+            self._ends[place] = high
+            if start >= high:
+                self._at_end.add(place)
+        consumer.assign(assigned)
+
+    def _take(self, message: Message) -> None:
+        from confluent_kafka import KafkaError
+
+        error = message.error()
+        place = (message.topic() or "", message.partition() or 0)
+        if error is None:
+            self._at_end.discard(place)
+            self._queues[place].append(_record(message))
+        elif error.code() == KafkaError._PARTITION_EOF:
+            self._at_end.add(place)
+        else:
+            log.warning("%s, reading %s: %s", self._group, place, error)
+
+    def _ordered(self) -> list[KafkaRecord]:
+        found: list[KafkaRecord] = []
+        if len(self._queues) == 1:
+            (queue,) = self._queues.values()
+            found.extend(queue)
+            queue.clear()
+            return found
+        heads = [(queue[0].timestamp_ms, place) for place, queue in self._queues.items() if queue]
+        heapq.heapify(heads)
+        empty = {place for place, queue in self._queues.items() if not queue and place not in self._at_end}
+        while heads and not empty:
+            _, place = heapq.heappop(heads)
+            queue = self._queues[place]
+            found.append(queue.popleft())
+            if queue:
+                heapq.heappush(heads, (queue[0].timestamp_ms, place))
+            elif place not in self._at_end:
+                empty.add(place)
+        return found
+
+    def _balance(self, consumer: Consumer) -> None:
+        from confluent_kafka import TopicPartition
+
+        full = [p for p, queue in self._queues.items() if len(queue) > _HIGH and p not in self._paused]
+        free = [p for p in self._paused if len(self._queues[p]) < _LOW]
+        if full:
+            consumer.pause([TopicPartition(*place) for place in full])
+            self._paused.update(full)
+        if free:
+            consumer.resume([TopicPartition(*place) for place in free])
+            self._paused.difference_update(free)
+
+    def _is_read(self) -> bool:
+        return len(self._at_end) == len(self._queues) and not any(self._queues.values())
+
+
+def _record(message: Message) -> KafkaRecord:
+    headers: Headers = tuple(message.headers() or ())  # type: ignore[arg-type]
+    return KafkaRecord(
+        message.topic() or "", message.partition() or 0, message.offset() or 0, message.timestamp()[1], message.key(),
+        message.value(), headers,
+    )  # fmt: skip
