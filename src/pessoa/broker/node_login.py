@@ -36,12 +36,12 @@ class NodeLogin:
 
     async def __call__(self, peer: str, ask: Ask) -> int:
         """Return how many milliseconds the session lasts; 0: it has no end."""
-        from pessoa.security.sasl.client_login import log_in
-
         try:
             credentials = self._credentials()
             if credentials is None:
                 return 0
+            from pessoa.security.sasl.client_login import log_in
+
             lifetime_ms = await log_in(credentials, ask, self._entropy.octets)
         except (AuthenticationFailed, ConfigProblem) as problem:
             self._report(f"cannot log in to {peer}: {problem}")

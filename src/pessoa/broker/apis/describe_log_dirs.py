@@ -6,7 +6,6 @@ A copy of a replica that moves here is marked as such, and lags behind its origi
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 from pessoa.broker.api_row import ApiRow, Authorised
@@ -82,6 +81,8 @@ def _result(
 
 def _capacity(path: str) -> tuple[int, int]:
     """All bytes of the volume, and those that are free; -1 for unknown, as of a broker whose data is in memory."""
+    import shutil
+
     try:
         usage = shutil.disk_usage(path)
     except OSError:
