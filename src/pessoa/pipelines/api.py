@@ -5,6 +5,7 @@
     GET    /queries/{id}             one
     PUT    /queries/{id}/{action}    pause, resume, stop or restart it
     DELETE /queries/{id}             stop it and forget it, with its checkpoint
+    GET    /tables/{topic}/rows      what a table is now, by key and range; /tables/{topic}/windows (table_api.py)
     GET    /task-slots               Spark's places for tasks: all of them, those that are held, those that are free
 
 A caller that reaches this API can run code, as with any Spark; so it listens on the loopback unless it is told
@@ -29,9 +30,12 @@ from pessoa.client.topic_creation import TopicUnavailable
 from pessoa.pipelines.engine import Engine, EngineRefused
 from pessoa.pipelines.jars import JarsUnavailable
 from pessoa.pipelines.java import NoJava
+from pessoa.pipelines.launching import client_settings
 from pessoa.pipelines.plan import PlanRefused
 from pessoa.pipelines.queries import QueryStatus, SpecRefused, State, from_value
 from pessoa.pipelines.spark_server import SparkUnavailable
+from pessoa.pipelines.table_api import table_endpoints
+from pessoa.pipelines.table_shelf import TableShelf
 from pessoa.web.asgi_app import App, json_response, make_app
 from pessoa.web.bodies import read_json
 from pessoa.web.problems import HttpProblem
@@ -67,12 +71,14 @@ class NewQuery(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 def pipelines_app(engine: Engine) -> App:
     api = Api(engine)
+    tables = TableShelf(client_settings(engine.kafka), engine.home / "tables")
 
     @asynccontextmanager
     async def running() -> AsyncIterator[None]:
         try:
             yield
         finally:
+            await asyncio.to_thread(tables.close)
             await asyncio.to_thread(engine.close)
 
     rows = [
@@ -85,6 +91,7 @@ def pipelines_app(engine: Engine) -> App:
             for action in ACTIONS
         ),
         Endpoint("GET", "/task-slots", api.task_slots, "Spark's task slots.", answer=TaskSlotsAnswer),
+        *table_endpoints(tables),
     ]
     app = make_app("pipelines", rows, lifespan=running)
     app.metrics.registry.register(QueryMetrics(engine))

@@ -335,6 +335,8 @@ class Compiler:
             frame = frame.withColumn("__error", F.expr(f"__made.{ERROR}"))
             below = self._route_bad_rows(below._replace(frame=frame), "__error", node.errors)
             condition = f"__made.{RESULT}"
+        if node.passes_deleted:
+            condition = f"({ROWDELETED} OR {condition})"
         if below.shape.is_table:
             deleted = F.expr(f"{ROWDELETED} OR NOT coalesce({condition}, false)")
             return below._replace(frame=below.frame.withColumn(ROWDELETED, deleted).drop("__made"))

@@ -181,6 +181,7 @@ class MaterialisedTable:
         try:
             topic = _ask(self._brokers, self.topic, store, time.monotonic() + timeout_s)
         except _Gone:
+            self._say(f"the topic {self.topic} does not exist")
             return {}
         if _is_another(store.fact(_TOPIC_ID), topic.topic_id):
             with self._moved:

@@ -153,6 +153,8 @@ class Filter(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     input: Node
     condition: str | Function
     errors: Errors = Errors()
+    # A stream's records without a value pass, as they do where a function only looks at rows.
+    passes_deleted: bool = False
 
 
 class FlatMap(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):

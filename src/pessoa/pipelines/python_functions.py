@@ -78,8 +78,10 @@ def arrow_function(called: Callable[[pa.Array], pa.Array], returns: str) -> Call
 
     # Spark reads from the annotations what kind of function this is; text would mean nothing to it.
     function.__annotations__ = {"rows": pa.Array, "return": pa.Array}
-    made: Callable[..., Column] = arrow_udf(function, returns)  # type: ignore[call-overload]
-    return made
+    made = arrow_udf(function, returns)  # type: ignore[call-overload]
+    # Otherwise Spark may call it twice for a row: below a filter that asks for its error, and again for its result.
+    once: Callable[..., Column] = made.asNondeterministic()
+    return once
 
 
 def arrow_type(spark: SparkSession, type_: str) -> pa.DataType:

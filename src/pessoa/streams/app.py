@@ -18,7 +18,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args, overload
 
 import msgspec
 
@@ -50,6 +50,7 @@ from pessoa.pipelines.plan import (
 from pessoa.pipelines.queries import Delivery
 from pessoa.pipelines.shapes import VALUE, WINDOW_COLUMNS, ColumnsUnknown, shape
 from pessoa.pipelines.stages import Stage, Types, is_cut, stages, why_micro_batch, with_inputs
+from pessoa.pipelines.topology_picture import DrawnQuery, mermaid
 from pessoa.streams.flows import Stream, Table
 from pessoa.streams.functions import Functions
 from pessoa.streams.learning import learn_columns
@@ -116,6 +117,8 @@ class App:
         self.home = Path(home) if home is not None else None
         self.functions = Functions()
         self._sinks: list[Sink] = []
+        # The topics of pipelines that end in a function.
+        self._effects: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<App {self.id} on {self.kafka.bootstrap_servers}, {len(self._sinks)} pipelines>"
@@ -197,6 +200,11 @@ class App:
         source = Source(topic, serde(key).format, made.format, True, timestamp, errors=self.errors)
         return Table(self, source, made.type)
 
+    def global_table(self, topic: str, *, key: Serde[object] = string, value: Any = None) -> Table[Any, Any]:
+        """A table to look up in by any column of a stream: `stream.join(table, on="produto")`. On Spark every table is
+        one: rows meet by what they are joined on, however their topics are partitioned."""
+        return self.table(topic, key=key, value=value)
+
     def add_sink(
         self,
         node: Node,
@@ -212,21 +220,45 @@ class App:
         key_format = serde(key).format if key is not None else _key_format(node)
         self._sinks.append(Sink(node, topic, key_format, _sink_format(value), also=WINDOW_COLUMNS if windows else ()))
 
+    def add_effect(self, node: Node, name: str) -> None:
+        """What `foreach` does: a pipeline whose rows all end in a function, so that its topic is never written."""
+        taken = {sink.topic for sink in self._sinks}
+        base = re.sub(r"[^A-Za-z0-9._-]", "", name) or "foreach"
+        topic, count = base, 1
+        while topic in taken:
+            count += 1
+            topic = f"{base}-{count}"
+        self._effects.add(topic)
+        self._sinks.append(Sink(node, topic, Format(NOTHING), Format(NOTHING)))
+
+    def is_effect(self, topic: str) -> bool:
+        """Whether this stands in a plan for a topic, and nothing is ever written to it."""
+        return topic in self._effects
+
     @property
     def plans(self) -> list[Sink]:
         """The pipelines as they were described; columns that must be looked up are still missing."""
         return list(self._sinks)
 
-    def explain(self) -> str:
-        """What the app will do, in words. Runs nothing."""
+    def explain(self, format: Literal["text", "mermaid"] = "text") -> str:  # noqa: A002
+        """What the app will do, in words, or as a picture in Mermaid's language. Runs nothing."""
+        if format not in ("text", "mermaid"):
+            raise PlanRefused(f"an app is explained as text or mermaid, not {format!r}")
         if not self._sinks:
             return f"{self.id} has no pipelines: end one with .to(topic)"
-        texts = []
+        sinks = []
         for sink in self._sinks:
             with contextlib.suppress(ColumnsUnknown):
                 sink = cast("Sink", finish_sink(sink))
-            texts.append(f"{self.id}-{sink.topic}\n{tree(sink)}\n{self._explain_speed(sink)}")
+            sinks.append(sink)
+        if format == "mermaid":
+            return mermaid(self._drawn(sink) for sink in sinks)
+        texts = [f"{self.id}-{sink.topic}\n{tree(sink)}\n{self._explain_speed(sink)}" for sink in sinks]
         return "\n\n".join(texts)
+
+    def _drawn(self, sink: Sink) -> DrawnQuery:
+        speed = "micro-batch" if self.why_slow(sink) else "real-time"
+        return DrawnQuery(f"{self.id}-{sink.topic} · {speed}", sink, self.is_effect(sink.topic))
 
     def _explain_speed(self, sink: Sink) -> str:
         if not is_cut(sink, real_time=self.wants_real_time):
@@ -289,7 +321,8 @@ class App:
         found: dict[str, list[Record]] = {}
         session = spark if spark is not None else in_memory.session()
         for sink in trial.in_order(sinks):
-            found.setdefault(sink.topic, [])
+            if not self.is_effect(sink.topic):
+                found.setdefault(sink.topic, [])
             for record in in_memory.run(sink, session, records, self.functions.by_name):
                 is_letter = record.topic != sink.topic
                 made = trial.decode_record(record, None if is_letter else sink, None if is_letter else shape(sink))

@@ -31,6 +31,8 @@ from pessoa.pipelines.plan import (
     Within,
 )
 from pessoa.pipelines.shapes import KEY, VALUE, shape
+from pessoa.streams.composed_steps import cogroup, join_on, suppressed
+from pessoa.streams.row_conditions import Observer, conditions
 from pessoa.streams.serdes import Row, Serde
 from pessoa.streams.windows import DAY_MS, Duration, milliseconds
 
@@ -169,30 +171,68 @@ class Stream(_Flow[K, V]):
         """The rows of all of them; they have the same columns."""
         return Stream(self._app, Union((self.node, *(other.node for other in others))), self._type)
 
+    def merge(self, *others: Stream[K, V]) -> Stream[K, V]:
+        """Kafka Streams' name for union."""
+        return self.union(*others)
+
+    def branch(self, *given: str | Callable[[V], bool] | Unchecked) -> list[Stream[K, V]]:
+        """A stream for each condition, of the rows for which it is the first that holds; the others are left out."""
+        return [self.filter(each) for each in conditions(given, rest=False)]
+
+    def split(self, *, rest: str = "", **given: str | Callable[[V], bool] | Unchecked) -> dict[str, Stream[K, V]]:
+        """As branch, by name: split(caras="valor > 10", medias="valor > 5", rest="baratas"); `rest` names the stream of
+        the rows that no condition takes."""
+        if rest in given:
+            raise PlanRefused(f"two branches are called {rest}")
+        names = [*given, *([rest] if rest else [])]
+        found = conditions(list(given.values()), rest=bool(rest))
+        return {name: self.filter(each) for name, each in zip(names, found, strict=True)}
+
+    def peek(self, look: Callable[[V], object] | Callable[[K, V], object]) -> Stream[K, V]:
+        """Call a function with each value, or key and value, and go on with the same rows. After a crash it may be
+        called again for some of them; with exactly-once too, since what it does is not undone."""
+        return self._observed(look, keeps=True)
+
+    def foreach(self, do: Callable[[V], object] | Callable[[K, V], object], *, name: str = "") -> None:
+        """Call a function with each value, or key and value; nothing is written. The end of a pipeline."""
+        self._app.add_effect(self._observed(do, keeps=False).node, name or getattr(do, "__name__", "foreach"))
+
+    def _observed(self, look: Callable[..., object], *, keeps: bool) -> Stream[K, V]:
+        observer = Observer(look, keeps=keeps)
+        made = self._app.functions.plan(observer, takes=self._type, returns="BOOLEAN", with_key=True)
+        return Stream(self._app, Filter(self.node, made, self._app.errors, passes_deleted=keeps), self._type)
+
     def join(
         self,
-        other: Stream[K, V2] | Table[K, V2],
+        other: Stream[K, V2] | Table[Any, V2],
         *,
         within: Duration | tuple[Duration, Duration] | None = None,
         grace: Duration | None = None,
+        on: str = "",
         prefix: str = "",
         how: How = "inner",
     ) -> Stream[K, Row]:
         """Rows with equal keys. With a stream, `within` says how far apart they may be, (before, after) if that
-        differs; with a table, it is the table's row at that moment. `prefix` goes before the other side's columns."""
+        differs; with a table, it is the table's row at that moment. `on` is an expression for the table's key, where
+        the stream has another. `prefix` goes before the other side's columns."""
+        if on:
+            if within is not None:
+                raise PlanRefused("on=… is for a table, and within=… for a stream")
+            return Stream(self._app, join_on(self.node, other.node, on, how, prefix))
         node = Join(self.node, other.node, how, _within(within, grace, how), right_prefix=prefix)
         return Stream(self._app, node)
 
     def left_join(
         self,
-        other: Stream[K, V2] | Table[K, V2],
+        other: Stream[K, V2] | Table[Any, V2],
         *,
         within: Duration | tuple[Duration, Duration] | None = None,
         grace: Duration | None = None,
+        on: str = "",
         prefix: str = "",
     ) -> Stream[K, Row]:
         """As join, and rows of this side that find nothing come out too, with nulls."""
-        return self.join(other, within=within, grace=grace, prefix=prefix, how="left")
+        return self.join(other, within=within, grace=grace, on=on, prefix=prefix, how="left")
 
     def outer_join(
         self,
@@ -238,6 +278,11 @@ class Table(_Flow[K, V]):
     def outer_join(self, other: Table[K, V2], *, prefix: str = "") -> Table[K, Row]:
         return self.join(other, prefix=prefix, how="outer")
 
+    def suppress(self) -> Table[K, V]:
+        """The windowed aggregate before it says its results once, when their windows are closed; its grace is then
+        also the time one waits."""
+        return Table(self._app, suppressed(self.node), self._type)
+
     def to_stream(self) -> Stream[K, V]:
         """Its changes, each a fact."""
         keys = tuple(Column(name, f"`{name}`") for name in shape(self.node).keys)
@@ -256,6 +301,14 @@ class Grouped(Generic[K, V]):
     def window(self, window: Window) -> Grouped[K, V]:
         """Each window of time by itself: tumbling(…), hopping(…), session(…)."""
         return Grouped(self._app, self._node, window)
+
+    def cogroup(self, name: str, **others: Grouped[K, Any]) -> Grouped[K, Row]:
+        """This group and others with the same key, to be aggregated together. Each side's value is one column under
+        the name that it is given: vendas.cogroup("v", d=devolucoes).aggregate(total="sum(v.valor) - sum(d.valor)")."""
+        if self._window is not None or any(other._window is not None for other in others.values()):
+            raise PlanRefused("windows come after cogroup: a.cogroup(…).window(…)")
+        sides = {name: self._node, **{each: other._node for each, other in others.items()}}
+        return Grouped(self._app, cogroup(sides))
 
     def aggregate(self, *expressions: str, **named: str) -> Table[K, Row]:
         """SQL aggregates by name: aggregate(total="sum(valor)", maior="max(valor)")."""

@@ -130,7 +130,7 @@ class Running:
         app = self._app
         admin = self._admin()
         existing = _topics(admin)
-        written = {sink.topic for sink in app.plans}
+        written = {sink.topic for sink in app.plans if not app.is_effect(sink.topic)}
         read = {node.topic for plan in app.plans for node in every(plan) if isinstance(node, Source)}
         if missing := sorted(read - written - existing):
             raise PlanRefused(

@@ -1,0 +1,150 @@
+"""Steps of Kafka Streams that SQL lacks: branches, functions that look on, groups together, joins by a column."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pessoa.streams import App, PlanRefused, Record, tumbling
+
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+@dataclass
+class Sale:
+    produto: str
+    valor: float
+
+
+SALES = [("ana", Sale("faca", 12)), ("rui", Sale("copo", 3.5)), ("ana", Sale("prato", 7))]
+
+
+def names(records: list[Record]) -> list[str]:
+    return [record.value["produto"] for record in records]
+
+
+def at(second: float, key: Any, value: Any) -> Record:
+    return Record(key, value, START + datetime.timedelta(seconds=second))
+
+
+def test_each_row_takes_the_first_branch_whose_condition_holds(spark: Any) -> None:
+    app = App("loja")
+    sales = app.stream("vendas", value=Sale)
+    dear, cheap = sales.branch("valor > 10", "valor > 5")
+    dear.to("caras")
+    cheap.to("medias")
+    for name, stream in sales.split(por_ana="key = 'ana'", de_copos="produto = 'copo'", rest="outras").items():
+        stream.to(name)
+    parts = sales.split(rest="resto", dez=lambda sale: sale.valor > 10, cinco=lambda sale: sale.valor > 5)
+    parts["cinco"].merge(parts["resto"]).to("sem-dez")
+    out = app.test({"vendas": [*SALES, ("eva", Sale("mesa", 1))]}, spark=spark)
+    assert names(out["caras"]) == ["faca"]
+    assert names(out["medias"]) == ["prato"]
+    assert (names(out["por_ana"]), names(out["de_copos"]), names(out["outras"])) == (
+        ["faca", "prato"],
+        ["copo"],
+        ["mesa"],
+    )
+    assert sorted(names(out["sem-dez"])) == ["copo", "mesa", "prato"]
+
+
+def test_functions_look_at_rows_that_pass_unchanged_and_foreach_writes_none(spark: Any, tmp_path: Path) -> None:
+    app = App("loja", on_error="dead-letter")
+    sales = app.stream("vendas", value=Sale)
+    seen, ended = tmp_path / "seen", tmp_path / "ended"
+
+    def look(key: str, sale: Sale) -> None:
+        with seen.open("a") as file:
+            file.write(f"{key} {sale.produto}\n")
+
+    def end(sale: Sale) -> None:
+        if sale.valor < 5:
+            raise ValueError("too cheap")
+        with ended.open("a") as file:
+            file.write(f"{sale.produto}\n")
+
+    sales.peek(look).to("iguais")
+    sales.foreach(end)
+    out = app.test({"vendas": [*SALES, ("eva", None)]}, spark=spark)
+    assert [(record.key, record.value and record.value["produto"]) for record in out["iguais"]] == [
+        ("ana", "faca"), ("rui", "copo"), ("ana", "prato"), ("eva", None),
+    ]  # fmt: skip
+    assert sorted(seen.read_text().split("\n")) == ["", "ana faca", "ana prato", "rui copo"]
+    assert sorted(ended.read_text().split()) == ["faca", "prato"]
+    (letter,) = out["loja-dead-letters"]
+    assert letter.headers["__streams.errors.message"] == b"ValueError: too cheap"
+    assert set(out) == {"iguais", "loja-dead-letters"}
+    assert "\nloja-end\n" in app.explain()
+
+
+def test_groups_of_two_streams_are_aggregated_together(spark: Any) -> None:
+    app = App("loja")
+    sales = app.stream("vendas", value=Sale).group_by_key()
+    returned = app.stream("devolucoes", value={"valor": float, "motivo": str}).group_by_key()
+    both = sales.cogroup("v", d=returned)
+    both.aggregate(saldo="coalesce(sum(v.valor), 0) - coalesce(sum(d.valor), 0)", vezes="count(d)").to("saldos")
+    out = app.test(
+        {"vendas": SALES, "devolucoes": [("ana", {"valor": 2, "motivo": "x"}), ("eva", {"valor": 1}), ("ana", None)]},
+        spark=spark,
+    )
+    assert {record.key: record.value for record in out["saldos"]} == {
+        "ana": {"saldo": 17.0, "vezes": 1},
+        "rui": {"saldo": 3.5, "vezes": 0},
+        "eva": {"saldo": -1.0, "vezes": 1},
+    }
+
+
+def test_a_stream_is_joined_with_a_table_by_a_column_and_keeps_its_key(spark: Any) -> None:
+    app = App("loja")
+    products = app.global_table("produtos", value={"preco": float})
+    sales = app.stream("vendas", value=Sale)
+    sales.join(products, on="produto").to("com-preco")
+    sales.left_join(products, on="upper(produto)", prefix="p_").to("sem-preco")
+    out = app.test({"produtos": [("faca", {"preco": 9}), ("prato", {"preco": 5})], "vendas": SALES}, spark=spark)
+    assert [(record.key, record.value) for record in out["com-preco"]] == [
+        ("ana", {"produto": "faca", "valor": 12.0, "preco": 9.0}),
+        ("ana", {"produto": "prato", "valor": 7.0, "preco": 5.0}),
+    ]
+    assert [record.value.get("p_preco") for record in out["sem-preco"]] == [None] * 3
+
+
+def test_suppressed_windows_are_final_results(spark: Any) -> None:
+    app = App("loja")
+    counted = app.stream("vendas", value=Sale).group_by_key().window(tumbling("1 min", grace="10 s")).count()
+    counted.suppress().to("finais")
+    out = app.test({"vendas": [at(0, *SALES[0]), at(30, *SALES[0]), at(70, *SALES[0])]}, spark=spark)
+    assert [record.value["count"] for record in out["finais"]] == [2, 1]
+    assert "runs in micro-batches: it says final results only" in app.explain()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (lambda app, sales: sales.branch(), "split by one condition or more"),
+        (lambda app, sales: sales.branch("valor > 1", lambda sale: True), "all expressions or all functions"),
+        (lambda app, sales: sales.split(a="valor > 1", rest="a"), "two branches are called a"),
+        (lambda app, sales: sales.peek(lambda: 1), "takes the value, or key and value"),
+        (lambda app, sales: sales.group_by_key().count().suppress(), "this aggregate has none"),
+        (lambda app, sales: app.table("t", value=Sale).suppress(), "right behind a windowed aggregate"),
+        (lambda app, sales: sales.join(sales, on="produto"), "for a stream and a table"),
+        (lambda app, sales: sales.join(app.table("t", value=Sale), on="produto", within="1 s"), "on=… is for a table"),
+        (lambda app, sales: sales.group_by_key().cogroup("a"), "two groups or more"),
+        (
+            lambda app, sales: sales.group_by_key().cogroup("a", b=sales.group_by("produto")),
+            "have one key: (key), and b has (produto)",
+        ),
+        (
+            lambda app, sales: sales.group_by_key().cogroup("a", b=sales.group_by_key().window(tumbling("1 s"))),
+            "windows come after cogroup",
+        ),
+    ],
+)
+def test_a_step_that_cannot_be_is_refused_in_its_own_words(wrong: Any, sentence: str) -> None:
+    app = App("loja")
+    with pytest.raises(PlanRefused) as refused:
+        wrong(app, app.stream("vendas", value=Sale))
+    assert sentence in str(refused.value)
