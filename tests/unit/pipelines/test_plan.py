@@ -9,6 +9,7 @@ from pessoa.pipelines.plan import (
     Aggregate,
     Apply,
     Column,
+    Distinct,
     Errors,
     Filter,
     FlatMap,
@@ -102,6 +103,9 @@ REFUSED: list[tuple[Node, str]] = [
     (Union((SALES, Source("t"))), "a union needs the same columns"),
     (Union((SALES,)), "two inputs or more"),
     (Union((CLIENTS, CLIENTS)), "a union is of streams"),
+    (Distinct(CLIENTS), "no row of it comes twice"),
+    (Distinct(Source("t"), ("nome",)), "there is no column nome to tell rows apart by; there are key, value"),
+    (Distinct(Source("t"), within_ms=-1), "within a time greater than nothing"),
 ]
 
 
