@@ -7,21 +7,24 @@ run the queries elsewhere, as streams on Spark.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from pessoa.ksql.analysis.analyser import Decision, analyse
-from pessoa.ksql.analysis.source_catalogue import Catalogue, Source
+from pessoa.ksql.analysis.logical_plan import JoinStep, LogicalPlan, ReadSource, Step
+from pessoa.ksql.analysis.source_catalogue import Catalogue, FormatOptions, Source
 from pessoa.ksql.case_files import Case, CaseRecord
 from pessoa.ksql.ksql_errors import KsqlError
 from pessoa.ksql.operators.case_records import CaseCodec, expected_json, same_json, shown_values
 from pessoa.ksql.operators.format_codecs import Side
-from pessoa.ksql.operators.in_process import InProcessQuery, MakeState
+from pessoa.ksql.operators.in_process import InProcessQuery
 from pessoa.ksql.operators.inserted_rows import inserted_record
 from pessoa.ksql.operators.key_partitioner import partition_of
 from pessoa.ksql.operators.query_settings import WRAP_SINGLE_VALUES, QuerySettings, StillSurroundings
 from pessoa.ksql.operators.records import KafkaRecord, OutputRecord, ProcessingFailure, QueryFailure
 from pessoa.ksql.operators.result_rows import ResultRow
-from pessoa.ksql.operators.schema_source import MemorySchemas
+from pessoa.ksql.operators.schema_source import MemorySchemas, SchemaSource
 from pessoa.ksql.syntax.parser import parse_statements
 from pessoa.ksql.types.sql_types import Value
 
@@ -100,22 +103,26 @@ def open_case(case: Case) -> OpenCase:
     return opened
 
 
-def run_case(case: Case, make_state: MakeState | None = None, restart_every: int = 0) -> None:
-    """Run a case in process. `restart_every`: tasks are dropped and made anew after so many records."""
+# What a case's queries run as.
+MakeQuery: TypeAlias = "Callable[[LogicalPlan, QuerySettings, SchemaSource, Mapping[str, int]], InProcessQuery]"
+
+
+def run_case(case: Case, make_query: MakeQuery = InProcessQuery) -> None:
+    """Run a case in process."""
     if case.error is not None:
-        _expect_error(case, make_state)
+        _expect_error(case, make_query)
         return
     opened = open_case(case)
-    written, rows = _run(opened, make_state, restart_every)
+    written, rows = _run(opened, make_query)
     check_outputs(opened, written)
     check_rows(opened, rows)
     check_log(case, opened.failures)
 
 
-def _expect_error(case: Case, make_state: MakeState | None) -> None:
+def _expect_error(case: Case, make_query: MakeQuery) -> None:
     assert case.error is not None
     try:
-        _run(open_case(case), make_state, 0)
+        _run(open_case(case), make_query)
     except (KsqlError, QueryFailure) as error:
         shown = str(error)
         for line in case.error:
@@ -125,27 +132,21 @@ def _expect_error(case: Case, make_state: MakeState | None) -> None:
     raise CaseFailure("expected an error, and there was none: " + " / ".join(case.error))
 
 
-def _run(
-    opened: OpenCase, make_state: MakeState | None, restart_every: int
-) -> tuple[dict[str, list[KafkaRecord]], list[ResultRow]]:
+def _run(opened: OpenCase, make_query: MakeQuery) -> tuple[dict[str, list[KafkaRecord]], list[ResultRow]]:
     queries: list[InProcessQuery] = []
     for decision in opened.queries:
         assert decision.plan is not None
         topics = {one.topic: opened.partitions(one.topic) for one in opened.catalogue.sources.values()}
-        queries.append(InProcessQuery(decision.plan, opened.settings, opened.schemas, topics, make_state))
+        queries.append(make_query(decision.plan, opened.settings, opened.schemas, topics))
     written: dict[str, list[KafkaRecord]] = defaultdict(list)
     rows: list[ResultRow] = []
     pending = deque(opened.input_records())
-    taken = 0
     while pending:
         record = pending.popleft()
         found: list[KafkaRecord] = []
         for query in queries:
             if record.topic not in query.topics:
                 continue
-            taken += 1
-            if restart_every and taken % restart_every == 0:
-                query.drop_tasks()
             out = query.take(record)
             sink = query.plan.sink
             if sink is None:
@@ -178,22 +179,17 @@ def check_outputs(opened: OpenCase, written: dict[str, list[KafkaRecord]]) -> No
     for one in opened.case.outputs:
         expected[one.topic].append(one)
     plans = [decision.plan for decision in opened.queries if decision.plan is not None]
-    read = {topic for plan in plans for topic in _topics(opened, plan.sink)}
+    read = {source.topic for plan in plans for source in _sources(plan.root)}
     sinks = [plan.sink.topic for plan in plans if plan.sink is not None]
     for topic in dict.fromkeys([*expected, *sinks]):
         if topic in expected or topic not in read:
             _compare(topic, expected[topic], written.get(topic, []), opened.codec(topic))
 
 
-def _topics(opened: OpenCase, sink: Source | None) -> set[str]:
-    """Return the sink's topic if another query of the case reads it."""
-    if sink is None:
-        return set()
-    from pessoa.ksql.analysis.logical_plan import explain_text
-
-    word = f" {sink.name} ["
-    plans = [decision.plan for decision in opened.queries if decision.plan is not None]
-    return {sink.topic} if any(word in explain_text(plan) for plan in plans if plan.sink != sink) else set()
+def _sources(step: Step) -> list[Source]:
+    if isinstance(step, ReadSource):
+        return [step.source]
+    return [*_sources(step.left), step.right.source] if isinstance(step, JoinStep) else _sources(step.below)
 
 
 def _compare(topic: str, expected: list[CaseRecord], written: list[KafkaRecord], codec: CaseCodec) -> None:
@@ -258,10 +254,6 @@ def check_rows(opened: OpenCase, rows: list[ResultRow]) -> None:
 
 
 def _one(side: Side, index: int) -> Side:
-    from dataclasses import replace
-
-    from pessoa.ksql.analysis.source_catalogue import FormatOptions
-
     return replace(side, columns=(side.columns[index],), options=FormatOptions(wrap=False))
 
 
