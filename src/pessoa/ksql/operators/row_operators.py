@@ -24,7 +24,10 @@ Link: TypeAlias = Callable[[TaskContext, Emit], Emit]
 
 def filter_link(typed: Typed, is_table: bool, around: Surroundings, place: Place) -> Link:
     """WHERE and HAVING. A stream's row goes on or not; a table's row that no longer passes is deleted."""
-    passes = condition(compile_expression(typed, around), place.log)
+    compute = compile_expression(typed, around)
+    passes = condition(compute, place.log)
+    # What failed for the old row was logged when it was new.
+    passed = condition(compute, lambda _: None)
 
     def stream(_: TaskContext, emit: Emit) -> Emit:
         def take(event: Event) -> None:
@@ -35,7 +38,7 @@ def filter_link(typed: Typed, is_table: bool, around: Surroundings, place: Place
 
     def table(_: TaskContext, emit: Emit) -> Emit:
         def take(event: Event) -> None:
-            old = event.old if event.old is not None and passes(event.old) else None
+            old = event.old if event.old is not None and passed(event.old) else None
             if event.row is not None and passes(event.row):
                 emit(replace(event, old=old))
             elif old is not None:
