@@ -1,7 +1,7 @@
 """From a specification to a running Spark query: the records, their writer, the speed.
 
     speed         delivery         writer
-    real-time     at-least-once    Spark's Kafka sink
+    real-time     at-least-once    Spark's Kafka sink; with a class of ours in its producer where timestamps are kept
     micro-batch   at-least-once    Spark's Kafka sink, or topic_writer where timestamps are kept
     micro-batch   exactly-once     topic_writer, with transactions
     micro-batch   (Python)         python_sink
@@ -52,6 +52,13 @@ BULK_WRITES = {"linger.ms": "20", "batch.size": "131072"}
 
 # A source that waits for more records than there can be, and longer than since 1970, reads none.
 HELD = {"minOffsetsPerTrigger": str(2**62), "maxTriggerDelay": "100000d"}
+
+# Spark's Kafka sink has no column for a time. In real-time mode it travels in a header, and a class of ours in Spark's
+# producer takes it from there (java_classes).
+TIME_INTERCEPTOR = "pessoa.RecordTime"
+_TIME_HEADER = (
+    "named_struct('key', 'pessoa.time', 'value', unhex(lpad(hex(greatest(0L, unix_millis(timestamp))), 16, '0')))"
+)
 
 
 def client_settings(kafka: KafkaSettings) -> dict[str, str]:
@@ -152,6 +159,8 @@ def launch(
     *, loads_tables: bool = False,
 ) -> StreamingQuery:  # fmt: skip
     """Start the query; what Spark refuses is raised as it comes. One that loads its tables ends when it has."""
+    for name, value in spec.spark_settings.items():
+        spark.conf.set(name, value)
     records = records_of(spec, spark, kafka, loads_tables=loads_tables)
     writer, options = _writer(spec, records, kafka, slots)
     # PySpark has no type for the real-time trigger.
@@ -170,6 +179,14 @@ def launch(
     return started
 
 
+def with_times_in_headers(records: DataFrame) -> DataFrame:
+    from pyspark.sql import functions
+
+    given = "coalesce(headers, array())" if "headers" in records.columns else "array()"
+    headers = f"IF(timestamp IS NULL, {given}, concat({given}, array({_TIME_HEADER})))"
+    return records.withColumn("headers", functions.expr(headers))
+
+
 def may_write_progress_aside(spec: QuerySpec) -> bool:
     if spec.plan is None or spec.writer is not None or spec.delivery == "exactly-once" or spec.keep_timestamps:
         return False
@@ -183,7 +200,8 @@ def _writer(
 ) -> tuple[DataFrame, Mapping[str, str]]:
     if spec.writer is not None:
         return into_python(records, spec.writer), {}
-    if spec.delivery == "exactly-once" or spec.keep_timestamps:
+    is_timed = spec.keep_timestamps and speed_of(spec) == "real-time"
+    if spec.delivery == "exactly-once" or (spec.keep_timestamps and not is_timed):
         settings = client_settings(settings_of_writer(spec, kafka))
         if spec.delivery == "exactly-once":
             return into_topics(records, settings, spec.id, slots, spec.topic), {}
@@ -191,5 +209,8 @@ def _writer(
     options = spark_settings(settings_of_sink(spec, kafka))
     if spec.topic is not None:
         options["topic"] = spec.topic
+    if is_timed:
+        records = with_times_in_headers(records)
+        options["kafka.interceptor.classes"] = TIME_INTERCEPTOR
     known = [name for name in ("topic", "partition", "key", "value", "headers") if name in records.columns]
     return records.select(*known), options

@@ -77,6 +77,8 @@ class QuerySpec:
     group_id: str | None = None
     # What the producers of its records are told besides the settings of the engine, or in their place (Java's names).
     producer_options: Mapping[str, str] = field(default_factory=dict)
+    # Settings of the Spark session that its expressions are written for. All queries of an engine share the session.
+    spark_settings: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not _ID.match(self.id):
@@ -125,9 +127,9 @@ def to_value(spec: QuerySpec) -> JsonObject:
             f"the query {spec.id} is made of Python objects of this process, and could not be started without it:"
             ' name its function as "module:function", or give the engine no state topic'
         )
-    if spec.producer_options:
+    if spec.producer_options or spec.spark_settings:
         raise SpecRefused(
-            f"the query {spec.id} has settings of its own for Kafka, which may be secrets, and cannot be kept"
+            f"the query {spec.id} has settings of its own for Kafka or Spark, which may be secrets, and cannot be kept"
         )
     value: JsonObject = {name: getattr(spec, name) for name in _KEPT}
     if spec.plan is not None:

@@ -30,6 +30,8 @@ class Progress(msgspec.Struct, frozen=True):
     # As Spark prints it, in UTC; empty without event time.
     watermark: str = ""
     offsets: tuple[tuple[str, int, int], ...] = ()
+    # The lag of each partition.
+    lags: tuple[tuple[str, int, int], ...] = ()
 
 
 def read_progress(report: Mapping[str, Any]) -> Progress:
@@ -46,6 +48,10 @@ def read_progress(report: Mapping[str, Any]) -> Progress:
         state_bytes=sum(int(state.get("memoryUsedBytes") or 0) for state in states),
         watermark=str((report.get("eventTime") or {}).get("watermark", "")),
         offsets=tuple((topic, partition, end) for (topic, partition), end in sorted(ends.items())),
+        lags=tuple(
+            (topic, partition, max(0, end - ends.get((topic, partition), 0)))
+            for (topic, partition), end in sorted(latest.items())
+        ),
     )
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 MAIN_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+# Our own, for Spark's producers: the sources, and what `javac --release 17 -g:none` made of them.
+JAVA_CLASSES = Path(__file__).with_name("java_classes")
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 20.0
 POLL_INTERVAL_S = 0.05
@@ -248,7 +250,7 @@ def command_line(home: Path, chosen: SparkOptions, progress: Progress) -> list[s
     if not chosen.master.startswith("local"):
         # Executors fetch these from the driver; in the driver itself they stand on the class path.
         settings.setdefault("spark.jars", ",".join(str(jar) for jar in jars))
-    class_path = os.pathsep.join([str(spark_jars() / "*"), *map(str, jars)])
+    class_path = os.pathsep.join([str(spark_jars() / "*"), *map(str, jars), str(JAVA_CLASSES)])
     return [
         *(sys.executable, "-S", "-E", str(Path(__file__).with_name("guardian.py"))),
         *(str(java.executable), f"-Xmx{chosen.memory}", *options(), *chosen.java_options),

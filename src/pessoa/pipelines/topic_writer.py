@@ -46,6 +46,8 @@ REPLICATION_FACTOR = 3
 MOST_SLOTS = 64
 DEFAULT_SLOTS = 4
 SLOT = "slot"
+# A column with this name, where records have it, deals them to the slots in place of their keys.
+DEALT_BY = "dealt_by"
 # Long enough for a broker to die and come back.
 PATIENCE_S = 120.0
 TRANSACTION_TIMEOUT_MS = 300_000
@@ -92,7 +94,8 @@ def into_topics(
     """The records with a transactional writer at their end; no row leaves it. `settings` are librdkafka's."""
     assert 1 <= slots <= MOST_SLOTS, f"{slots} slots"
     by = "coalesce(key, value)" if "key" in records.columns else "value"
-    dealt = _columns(records, topic).selectExpr("*", f"pmod(hash({by}), {slots}) AS {SLOT}")
+    by = DEALT_BY if DEALT_BY in records.columns else by
+    dealt = _columns(records, topic, DEALT_BY).selectExpr("*", f"pmod(hash({by}), {slots}) AS {SLOT}")
     # Spark deals by the same hash, so a task has one slot, and rows of one key keep their order.
     dealt = dealt.repartition(slots, _expression(by))
 
@@ -120,8 +123,8 @@ def into_topics_at_least_once(records: DataFrame, settings: Settings, topic: str
     return _columns(records, topic).mapInArrow(write, "nothing INT")
 
 
-def _columns(records: DataFrame, topic: str | None) -> DataFrame:
-    found = records.select(*(name for name in COLUMNS if name in records.columns))
+def _columns(records: DataFrame, topic: str | None, *more: str) -> DataFrame:
+    found = records.select(*(name for name in (*COLUMNS, *more) if name in records.columns))
     # Strings are what people have; bytes are what Kafka takes.
     casts = [f"CAST({name} AS BINARY) AS {name}" if name in ("key", "value") else name for name in found.columns]
     if topic is not None:

@@ -33,6 +33,7 @@ def test_a_report_becomes_numbers() -> None:
         state_bytes=1000,
         watermark="2026-01-01T00:00:00.000Z",
         offsets=(("vendas", 0, 428), ("vendas", 1, 500)),
+        lags=(("vendas", 0, 2), ("vendas", 1, 72)),
     )
 
 
