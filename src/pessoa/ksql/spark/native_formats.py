@@ -1,0 +1,141 @@
+"""Bytes to columns and back in Spark SQL, as ksql's codecs read and write them.
+
+A side becomes three texts: what has to be computed first (each under a name), a column for each of ksql's, and whether
+the record must be skipped. JSON is read twice, as texts and as variants, since a text alone does not say whether it
+was `true` or `"true"`:
+
+    fields   names, texts and kinds of the object's fields, the last first: of two with one name the last counts
+    t<i>     the text of column i: the field of its name, else the one whose name is it in upper case
+    k<i>     its kind: BIGINT, DECIMAL(2,1), DOUBLE, STRING, BOOLEAN, VOID, OBJECT<…>, ARRAY<…>
+
+Where it differs from the codec (docs/DEVIATIONS.md): a number, object or array in a STRING column is printed as Spark
+prints it, text behind the object is not noticed, and numbers of more than 28 digits are no whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pessoa.ksql.analysis.source_catalogue import PLAIN_OPTIONS, FormatOptions, SchemaColumn
+from pessoa.ksql.spark.native_refusals import NotNative
+from pessoa.ksql.spark.spark_expressions import DIGITS, REAL, spark_type
+from pessoa.ksql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, SqlType
+from pessoa.pipelines.formats import decoder, encoder, sql_name, sql_text
+from pessoa.pipelines.plan import Format
+
+_KAFKA = {INTEGER: "int", BIGINT: "long", DOUBLE: "double", STRING: "string"}
+_STRICT = "map('allowSingleQuotes', 'false', 'allowNonNumericNumbers', 'false')"
+
+
+class Reading(NamedTuple):
+    """How a side is read. `steps` are projections, one after the other, of (name, text)."""
+
+    steps: tuple[tuple[tuple[str, str], ...], ...]
+    columns: tuple[str, ...]
+    # Whether the record is skipped; empty: never.
+    is_bad: str
+    # Whether there is no value; empty for a key.
+    is_null: str = ""
+
+
+def read_key(format_: str, columns: Sequence[SchemaColumn], options: FormatOptions) -> Reading:
+    """Return how the columns of a key are read from the bytes `key`."""
+    if format_ == "NONE" or not columns:
+        return Reading((), (), "")
+    if format_ == "KAFKA" and options == PLAIN_OPTIONS:
+        return _read_primitive("key", columns)
+    raise NotNative(f"keys in {format_} are read by ksql's own codec")
+
+
+def read_value(format_: str, columns: Sequence[SchemaColumn], options: FormatOptions) -> Reading:
+    """Return how the columns of a value are read from the bytes `value`."""
+    if options != PLAIN_OPTIONS:
+        raise NotNative("the value's format has options")
+    if format_ == "KAFKA":
+        return _read_primitive("value", columns)._replace(is_null="value IS NULL")
+    if format_ == "JSON" and columns:
+        return _read_json(columns)
+    raise NotNative(f"values in {format_} are read by ksql's own codec")
+
+
+def _read_primitive(data: str, columns: Sequence[SchemaColumn]) -> Reading:
+    (column,) = columns
+    if column.type not in _KAFKA:
+        raise NotNative(f"{column.type} is no type of Kafka's serialisers")
+    found = decoder(Format(_KAFKA[column.type]), data, data, data)
+    return Reading((), tuple(found.columns.values()), f"{found.error} IS NOT NULL" if found.error else "")
+
+
+def _read_json(columns: Sequence[SchemaColumn]) -> Reading:
+    for column in columns:
+        spark_type(column.type)
+    text = "CAST(value AS STRING)"
+    fields = (
+        ("json", text),
+        ("texts", f"from_json({text}, 'MAP<STRING, STRING>', {_STRICT})"),
+        ("kinds", f"from_json({text}, 'MAP<STRING, VARIANT>', {_STRICT})"),
+    )
+    arrays = (
+        ("json", "json"),
+        ("names", "reverse(map_keys(texts))"),
+        ("uppers", "reverse(transform(map_keys(texts), name -> upper(name)))"),
+        ("texts", "reverse(map_values(texts))"),
+        ("kinds", "reverse(transform(map_values(kinds), one -> schema_of_variant(one)))"),
+    )
+    chosen: list[tuple[str, str]] = [("json", "json"), ("names", "names")]
+    for index, column in enumerate(columns):
+        name = sql_text(column.name)
+        own, upper = (f"nullif(array_position({names}, {name}), 0)" for names in ("names", "uppers"))
+        place = f"CAST(coalesce({own}, {upper}) - 1 AS INT)"
+        chosen += [(f"t{index}", f"get(texts, {place})"), (f"k{index}", f"get(kinds, {place})")]
+    values = [_json_column(f"t{index}", f"k{index}", column.type) for index, column in enumerate(columns)]
+    wrong = [f"(t{index} IS NOT NULL AND {value} IS NULL)" for index, value in enumerate(values)]
+    is_null = "(value IS NULL OR trim(json) = 'null')"
+    is_bad = f"NOT {is_null} AND (names IS NULL OR NOT is_valid_utf8(json) OR {' OR '.join(wrong)})"
+    return Reading((fields, arrays, tuple(chosen)), tuple(values), is_bad, is_null)
+
+
+def _json_column(text: str, kind: str, wanted: SqlType) -> str:
+    held = spark_type(wanted)
+    has_point = f"{kind} LIKE 'DECIMAL%' OR {kind} = 'DOUBLE'"
+    if wanted == STRING:
+        return text
+    if wanted == BOOLEAN:
+        return f"IF({kind} = 'BOOLEAN', {text} = 'true', NULL)"
+    if wanted == DOUBLE:
+        parsed = f"CAST(regexp_extract({text}, {sql_text(REAL)}, 1) AS DOUBLE)"
+        number = f"{kind} = 'BIGINT' OR {has_point}"
+        return f"CASE WHEN {number} THEN CAST({text} AS DOUBLE) WHEN {kind} = 'STRING' THEN {parsed} END"
+    parsed = f"CAST(regexp_extract({text}, {sql_text(DIGITS)}, 1) AS {held})"
+    return (
+        f"CASE WHEN {kind} = 'BIGINT' THEN CAST(CAST({text} AS BIGINT) AS {held})"
+        f" WHEN {kind} = 'STRING' THEN {parsed}"
+        f" WHEN {has_point} THEN CAST(CAST(CAST({text} AS DECIMAL(38, 10)) AS BIGINT) AS {held}) END"
+    )
+
+
+def write_side(
+    format_: str, columns: Sequence[SchemaColumn], names: Sequence[str], options: FormatOptions, *, is_key: bool
+) -> str:
+    """Return the bytes of columns that have these names in Spark."""
+    if format_ == "NONE" or not columns:
+        return "CAST(NULL AS BINARY)"
+    if options != PLAIN_OPTIONS:
+        raise NotNative("the sink's format has options")
+    for column in columns:
+        spark_type(column.type)
+    if format_ == "KAFKA":
+        (column,) = columns
+        if column.type not in _KAFKA:
+            raise NotNative(f"{column.type} is no type of Kafka's serialisers")
+        return encoder(Format(_KAFKA[column.type]), tuple(names), "the key" if is_key else "the value")
+    if format_ != "JSON":
+        raise NotNative(f"{format_} is written by ksql's own codec")
+    if is_key and len(columns) == 1:
+        # Spark writes objects and arrays only: the one element of an array is what is wanted.
+        listed = f"to_json(array({sql_name(names[0])}))"
+        bare = f"CAST(substring({listed}, 2, length({listed}) - 2) AS BINARY)"
+        return f"IF({sql_name(names[0])} IS NULL, NULL, {bare})"
+    pairs = ", ".join(f"{sql_text(column.name)}, {sql_name(name)}" for column, name in zip(columns, names, strict=True))
+    return f"CAST(to_json(named_struct({pairs}), map('ignoreNullFields', 'false')) AS BINARY)"

@@ -1,0 +1,67 @@
+"""The schema registry as codecs ask it, in the server and in Spark's workers: a client that is made where it is needed.
+
+What is known of an id, and under which id a text was registered, stays so. The latest schema of a subject does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pessoa.client.registry_client import (
+    RegisteredSchema,
+    RegistryClient,
+    RegistryRefused,
+    by_id,
+    by_version,
+    register,
+    resolved,
+)
+from pessoa.ksql.operators.schema_source import KnownSchema
+
+_NOT_FOUND = 404
+
+
+class RegistrySchemas:
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        """`settings` are the registry client's: schema.registry.url and the rest."""
+        self._settings = dict(settings)
+        self._client: RegistryClient | None = None
+        self._known: dict[int, KnownSchema] = {}
+        self._registered: dict[tuple[str, str, str], int] = {}
+
+    def __reduce__(self) -> tuple[type[RegistrySchemas], tuple[dict[str, str]]]:
+        return RegistrySchemas, (self._settings,)
+
+    def __repr__(self) -> str:
+        return f"<RegistrySchemas, {len(self._known)} known>"
+
+    def _asked(self) -> RegistryClient:
+        if self._client is None:
+            self._client = RegistryClient(self._settings)
+        return self._client
+
+    def by_id(self, schema_id: int) -> KnownSchema | None:
+        if schema_id not in self._known:
+            try:
+                found = self._asked().ask(resolved(by_id(schema_id)))
+            except RegistryRefused as refused:
+                if refused.status == _NOT_FOUND:
+                    return None
+                raise
+            self._known[schema_id] = KnownSchema(*found)
+        return self._known[schema_id]
+
+    def latest_of_subject(self, subject: str) -> KnownSchema | None:
+        try:
+            return KnownSchema(*self._asked().ask(resolved(by_version(subject))))
+        except RegistryRefused as refused:
+            if refused.status == _NOT_FOUND:
+                return None
+            raise
+
+    def register(self, subject: str, schema_type: str, text: str) -> int:
+        place = (subject, schema_type, text)
+        if place not in self._registered:
+            schema = RegisteredSchema(text, schema_type=schema_type)
+            self._registered[place] = self._asked().ask(register(subject, schema))
+        return self._registered[place]

@@ -1,0 +1,282 @@
+"""Persistent queries on the pipelines' engine: one engine and one Spark for all of them.
+
+    start      choose the way (query_choice.py), see that the topics are there, start the queries of the stages
+    terminate  end them; with their state: checkpoints, markers, internal topics
+
+The engine remembers nothing (`state_topic=None`): the server's command topic says which queries there are, and after a
+restart the server starts them again. A query that is started under the name of one before goes on from its checkpoint.
+The way that a query runs stands beside its checkpoint and stays: state of the one way means nothing to the other.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pessoa.client.topic_creation import IfExists, TopicSpec, TopicUnavailable, delete_topic, ensure_topic
+from pessoa.ksql.analysis.logical_plan import LogicalPlan, explain_text
+from pessoa.ksql.ksql_errors import KsqlError
+from pessoa.ksql.query_runner import PersistentQuery, RunnerState, RunnerStatus
+from pessoa.ksql.spark.native_plan import leftmost_source, source_topics_of
+from pessoa.ksql.spark.query_choice import RUNTIME, Choice, choose, delivery_of, start_of
+from pessoa.ksql.spark.query_names import application_id, engine_name
+from pessoa.ksql.spark.spark_expressions import SESSION_SETTINGS
+from pessoa.pipelines.engine import Engine, EngineRefused
+from pessoa.pipelines.launching import client_settings
+from pessoa.pipelines.queries import QuerySpec, QueryStatus
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+log = logging.getLogger(__name__)
+
+REPLICATION_FACTOR = 3
+METADATA_TIMEOUT_S = 30.0
+Way = Literal["native", "ordered"]
+_STATES: Mapping[str, RunnerState] = {
+    "STARTING": "STARTING",
+    "RUNNING": "RUNNING",
+    "RESTARTING": "ERROR",
+    "PAUSED": "PAUSED",
+    "STOPPED": "PAUSED",
+    "FAILED": "ERROR",
+}
+
+
+@dataclass(frozen=True)
+class _Running:
+    query: PersistentQuery
+    choice: Choice
+    # The engine's names, sources first, and the topics between them.
+    names: tuple[str, ...]
+    internal_topics: tuple[str, ...]
+    started_ms: int
+
+
+class SparkQueryRunner:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        service_id: str = "default_",
+        registry: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """`registry` are the settings of the registry's client, `properties` the server's. The engine is ours now."""
+        self._engine = engine
+        self._service_id = service_id
+        self._registry = dict(registry or {})
+        self._properties = dict(properties or {})
+        self._running: dict[str, _Running] = {}
+        self._lock = threading.Lock()
+        self._ways = engine.home / "ksql-ways"
+
+    def __repr__(self) -> str:
+        return f"<SparkQueryRunner with {len(self._running)} queries on {self._engine!r}>"
+
+    # What the server asks.
+
+    def start(self, query: PersistentQuery) -> None:
+        """Begin to run the query, or go on with it. Raises KsqlError."""
+        with self._lock:
+            if query.id in self._running:
+                raise KsqlError(f"There is a query {query.id} already.")
+        properties = {**self._properties, **query.properties}
+        choice = self._keep_way(query.id, query.plan, properties)
+        try:
+            specs, topics = self._specs(query, choice, properties)
+            for topic in topics:
+                ensure_topic(self._admin(), topic)
+            running = _Running(
+                query,
+                choice,
+                tuple(spec.id for spec in specs),
+                tuple(topic.name for topic in topics),
+                time.time_ns() // 1_000_000,
+            )
+            for spec in specs:
+                self._engine.start(spec)
+        except (EngineRefused, TopicUnavailable, ValueError) as refused:
+            raise KsqlError(f"The query {query.id} cannot run: {refused}") from refused
+        with self._lock:
+            self._running[query.id] = running
+
+    def pause(self, query_id: str) -> None:
+        for name in self._known(query_id).names:
+            self._engine.pause(name)
+
+    def resume(self, query_id: str) -> None:
+        for name in self._known(query_id).names:
+            self._engine.resume(name)
+
+    def terminate(self, query_id: str, delete_state: bool) -> None:
+        """Stop the query for good. Of one that is not known, what it left is deleted."""
+        with self._lock:
+            running = self._running.pop(query_id, None)
+        names = running.names if running is not None else (engine_name(query_id, 0, 1),)
+        for name in names:
+            try:
+                if delete_state:
+                    self._engine.delete(name)
+                else:
+                    self._engine.release(name)
+            except EngineRefused as absent:
+                if running is not None:
+                    raise KsqlError(str(absent)) from absent
+        if delete_state:
+            self._way_file(query_id).unlink(missing_ok=True)
+            for topic in running.internal_topics if running is not None else ():
+                delete_topic(self._admin(), topic)
+
+    def status(self, query_id: str) -> RunnerStatus:
+        with self._lock:
+            running = self._running.get(query_id)
+        if running is None:
+            return RunnerStatus("ERROR", f"there is no query {query_id}")
+        found = [self._engine.query(name).status() for name in running.names]
+        worst = _worst(found)
+        lag = {
+            (topic, partition): count
+            for status in found
+            for topic, partition, count in status.progress.lags
+            if topic not in running.internal_topics
+        }
+        return RunnerStatus(
+            _STATES[worst.state],
+            worst.error if _STATES[worst.state] == "ERROR" else "",
+            running.choice.speed,
+            running.choice.why,
+            max(status.progress.rows_per_second for status in found),
+            lag,
+            running.started_ms,
+        )
+
+    def explain(self, plan: LogicalPlan) -> list[str]:
+        """Return our plan, the way and why, and the engine's own plan."""
+        choice = choose(plan, self._properties)
+        lines = [*explain_text(plan).splitlines(), "", f"Runs in {choice.speed}, because {choice.why}."]
+        if choice.native is not None:
+            for title, text in choice.native.passes:
+                lines += ["", f"{title}:", *(f"  {line}" for line in text.splitlines())]
+            lines += ["", "Spark's plan:", *self._spark_plan(choice)]
+        else:
+            lines += self._stages(plan)
+        return lines
+
+    def close(self) -> None:
+        self._engine.close()
+
+    # How it is done.
+
+    def _known(self, query_id: str) -> _Running:
+        with self._lock:
+            running = self._running.get(query_id)
+        if running is None:
+            raise KsqlError(f"There is no query {query_id}.")
+        return running
+
+    def _admin(self) -> AdminClient:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({**client_settings(self._engine.kafka), "log_level": "3"})
+
+    def _specs(
+        self, query: PersistentQuery, choice: Choice, properties: Mapping[str, str]
+    ) -> tuple[tuple[QuerySpec, ...], tuple[TopicSpec, ...]]:
+        partitions = self._partitions(query.plan)
+        if choice.native is not None:
+            name = engine_name(query.id, 0, 1)
+            spec = QuerySpec(
+                name,
+                plan=choice.native.plan,
+                speed="real-time",
+                keep_timestamps=True,
+                group_id=application_id(self._service_id, query.id),
+                producer_options=choice.native.producer_options,
+                spark_settings=SESSION_SETTINGS,
+            )
+            return (spec,), ()
+        from pessoa.ksql.spark.ordered_queries import plan_ordered
+
+        ordered = plan_ordered(
+            query.id,
+            query.plan,
+            partitions,
+            service_id=self._service_id,
+            properties=properties,
+            registry=self._registry,
+            delivery=delivery_of(properties),
+            start=start_of(properties),
+        )
+        return ordered.specs, ordered.internal_topics
+
+    def _partitions(self, plan: LogicalPlan) -> dict[str, int]:
+        """Return the partitions of the sources and of the sink, whose topic is made if it is not there."""
+        admin = self._admin()
+        known = admin.list_topics(timeout=METADATA_TIMEOUT_S).topics
+        topics = source_topics_of(plan)
+        if missing := [topic for topic in topics if topic not in known]:
+            raise TopicUnavailable(f"the topic {missing[0]} does not exist")
+        counts = {topic: len(known[topic].partitions) for topic in topics}
+        assert plan.sink is not None, "a persistent query has a sink"
+        if plan.sink.topic not in known:
+            count = plan.sink.partitions or counts[leftmost_source(plan).topic]
+            wanted = TopicSpec(plan.sink.topic, count, plan.sink.replicas or REPLICATION_FACTOR, {}, IfExists.TAKE)
+            counts[plan.sink.topic] = len(ensure_topic(admin, wanted))
+        else:
+            counts[plan.sink.topic] = len(known[plan.sink.topic].partitions)
+        return counts
+
+    def _way_file(self, query_id: str) -> Path:
+        return self._ways / f"{engine_name(query_id, 0, 1)}.json"
+
+    def _keep_way(self, query_id: str, plan: LogicalPlan, properties: Mapping[str, str]) -> Choice:
+        """Return the way of a query: the one that it went before, if it did."""
+        file = self._way_file(query_id)
+        before: Way | None = json.loads(file.read_text())["way"] if file.exists() else None
+        if before == "ordered":
+            return choose(plan, {**properties, RUNTIME: "ordered"})
+        choice = choose(plan, properties)
+        if before == "native" and choice.native is None:
+            raise KsqlError(
+                f"The query {query_id} has state of Spark's own operators, and cannot go on with it: {choice.why}.",
+                hint="Start it as it was, or terminate it and create it anew.",
+            )
+        way: Way = "ordered" if choice.native is None else "native"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"way": way}))
+        return choice
+
+    def _stages(self, plan: LogicalPlan) -> list[str]:
+        from pessoa.ksql.spark.ordered_queries import make_topology
+
+        lines = ["", "Ordered operator:"]
+        for number, stage in enumerate(make_topology(plan, self._properties, self._registry).stages, 1):
+            inputs = ", ".join(one.topic for one in stage.inputs)
+            target = stage.output.internal or (plan.sink.topic if plan.sink is not None else "the caller")
+            kept = "with state, in stream order" if stage.has_state else "without state"
+            lines.append(f"  stage {number}: {inputs} -> {target}, {kept}")
+        return lines
+
+    def _spark_plan(self, choice: Choice) -> list[str]:
+        """Return Spark's plan, if Spark runs: to explain a statement it is not started."""
+        assert choice.native is not None
+        if not self._engine.queries():
+            return ["  Spark starts with the first query."]
+        from pessoa.pipelines.spark_plans import spark_plan
+
+        session = self._engine.session()
+        for name, value in SESSION_SETTINGS.items():
+            session.conf.set(name, value)
+        return [f"  {line}" for line in spark_plan(choice.native.plan, session, self._engine.kafka)]
+
+
+def _worst(found: list[QueryStatus]) -> QueryStatus:
+    order = ("FAILED", "RESTARTING", "STARTING", "PAUSED", "STOPPED", "RUNNING")
+    return min(found, key=lambda status: order.index(status.state))
