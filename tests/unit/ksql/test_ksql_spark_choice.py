@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pessoa.ksql.spark.native_plan import source_topics_of
-from pessoa.ksql.spark.query_choice import RUNTIME, choose
+from pessoa.ksql.spark.query_choice import MICRO_BATCHES, SPEED, choose
 from pessoa.ksql.spark.query_names import application_id, engine_name, internal_topic
 from pessoa.pipelines.queries import QuerySpec
 from pessoa.pipelines.stages import why_not_real_time
@@ -66,7 +66,7 @@ def test_everything_else_runs_on_the_ordered_operator_with_a_reason(text: str, r
 
 def test_settings_choose_the_ordered_way() -> None:
     chosen = plan(NATIVE[0])
-    assert choose(chosen, {RUNTIME: "ordered"}).native is None
+    assert choose(chosen, {SPEED: MICRO_BATCHES}).native is None
     assert "transactions" in choose(chosen, {"processing.guarantee": "exactly_once_v2"}).why
     assert choose(chosen, {"ksql.fail.on.deserialization.error": "true"}).native is None
 

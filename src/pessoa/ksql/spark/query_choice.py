@@ -6,7 +6,7 @@
 | speed | real-time: a record by itself, milliseconds | micro-batches: tenths of a second |
 | outputs | one for each change | one for each change |
 
-`pessoa.ksql.runtime` = `ordered` makes a query run the ordered way whatever it is. Pure.
+`pessoa.speed` = `micro-batches` makes a query run the ordered way whatever it is. Pure.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from pessoa.ksql.spark.native_refusals import NotNative
 from pessoa.pipelines.plan import Start
 from pessoa.pipelines.queries import Delivery
 
-RUNTIME = "pessoa.ksql.runtime"
-_EXACTLY_ONCE = ("exactly_once", "exactly_once_v2")
+SPEED = "pessoa.speed"
+MICRO_BATCHES = "micro-batches"
+_EXACTLY_ONCE = ("exactly_once", "exactly_once_v2", "exactly_once_beta")
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,12 @@ def start_of(properties: Mapping[str, str]) -> Start:
 
 def choose(plan: LogicalPlan, properties: Mapping[str, str]) -> Choice:
     """Return the way for a plan, and the reason in a part of a sentence."""
-    if properties.get(RUNTIME, "").lower() == "ordered":
-        return Choice(None, "micro-batches", f"{RUNTIME} says so")
+    if properties.get(SPEED, "").lower() == MICRO_BATCHES:
+        return Choice(None, MICRO_BATCHES, f"{SPEED} says so")
     if delivery_of(properties) == "exactly-once":
-        return Choice(None, "micro-batches", "exactly-once writes batches in transactions")
+        return Choice(None, MICRO_BATCHES, "exactly-once writes batches in transactions")
     try:
         native = plan_native(plan, start_of(properties), properties)
     except NotNative as refused:
-        return Choice(None, "micro-batches", str(refused))
+        return Choice(None, MICRO_BATCHES, str(refused))
     return Choice(native, "real-time", "Spark's own operators mean the same for all of it")

@@ -17,19 +17,22 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pessoa.client.topic_creation import IfExists, TopicSpec, TopicUnavailable, delete_topic, ensure_topic
 from pessoa.ksql.analysis.logical_plan import LogicalPlan, explain_text
 from pessoa.ksql.ksql_errors import KsqlError
 from pessoa.ksql.query_runner import PersistentQuery, RunnerState, RunnerStatus
 from pessoa.ksql.spark.native_plan import leftmost_source, source_topics_of
-from pessoa.ksql.spark.query_choice import RUNTIME, Choice, choose, delivery_of, start_of
+from pessoa.ksql.spark.query_choice import MICRO_BATCHES, SPEED, Choice, choose, delivery_of, start_of
 from pessoa.ksql.spark.query_names import application_id, engine_name
 from pessoa.ksql.spark.spark_expressions import SESSION_SETTINGS
 from pessoa.pipelines.engine import Engine, EngineRefused
+from pessoa.pipelines.jars import JarsUnavailable
+from pessoa.pipelines.java import NoJava
 from pessoa.pipelines.launching import client_settings
 from pessoa.pipelines.queries import QuerySpec, QueryStatus
+from pessoa.pipelines.spark_server import SparkUnavailable
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -47,6 +50,59 @@ _STATES: Mapping[str, RunnerState] = {
     "STOPPED": "PAUSED",
     "FAILED": "ERROR",
 }
+
+
+# What the engine says no with; each is a sentence for people.
+_REFUSALS = (EngineRefused, TopicUnavailable, JarsUnavailable, NoJava, SparkUnavailable, ValueError)
+# The server's settings that operators ask for. Others may be secrets, and stay here.
+_OPERATORS_ASK = ("ksql.fail.", "ksql.functions.", "ksql.persistence.", "ksql.timestamp.", "pessoa.")
+
+
+class RunnerConfig(Protocol):
+    """As much of a server's configuration as a runner needs."""
+
+    @property
+    def settings(self) -> Mapping[str, str]: ...
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    @property
+    def service_id(self) -> str: ...
+
+    @property
+    def offset_reset(self) -> str: ...
+
+    @property
+    def home(self) -> Path: ...
+
+    @property
+    def spark_remote(self) -> str | None: ...
+
+    @property
+    def kafka_security(self) -> dict[str, str]: ...
+
+    @property
+    def registry_settings(self) -> dict[str, str] | None: ...
+
+    def below(self, prefix: str) -> dict[str, str]: ...
+
+
+def make_runner(config: RunnerConfig) -> SparkQueryRunner:
+    """Return the runner of a server. Spark starts with the first query."""
+    engine = Engine(
+        config.bootstrap_servers,
+        home=config.home / "engine",
+        spark_remote=config.spark_remote,
+        kafka_options=config.kafka_security,
+        state_topic=None,
+        say=lambda sentence: log.info("%s", sentence),
+    )
+    asked = {name: value for name, value in config.settings.items() if name.startswith(_OPERATORS_ASK)}
+    properties = {**asked, **config.below("ksql.streams."), "auto.offset.reset": config.offset_reset}
+    return SparkQueryRunner(
+        engine, service_id=config.service_id, registry=config.registry_settings, properties=properties
+    )
 
 
 @dataclass(frozen=True)
@@ -102,7 +158,7 @@ class SparkQueryRunner:
             )
             for spec in specs:
                 self._engine.start(spec)
-        except (EngineRefused, TopicUnavailable, ValueError) as refused:
+        except _REFUSALS as refused:
             raise KsqlError(f"The query {query.id} cannot run: {refused}") from refused
         with self._lock:
             self._running[query.id] = running
@@ -241,7 +297,7 @@ class SparkQueryRunner:
         file = self._way_file(query_id)
         before: Way | None = json.loads(file.read_text())["way"] if file.exists() else None
         if before == "ordered":
-            return choose(plan, {**properties, RUNTIME: "ordered"})
+            return choose(plan, {**properties, SPEED: MICRO_BATCHES})
         choice = choose(plan, properties)
         if before == "native" and choice.native is None:
             raise KsqlError(
