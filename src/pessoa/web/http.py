@@ -142,6 +142,8 @@ class Connection(asyncio.Protocol):
         # All that comes is thrown away.
         self._is_deaf = False
         self._is_closing = False
+        # The caller will send nothing more; it may still read.
+        self._has_ended = False
         self._drained: asyncio.Future[None] | None = None
         self.deadline_s = inf
 
@@ -195,6 +197,9 @@ class Connection(asyncio.Protocol):
         """Return True: a client that has sent all its requests may still wait for answers, so the connection stays."""
         if self._current is None or self._parsing is not None or self._scheme == "https":
             return False
+        self._has_ended = True
+        if self._current.ends_with_caller:
+            return False
         (self._queue[-1] if self._queue else self._current).keep_alive = False
         return True
 
@@ -208,6 +213,10 @@ class Connection(asyncio.Protocol):
             drained.set_result(None)
             self.deadline_s = inf if self._current is not None else self._idle_deadline_s()
             self._next()
+
+    def end_with_caller(self) -> None:
+        if self._has_ended:
+            self.transport.close()
 
     async def drain(self) -> None:
         if self._drained is not None:
@@ -372,6 +381,8 @@ class Exchange:
         # The request has come whole.
         self.is_complete = False
         self._is_lost = False
+        # Set by `end_with_caller`.
+        self.ends_with_caller = False
         self._body = bytearray()
         self._has_told_end = False
         self._arrived: asyncio.Future[None] | None = None
@@ -408,6 +419,11 @@ class Exchange:
     def lost(self) -> None:
         self._is_lost = True
         self._wake()
+
+    def end_with_caller(self) -> None:
+        """Take the end of what the caller sends for its departure: an answer without end would go on for nobody."""
+        self.ends_with_caller = True
+        self._connection.end_with_caller()
 
     def _wake(self) -> None:
         if self._arrived is not None and not self._arrived.done():

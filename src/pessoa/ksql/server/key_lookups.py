@@ -80,7 +80,7 @@ def _bounds(parts: list[Typed], around: Surroundings) -> tuple[int, int | None]:
     start, end = 0, None
     for part in parts:
         if isinstance(part.node, nodes.Between) and not part.node.negated:
-            operand, low, high = part.children
+            operand, low, _, high = part.children
             if _is_start(operand):
                 first, last = _constant(low, around), _constant(high, around)
                 if isinstance(first, int):

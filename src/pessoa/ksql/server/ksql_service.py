@@ -50,7 +50,9 @@ class KsqlServer:
         clients = KafkaClients(config)
         schemas = RegistrySchemas(config.registry_settings)
         self._supervisor = QuerySupervisor(lambda: make_runner(config))
-        self.tables = MaterialisedTables(clients.settings, config.home / "tables" / config.service_id)
+        # Of this server alone, also where another one of the same id has the same home.
+        folder = f"{config.service_id}{address.rpartition(':')[2]}"
+        self.tables = MaterialisedTables(clients.settings, config.home / "tables" / folder)
         defaults = Defaults(config.value_format, config.topic_prefix)
         self.commands = CommandLog(
             config.command_topic, clients.settings, config.internal_replicas, defaults, self._changed
@@ -124,9 +126,24 @@ def spark_runner(config: KsqlConfig) -> QueryRunner:
     """Return what runs persistent queries on Spark."""
     from importlib import import_module
 
-    # Late, and by name: Spark costs a second, and an installation may have none.
-    runner: QueryRunner = import_module("pessoa.ksql.spark.spark_query_runner").make_runner(config)
-    return runner
+    from pessoa.pipelines.engine import Engine
+
+    engine = Engine(
+        config.bootstrap_servers,
+        home=config.home,
+        spark_remote=config.spark_remote,
+        kafka_options=config.kafka_security,
+        schema_registry_url=config.registry_url or "",
+        state_topic=None,
+        say=log.info,
+    )
+    properties = {name.removeprefix("ksql.streams."): value for name, value in config.settings.items()
+                  if name.startswith("ksql.")}  # fmt: skip
+    # By name: an installation may have no Spark.
+    made: QueryRunner = import_module("pessoa.ksql.spark.spark_query_runner").SparkQueryRunner(
+        engine, service_id=config.service_id, registry=config.registry_settings, properties=properties
+    )
+    return made
 
 
 async def make_ksql_app(config: KsqlConfig, port: int | None = None, *, make_runner: MakeRunner = spark_runner) -> App:

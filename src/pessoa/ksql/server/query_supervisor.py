@@ -102,9 +102,11 @@ class QuerySupervisor:
         return RunnerStatus("STARTING") if self._leads else RunnerStatus("RUNNING", why="it runs on another server")
 
     def explain(self, plan: LogicalPlan) -> list[str]:
-        """Return what the runner says about a plan."""
+        """Return what the runner says about a plan; a server that does not lead has none."""
         with self._changed:
             if self._runner is None:
+                if not self._leads:
+                    return ["The server that leads runs persistent queries, and this one does not."]
                 self._runner = self._make_runner()
             runner = self._runner
         return runner.explain(plan)

@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator, Mapping
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from pessoa.web.answers import EXCHANGE_KEY
+
 
 class StreamedAnswer(Response):
     """`chunks` is closed in any case. `watches`: nothing more is to come from the caller but its end."""
@@ -25,6 +27,9 @@ class StreamedAnswer(Response):
         self._head = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in named.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = scope.get(EXCHANGE_KEY)
+        if exchange is not None and self._watches:
+            exchange.end_with_caller()
         await send({"type": "http.response.start", "status": self.status_code, "headers": self._head})
         writing = asyncio.create_task(self._write(send))
         watching = asyncio.create_task(_wait_for_end(receive)) if self._watches else None
