@@ -26,3 +26,7 @@ CASES = all_cases()
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{name}: {case.name}") for name, case in CASES])
 def test_case(case: Case) -> None:
     run_case(case)
+
+
+def test_there_are_at_least_600_cases() -> None:
+    assert len(CASES) >= 600
