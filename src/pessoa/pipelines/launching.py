@@ -179,6 +179,17 @@ def launch(
     return started
 
 
+def has_java_classes(spark: SparkSession) -> bool:
+    """Whether a Spark that was started elsewhere has our classes."""
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.sql(f"SELECT java_method('java.lang.Class', 'forName', '{TIME_INTERCEPTOR}')").collect()
+    except PySparkException:
+        return False
+    return True
+
+
 def with_times_in_headers(records: DataFrame) -> DataFrame:
     from pyspark.sql import functions
 
