@@ -27,7 +27,7 @@ def session_aggregate_link(
     def bind(context: TaskContext, emit: Emit) -> Emit:
         state = context.state
         clock = StreamTime(state, f"{name}-time")
-        index = TimeIndex(state, f"{name}-index", max(1, gap // 16))
+        index = TimeIndex(state, f"{name}-index")
 
         def windows_of(place: bytes) -> list[TimeWindow]:
             data = state.get(name, place)

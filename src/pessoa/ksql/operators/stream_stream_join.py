@@ -57,7 +57,7 @@ class StreamStreamJoin:
         self._reach = ((rule.before_ms, rule.after_ms), (rule.after_ms, rule.before_ms))
         self._span_ms = rule.before_ms + rule.after_ms + 1
         self._clock = StreamTime(context.state, f"{rule.name}-time")
-        self._index = TimeIndex(context.state, f"{rule.name}-index", max(1, self._span_ms // 16))
+        self._index = TimeIndex(context.state, f"{rule.name}-index")
         kinds = rule.shapes[LEFT].key_types or rule.shapes[RIGHT].key_types
         self._keys = StateKeys(kinds)
 
