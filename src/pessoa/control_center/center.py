@@ -174,6 +174,8 @@ class Center:
     async def group(self, name: str) -> GroupView:
         listing = (await self.watch.groups(0.5)).get(name)
         if listing is None:
+            listing = (await self.watch.groups(0.0)).get(name)
+        if listing is None:
             raise HttpProblem(404, f"There is no group {name}.", 40403)
         kind = listing.listing.kind or "classic"
         lags = (await self.watch.group_lags()).get(name, {})

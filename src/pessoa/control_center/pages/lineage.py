@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import quote
 
@@ -38,7 +39,9 @@ async def flows(center: Center) -> list[Flow]:
     if (await center.services.connect.state()).is_up:
         found += await _connectors(center)
     if (await center.services.pipelines.state()).is_up:
-        found += await _queries(center)
+        found += await _pipelines(center)
+    if (await center.services.ksql.state()).is_up:
+        found += await _ksql_queries(center)
     return found
 
 
@@ -58,17 +61,45 @@ async def _connectors(center: Center) -> list[Flow]:
     return found
 
 
-async def _queries(center: Center) -> list[Flow]:
+async def _pipelines(center: Center) -> list[Flow]:
+    """Pipelines, by the topics that their groups have read; where they write their API does not tell."""
+    groups = await center.watch.group_lags()
     try:
         answer: Any = await center.services.pipelines.ask("GET", "/queries")
     except HttpProblem:
         return []
     return [
-        Flow("pipeline", str(one.get("id")), tuple(one.get("reads") or one.get("sources") or ()),
-             tuple(filter(None, (one.get("topic"),))), str(one.get("state", "")))
+        Flow("pipeline", str(one.get("id")), state=str(one.get("state", "")),
+             reads=tuple(sorted({topic for topic, _ in groups.get(str(one.get("group")), ())})))
         for one in (answer if isinstance(answer, list) else [])
         if isinstance(one, dict)
     ]  # fmt: skip
+
+
+async def _ksql_queries(center: Center) -> list[Flow]:
+    """Persistent queries: their sinks as the server says them, their sources by the names in their text."""
+    body = {"ksql": "SHOW STREAMS; SHOW TABLES; SHOW QUERIES;", "streamsProperties": {}}
+    try:
+        answer: Any = await center.services.ksql.ask("POST", "/ksql", body, content_type="application/json")
+        return ksql_flows(answer)
+    except (HttpProblem, KeyError, AttributeError, TypeError):
+        return []
+
+
+def ksql_flows(answer: Any) -> list[Flow]:
+    """The flows in what a server says to SHOW STREAMS, TABLES and QUERIES."""
+    sources = {
+        str(one["name"]).upper(): str(one["topic"])
+        for part in answer
+        for one in (*part.get("streams", ()), *part.get("tables", ()))
+    }
+    found = []
+    for one in (query for part in answer for query in part.get("queries", ())):
+        sinks = tuple(map(str, one.get("sinkKafkaTopics", ())))
+        words = {word.upper() for word in re.findall(r"[A-Za-z_][A-Za-z0-9_]*", str(one.get("queryString", "")))}
+        reads = {topic for name, topic in sources.items() if name in words} - set(sinks)
+        found.append(Flow("query", str(one["id"]), tuple(sorted(reads)), sinks, str(one.get("state", ""))))
+    return found
 
 
 async def _content(visit: Visit) -> Html:
