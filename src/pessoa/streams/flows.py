@@ -278,6 +278,11 @@ class Table(_Flow[K, V]):
     def outer_join(self, other: Table[K, V2], *, prefix: str = "") -> Table[K, Row]:
         return self.join(other, prefix=prefix, how="outer")
 
+    def stored(self, name: str) -> Table[K, V]:
+        """Keep the table under a name, in the compacted topic <app>-<name>-changelog: app.store(name) asks it."""
+        self._app.add_store(self.node, name)
+        return self
+
     def suppress(self) -> Table[K, V]:
         """The windowed aggregate before it says its results once, when their windows are closed; its grace is then
         also the time one waits."""
