@@ -20,7 +20,7 @@ A refusal of Spark comes back as PlanRefused in the plan's words (`refusals.py`)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pessoa.pipelines.formats import decoder, encoder, is_native, sql_name, sql_text
 from pessoa.pipelines.plan import (
@@ -37,6 +37,7 @@ from pessoa.pipelines.plan import (
     KafkaSettings,
     Node,
     PlanRefused,
+    Process,
     Project,
     PythonSink,
     PythonSource,
@@ -171,6 +172,8 @@ class Compiler:
                     self._split_off_bad_rows(self.flow(node.right)),
                     self._real_time,
                 )
+            case Process():
+                return self._process(node)
             case Union():
                 return self._union(node)
             case Sink():
@@ -401,6 +404,18 @@ class Compiler:
         assert frame is not None
         carries_bad = any(flow.carries_bad for flow in flows)
         return Flow(frame, made, carries_bad, tuple(letters for flow in flows for letters in flow.letters))
+
+    def _process(self, node: Process) -> Flow:
+        from pessoa.pipelines.row_process import RowProcessor, process_rows
+
+        below = self._split_off_bad_rows(self.flow(node.input))
+        processor = find_function(node.function.name, self._functions)
+        takes = find_function(node.function.takes, self._functions) if node.function.takes else None
+        ship(type(processor))
+        ship(takes)
+        frame = process_rows(node, below, cast("RowProcessor", processor), takes)
+        made = Flow(frame, shape(node), letters=below.letters)
+        return self._route_bad_rows(made, "__error", node.errors)
 
     # Functions and bad records
 

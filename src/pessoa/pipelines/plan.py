@@ -40,6 +40,7 @@ OnError: TypeAlias = Literal["stop", "skip", "dead-letter"]
 How: TypeAlias = Literal["inner", "left", "outer"]
 Start: TypeAlias = Literal["earliest", "latest"]
 Style: TypeAlias = Literal["row", "pandas", "arrow"]
+Timers: TypeAlias = Literal["none", "processing", "event"]
 Speed: TypeAlias = Literal["real-time", "micro-batch"]
 Lookup: TypeAlias = Literal["by-time", "latest"]
 
@@ -99,7 +100,7 @@ class Errors(msgspec.Struct, frozen=True, omit_defaults=True):
 class Window(msgspec.Struct, frozen=True, omit_defaults=True):
     """Times in milliseconds. A window takes late records until the stream is `grace_ms` past its end."""
 
-    kind: Literal["tumbling", "hopping", "session"]
+    kind: Literal["tumbling", "hopping", "session", "sliding"]
     # The length, or the gap that ends a session.
     size_ms: int
     advance_ms: int = 0
@@ -201,6 +202,21 @@ class Distinct(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     within_ms: int = 0
 
 
+class Process(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """The rows of a key, in the order of their times, go to a Python object that keeps state for the key, sets timers,
+    and gives any number of values for each row (`row_process.py`)."""
+
+    input: Node
+    # Names the object; `returns` is the type of one value.
+    function: Function
+    timers: Timers = "none"
+    # With event-time timers: how late a row may be.
+    grace_ms: int = 0
+    # The values have WINDOW_COLUMNS, and are the rows of a windowed table.
+    window: Window | None = None
+    errors: Errors = Errors()
+
+
 class Join(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """Rows with equal keys. Its kind follows from its inputs: two streams (`within` says how near in time), a stream
     with the state of a table, or two tables. The value has the columns of both; a prefix keeps them apart.
@@ -264,6 +280,7 @@ Node: TypeAlias = (
     | Rekey
     | Aggregate
     | Distinct
+    | Process
     | Join
     | Union
     | Sink

@@ -27,6 +27,7 @@ from pessoa.pipelines.plan import (
     Join,
     Node,
     PlanRefused,
+    Process,
     Project,
     PythonSink,
     PythonSource,
@@ -104,6 +105,8 @@ def shape(node: Node) -> Shape:
             return _rekey(node)
         case Aggregate():
             return _aggregate(node)
+        case Process():
+            return _process(node)
         case Distinct():
             return _distinct(node)
         case Join():
@@ -165,6 +168,21 @@ def _rekey(node: Rekey) -> Shape:
     values = tuple(name for name in below.values if name not in keys)
     window = below.window if set(WINDOW_COLUMNS) <= set(keys) else None
     return _check(Shape(keys, values, window=window, has_origin=below.has_origin), "a new key")
+
+
+def _process(node: Process) -> Shape:
+    below = shape(node.input)
+    if below.is_table:
+        raise PlanRefused("process takes a stream: make the table one with to_stream()")
+    if not below.keys:
+        raise PlanRefused("process keeps state for a key: select one first, or give the format of the key")
+    values = returned_columns(node.function.returns)
+    keys = below.keys
+    if node.window is not None:
+        keys += WINDOW_COLUMNS
+        values = tuple(name for name in values if name not in WINDOW_COLUMNS)
+    made = Shape(keys, values, is_table=node.window is not None, window=node.window, has_origin=False)
+    return _check(made, "what process gives")
 
 
 def _aggregate(node: Aggregate) -> Shape:

@@ -43,6 +43,7 @@ from pessoa.pipelines.plan import (
     Function,
     Join,
     Node,
+    Process,
     Project,
     PythonSink,
     PythonSource,
@@ -64,7 +65,7 @@ REGISTRY_FORMATS = ("avro", "protobuf")
 
 def has_state(node: Node) -> bool:
     """Whether this node itself remembers rows."""
-    return isinstance(node, Aggregate | Distinct | Join)
+    return isinstance(node, Aggregate | Distinct | Join | Process)
 
 
 def why_not_real_time(plan: Node) -> str | None:
@@ -126,6 +127,8 @@ def is_table(node: Node) -> bool:
             return is_table(node.left)
         case PythonSource() | Rekey() | Union() | FlatMap():
             return False
+        case Process():
+            return node.window is not None
         case _:
             return is_table(node.input)
 
@@ -150,7 +153,7 @@ def _sends_letters(node: Node) -> bool:
 
 def functions(node: Node) -> list[object]:
     match node:
-        case Apply():
+        case Apply() | Process():
             return [node.function]
         case Filter():
             return [node.condition]
@@ -183,6 +186,8 @@ def _mode(node: Node) -> OutputMode:
         )
     if isinstance(node, Distinct):
         return "append" if node.within_ms else "update"
+    if isinstance(node, Process):
+        return "update"
     assert isinstance(node, Join)
     return "append" if node.within is not None else "update"
 

@@ -38,6 +38,7 @@ from pessoa.pipelines.plan import (
     Node,
     OnError,
     PlanRefused,
+    Process,
     Project,
     Rekey,
     Sink,
@@ -208,9 +209,11 @@ class App:
         return Table(self, source, made.type)
 
     def global_table(self, topic: str, *, key: Serde[object] = string, value: Any = None) -> Table[Any, Any]:
-        """A table to look up in by any column of a stream: `stream.join(table, on="produto")`. On Spark every table is
-        one: rows meet by what they are joined on, however their topics are partitioned."""
-        return self.table(topic, key=key, value=value)
+        """A table to look up in, by key or by any column of a stream: `stream.join(table, on="produto")`. It is read to
+        its end first, and rows meet what is there when they come; so the join runs in real time."""
+        found: Table[Any, Any] = self.table(topic, key=key, value=value)
+        found.is_global = True
+        return found
 
     def add_sink(
         self,
@@ -453,7 +456,7 @@ def _is_plain(node: Node) -> bool:
             return node.value.kind in PRIMITIVES
         case Project():
             return [column.name for column in node.columns] == [VALUE] and not node.keep
-        case Apply():
+        case Apply() | Process():
             return struct_fields(node.function.returns) is None
         case FlatMap():
             return shape(node).values == (node.name,)
