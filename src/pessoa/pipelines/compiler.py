@@ -44,6 +44,7 @@ from pessoa.pipelines.plan import (
     Rekey,
     Sink,
     Source,
+    Through,
     Union,
     every,
 )
@@ -174,6 +175,10 @@ class Compiler:
                 )
             case Process():
                 return self._process(node)
+            case Through():
+                # A plan that runs was cut here; one that is tried on rows in memory goes straight on.
+                below = self.flow(node.input)
+                return below._replace(frame=below.frame.drop(*ORIGIN), shape=shape(node))
             case Union():
                 return self._union(node)
             case Sink():

@@ -33,6 +33,7 @@ from pessoa.pipelines.plan import (
     Rekey,
     Sink,
     Source,
+    Through,
     Union,
     Window,
     inputs,
@@ -83,6 +84,9 @@ def describe(node: Node) -> str:
         case Process():
             timers = "" if node.timers == "none" else f", with {node.timers}-time timers"
             return f"process with {_function(node.function)}{timers}{_errors(node.errors)}"
+        case Through():
+            count = f" of {node.partitions} partitions" if node.partitions > 0 else ""
+            return f"through the topic {node.topic}{count}" if node.topic else f"through a topic{count}"
         case Join():
             return _join(node)
         case Union():

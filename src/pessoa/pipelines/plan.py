@@ -235,6 +235,16 @@ class Join(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     lookup: Lookup = "by-time"
 
 
+class Through(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """The rows go through a topic: what is above is another query, with as many partitions to read as are wanted."""
+
+    input: Node
+    # A name of ours if empty.
+    topic: str = ""
+    # As many as the cluster gives a new topic, if -1.
+    partitions: int = -1
+
+
 class Union(msgspec.Struct, frozen=True, tag=True):
     """The rows of all; their columns have the same names, in any order."""
 
@@ -281,6 +291,7 @@ Node: TypeAlias = (
     | Aggregate
     | Distinct
     | Process
+    | Through
     | Join
     | Union
     | Sink

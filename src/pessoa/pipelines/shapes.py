@@ -34,6 +34,7 @@ from pessoa.pipelines.plan import (
     Rekey,
     Sink,
     Source,
+    Through,
     Union,
     Window,
 )
@@ -107,6 +108,8 @@ def shape(node: Node) -> Shape:
             return _aggregate(node)
         case Process():
             return _process(node)
+        case Through():
+            return msgspec.structs.replace(shape(node.input), has_origin=False)
         case Distinct():
             return _distinct(node)
         case Join():

@@ -13,8 +13,9 @@ What leaves a plan in micro-batches depends on its state:
 
 Spark keeps one state of the update kind in a query, and no other state beside it. Kafka Streams would put a
 repartition topic between two such steps, and so do we: `stages` cuts a plan there into several, each of which ends in
-a topic that the next one reads. The topics in between hold JSON with the event time, and are named after the pipeline.
-Each part runs at its own speed. Real-time mode asks for two more cuts, which are made where nothing else is in its way:
+a topic that the next one reads. The topics in between hold JSON with the event time, and are named after the pipeline;
+a plan may ask for one itself (Through). Each part runs at its own speed. Real-time mode asks for two more cuts, which
+are made where nothing else is in its way:
 
     a union above state        Spark wants its unions first
     dead letters beside state  they would be such a union; a query without state reads the topic for them instead
@@ -51,6 +52,7 @@ from pessoa.pipelines.plan import (
     Sink,
     Source,
     Speed,
+    Through,
     Union,
     Window,
     Within,
@@ -199,6 +201,8 @@ class Stage(NamedTuple):
     plan: Node
     topic: str
     is_internal: bool
+    # Of the topic, if it is created; -1 leaves it to the cluster.
+    partitions: int = -1
 
 
 # The event time in a topic between two stages.
@@ -220,7 +224,7 @@ def stages(plan: Sink, name: str, types: Types, *, real_time: bool = False) -> l
 
 def is_cut(plan: Node, *, real_time: bool = False) -> bool:
     """Whether a plan needs more than one query."""
-    if any(_too_much(node) for node in every(plan)):
+    if any(_too_much(node) or isinstance(node, Through) for node in every(plan)):
         return True
     is_fast = real_time and not any(map(_why_slow, every(plan)))
     return is_fast and why_not_real_time(plan) is not None
@@ -262,6 +266,8 @@ class _Cutter:
 
     def cut(self, node: Node) -> Node:
         """The node with topics below it where it must be cut; what writes them is in `found`."""
+        if isinstance(node, Through):
+            return self._through_a_topic(self.cut(node.input), node.topic, node.partitions)
         ends_here = _too_much(node) or (self._is_fast and _is_union_above_state(node))
         children = []
         for child in inputs(node):
@@ -271,12 +277,12 @@ class _Cutter:
             children.append(whole)
         return with_inputs(node, tuple(children))
 
-    def _through_a_topic(self, node: Node) -> Node:
+    def _through_a_topic(self, node: Node, topic: str = "", partitions: int = -1) -> Node:
         number = len(self.found) + 1
-        topic = f"{self._name}-{number}-repartition"
+        topic = topic or f"{self._name}-{number}-repartition"
         written = Project(node, (Column(_TIME, ROWTIME),), keep=True)
         sink = Sink(written, topic, key=Format("json"), whole_key=True)
-        self.found.append(Stage(f"{self._name}-{number}", sink, topic, is_internal=True))
+        self.found.append(Stage(f"{self._name}-{number}", sink, topic, is_internal=True, partitions=partitions))
         return _read_back(node, topic, self._types(node))
 
 

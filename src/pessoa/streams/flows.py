@@ -29,6 +29,7 @@ from pessoa.pipelines.plan import (
     Process,
     Project,
     Rekey,
+    Through,
     Timers,
     Union,
     Window,
@@ -214,6 +215,18 @@ class Stream(_Flow[K, V]):
     def union(self, *others: Stream[K, V]) -> Stream[K, V]:
         """The rows of all of them; they have the same columns."""
         return Stream(self._app, Union((self.node, *(other.node for other in others))), self._type)
+
+    def through(self, topic: str, *, partitions: int = -1) -> Stream[K, V]:
+        """Write the rows to a topic and go on from there, in another query. In it key and value are JSON, with the
+        row's time as __rowtime. It is created if it is missing."""
+        if not topic:
+            raise PlanRefused("through which topic? repartition() takes one of ours")
+        return Stream(self._app, Through(self.node, topic, _partitions(partitions)), self._type)
+
+    def repartition(self, partitions: int = -1) -> Stream[K, V]:
+        """As through, with a topic that is named after the pipeline, …-repartition: what follows is a query of its own,
+        which reads as many partitions as are asked for."""
+        return Stream(self._app, Through(self.node, "", _partitions(partitions)), self._type)
 
     def merge(self, *others: Stream[K, V]) -> Stream[K, V]:
         """Kafka Streams' name for union."""
@@ -409,6 +422,12 @@ def _within(within: Duration | tuple[Duration, Duration] | None, grace: Duration
     if grace is None and how != "inner":
         raise PlanRefused(f"a {how} join of streams needs a grace: how long to wait before a row is alone")
     return Within(milliseconds(before), milliseconds(after), DAY_MS if grace is None else milliseconds(grace))
+
+
+def _partitions(count: int) -> int:
+    if count != -1 and count < 1:
+        raise PlanRefused(f"a topic has one partition or more, not {count}")
+    return count
 
 
 def _return_hint(function: Callable[..., object]) -> object:

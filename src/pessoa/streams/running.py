@@ -202,7 +202,9 @@ class Running:
 
     def _start(self, sink: Sink) -> None:
         parts = self._app.queries_of(sink, self._types)
-        _create(self._admin(), {part.topic for part in parts if part.is_internal})
+        for part in parts:
+            if part.is_internal:
+                _create(self._admin(), {part.topic}, partitions=part.partitions)
         for part in parts:
             self._say(f"Starting {part.query}")
             self._stages[part.query] = part
@@ -235,7 +237,9 @@ def _topics(admin: AdminClient) -> set[str]:
     return set(admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics)
 
 
-def _create(admin: AdminClient, topics: set[str], config: Mapping[str, str] | None = None) -> None:
+def _create(
+    admin: AdminClient, topics: set[str], config: Mapping[str, str] | None = None, *, partitions: int = -1
+) -> None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.cimpl import NewTopic
 
@@ -243,7 +247,8 @@ def _create(admin: AdminClient, topics: set[str], config: Mapping[str, str] | No
         return
     # -1: as many partitions and replicas as the cluster gives a new topic.
     wanted = [
-        NewTopic(topic, num_partitions=-1, replication_factor=-1, config=dict(config or {})) for topic in sorted(topics)
+        NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config or {}))
+        for topic in sorted(topics)
     ]
     for topic, created in admin.create_topics(wanted, operation_timeout=ADMIN_TIMEOUT_S).items():
         try:
