@@ -113,6 +113,33 @@ def test_sliding_windows_begin_and_end_where_rows_do(spark: Any) -> None:
     }  # fmt: skip
 
 
+def test_tables_are_joined_by_a_foreign_key_and_follow_changes_of_both(spark: Any) -> None:
+    app = App("loja")
+    orders = app.table("pedidos", value={"cliente": str, "valor": float})
+    clients = app.table("clientes", value={"nome": str})
+    orders.join(clients, foreign_key="cliente").to("com-nome")
+    orders.left_join(clients, foreign_key="cliente", prefix="c_").to("com-ou-sem")
+    given = {
+        "clientes": [at(0, "a", {"nome": "Ana"}), at(6, "b", {"nome": "Bia"}), at(8, "a", None)],
+        "pedidos": [
+            at(1, "1", {"cliente": "a", "valor": 10}), at(2, "2", {"cliente": "b", "valor": 20}),
+            at(3, "3", {"cliente": "a", "valor": 30}), at(4, "3", {"cliente": "b", "valor": 31}),
+            at(5, "4", {"cliente": "b", "valor": 40}), at(7, "4", None),
+        ],
+    }  # fmt: skip
+    out = app.test(given, spark=spark)
+    assert {record.key: record.value for record in out["com-nome"]} == {
+        "1": None,
+        "2": {"cliente": "b", "valor": 20.0, "nome": "Bia"},
+        "3": {"cliente": "b", "valor": 31.0, "nome": "Bia"},
+        "4": None,
+    }
+    assert {record.key: record.value and record.value.get("c_nome") for record in out["com-ou-sem"]} == {
+        "1": None, "2": "Bia", "3": "Bia", "4": None,
+    }  # fmt: skip
+    assert next(record.value for record in reversed(out["com-ou-sem"]) if record.key == "1")["valor"] == 10.0
+
+
 def test_of_equal_rows_the_first_passes(spark: Any) -> None:
     app = App("loja")
     app.stream("vendas", value=Sale).distinct("produto").to("primeiras")
@@ -126,6 +153,16 @@ def test_of_equal_rows_the_first_passes(spark: Any) -> None:
     [
         (lambda sales: sales.process(object(), returns=str), "an object with a method process(context, key, value)"),
         (lambda sales: sales.process(Jumps(), timers="cuckoo"), "timers are none, processing, event, not 'cuckoo'"),
+        (
+            lambda sales: sales.group_by_key().count().join(sales, foreign_key="count"),
+            "a foreign key joins two tables",
+        ),
+        (
+            lambda sales: (
+                sales.group_by_key().count().join(sales.group_by_key().count(), foreign_key="key", how="outer")
+            ),
+            "is inner or left",
+        ),
         (
             lambda sales: sales.group_by_key().window(sliding("1 s")).aggregate(x="first(valor)"),
             "first(valor) cannot be had in sliding windows",

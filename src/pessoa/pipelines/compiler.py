@@ -31,6 +31,7 @@ from pessoa.pipelines.plan import (
     Errors,
     Filter,
     FlatMap,
+    ForeignKeyJoin,
     Format,
     Function,
     Join,
@@ -175,6 +176,11 @@ class Compiler:
                 )
             case Process():
                 return self._process(node)
+            case ForeignKeyJoin():
+                # A plan that runs was written as other nodes; one that is tried on rows in memory is so here.
+                from pessoa.pipelines.foreign_key_join import expand
+
+                return self.flow(expand(node, self.types(node.left), self.types(node.right)))
             case Through():
                 # A plan that runs was cut here; one that is tried on rows in memory goes straight on.
                 below = self.flow(node.input)
@@ -185,6 +191,10 @@ class Compiler:
                 return self._sink(node)
             case PythonSource() | PythonSink():
                 raise PlanRefused("Python sources and sinks are run by the engine, not compiled")
+
+    def types(self, node: Node) -> dict[str, str]:
+        """The columns of a node and their types in Spark."""
+        return {field.name: field.dataType.simpleString() for field in self.flow(node).frame.schema}
 
     # Sources and sinks
 
@@ -411,7 +421,8 @@ class Compiler:
         return Flow(frame, made, carries_bad, tuple(letters for flow in flows for letters in flow.letters))
 
     def _process(self, node: Process) -> Flow:
-        from pessoa.pipelines.row_process import RowProcessor, process_rows
+        from pessoa.pipelines.row_process import RowProcessor
+        from pessoa.pipelines.row_process_state import process_rows
 
         below = self._split_off_bad_rows(self.flow(node.input))
         processor = find_function(node.function.name, self._functions)

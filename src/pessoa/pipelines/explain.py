@@ -21,6 +21,7 @@ from pessoa.pipelines.plan import (
     Errors,
     Filter,
     FlatMap,
+    ForeignKeyJoin,
     Format,
     Function,
     Join,
@@ -84,6 +85,8 @@ def describe(node: Node) -> str:
         case Process():
             timers = "" if node.timers == "none" else f", with {node.timers}-time timers"
             return f"process with {_function(node.function)}{timers}{_errors(node.errors)}"
+        case ForeignKeyJoin():
+            return f"{node.how} join of tables by the foreign key {node.on}"
         case Through():
             count = f" of {node.partitions} partitions" if node.partitions > 0 else ""
             return f"through the topic {node.topic}{count}" if node.topic else f"through a topic{count}"

@@ -214,6 +214,8 @@ class Process(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     grace_ms: int = 0
     # The values have WINDOW_COLUMNS, and are the rows of a windowed table.
     window: Window | None = None
+    # The values are rows of a table: the latest of a key holds.
+    gives_table: bool = False
     errors: Errors = Errors()
 
 
@@ -233,6 +235,17 @@ class Join(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     left_prefix: str = ""
     right_prefix: str = ""
     lookup: Lookup = "by-time"
+
+
+class ForeignKeyJoin(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Two tables: each row of the left one with the row of the right one whose key the expression `on` gives. It is
+    written as other nodes before it runs (`foreign_key_join.py`)."""
+
+    left: Node
+    right: Node
+    on: str
+    how: How = "inner"
+    right_prefix: str = ""
 
 
 class Through(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -292,6 +305,7 @@ Node: TypeAlias = (
     | Distinct
     | Process
     | Through
+    | ForeignKeyJoin
     | Join
     | Union
     | Sink
@@ -313,7 +327,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Source() | PythonSource():
             return ()
-        case Join():
+        case Join() | ForeignKeyJoin():
             return (node.left, node.right)
         case Union():
             return node.inputs

@@ -1,4 +1,5 @@
-"""Spark's stateful processor around `row_process.py`: one value of state for each key, and timers.
+"""Spark's side of `row_process.py`: the stateful operator of a Process node, with one value of state for each key, and
+timers.
 
 A file of its own because it must derive from a class of pyspark, which is not imported before it is needed.
 """
@@ -7,9 +8,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Row as SparkRow
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import (
     ExpiredTimerInfo,
     StatefulProcessor,
@@ -17,9 +19,20 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
+from pessoa.pipelines.formats import sql_name
+from pessoa.pipelines.plan import Process
 from pessoa.pipelines.row_process import InputRow, RowProcessor, Session
+from pessoa.pipelines.shapes import ROWDELETED, ROWTIME, shape
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pessoa.pipelines.compiler import Flow
 
 _STATE = "payload STRING"
+_OPTIONS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+# The fields of what the operator gives, behind the key's: those of `row_process.Output`.
+_OUTPUT = "time TIMESTAMP, payload STRING, error STRING"
 
 
 class RowProcessState(StatefulProcessor):
@@ -103,3 +116,48 @@ def _plain_key(key: Any) -> object:
 
 def _moment(milliseconds: int) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)
+
+
+def process_rows(node: Process, below: Flow, processor: RowProcessor, takes: Callable[..., object] | None) -> DataFrame:
+    """The columns of the key, those of the result, its time, and `__error` for what failed."""
+    made = shape(node)
+    values = below.shape.values
+    payload = f"struct({', '.join(map(sql_name, values))})"
+    present = " AND ".join(f"{sql_name(name)} IS NOT NULL" for name in below.shape.keys)
+    keys = [f"__key{position}" for position in range(len(below.shape.keys))]
+    rows = below.frame.filter(present)
+    if node.timers == "event":
+        rows = rows.withWatermark(ROWTIME, f"{node.grace_ms} milliseconds")
+    rows = rows.select(
+        *(F.col(sql_name(name)).alias(key) for key, name in zip(keys, below.shape.keys, strict=True)),
+        F.col(ROWTIME).alias("time"),
+        F.expr("rowoffset" if below.shape.has_origin else "CAST(0 AS BIGINT)").alias("position"),
+        F.expr(f"IF({ROWDELETED}, NULL, {payload})").alias("payload"),
+    )
+    empty = rows.select(*keys).selectExpr("*", *_nulls(_OUTPUT))
+    is_plain = values == ("value",) and takes is None
+    given = rows.groupBy(*keys).transformWithState(
+        statefulProcessor=RowProcessState(processor, takes, is_plain, len(keys), empty.columns, node.timers == "event"),
+        outputStructType=empty.schema,
+        outputMode="Update",
+        timeMode={"none": "None", "processing": "ProcessingTime", "event": "EventTime"}[node.timers],
+    )
+    parsed = given.withColumn("__made", F.from_json("payload", f"value {node.function.returns}", _OPTIONS))
+    is_struct = node.function.returns.strip().upper().startswith("STRUCT")
+    own = [name for name in made.keys if name not in below.shape.keys]
+    return parsed.select(
+        *(F.col(key).alias(name) for key, name in zip(keys, below.shape.keys, strict=True)),
+        *(
+            F.expr(f"__made.value.{sql_name(name)}" if is_struct else "__made.value").alias(name)
+            for name in (*own, *made.values)
+        ),
+        F.col("time").alias(ROWTIME),
+        F.lit(False).alias(ROWDELETED),
+        F.expr("IF(error IS NULL AND __made.value IS NULL, 'what it gave is not of the declared type', error)").alias(
+            "__error"
+        ),
+    )
+
+
+def _nulls(columns: str) -> list[str]:
+    return [f"CAST(NULL AS {kind}) AS {name}" for name, kind in (each.split() for each in columns.split(", "))]

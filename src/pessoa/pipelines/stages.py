@@ -31,6 +31,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from pessoa.pipelines.columns import write_columns
+from pessoa.pipelines.foreign_key_join import expand
 from pessoa.pipelines.plan import (
     NOTHING,
     Aggregate,
@@ -40,6 +41,7 @@ from pessoa.pipelines.plan import (
     Errors,
     Filter,
     FlatMap,
+    ForeignKeyJoin,
     Format,
     Function,
     Join,
@@ -67,7 +69,7 @@ REGISTRY_FORMATS = ("avro", "protobuf")
 
 def has_state(node: Node) -> bool:
     """Whether this node itself remembers rows."""
-    return isinstance(node, Aggregate | Distinct | Join | Process)
+    return isinstance(node, Aggregate | Distinct | ForeignKeyJoin | Join | Process)
 
 
 def why_not_real_time(plan: Node) -> str | None:
@@ -110,6 +112,8 @@ def _why_slow(node: Node) -> str | None:
             )
         case Distinct(within_ms=within_ms) if within_ms > 0:
             return "what it has seen is forgotten after a time"
+        case ForeignKeyJoin():
+            return "it joins tables by a foreign key, in Python"
         case PythonSource() | PythonSink():
             return "Python reads or writes its records"
     if any(isinstance(each, Function) for each in functions(node)):
@@ -127,10 +131,12 @@ def is_table(node: Node) -> bool:
             return True
         case Join():
             return is_table(node.left)
+        case ForeignKeyJoin():
+            return True
         case PythonSource() | Rekey() | Union() | FlatMap():
             return False
         case Process():
-            return node.window is not None
+            return node.gives_table or node.window is not None
         case _:
             return is_table(node.input)
 
@@ -188,7 +194,7 @@ def _mode(node: Node) -> OutputMode:
         )
     if isinstance(node, Distinct):
         return "append" if node.within_ms else "update"
-    if isinstance(node, Process):
+    if isinstance(node, Process | ForeignKeyJoin):
         return "update"
     assert isinstance(node, Join)
     return "append" if node.within is not None else "update"
@@ -224,7 +230,7 @@ def stages(plan: Sink, name: str, types: Types, *, real_time: bool = False) -> l
 
 def is_cut(plan: Node, *, real_time: bool = False) -> bool:
     """Whether a plan needs more than one query."""
-    if any(_too_much(node) or isinstance(node, Through) for node in every(plan)):
+    if any(_too_much(node) or isinstance(node, Through | ForeignKeyJoin) for node in every(plan)):
         return True
     is_fast = real_time and not any(map(_why_slow, every(plan)))
     return is_fast and why_not_real_time(plan) is not None
@@ -268,6 +274,8 @@ class _Cutter:
         """The node with topics below it where it must be cut; what writes them is in `found`."""
         if isinstance(node, Through):
             return self._through_a_topic(self.cut(node.input), node.topic, node.partitions)
+        if isinstance(node, ForeignKeyJoin):
+            return self.cut(expand(node, self._types(node.left), self._types(node.right)))
         ends_here = _too_much(node) or (self._is_fast and _is_union_above_state(node))
         children = []
         for child in inputs(node):
@@ -309,7 +317,7 @@ def with_inputs(node: Node, children: tuple[Node, ...]) -> Node:
     match node:
         case Source() | PythonSource():
             return node
-        case Join():
+        case Join() | ForeignKeyJoin():
             return msgspec.structs.replace(node, left=children[0], right=children[1])
         case Union():
             return msgspec.structs.replace(node, inputs=children)

@@ -32,6 +32,7 @@ from pessoa.pipelines.plan import (
     Apply,
     Errors,
     FlatMap,
+    ForeignKeyJoin,
     Format,
     Join,
     KafkaSettings,
@@ -460,7 +461,7 @@ def _is_plain(node: Node) -> bool:
             return struct_fields(node.function.returns) is None
         case FlatMap():
             return shape(node).values == (node.name,)
-        case Aggregate() | Join():
+        case Aggregate() | Join() | ForeignKeyJoin():
             return False
         case _:
             return _is_plain(inputs(node)[0])
@@ -480,7 +481,7 @@ def _key_format(node: Node) -> Format:
             return msgspec.structs.replace(node.key, columns="")
         case Rekey():
             return STRING if len(node.columns) < 2 else Format("json")
-        case Join():
+        case Join() | ForeignKeyJoin():
             return _key_format(node.left)
         case Union():
             return _key_format(node.inputs[0])

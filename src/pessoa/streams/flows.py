@@ -9,6 +9,7 @@ quicker, and keep a pipeline without state in real-time mode; functions can do e
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, get_args, overload
@@ -21,6 +22,7 @@ from pessoa.pipelines.plan import (
     Distinct,
     Filter,
     FlatMap,
+    ForeignKeyJoin,
     How,
     Join,
     Lookup,
@@ -36,7 +38,7 @@ from pessoa.pipelines.plan import (
     Within,
 )
 from pessoa.pipelines.row_process import RowProcessor
-from pessoa.pipelines.shapes import KEY, VALUE, shape
+from pessoa.pipelines.shapes import KEY, VALUE, ColumnsUnknown, shape
 from pessoa.streams.composed_steps import cogroup, join_on, suppressed
 from pessoa.streams.row_conditions import Observer, conditions
 from pessoa.streams.serdes import Row, Serde
@@ -333,12 +335,20 @@ class Table(_Flow[K, V]):
         node, made = self._apply(function, returns)
         return Table(self._app, node, made)
 
-    def join(self, other: Table[K, V2], *, prefix: str = "", how: How = "inner") -> Table[K, Row]:
-        """The table of keys that both have; `how` "left" and "outer" keep those that one side has."""
+    def join(
+        self, other: Table[Any, V2], *, foreign_key: str = "", prefix: str = "", how: How = "inner"
+    ) -> Table[K, Row]:
+        """The table of keys that both have; `how` "left" and "outer" keep those that one side has. `foreign_key` is an
+        expression over this table's columns for the other's key: many rows of this one then meet one of the other."""
+        if foreign_key:
+            node: Node = ForeignKeyJoin(self.node, other.node, foreign_key, how, prefix)
+            with contextlib.suppress(ColumnsUnknown):
+                shape(node)
+            return Table(self._app, node)
         return Table(self._app, Join(self.node, other.node, how, right_prefix=prefix))
 
-    def left_join(self, other: Table[K, V2], *, prefix: str = "") -> Table[K, Row]:
-        return self.join(other, prefix=prefix, how="left")
+    def left_join(self, other: Table[Any, V2], *, foreign_key: str = "", prefix: str = "") -> Table[K, Row]:
+        return self.join(other, foreign_key=foreign_key, prefix=prefix, how="left")
 
     def outer_join(self, other: Table[K, V2], *, prefix: str = "") -> Table[K, Row]:
         return self.join(other, prefix=prefix, how="outer")

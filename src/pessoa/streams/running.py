@@ -229,8 +229,7 @@ class Running:
 
         compiler = Compiler(node, self._engine.session(), self._app.kafka, self._app.functions.by_name, None)
         with in_the_plans_words(node, compiler):
-            schema = compiler.flow(node).frame.schema
-        return {field.name: field.dataType.simpleString() for field in schema}
+            return compiler.types(node)
 
 
 def _topics(admin: AdminClient) -> set[str]:
