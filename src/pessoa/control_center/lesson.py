@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 LESSON_S = 1200.0
 MAX_MEMBERS = 6
-KEYS = ("a", "b", "c", "d", "e", "f")
+KEYS = ("a", "b", "c", "d", "f", "g")
 PACES = {"slow": 1.0, "quick": 0.25}
 _NAMES = "ABCDEF"
 
@@ -175,16 +175,22 @@ class Lesson:
             self._changed.clear()
             producer = Producer({
                 **self._settings, "acks": self.acks, "enable.idempotence": self.is_idempotent, "linger.ms": 0,
-                "client.id": "classroom", "message.timeout.ms": 10_000, "log_level": 0,
+                "client.id": "classroom",
+                # As Java's producers choose partitions.
+                "partitioner": "murmur2_random", "message.timeout.ms": 10_000, "log_level": 0,
             })  # fmt: skip
             while not self._changed.is_set() and not self.is_over:
                 if self.is_producing:
                     self._send(producer, number)
                     number += 1
-                producer.poll(0)
-                self._changed.wait(PACES[self.pace])
+                self._wait(producer, time.monotonic() + PACES[self.pace])
             producer.flush(2)
         self.end()
+
+    def _wait(self, producer: Producer, until_s: float) -> None:
+        """Acknowledgements are noted as they come, so that their times are those of the brokers."""
+        while time.monotonic() < until_s and not self._changed.is_set():
+            producer.poll(0.05)
 
     def _send(self, producer: Producer, number: int) -> None:
         key = KEYS[(number * 5 + number // 4) % len(KEYS)]
@@ -202,5 +208,3 @@ class Lesson:
 
         partition = -1 if self.keyed else number % 3
         producer.produce(self.topic, f"event {number}", key if self.keyed else None, partition, delivered)
-        # With acks=0 there is nothing to wait for: librdkafka calls back once it has sent.
-        producer.poll(0.05)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from nicegui import events, ui
@@ -18,7 +19,8 @@ from pessoa.control_center.accounts import Person, demand
 from pessoa.control_center.center import Center
 from pessoa.control_center.lesson import Lesson, MemberState, Scene
 from pessoa.control_center.pages.frame import Visit, page
-from pessoa.control_center.pages.parts import Cell, Html, card, notice, tag
+from pessoa.control_center.pages.parts import Cell, Html, notice, tag
+from pessoa.control_center.platform_brokers import broker_processes, kill_broker
 from pessoa.control_center.views import TopicView
 from pessoa.web.problems import HttpProblem
 
@@ -122,8 +124,25 @@ async def _draw_lesson(visit: Visit, lesson: Lesson) -> None:
             ui.switch(t("produce"), value=True, on_change=_setter(lesson, "is_producing"))
     steps = t("Stop the leader of a partition in a terminal and watch its leadership move to an in-sync replica:")
     again = t("`pessoa up` starts it again, and it catches up.")
-    command = tag("pre", "kill -9 $(pgrep -f node.id=2)")
-    visit.html(card(t("Kill a broker"), tag("p", steps, cls="dim"), command, tag("p", again, cls="dim")))
+    mine = broker_processes(visit.center.config.home)
+    if mine:
+        steps = t("Kill the leader of a partition and watch its leadership move to an in-sync replica:")
+    command = tag("pre", "kill -9 $(pgrep -f node.id=2)") if not mine else ""
+
+    async def kill(broker: int) -> None:
+        async def act() -> None:
+            demand(visit.person, "admin")
+            kill_broker(visit.center.config.home, broker)
+            visit.center.audit.note(visit.person.name, "kill broker", str(broker))
+
+        await visit.attempt(act(), t("Broker {n} is killed.", n=broker))
+
+    with ui.element("section").classes("card"):
+        visit.html(tag("div", tag("h2", t("Kill a broker")), tag("p", steps, cls="dim"), command))
+        with ui.element("div").classes("actions"):
+            for broker in sorted(mine):
+                visit.button(t("Kill broker {n}", n=broker), partial(kill, broker), "admin", primary=False)
+        visit.html(tag("p", again, cls="dim"))
 
     async def redraw() -> None:
         if lesson.is_over:
@@ -166,8 +185,9 @@ def draw_scene(visit: Visit, view: TopicView, scene: Scene) -> Html:
         others = ", ".join(f"{node}{'' if node in one.isr else ' ✗'}" for node in one.replicas if node != one.leader)
         parts.append(_text(262, y + 17, leader, soft=False))
         parts.append(_text(480, y + 17, t("followers: {names}", names=others or "–")))
-        end = one.latest or 0
         sent = {each.offset: each for each in scene.sent if each.partition == one.partition}
+        # What was acknowledged since the ends were asked counts.
+        end = max([one.latest or 0, *(offset + 1 for offset in sent)])
         for cell, offset in enumerate(range(max(0, end - _SHOWN_CELLS), end + 1)):
             x = 262 + cell * 45
             key = sent[offset].key if offset in sent and scene.keyed else ""

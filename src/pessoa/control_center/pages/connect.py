@@ -12,6 +12,7 @@ from pessoa.control_center.accounts import demand
 from pessoa.control_center.center import Center
 from pessoa.control_center.pages.frame import Visit, page
 from pessoa.control_center.pages.parts import Cell, Html, badge, card, link, notice, table, tag
+from pessoa.web.problems import HttpProblem
 
 TONES = {"RUNNING": "good", "FAILED": "bad", "PAUSED": "warning", "STOPPED": "warning"}
 ACTIONS = (("pause", "PUT", "Pause"), ("resume", "PUT", "Resume"), ("stop", "PUT", "Stop"))
@@ -64,12 +65,14 @@ async def _draw_connector(visit: Visit, name: str) -> None:
         demand(visit.person, "editor")
         if await visit.attempt(connect.ask(method, f"{path}{what}"), words):
             visit.center.audit.note(visit.person.name, what.strip("/") or method.lower(), name)
-            ui.navigate.to("/connect" if method == "DELETE" else f"/connect/{quote(name, safe='')}")
+            ui.navigate.to("/connect" if (method, what) == ("DELETE", "") else f"/connect/{quote(name, safe='')}")
 
     with ui.element("div").classes("actions"):
         for action, method, words in ACTIONS:
             visit.button(t(words), partial(act, method, f"/{action}", t("Done.")), primary=False)
         visit.button(t("Restart"), lambda: act("POST", "/restart?includeTasks=true", t("Done.")))
+        reset = partial(act, "DELETE", "/offsets", t("Done."))
+        visit.button(t("Reset offsets"), reset, "admin", primary=False).tooltip(t("Stop the connector first."))
         visit.button(t("Delete"), lambda: act("DELETE", "", t("Done.")), "admin", primary=False)
     shown = visit.html()
 
@@ -88,10 +91,20 @@ async def _draw_connector(visit: Visit, name: str) -> None:
             for key, value in sorted(config.items())
         ]
         state = str(status["connector"]["state"])
+        try:
+            offsets: Any = await connect.ask("GET", f"{path}/offsets")
+        except HttpProblem as problem:
+            offsets = {"offsets": []}
+            traces.append(notice(problem.message))
+        places: list[list[Cell]] = [
+            [tag("code", str(one.get("partition"))), tag("code", str(one.get("offset")))]
+            for one in offsets.get("offsets", [])
+        ]
         shown.set_content(str(tag(
             "div", card(tag("span", name, " ", badge(state, TONES.get(state, "plain"))),
                         table([t("Task"), t("State"), t("Worker")], tasks, empty=t("It has no task."), numbers=(0,)),
                         *traces),
+            card(t("Offsets"), table([t("Partition"), t("Offset")], places, empty=t("Nothing is committed."))),
             card(t("Configuration"), table([t("Key"), t("Value")], rows, empty="")),
         )))  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from nicegui import ui
@@ -38,9 +38,8 @@ def register(center: Center) -> None:
                 running.pop().cancel()
 
         with ui.element("section").classes("card"):
-            editor = ui.codemirror(visit.query("q") or EXAMPLE, language="SQL", theme="basicLight").style(
-                "height:200px"
-            )
+            theme: Literal["basicDark", "basicLight"] = "basicDark" if visit.theme == "dark" else "basicLight"
+            editor = ui.codemirror(visit.query("q") or EXAMPLE, language="SQL", theme=theme).style("height:200px")
             editor.props(f'aria-label="{t("Statement")}"')
             with ui.element("div").classes("actions").style("margin-top:12px"):
                 away = None if state.is_up else state.note

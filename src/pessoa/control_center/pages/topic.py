@@ -127,6 +127,7 @@ def _actions(visit: Visit, topic: str) -> None:
     with ui.element("div").classes("actions"):
         visit.button(t("Produce a message"), lambda: topic_messages.open_producer(visit, topic))
         visit.button(t("Add partitions"), lambda: _open_partitions(visit, topic), primary=False)
+        visit.button(t("Replicas"), lambda: _open_replicas(visit, topic), "admin", primary=False)
         visit.button(t("Clone"), clone, primary=False)
         visit.button(t("Empty"), lambda: _open_removal(visit, topic, empties=True), "admin", primary=False)
         visit.button(t("Delete"), lambda: _open_removal(visit, topic, empties=False), "admin", primary=False)
@@ -152,6 +153,24 @@ async def _open_partitions(visit: Visit, topic: str) -> None:
 
         with ui.element("div").classes("actions").style("margin-top:16px"):
             visit.button(t("Add"), add)
+            visit.button(t("Cancel"), dialog.close, "reader", primary=False)
+    dialog.open()
+
+
+async def _open_replicas(visit: Visit, topic: str) -> None:
+    t = visit.t
+    view = await visit.center.watch.topic(topic)
+    with ui.dialog() as dialog, ui.element("div").classes("sheet"):
+        visit.html(tag("div", tag("h2", t("Replicas")), notice(t("Brokers copy the partitions in the background."))))
+        factor = ui.number(t("Replicas"), value=view.replication, min=1, precision=0).props("outlined")
+
+        async def change() -> None:
+            done = visit.center.change_replication(visit.person, topic, int(factor.value or 0))
+            if await visit.attempt(done, t("The copying has begun.")):
+                dialog.close()
+
+        with ui.element("div").classes("actions").style("margin-top:16px"):
+            visit.button(t("Apply"), change, "admin")
             visit.button(t("Cancel"), dialog.close, "reader", primary=False)
     dialog.open()
 

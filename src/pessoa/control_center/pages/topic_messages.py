@@ -195,7 +195,7 @@ def _form(visit: Visit, topic: str) -> Html:
     first = tag(
         "div", Html('<input type="hidden" name="tab" value="messages">'),
         select("start", t("Where to begin"), [(key, t(words)) for key, words in STARTS], start),
-        field("number", "amount", t("Offset"), "width:110px"), field("datetime-local", "at", t("Time")),
+        field("number", "amount", t("Offset"), "width:110px"), field("datetime-local", "at", t("Time"), "width:215px"),
         field("number", "partition", t("Partition"), "width:110px"), field("number", "limit", t("Limit"), "width:90px"),
         select("key", t("Format of keys"), [("", t("key: auto")), *formats[1:]], visit.query("key")),
         select("value", t("Format of values"), [("", t("value: auto")), *formats[1:]], visit.query("value")),
