@@ -1,4 +1,4 @@
-"""A schema registry and a REST proxy that live in this process, for a test that needs more than a broker.
+"""A schema registry, a REST proxy and a ksql server in this process, for a test that needs more than a broker.
 
     with Broker() as kafka, SchemaRegistry(kafka.bootstrap_servers) as registry:
         client = SchemaRegistryClient({"url": registry.url})
@@ -13,14 +13,16 @@ Leaving the `with` block stops the service, and raises what went wrong inside it
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from pessoa.cli.ksql.server_client import KsqlClient
     from pessoa.web.asgi_app import App
     from pessoa.web.serving import ThreadedServer
 
+T = TypeVar("T")
 _HOST = "127.0.0.1"
 
 
@@ -97,3 +99,60 @@ class RestProxy(_Service):
         from pessoa.rest_proxy.proxy_config import from_properties
 
         return rest_proxy_app(from_properties(self._settings))
+
+
+class KsqlServer(_Service):
+    """`with KsqlServer(kafka.bootstrap_servers) as ksql: ksql.run("CREATE STREAM …;")`.
+
+    Persistent queries run on Spark, which starts with the first of them (`pessoa[spark]`); statements, INSERT, push and
+    pull queries need none.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, settings: Mapping[str, str] | None = None, *, schema_registry: str | None = None
+    ) -> None:
+        from tempfile import TemporaryDirectory
+
+        named = {} if schema_registry is None else {"ksql.schema.registry.url": schema_registry}
+        self._home = TemporaryDirectory(prefix="pessoa-ksql-", ignore_cleanup_errors=True)
+        super().__init__(
+            {"pessoa.home": self._home.name, **(settings or {}), **named, "bootstrap.servers": bootstrap_servers}
+        )
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self._home.cleanup()
+
+    def run(self, statements: str, properties: Mapping[str, str] | None = None) -> list[dict[str, object]]:
+        """Run statements, and return their entities; AssertionError with the server's message if one is refused."""
+        return self._client(lambda client: client.statements(statements, properties or {}, {}))
+
+    def rows(self, query: str, properties: Mapping[str, str] | None = None) -> list[list[object]]:
+        """Return the rows of a query that ends: a pull query, or one with LIMIT; from the first record."""
+        import json
+
+        def read(client: KsqlClient) -> list[list[object]]:
+            found = client.rows(query, {"auto.offset.reset": "earliest", **(properties or {})}, {})
+            try:
+                values = [json.loads(line) for line in found]
+            finally:
+                found.close()
+            wrong = [one for one in values[1:] if isinstance(one, dict)]
+            assert not wrong, wrong[0].get("message")
+            return values[1:]
+
+        return self._client(read)
+
+    def _client(self, ask: Callable[[KsqlClient], T]) -> T:
+        from pessoa.cli.ksql.server_client import KsqlClient, ServerRefused
+
+        try:
+            return ask(KsqlClient(self.url))
+        except ServerRefused as refused:
+            raise AssertionError(str(refused)) from None
+
+    async def _make(self, port: int) -> App:
+        from pessoa.ksql.server.ksql_service import make_ksql_app
+        from pessoa.ksql.server.server_config import make_config
+
+        return await make_ksql_app(make_config(self._settings), port)

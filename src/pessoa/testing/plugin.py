@@ -6,6 +6,7 @@
     kafka_cluster    three brokers of the test's own, to be killed and cut off
     schema_registry  a registry on `kafka`, for the whole session
     rest_proxy       a REST proxy on `kafka` and `schema_registry`, for the whole session
+    ksql             a ksql server on `kafka` and `schema_registry`, for the whole session
 
     def test_orders(kafka: Broker, kafka_topic: str) -> None:
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from pessoa.testing.broker import Broker
     from pessoa.testing.cluster import Cluster
-    from pessoa.testing.in_process_services import RestProxy, SchemaRegistry
+    from pessoa.testing.in_process_services import KsqlServer, RestProxy, SchemaRegistry
 
 
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -99,3 +100,12 @@ def rest_proxy(kafka: Broker, schema_registry: SchemaRegistry) -> Iterator[RestP
 
     with RestProxy(kafka.bootstrap_servers, schema_registry=schema_registry.url) as proxy:
         yield proxy
+
+
+@pytest.fixture(scope="session")
+def ksql(kafka: Broker, schema_registry: SchemaRegistry) -> Iterator[KsqlServer]:
+    """A running ksql server, shared by all tests of the session: `ksql.run("CREATE STREAM …;")`."""
+    from pessoa.testing.in_process_services import KsqlServer
+
+    with KsqlServer(kafka.bootstrap_servers, schema_registry=schema_registry.url) as server:
+        yield server

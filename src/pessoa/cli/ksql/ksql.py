@@ -166,7 +166,12 @@ def _pair(text: str) -> tuple[str, str]:
     epilog=for_click("pessoa ksql"),
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
-def ksql_group(words: tuple[str, ...]) -> None:
+@click.pass_context
+def ksql_group(ctx: click.Context, words: tuple[str, ...]) -> None:
+    if words and words[0] == "test":
+        from pessoa.cli.ksql.case_runs import run_case_files
+
+        ctx.exit(run_case_files([Path(one) for one in words[1:]], click.echo))
     ksql.main(list(words), prog_name="pessoa ksql")
 
 

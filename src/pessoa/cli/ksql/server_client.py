@@ -39,8 +39,8 @@ class Rows:
         try:
             while line := self._response.readline():
                 yield line
-        except (OSError, http.client.HTTPException, ValueError):
-            return
+        except (OSError, http.client.HTTPException) as failure:
+            raise ServerUnreachable(f"The connection to the server ended: {failure}") from None
 
     def close(self) -> None:
         self._connection.close()

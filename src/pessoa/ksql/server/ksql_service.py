@@ -124,26 +124,9 @@ def load_user_functions(config: KsqlConfig) -> None:
 
 def spark_runner(config: KsqlConfig) -> QueryRunner:
     """Return what runs persistent queries on Spark."""
-    from importlib import import_module
+    from pessoa.ksql.spark.spark_query_runner import make_runner
 
-    from pessoa.pipelines.engine import Engine
-
-    engine = Engine(
-        config.bootstrap_servers,
-        home=config.home,
-        spark_remote=config.spark_remote,
-        kafka_options=config.kafka_security,
-        schema_registry_url=config.registry_url or "",
-        state_topic=None,
-        say=log.info,
-    )
-    properties = {name.removeprefix("ksql.streams."): value for name, value in config.settings.items()
-                  if name.startswith("ksql.")}  # fmt: skip
-    # By name: an installation may have no Spark.
-    made: QueryRunner = import_module("pessoa.ksql.spark.spark_query_runner").SparkQueryRunner(
-        engine, service_id=config.service_id, registry=config.registry_settings, properties=properties
-    )
-    return made
+    return make_runner(config)
 
 
 async def make_ksql_app(config: KsqlConfig, port: int | None = None, *, make_runner: MakeRunner = spark_runner) -> App:

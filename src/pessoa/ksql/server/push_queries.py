@@ -1,4 +1,4 @@
-"""Push queries: SELECT … EMIT CHANGES, run in this process for one client until it goes (docs/decisions/0016).
+"""Push queries: SELECT … EMIT CHANGES, run in this process for one client until it goes (docs/decisions/0017).
 
 Each has a thread with a consumer of its own (`topic_reader.py`), which feeds the pure runtime of
 `ksql/operators/in_process.py`; state lives in memory and ends with the query. Streams begin where `auto.offset.reset`

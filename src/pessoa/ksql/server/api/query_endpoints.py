@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import msgspec
@@ -180,8 +180,8 @@ class Queries:
             if not may_print:
                 raise KsqlProblem(40600, f"PRINT answers in {DELIMITED}: ask for it with Accept.", parsed.text)
             return await self._print(parsed.statement, parsed.text)
-        chunks = await self.open(parsed, session, form)
-        return StreamedAnswer(chunks, content_type)
+        found = await self.open(parsed, session, form)
+        return Answer(found, 200, content_type) if isinstance(found, bytes) else StreamedAnswer(found, content_type)
 
     def parse_one(self, text: str, session: Session) -> ParsedStatement:
         """Return the query of a text; SET statements before it count for it."""
@@ -199,8 +199,10 @@ class Queries:
             )
         return found[0]
 
-    async def open(self, parsed: ParsedStatement, session: Session, form: type[Form]) -> AsyncGenerator[bytes, None]:
-        """Begin a query, and return what there is to write; a KsqlProblem if it cannot begin."""
+    async def open(
+        self, parsed: ParsedStatement, session: Session, form: type[Form]
+    ) -> bytes | AsyncGenerator[bytes, None]:
+        """Begin a query, and return what there is to write, whole or in time; a KsqlProblem if it cannot begin."""
         engine = self._engine
         try:
             decision = analyse(
@@ -213,14 +215,14 @@ class Queries:
         assert decision.plan is not None
         is_pull = decision.mode is QueryMode.PULL
         if is_pull and next(sources_of(decision.plan.root)).kind is SourceKind.TABLE:
-            return self._pull_chunks(decision, parsed, session, form)
+            return await self._pull_chunks(decision, parsed, session, form)
         return await self._push_chunks(decision, parsed, session, form, to_end=is_pull)
 
     # A pull query over a table.
 
-    def _pull_chunks(
+    async def _pull_chunks(
         self, decision: Decision, parsed: ParsedStatement, session: Session, form: type[Form]
-    ) -> AsyncGenerator[bytes, None]:
+    ) -> bytes | AsyncGenerator[bytes, None]:
         plan = decision.plan
         assert plan is not None
         scan = session.properties.get(_SCAN)
@@ -228,31 +230,24 @@ class Queries:
         out = form(result_columns(plan), None, is_live=False)
 
         def take() -> list[ResultRow]:
-            return [row for row, _ in zip(rows, range(_CHUNK_ROWS), strict=False)]
+            return [row for _, row in zip(range(_CHUNK_ROWS), rows, strict=False)]
+
+        try:
+            first = await asyncio.to_thread(take)
+        except KafkaRefused as refused:
+            raise KsqlProblem(SERVER_ERROR, str(refused), parsed.text) from None
+        if len(first) < _CHUNK_ROWS:
+            return out.head() + out.rows(first) + out.end("", None)
 
         async def chunks() -> AsyncGenerator[bytes, None]:
-            batch = await self._in_thread(take, parsed.text)
-            if isinstance(batch, KsqlProblem):
-                yield out.head() + out.end("", batch)
-                return
-            head = out.head()
-            while len(batch) == _CHUNK_ROWS:
-                yield head + out.rows(batch)
-                head = b""
-                found = await self._in_thread(take, parsed.text)
-                if isinstance(found, KsqlProblem):
-                    yield out.end("", found)
-                    return
-                batch = found
-            yield head + out.rows(batch) + out.end("", None)
+            yield out.head()
+            batch = first
+            while batch:
+                yield out.rows(batch)
+                batch = await asyncio.to_thread(take)
+            yield out.end("", None)
 
         return chunks()
-
-    async def _in_thread(self, take: Callable[[], list[ResultRow]], text: str) -> list[ResultRow] | KsqlProblem:
-        try:
-            return await asyncio.to_thread(take)
-        except KafkaRefused as refused:
-            return KsqlProblem(SERVER_ERROR, str(refused), text)
 
     # A push query, or a stream that is read to its end.
 
