@@ -191,6 +191,8 @@ def test_status_says_that_everything_answers_and_where(platform: Home) -> None:
             ("schema-registry", 8081),
             ("kafka-rest", 8082),
             ("connect", 8083),
+            ("ksql-server", 8088),
+            ("control-center", 9021),
         )
     ]
 
@@ -198,7 +200,8 @@ def test_status_says_that_everything_answers_and_where(platform: Home) -> None:
 def test_top_shows_every_process_once(platform: Home) -> None:
     shown = platform("top")
     names = [line.split()[0] for line in shown.stdout.splitlines()]
-    services = ["broker-1", "broker-2", "broker-3", "schema-registry", "kafka-rest", "connect"]
+    brokers = ["broker-1", "broker-2", "broker-3"]
+    services = [*brokers, "schema-registry", "kafka-rest", "connect", "ksql-server", "control-center"]
     assert names == ["service", *services, "supervisor"]
     assert all(" MB " in line for line in shown.stdout.splitlines()[1:])
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from pessoa.streams import App, PlanRefused, Record, tumbling
+from pessoa.testing import Broker
+from tests.streams.test_running import consume, latest, produce
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
@@ -121,12 +127,37 @@ def test_suppressed_windows_are_final_results(spark: Any) -> None:
     assert "runs in micro-batches: it says final results only" in app.explain()
 
 
+def test_rows_go_through_a_topic_into_a_query_of_their_own(broker: Broker, spark_address: str, tmp_path: Path) -> None:
+    name = f"t{uuid4().hex[:8]}"
+    app = App(name, broker.bootstrap_servers, spark=spark_address, home=tmp_path / "home")
+    sales = app.stream(f"{name}-vendas", value=Sale)
+    sales.select_key("produto").through(f"{name}-meio", partitions=3).group_by_key().sum("valor").to(f"{name}-somas")
+    minute_ms = (int(time.time()) // 60 - 60) * 60_000
+    produce(
+        broker, f"{name}-vendas", *((key, {"produto": sale.produto, "valor": sale.valor}) for key, sale in SALES * 2),
+        timestamp_ms=minute_ms,
+    )  # fmt: skip
+    with app.start() as running:
+        assert len(running.status()) == 2
+        found = consume(
+            broker, [f"{name}-somas"],
+            lambda records: latest(records).get((f"{name}-somas", b"faca")) == {"sum": 24.0}, running.check,
+        )  # fmt: skip
+        middle = consume(broker, [f"{name}-meio"], lambda records: len(records) == 6, running.check)
+    assert found
+    assert {json.loads(record.key() or b"")["key"] for record in middle} == {"faca", "copo", "prato"}
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    assert len(admin.list_topics(f"{name}-meio", timeout=20).topics[f"{name}-meio"].partitions) == 3
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
         (lambda app, sales: sales.branch(), "split by one condition or more"),
         (lambda app, sales: sales.branch("valor > 1", lambda sale: True), "all expressions or all functions"),
         (lambda app, sales: sales.split(a="valor > 1", rest="a"), "two branches are called a"),
+        (lambda app, sales: sales.repartition(0), "one partition or more, not 0"),
+        (lambda app, sales: sales.through(""), "through which topic"),
         (lambda app, sales: sales.peek(lambda: 1), "takes the value, or key and value"),
         (lambda app, sales: sales.group_by_key().count().suppress(), "this aggregate has none"),
         (lambda app, sales: app.table("t", value=Sale).suppress(), "right behind a windowed aggregate"),

@@ -98,7 +98,6 @@ def test_the_diagram_of_the_packages_shows_those_that_exist_and_flags_the_others
     packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert packages <= {name for name, mark in shown if not mark}
     marked = {name for name, mark in shown if mark}
-    assert marked
     assert marked.isdisjoint(packages)
 
 

@@ -134,9 +134,9 @@ def _target(cluster: Cluster, given: Given, group_id: str, partitions: list[Topi
     if given.has("to-datetime"):
         return offsets_at_time(cluster, partitions, milliseconds(given.value("to-datetime")))
     if given.has("by-duration"):
-        return offsets_at_time(cluster, partitions, int(time.time() * 1000) - _duration_ms(given.value("by-duration")))
+        return offsets_at_time(cluster, partitions, int(time.time() * 1000) - duration_ms(given.value("by-duration")))
     if given.has("from-file"):
-        return _clamp_offsets(cluster, _from_file(given, group_id))
+        return _clamp_offsets(cluster, offsets_in_file(given.value("from-file"), group_id))
     if given.has("to-current"):
         committed = committed_offsets(cluster, group_id)
         current = {partition: committed[partition].offset for partition in partitions if partition in committed}
@@ -222,7 +222,7 @@ def _parse_error(reason: str) -> NotUnderstood:
     return NotUnderstood(f"java.text.ParseException: {reason}")
 
 
-def _duration_ms(text: str) -> int:
+def duration_ms(text: str) -> int:
     match = _DURATION.fullmatch(text)
     if match is None or text[-1] in "PpTt":
         raise NotUnderstood("Text cannot be parsed to a Duration")
@@ -231,11 +231,11 @@ def _duration_ms(text: str) -> int:
     return -total if match["sign"] == "-" else total
 
 
-def _from_file(given: Given, group_id: str) -> Offsets:
+def offsets_in_file(path: str, group_id: str) -> Offsets:
+    """The offsets in the lines `[group,]topic,partition,offset` of a file."""
     import csv
     from pathlib import Path
 
-    path = given.value("from-file")
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError:

@@ -252,6 +252,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("pessoa pipelines serve", "the engine, on 8084"),
         ("pessoa pipelines start copy flows.py:copy --topic out", "a query: the function copy in flows.py"),
         ("pessoa pipelines list", "what runs"),
+        ("pessoa pipelines top", "what runs, as it changes"),
     ),
     "pessoa shell": (
         ("pessoa shell", "the cluster on localhost:9092"),

@@ -2,6 +2,7 @@
 
     pessoa pipelines serve --bootstrap-server localhost:9092      the engine, in the foreground
     pessoa pipelines start copy flows.py:copy --topic out         a query out of a Python file
+    pessoa pipelines top                                          what runs, drawn anew every second
     pessoa pipelines list, status, pause, resume, stop, restart, delete, logs
 
 All but `serve` speak to the engine over HTTP (pessoa.pipelines.api), and none of them imports Spark.
@@ -191,6 +192,54 @@ def ask(url: str, method: str, path: str, body: object = None) -> Any:
     except (ValueError, KeyError, TypeError):
         message = answer.text
     raise click.ClickException(message)
+
+
+@pipelines.command(help="What runs, drawn anew every second until Ctrl-C; elsewhere than in a terminal, once.")
+@click.option("--once", is_flag=True, help="One table, also in a terminal.")
+@URL
+def top(url: str, once: bool) -> None:
+    import sys
+    import time
+
+    from pessoa.platform.report import rich_table, table_for_here
+
+    if once or not sys.stdout.isatty():
+        click.echo(table_for_here(top_rows(ask(url, "GET", "/queries"), ask(url, "GET", "/tables")), TOP_COLUMNS))
+        return
+    from rich.live import Live
+
+    with Live(auto_refresh=False) as live:
+        try:
+            while True:
+                rows = top_rows(ask(url, "GET", "/queries"), ask(url, "GET", "/tables"))
+                live.update(rich_table(rows, TOP_COLUMNS), refresh=True)
+                time.sleep(TOP_INTERVAL_S)
+        except KeyboardInterrupt:
+            pass  # how it is meant to end
+
+
+TOP_COLUMNS = ("name", "state", "speed", "rows/s", "lag", "batch", "rows kept", "restarts")
+TOP_INTERVAL_S = 1.0
+
+
+def top_rows(queries: list[dict[str, Any]], tables: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """Queries, those that need somebody first, and the tables that are kept beside the engine."""
+    rows: list[tuple[str, ...]] = []
+    for query in sorted(queries, key=lambda query: (query["state"] != "FAILED", query["id"])):
+        progress = query["progress"]
+        rows.append(
+            (
+                query["id"], query["state"], query["speed"], f"{progress['rows_per_second']:,.0f}",
+                "-" if progress["lag"] is None else f"{progress['lag']:,}",
+                f"{progress['batch_ms']:,} ms" if progress["batch_id"] >= 0 else "-", f"{progress['state_rows']:,}",
+                str(query["restarts"]),
+            )
+        )  # fmt: skip
+    for table in tables:
+        state = "WAITING" if table["trouble"] else "FOLLOWS"
+        lag = "-" if table["lag"] is None else f"{table['lag']:,}"
+        rows.append((f"table {table['topic']}", state, "", "", lag, "", f"{table['count']:,}", ""))
+    return rows
 
 
 COLUMNS = ("id", "state", "delivery", "speed", "batch", "rows/s", "lag", "state rows", "slots", "restarts", "error")

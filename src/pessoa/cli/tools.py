@@ -51,6 +51,7 @@ TOOLS = {
     "kafka-json-schema-console-consumer": "console.schema_console:json_schema_consumer",
     "kafka-protobuf-console-producer": "console.schema_console:protobuf_producer",
     "kafka-protobuf-console-consumer": "console.schema_console:protobuf_consumer",
+    "kafka-streams-application-reset": "streams_application_reset",
     "kafka-dump-log": "dump_log.dump_log",
 }
 

@@ -29,6 +29,7 @@ from pessoa.client.quota_admin import (
     describe_credentials,
     describe_quotas,
 )
+from pessoa.client.reassignment_admin import alter_reassignments
 from pessoa.client.registry_client import RegistryClient
 from pessoa.client.topic_admin import NewTopic, create_partitions, create_topic, delete_topics
 from pessoa.control_center.accounts import Accounts, Person, demand
@@ -43,6 +44,7 @@ from pessoa.control_center.message_decoding import Decoder
 from pessoa.control_center.message_reading import MAX_LIMIT, MessageQuery, Scan, plan_ranges
 from pessoa.control_center.metrics_pages import MetricsPages
 from pessoa.control_center.offset_reset import BadReset, ResetRow, plan_reset, why_not
+from pessoa.control_center.replica_plan import BadReplication, plan_replicas
 from pessoa.control_center.service_links import ServiceLink, Services
 from pessoa.control_center.stored_state import StateFile
 from pessoa.control_center.texts import Text
@@ -174,6 +176,8 @@ class Center:
     async def group(self, name: str) -> GroupView:
         listing = (await self.watch.groups(0.5)).get(name)
         if listing is None:
+            listing = (await self.watch.groups(0.0)).get(name)
+        if listing is None:
             raise HttpProblem(404, f"There is no group {name}.", 40403)
         kind = listing.listing.kind or "classic"
         lags = (await self.watch.group_lags()).get(name, {})
@@ -252,6 +256,23 @@ class Center:
             person, "editor", "add partitions", f"{name} to {total}",
             lambda cluster: create_partitions(cluster, {name: (total, None)}),
         )  # fmt: skip
+
+    async def change_replication(self, person: Person, name: str, factor: int) -> None:
+        """Begin to give every partition so many replicas; brokers copy in the background."""
+        image = await self.watch.image(0.0)
+        info = await self.watch.topic_info(name)
+        brokers = [node.node_id for node in image.nodes.nodes]
+        try:
+            wanted = plan_replicas({one.partition: one.replicas for one in info.partitions}, brokers, factor)
+        except BadReplication as wrong:
+            raise HttpProblem(400, str(wrong)) from None
+
+        def change(cluster: Cluster) -> None:
+            failed = alter_reassignments(cluster, {(name, at): replicas for at, replicas in wanted.items()})
+            for failure in failed.values():
+                raise failure
+
+        await self._change(person, "admin", "change replication", f"{name} to {factor}", change)
 
     async def delete_topic(self, person: Person, name: str) -> None:
         await self._change(person, "admin", "delete topic", name, lambda cluster: delete_topics(cluster, [name]))

@@ -12,8 +12,11 @@ import asyncio
 import contextlib
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from types import ModuleType
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -58,6 +61,8 @@ def api_app(center: Center) -> App:
 
 def pages_app(center: Center) -> ASGIApp:
     """The pages; heavy to import, so it is imported here."""
+    # python-socketio would import kafka-python for a manager that is not used here: 20 MB, where it is installed.
+    sys.modules.setdefault("kafka", cast(ModuleType, None))
     from fastapi import FastAPI
     from nicegui import ui
 

@@ -23,7 +23,8 @@ def config_rows(cluster: Cluster, kind: ResourceType, name: str) -> list[ConfigR
     check(result.error_code, result.error_message)
     found = []
     for one in result.configs:
-        default = next((same.value for same in one.synonyms if same.source == Source.DEFAULT_CONFIG), None)
+        default = _default(one.name, [(same.name, same.value) for same in one.synonyms
+                                      if same.source == Source.DEFAULT_CONFIG])  # fmt: skip
         source = Source(one.config_source) if one.config_source in set(Source) else Source.UNKNOWN
         found.append(
             ConfigRow(
@@ -32,3 +33,12 @@ def config_rows(cluster: Cluster, kind: ResourceType, name: str) -> list[ConfigR
             )
         )  # fmt: skip
     return sorted(found, key=lambda row: (row.is_default, row.name))
+
+
+def _default(name: str, synonyms: list[tuple[str, str | None]]) -> str | None:
+    """The default; where a key in another unit has it (log.roll.hours for segment.ms), with the name of that key."""
+    found = next(((key, value) for key, value in synonyms if value is not None), None)
+    if found is None:
+        return None
+    key, value = found
+    return value if key.rpartition(".")[2] == name.rpartition(".")[2] else f"{value} ({key})"

@@ -68,6 +68,10 @@ class KafkaLink:
         except KafkaFailure as failure:
             raise problem_of(failure) from failure
 
+    def client_settings(self) -> dict[str, str | int | float | bool]:
+        """librdkafka's settings of a client of this cluster."""
+        return dict(self._librdkafka)
+
     def consumer(self, *, wants_ends: bool = False) -> Consumer:
         """A consumer that joins no group, for one thread."""
         return Consumer(

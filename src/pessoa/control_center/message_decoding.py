@@ -1,7 +1,7 @@
 """What the bytes of a record say: JSON, a schema's Avro, Protobuf or JSON, text, a number, or hexadecimal.
 
     auto        null → framed with a schema id that the registry has → JSON → printable text → hexadecimal
-    a format    json, text, hex, int, avro (any registered schema)
+    a format    json, text, hex, int, avro (any registered schema), msgpack
 
 A record is hostile: the result is plain data (texts, numbers, lists, objects), which pages put into elements as text. A
 schema is asked for once and kept; an id that the registry does not know is remembered for a while, so that a topic
@@ -22,7 +22,7 @@ from pessoa.serde.codecs import Codec, codec_for
 from pessoa.serde.framing import unframe
 from pessoa.serde.schema_problems import DataProblem, SchemaProblem
 
-FORMATS = ("auto", "json", "text", "hex", "int", "avro")
+FORMATS = ("auto", "json", "text", "hex", "int", "avro", "msgpack")
 _UNKNOWN_S = 30.0
 _HEX_BYTES = 64 * 1024
 _SCHEMA_BYTES = 8 << 20
@@ -58,6 +58,8 @@ class Decoder:
                 return Decoded("text", data.decode("utf-8", "replace"))
             case "json":
                 return _json(data) or Decoded("text", data.decode("utf-8", "replace"), trouble="This is not JSON.")
+            case "msgpack":
+                return _msgpack(data)
             case "int" if len(data) in (1, 2, 4, 8):
                 return Decoded("int", int.from_bytes(data, "big", signed=True))
             case "int":
@@ -114,6 +116,14 @@ def _json(data: bytes) -> Decoded | None:
         return Decoded("json", msgspec.json.decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def _msgpack(data: bytes) -> Decoded:
+    try:
+        # What JSON has no word for becomes a text.
+        return Decoded("msgpack", msgspec.to_builtins(msgspec.msgpack.decode(data), str_keys=True))
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as wrong:
+        return Decoded("hex", data[:_HEX_BYTES].hex(" "), trouble=f"This is not MessagePack: {wrong}")
 
 
 def _text(data: bytes) -> Decoded | None:

@@ -76,6 +76,7 @@ class DurableLog(ReadableLog):
         "_truncations",
         "_unsynced_truncation",
         "epochs",
+        "has_flush_messages",
         "recovery_point",
         "snapshots",
         "state",
@@ -83,6 +84,8 @@ class DurableLog(ReadableLog):
     )
 
     _flush_messages: int
+    # Whether `flush.messages` is set at all: asked with every append, where a property is slow.
+    has_flush_messages: bool
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from pessoa.log.durable_log import DurableLog, LogState
 from pessoa.log.files import DiskError
 from pessoa.log.index import MAX_RELATIVE_OFFSET
+from pessoa.log.log_config import NEVER
 from pessoa.log.producer_state import AppendOrigin
 from pessoa.log.readable_log import Fetched, OffsetOutOfRange, ReadUpTo, base_offset_of
 from pessoa.log.replay import note_epoch, note_producer, replay_producers
@@ -146,6 +147,7 @@ class PartitionLog(DurableLog):
         self._rules = config.append_rules()
         self._codec = config.codec
         self._flush_messages = config.flush_messages
+        self.has_flush_messages = config.flush_messages != NEVER
         self._is_log_append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         for segment in self.segments:
             segment.configure(config)

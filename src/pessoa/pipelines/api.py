@@ -69,16 +69,17 @@ class NewQuery(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     group_id: str | None = None
 
 
-def pipelines_app(engine: Engine) -> App:
+def pipelines_app(engine: Engine, tables: TableShelf | None = None) -> App:
+    """`tables` are those of the engine's process, if it has any; they are closed with the engine."""
     api = Api(engine)
-    tables = TableShelf(client_settings(engine.kafka), engine.home / "tables")
+    shelf = tables or TableShelf(client_settings(engine.kafka), engine.home / "tables")
 
     @asynccontextmanager
     async def running() -> AsyncIterator[None]:
         try:
             yield
         finally:
-            await asyncio.to_thread(tables.close)
+            await asyncio.to_thread(shelf.close)
             await asyncio.to_thread(engine.close)
 
     rows = [
@@ -91,7 +92,7 @@ def pipelines_app(engine: Engine) -> App:
             for action in ACTIONS
         ),
         Endpoint("GET", "/task-slots", api.task_slots, "Spark's task slots.", answer=TaskSlotsAnswer),
-        *table_endpoints(tables),
+        *table_endpoints(shelf),
     ]
     app = make_app("pipelines", rows, lifespan=running)
     app.metrics.registry.register(QueryMetrics(engine))

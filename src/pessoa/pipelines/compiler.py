@@ -20,7 +20,7 @@ A refusal of Spark comes back as PlanRefused in the plan's words (`refusals.py`)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pessoa.pipelines.formats import decoder, encoder, is_native, sql_name, sql_text
 from pessoa.pipelines.plan import (
@@ -31,18 +31,21 @@ from pessoa.pipelines.plan import (
     Errors,
     Filter,
     FlatMap,
+    ForeignKeyJoin,
     Format,
     Function,
     Join,
     KafkaSettings,
     Node,
     PlanRefused,
+    Process,
     Project,
     PythonSink,
     PythonSource,
     Rekey,
     Sink,
     Source,
+    Through,
     Union,
     every,
 )
@@ -171,12 +174,27 @@ class Compiler:
                     self._split_off_bad_rows(self.flow(node.right)),
                     self._real_time,
                 )
+            case Process():
+                return self._process(node)
+            case ForeignKeyJoin():
+                # A plan that runs was written as other nodes; one that is tried on rows in memory is so here.
+                from pessoa.pipelines.foreign_key_join import expand
+
+                return self.flow(expand(node, self.types(node.left), self.types(node.right)))
+            case Through():
+                # A plan that runs was cut here; one that is tried on rows in memory goes straight on.
+                below = self.flow(node.input)
+                return below._replace(frame=below.frame.drop(*ORIGIN), shape=shape(node))
             case Union():
                 return self._union(node)
             case Sink():
                 return self._sink(node)
             case PythonSource() | PythonSink():
                 raise PlanRefused("Python sources and sinks are run by the engine, not compiled")
+
+    def types(self, node: Node) -> dict[str, str]:
+        """The columns of a node and their types in Spark."""
+        return {field.name: field.dataType.simpleString() for field in self.flow(node).frame.schema}
 
     # Sources and sinks
 
@@ -401,6 +419,19 @@ class Compiler:
         assert frame is not None
         carries_bad = any(flow.carries_bad for flow in flows)
         return Flow(frame, made, carries_bad, tuple(letters for flow in flows for letters in flow.letters))
+
+    def _process(self, node: Process) -> Flow:
+        from pessoa.pipelines.row_process import RowProcessor
+        from pessoa.pipelines.row_process_state import process_rows
+
+        below = self._split_off_bad_rows(self.flow(node.input))
+        processor = find_function(node.function.name, self._functions)
+        takes = find_function(node.function.takes, self._functions) if node.function.takes else None
+        ship(type(processor))
+        ship(takes)
+        frame = process_rows(node, below, cast("RowProcessor", processor), takes)
+        made = Flow(frame, shape(node), letters=below.letters)
+        return self._route_bad_rows(made, "__error", node.errors)
 
     # Functions and bad records
 

@@ -21,17 +21,20 @@ from pessoa.pipelines.plan import (
     Errors,
     Filter,
     FlatMap,
+    ForeignKeyJoin,
     Format,
     Function,
     Join,
     Node,
     PlanRefused,
+    Process,
     Project,
     PythonSink,
     PythonSource,
     Rekey,
     Sink,
     Source,
+    Through,
     Union,
     Window,
     inputs,
@@ -79,6 +82,14 @@ def describe(node: Node) -> str:
         case Distinct():
             within = f" within {duration(node.within_ms)}" if node.within_ms else ""
             return f"distinct {', '.join(node.columns) or 'rows'}{within}"
+        case Process():
+            timers = "" if node.timers == "none" else f", with {node.timers}-time timers"
+            return f"process with {_function(node.function)}{timers}{_errors(node.errors)}"
+        case ForeignKeyJoin():
+            return f"{node.how} join of tables by the foreign key {node.on}"
+        case Through():
+            count = f" of {node.partitions} partitions" if node.partitions > 0 else ""
+            return f"through the topic {node.topic}{count}" if node.topic else f"through a topic{count}"
         case Join():
             return _join(node)
         case Union():
@@ -146,6 +157,7 @@ def _window(window: Window) -> str:
     text = {
         "tumbling": f"windows of {length}",
         "hopping": f"windows of {length} every {duration(window.advance_ms or window.size_ms)}",
+        "sliding": f"sliding windows of {length}",
         "session": f"sessions that end after {length} of silence",
     }[window.kind]
     final = ", final results only" if window.final else ""

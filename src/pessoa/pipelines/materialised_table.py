@@ -53,6 +53,8 @@ _BATCH = 50_000
 _POLL_S = 0.25
 _RETRY_S = 1.0
 _REQUEST_S = 10.0
+# How often an answer is looked for.
+_ANSWER_S = 0.005
 # Half of Kafka's delete.retention.ms.
 _FORGETTING_MS = 12 * 3_600_000
 _ALIVE_INTERVAL_S = 600.0
@@ -225,9 +227,9 @@ class MaterialisedTable:
 
         while not self._stop.is_set():
             try:
-                topic = _ask(self._brokers, self.topic, self._opened, time.monotonic() + _REQUEST_S)
-                self._check(topic)
-                self._follow(topic)
+                if (topic := self._ask_until_stopped()) is not None:
+                    self._check(topic)
+                    self._follow(topic)
             except _Gone:
                 self._begin_anew("", f"the topic {self.topic} does not exist")
                 self._stop.wait(_RETRY_S)
@@ -236,6 +238,13 @@ class MaterialisedTable:
                 log.warning("the table %s waits: %s", self.topic, failure)
                 self._say(str(failure) or "no broker answered")
                 self._stop.wait(_RETRY_S)
+
+    def _ask_until_stopped(self) -> _Topic | None:
+        question = _Question(self._brokers, self.topic, self._opened)
+        while not question.is_answered():
+            if self._stop.wait(_ANSWER_S):
+                return None
+        return question.result(0.0)
 
     def _follow(self, topic: _Topic) -> None:
         """Read until the topic is another, or has more partitions."""

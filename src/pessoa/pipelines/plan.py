@@ -40,6 +40,7 @@ OnError: TypeAlias = Literal["stop", "skip", "dead-letter"]
 How: TypeAlias = Literal["inner", "left", "outer"]
 Start: TypeAlias = Literal["earliest", "latest"]
 Style: TypeAlias = Literal["row", "pandas", "arrow"]
+Timers: TypeAlias = Literal["none", "processing", "event"]
 Speed: TypeAlias = Literal["real-time", "micro-batch"]
 Lookup: TypeAlias = Literal["by-time", "latest"]
 
@@ -99,7 +100,7 @@ class Errors(msgspec.Struct, frozen=True, omit_defaults=True):
 class Window(msgspec.Struct, frozen=True, omit_defaults=True):
     """Times in milliseconds. A window takes late records until the stream is `grace_ms` past its end."""
 
-    kind: Literal["tumbling", "hopping", "session"]
+    kind: Literal["tumbling", "hopping", "session", "sliding"]
     # The length, or the gap that ends a session.
     size_ms: int
     advance_ms: int = 0
@@ -201,6 +202,23 @@ class Distinct(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     within_ms: int = 0
 
 
+class Process(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """The rows of a key, in the order of their times, go to a Python object that keeps state for the key, sets timers,
+    and gives any number of values for each row (`row_process.py`)."""
+
+    input: Node
+    # Names the object; `returns` is the type of one value.
+    function: Function
+    timers: Timers = "none"
+    # With event-time timers: how late a row may be.
+    grace_ms: int = 0
+    # The values have WINDOW_COLUMNS, and are the rows of a windowed table.
+    window: Window | None = None
+    # The values are rows of a table: the latest of a key holds.
+    gives_table: bool = False
+    errors: Errors = Errors()
+
+
 class Join(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """Rows with equal keys. Its kind follows from its inputs: two streams (`within` says how near in time), a stream
     with the state of a table, or two tables. The value has the columns of both; a prefix keeps them apart.
@@ -217,6 +235,27 @@ class Join(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     left_prefix: str = ""
     right_prefix: str = ""
     lookup: Lookup = "by-time"
+
+
+class ForeignKeyJoin(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Two tables: each row of the left one with the row of the right one whose key the expression `on` gives. It is
+    written as other nodes before it runs (`foreign_key_join.py`)."""
+
+    left: Node
+    right: Node
+    on: str
+    how: How = "inner"
+    right_prefix: str = ""
+
+
+class Through(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """The rows go through a topic: what is above is another query, with as many partitions to read as are wanted."""
+
+    input: Node
+    # A name of ours if empty.
+    topic: str = ""
+    # As many as the cluster gives a new topic, if -1.
+    partitions: int = -1
 
 
 class Union(msgspec.Struct, frozen=True, tag=True):
@@ -264,6 +303,9 @@ Node: TypeAlias = (
     | Rekey
     | Aggregate
     | Distinct
+    | Process
+    | Through
+    | ForeignKeyJoin
     | Join
     | Union
     | Sink
@@ -285,7 +327,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Source() | PythonSource():
             return ()
-        case Join():
+        case Join() | ForeignKeyJoin():
             return (node.left, node.right)
         case Union():
             return node.inputs

@@ -22,17 +22,20 @@ from pessoa.pipelines.plan import (
     Distinct,
     Filter,
     FlatMap,
+    ForeignKeyJoin,
     Format,
     Function,
     Join,
     Node,
     PlanRefused,
+    Process,
     Project,
     PythonSink,
     PythonSource,
     Rekey,
     Sink,
     Source,
+    Through,
     Union,
     Window,
 )
@@ -104,6 +107,12 @@ def shape(node: Node) -> Shape:
             return _rekey(node)
         case Aggregate():
             return _aggregate(node)
+        case Process():
+            return _process(node)
+        case ForeignKeyJoin():
+            return _foreign_key_join(node)
+        case Through():
+            return msgspec.structs.replace(shape(node.input), has_origin=False)
         case Distinct():
             return _distinct(node)
         case Join():
@@ -167,6 +176,22 @@ def _rekey(node: Rekey) -> Shape:
     return _check(Shape(keys, values, window=window, has_origin=below.has_origin), "a new key")
 
 
+def _process(node: Process) -> Shape:
+    below = shape(node.input)
+    if below.is_table:
+        raise PlanRefused("process takes a stream: make the table one with to_stream()")
+    if not below.keys:
+        raise PlanRefused("process keeps state for a key: select one first, or give the format of the key")
+    values = returned_columns(node.function.returns)
+    keys = below.keys
+    if node.window is not None:
+        keys += WINDOW_COLUMNS
+        values = tuple(name for name in values if name not in WINDOW_COLUMNS)
+    is_table = node.gives_table or node.window is not None
+    made = Shape(keys, values, is_table=is_table, window=node.window, has_origin=False)
+    return _check(made, "what process gives")
+
+
 def _aggregate(node: Aggregate) -> Shape:
     below = shape(node.input)
     if below.is_table:
@@ -194,6 +219,24 @@ def _distinct(node: Distinct) -> Shape:
         if name not in below.columns:
             raise PlanRefused(f"there is no column {name} to tell rows apart by; there are {', '.join(below.columns)}")
     return below
+
+
+def _foreign_key_join(node: ForeignKeyJoin) -> Shape:
+    left, right = shape(node.left), shape(node.right)
+    if not left.is_table or not right.is_table:
+        raise PlanRefused("a foreign key joins two tables; a stream looks up a table with join(table, on=…)")
+    if node.how == "outer":
+        raise PlanRefused("a join by a foreign key is inner or left: rows of the right table alone have no key")
+    for side, found in (("left", left.keys), ("right", right.keys)):
+        if len(found) != 1:
+            columns = ", ".join(found)
+            raise PlanRefused(
+                f"a join by a foreign key needs one key column on each side, and the {side} one has ({columns})"
+            )
+    rights = tuple(node.right_prefix + name for name in right.values)
+    if both := [name for name in rights if name in left.columns]:
+        raise PlanRefused(f'both sides of the join have the column {both[0]}: give one a prefix, as in prefix="other_"')
+    return _check(Shape(left.keys, left.values + rights, is_table=True, has_origin=False), "a join")
 
 
 def _join(node: Join) -> Shape:

@@ -13,8 +13,9 @@ What leaves a plan in micro-batches depends on its state:
 
 Spark keeps one state of the update kind in a query, and no other state beside it. Kafka Streams would put a
 repartition topic between two such steps, and so do we: `stages` cuts a plan there into several, each of which ends in
-a topic that the next one reads. The topics in between hold JSON with the event time, and are named after the pipeline.
-Each part runs at its own speed. Real-time mode asks for two more cuts, which are made where nothing else is in its way:
+a topic that the next one reads. The topics in between hold JSON with the event time, and are named after the pipeline;
+a plan may ask for one itself (Through). Each part runs at its own speed. Real-time mode asks for two more cuts, which
+are made where nothing else is in its way:
 
     a union above state        Spark wants its unions first
     dead letters beside state  they would be such a union; a query without state reads the topic for them instead
@@ -30,6 +31,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from pessoa.pipelines.columns import write_columns
+from pessoa.pipelines.foreign_key_join import expand
 from pessoa.pipelines.plan import (
     NOTHING,
     Aggregate,
@@ -39,10 +41,12 @@ from pessoa.pipelines.plan import (
     Errors,
     Filter,
     FlatMap,
+    ForeignKeyJoin,
     Format,
     Function,
     Join,
     Node,
+    Process,
     Project,
     PythonSink,
     PythonSource,
@@ -50,6 +54,7 @@ from pessoa.pipelines.plan import (
     Sink,
     Source,
     Speed,
+    Through,
     Union,
     Window,
     Within,
@@ -64,7 +69,7 @@ REGISTRY_FORMATS = ("avro", "protobuf")
 
 def has_state(node: Node) -> bool:
     """Whether this node itself remembers rows."""
-    return isinstance(node, Aggregate | Distinct | Join)
+    return isinstance(node, Aggregate | Distinct | ForeignKeyJoin | Join | Process)
 
 
 def why_not_real_time(plan: Node) -> str | None:
@@ -107,6 +112,8 @@ def _why_slow(node: Node) -> str | None:
             )
         case Distinct(within_ms=within_ms) if within_ms > 0:
             return "what it has seen is forgotten after a time"
+        case ForeignKeyJoin():
+            return "it joins tables by a foreign key, in Python"
         case PythonSource() | PythonSink():
             return "Python reads or writes its records"
     if any(isinstance(each, Function) for each in functions(node)):
@@ -124,8 +131,12 @@ def is_table(node: Node) -> bool:
             return True
         case Join():
             return is_table(node.left)
+        case ForeignKeyJoin():
+            return True
         case PythonSource() | Rekey() | Union() | FlatMap():
             return False
+        case Process():
+            return node.gives_table or node.window is not None
         case _:
             return is_table(node.input)
 
@@ -150,7 +161,7 @@ def _sends_letters(node: Node) -> bool:
 
 def functions(node: Node) -> list[object]:
     match node:
-        case Apply():
+        case Apply() | Process():
             return [node.function]
         case Filter():
             return [node.condition]
@@ -183,6 +194,8 @@ def _mode(node: Node) -> OutputMode:
         )
     if isinstance(node, Distinct):
         return "append" if node.within_ms else "update"
+    if isinstance(node, Process | ForeignKeyJoin):
+        return "update"
     assert isinstance(node, Join)
     return "append" if node.within is not None else "update"
 
@@ -194,6 +207,8 @@ class Stage(NamedTuple):
     plan: Node
     topic: str
     is_internal: bool
+    # Of the topic, if it is created; -1 leaves it to the cluster.
+    partitions: int = -1
 
 
 # The event time in a topic between two stages.
@@ -215,7 +230,7 @@ def stages(plan: Sink, name: str, types: Types, *, real_time: bool = False) -> l
 
 def is_cut(plan: Node, *, real_time: bool = False) -> bool:
     """Whether a plan needs more than one query."""
-    if any(_too_much(node) for node in every(plan)):
+    if any(_too_much(node) or isinstance(node, Through | ForeignKeyJoin) for node in every(plan)):
         return True
     is_fast = real_time and not any(map(_why_slow, every(plan)))
     return is_fast and why_not_real_time(plan) is not None
@@ -257,6 +272,10 @@ class _Cutter:
 
     def cut(self, node: Node) -> Node:
         """The node with topics below it where it must be cut; what writes them is in `found`."""
+        if isinstance(node, Through):
+            return self._through_a_topic(self.cut(node.input), node.topic, node.partitions)
+        if isinstance(node, ForeignKeyJoin):
+            return self.cut(expand(node, self._types(node.left), self._types(node.right)))
         ends_here = _too_much(node) or (self._is_fast and _is_union_above_state(node))
         children = []
         for child in inputs(node):
@@ -266,12 +285,12 @@ class _Cutter:
             children.append(whole)
         return with_inputs(node, tuple(children))
 
-    def _through_a_topic(self, node: Node) -> Node:
+    def _through_a_topic(self, node: Node, topic: str = "", partitions: int = -1) -> Node:
         number = len(self.found) + 1
-        topic = f"{self._name}-{number}-repartition"
+        topic = topic or f"{self._name}-{number}-repartition"
         written = Project(node, (Column(_TIME, ROWTIME),), keep=True)
         sink = Sink(written, topic, key=Format("json"), whole_key=True)
-        self.found.append(Stage(f"{self._name}-{number}", sink, topic, is_internal=True))
+        self.found.append(Stage(f"{self._name}-{number}", sink, topic, is_internal=True, partitions=partitions))
         return _read_back(node, topic, self._types(node))
 
 
@@ -298,7 +317,7 @@ def with_inputs(node: Node, children: tuple[Node, ...]) -> Node:
     match node:
         case Source() | PythonSource():
             return node
-        case Join():
+        case Join() | ForeignKeyJoin():
             return msgspec.structs.replace(node, left=children[0], right=children[1])
         case Union():
             return msgspec.structs.replace(node, inputs=children)

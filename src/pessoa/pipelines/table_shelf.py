@@ -24,7 +24,7 @@ class TableShelf:
         self._mutex = threading.Lock()
         # The last one was asked for last.
         self._tables: dict[str, MaterialisedTable] = {}
-        self._is_closed = False
+        self.is_closed = False
 
     def __repr__(self) -> str:
         return f"<TableShelf in {self._directory} with {', '.join(self._tables) or 'no tables'}>"
@@ -32,7 +32,7 @@ class TableShelf:
     def open(self, topic: str) -> MaterialisedTable:
         """The table of a topic, which follows it from now on."""
         with self._mutex:
-            if self._is_closed:
+            if self.is_closed:
                 raise RuntimeError("the tables are closed")
             table = self._tables.pop(topic, None)
             if table is None:
@@ -49,7 +49,7 @@ class TableShelf:
 
     def close(self) -> None:
         with self._mutex:
-            self._is_closed = True
+            self.is_closed = True
             while self._tables:
                 self._tables.popitem()[1].close()
 

@@ -341,7 +341,7 @@ class Partition:
 
     def after_append(self, size: int) -> None:
         log = self.log
-        if self.in_sync is None and not log.is_flush_due:
+        if self.in_sync is None and not (log.has_flush_messages and log.is_flush_due):
             if log.update_high_watermark(log.log_end_offset):
                 if self._commits.waiting:
                     self._commits.reached(log.high_watermark)

@@ -7,6 +7,7 @@ when something runs.
 """
 
 from pessoa.pipelines.plan import PlanRefused
+from pessoa.pipelines.row_process import Context
 from pessoa.streams.app import App
 from pessoa.streams.flows import Grouped, Stream, Table
 from pessoa.streams.serdes import (
@@ -26,7 +27,7 @@ from pessoa.streams.serdes import (
     string,
 )
 from pessoa.streams.trial import Record
-from pessoa.streams.windows import hopping, session, tumbling
+from pessoa.streams.windows import hopping, session, sliding, tumbling
 
 __all__ = [
     "App",
@@ -38,6 +39,8 @@ __all__ = [
     "tumbling",
     "hopping",
     "session",
+    "sliding",
+    "Context",
     "Serde",
     "json",
     "avro",

@@ -32,12 +32,14 @@ from pessoa.pipelines.plan import (
     Apply,
     Errors,
     FlatMap,
+    ForeignKeyJoin,
     Format,
     Join,
     KafkaSettings,
     Node,
     OnError,
     PlanRefused,
+    Process,
     Project,
     Rekey,
     Sink,
@@ -45,6 +47,7 @@ from pessoa.pipelines.plan import (
     Speed,
     Start,
     Union,
+    every,
     inputs,
 )
 from pessoa.pipelines.queries import Delivery
@@ -54,11 +57,14 @@ from pessoa.pipelines.topology_picture import DrawnQuery, mermaid
 from pessoa.streams.flows import Stream, Table
 from pessoa.streams.functions import Functions
 from pessoa.streams.learning import learn_columns
+from pessoa.streams.progress_report import ProgressReport
 from pessoa.streams.serdes import Row, Serde, serde, string
 from pessoa.streams.trial import Record
 
 if TYPE_CHECKING:
+    from pessoa.pipelines.table_shelf import TableShelf
     from pessoa.streams.running import Running
+    from pessoa.streams.stores import Store, StoredTable
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -119,6 +125,9 @@ class App:
         self._sinks: list[Sink] = []
         # The topics of pipelines that end in a function.
         self._effects: set[str] = set()
+        # Names that `stored` gave, and their topics.
+        self._stores: dict[str, str] = {}
+        self._tables: TableShelf | None = None
 
     def __repr__(self) -> str:
         return f"<App {self.id} on {self.kafka.bootstrap_servers}, {len(self._sinks)} pipelines>"
@@ -201,9 +210,11 @@ class App:
         return Table(self, source, made.type)
 
     def global_table(self, topic: str, *, key: Serde[object] = string, value: Any = None) -> Table[Any, Any]:
-        """A table to look up in by any column of a stream: `stream.join(table, on="produto")`. On Spark every table is
-        one: rows meet by what they are joined on, however their topics are partitioned."""
-        return self.table(topic, key=key, value=value)
+        """A table to look up in, by key or by any column of a stream: `stream.join(table, on="produto")`. It is read to
+        its end first, and rows meet what is there when they come; so the join runs in real time."""
+        found: Table[Any, Any] = self.table(topic, key=key, value=value)
+        found.is_global = True
+        return found
 
     def add_sink(
         self,
@@ -219,6 +230,23 @@ class App:
             raise PlanRefused(f"two pipelines write to {topic}: unite them, or write to two topics")
         key_format = serde(key).format if key is not None else _key_format(node)
         self._sinks.append(Sink(node, topic, key_format, _sink_format(value), also=WINDOW_COLUMNS if windows else ()))
+
+    def add_store(self, node: Node, name: str) -> None:
+        """What `stored` does: the table goes to a compacted topic of its own."""
+        if not _ID.match(name):
+            raise PlanRefused(f"{name!r} cannot be the name of a store: it takes letters, digits, dots and dashes")
+        topic = changelog_of(self.id, name)
+        self.add_sink(node, topic, None, None)
+        self._stores[name] = topic
+
+    def store_names(self, topic: str) -> list[str]:
+        """The names that `stored` gave to the table in this topic."""
+        return [name for name, stored in self._stores.items() if stored == topic]
+
+    @property
+    def changelogs(self) -> set[str]:
+        """The topics that hold nothing but tables, and are compacted."""
+        return set(self._stores.values())
 
     def add_effect(self, node: Node, name: str) -> None:
         """What `foreach` does: a pipeline whose rows all end in a function, so that its topic is never written."""
@@ -295,11 +323,43 @@ class App:
             raise PlanRefused(f"{self.id} has no pipelines: end one with .to(topic)")
         return Running(self, say)
 
-    def run(self) -> None:
-        """Start all pipelines, say what runs, and wait until Ctrl-C."""
-        with self._start(_say) as running:
-            _say(running.report())
-            running.wait()
+    def run(self, *, http_port: int | None = None) -> None:
+        """Start all pipelines, say what is under way and what runs, and wait until Ctrl-C. With `http_port` the app's
+        queries and tables can be asked for over HTTP, on this machine (`pipelines.api`)."""
+        with ProgressReport() as progress:
+            progress.say(f"{self.id}: looking at {self.kafka.bootstrap_servers}")
+            with self._start(progress.say) as running:
+                progress.say(running.report())
+                progress.rest()
+                if http_port is not None:
+                    progress.say(f"Queries and tables are at {running.serve(http_port)}")
+                    progress.rest()
+                running.wait()
+
+    def store(self, name: str) -> Store:
+        """The rows of a table of this app, called like its topic, or as `stored` named it: see stores.py."""
+        from pessoa.streams.stores import Store
+
+        found = stored_tables(self)
+        if name not in found:
+            raise PlanRefused(f"{self.id} has no store {name}: it has {', '.join(sorted(found)) or 'none'}")
+        return Store(found[name], self.tables.open(found[name].topic))
+
+    @property
+    def tables(self) -> TableShelf:
+        """The tables that were asked for, kept beside the app's checkpoints."""
+        from pessoa.pipelines.launching import client_settings
+        from pessoa.pipelines.table_shelf import TableShelf
+        from pessoa.streams.running import home_of
+
+        if self._tables is None or self._tables.is_closed:
+            self._tables = TableShelf(client_settings(self.kafka), home_of(self) / "tables")
+        return self._tables
+
+    def close_tables(self) -> None:
+        """Let go of the tables that were asked for. They are opened again when they are asked for again."""
+        if self._tables is not None:
+            self._tables.close()
 
     def test(self, topics: Mapping[str, Sequence[object]], *, spark: Any = None) -> dict[str, list[Record]]:
         """What the pipelines make of these records, by topic: see trial.py. `spark` is a session to use instead of a
@@ -345,9 +405,37 @@ class App:
         return msgspec.structs.replace(whole, value=Format("json", columns))
 
 
-def _say(sentence: str) -> None:
-    # At once, also if a file or a pipe is listening.
-    print(sentence, flush=True)
+def changelog_of(app_id: str, name: str) -> str:
+    """The topic of a table that is kept under a name, as Kafka Streams calls it."""
+    return f"{app_id}-{name}-changelog"
+
+
+def stored_tables(app: App) -> dict[str, StoredTable]:
+    """The tables that can be asked for: those that the app writes, and those that it reads."""
+    from pessoa.streams.stores import StoredTable
+
+    found: dict[str, StoredTable] = {}
+    for sink in app.plans:
+        for node in every(sink):
+            if isinstance(node, Source) and node.is_table:
+                found[node.topic] = StoredTable(node.topic, node.key, node.value, node.window)
+    for sink in app.plans:
+        try:
+            made = shape(sink)
+            sink = cast("Sink", finish_sink(sink))
+            is_table, window = made.is_table, made.window
+        except ColumnsUnknown:
+            above = next((node for node in reversed(every(sink)) if isinstance(node, Aggregate | Rekey)), None)
+            is_table = isinstance(above, Aggregate)
+            window = above.window if isinstance(above, Aggregate) else None
+            if sink.value.kind == NOTHING:
+                sink = msgspec.structs.replace(sink, value=Format("json"))
+        if is_table and not app.is_effect(sink.topic):
+            stored = StoredTable(sink.topic, sink.key, sink.value, window)
+            found[sink.topic] = stored
+            for name in app.store_names(sink.topic):
+                found[name] = stored
+    return found
 
 
 def finish_sink(plan: Node) -> Node:
@@ -369,11 +457,11 @@ def _is_plain(node: Node) -> bool:
             return node.value.kind in PRIMITIVES
         case Project():
             return [column.name for column in node.columns] == [VALUE] and not node.keep
-        case Apply():
+        case Apply() | Process():
             return struct_fields(node.function.returns) is None
         case FlatMap():
             return shape(node).values == (node.name,)
-        case Aggregate() | Join():
+        case Aggregate() | Join() | ForeignKeyJoin():
             return False
         case _:
             return _is_plain(inputs(node)[0])
@@ -393,7 +481,7 @@ def _key_format(node: Node) -> Format:
             return msgspec.structs.replace(node.key, columns="")
         case Rekey():
             return STRING if len(node.columns) < 2 else Format("json")
-        case Join():
+        case Join() | ForeignKeyJoin():
             return _key_format(node.left)
         case Union():
             return _key_format(node.inputs[0])

@@ -9,14 +9,27 @@ from collections.abc import Mapping
 import msgspec
 
 from pessoa.pipelines.formats import sql_name
-from pessoa.pipelines.plan import Aggregate, Column, Filter, How, Join, Node, PlanRefused, Project, Rekey, Union, Window
+from pessoa.pipelines.plan import (
+    Aggregate,
+    Column,
+    Filter,
+    How,
+    Join,
+    Lookup,
+    Node,
+    PlanRefused,
+    Project,
+    Rekey,
+    Union,
+    Window,
+)
 from pessoa.pipelines.shapes import shape
 
 # Where the stream's own key waits while it is joined by another.
 _KEPT = "__key_"
 
 
-def join_on(left: Node, right: Node, on: str, how: How, prefix: str) -> Node:
+def join_on(left: Node, right: Node, on: str, how: How, prefix: str, lookup: Lookup) -> Node:
     """A stream's rows with the row of a table whose key is what the expression `on` gives. They keep their key."""
     ours, table = shape(left), shape(right)
     if ours.is_table or not table.is_table:
@@ -25,7 +38,7 @@ def join_on(left: Node, right: Node, on: str, how: How, prefix: str) -> Node:
         raise PlanRefused(f"on=… gives one column, and the table's key has these: {', '.join(table.keys)}")
     kept = Project(left, tuple(Column(_KEPT + name, sql_name(name)) for name in ours.keys), keep=True)
     by_other = Rekey(kept, (Column("__on", on),))
-    joined = Join(by_other, right, how, right_prefix=prefix)
+    joined = Join(by_other, right, how, right_prefix=prefix, lookup=lookup)
     back = Rekey(joined, tuple(Column(name, sql_name(_KEPT + name)) for name in ours.keys))
     wanted = [name for name in shape(joined).values if not name.startswith(_KEPT)]
     return Project(back, tuple(Column(name, sql_name(name)) for name in wanted))

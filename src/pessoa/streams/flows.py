@@ -9,28 +9,36 @@ quicker, and keep a pipeline without state in real-time mode; functions can do e
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, get_args, overload
 
 from pessoa.pipelines.explain import explain
 from pessoa.pipelines.plan import (
     Aggregate,
     Apply,
     Column,
+    Distinct,
     Filter,
     FlatMap,
+    ForeignKeyJoin,
     How,
     Join,
+    Lookup,
     Node,
     PlanRefused,
+    Process,
     Project,
     Rekey,
+    Through,
+    Timers,
     Union,
     Window,
     Within,
 )
-from pessoa.pipelines.shapes import KEY, VALUE, shape
+from pessoa.pipelines.row_process import RowProcessor
+from pessoa.pipelines.shapes import KEY, VALUE, ColumnsUnknown, shape
 from pessoa.streams.composed_steps import cogroup, join_on, suppressed
 from pessoa.streams.row_conditions import Observer, conditions
 from pessoa.streams.serdes import Row, Serde
@@ -160,6 +168,45 @@ class Stream(_Flow[K, V]):
         made = self._app.functions.plan(key, takes=self._type, returns=returns)
         return Stream(self._app, Rekey(self.node, (), made, self._app.errors), self._type)
 
+    @overload
+    def process(
+        self, processor: RowProcessor, *, returns: type[V2], timers: Timers = "none", grace: Duration | None = None
+    ) -> Stream[K, V2]: ...
+    @overload
+    def process(
+        self,
+        processor: RowProcessor,
+        *,
+        returns: str | dict[str, object] | None = None,
+        timers: Timers = "none",
+        grace: Duration | None = None,
+    ) -> Stream[K, Any]: ...
+    def process(
+        self,
+        processor: RowProcessor,
+        *,
+        returns: object = None,
+        timers: Timers = "none",
+        grace: Duration | None = None,
+    ) -> Stream[K, Any]:
+        """The rows of a key, in the order of their times, go to `processor.process(context, key, value)`, which gives
+        values. `context.state` is kept for the key. With `timers`, of the clock ("processing") or of the stream's time
+        ("event"), `context.set_timer(…)` has `processor.timer(context, key, time)` called. `grace` is how late a row
+        may be where timers are of the stream's time; a day if nothing is said."""
+        if timers not in get_args(Timers):
+            raise PlanRefused(f"timers are {', '.join(get_args(Timers))}, not {timers!r}")
+        made = self._app.functions.plan_processor(processor, takes=self._type, returns=returns)
+        wait = DAY_MS if grace is None else milliseconds(grace)
+        node = Process(self.node, made, timers, wait if timers == "event" else 0, errors=self._app.errors)
+        hint = returns if returns is not None else _element_hint(processor.process)
+        return Stream(self._app, node, _as_type(hint))
+
+    def distinct(self, *names: str, within: Duration | None = None) -> Stream[K, V]:
+        """Of the rows that are equal in these columns (all, if none are named) the first. Without `within` what was
+        seen is remembered for ever."""
+        made = Distinct(self.node, names, 0 if within is None else milliseconds(within))
+        return Stream(self._app, made, self._type)
+
     def group_by_key(self) -> Grouped[K, V]:
         return Grouped(self._app, self.node)
 
@@ -170,6 +217,18 @@ class Stream(_Flow[K, V]):
     def union(self, *others: Stream[K, V]) -> Stream[K, V]:
         """The rows of all of them; they have the same columns."""
         return Stream(self._app, Union((self.node, *(other.node for other in others))), self._type)
+
+    def through(self, topic: str, *, partitions: int = -1) -> Stream[K, V]:
+        """Write the rows to a topic and go on from there, in another query. In it key and value are JSON, with the
+        row's time as __rowtime. It is created if it is missing."""
+        if not topic:
+            raise PlanRefused("through which topic? repartition() takes one of ours")
+        return Stream(self._app, Through(self.node, topic, _partitions(partitions)), self._type)
+
+    def repartition(self, partitions: int = -1) -> Stream[K, V]:
+        """As through, with a topic that is named after the pipeline, …-repartition: what follows is a query of its own,
+        which reads as many partitions as are asked for."""
+        return Stream(self._app, Through(self.node, "", _partitions(partitions)), self._type)
 
     def merge(self, *others: Stream[K, V]) -> Stream[K, V]:
         """Kafka Streams' name for union."""
@@ -209,17 +268,21 @@ class Stream(_Flow[K, V]):
         within: Duration | tuple[Duration, Duration] | None = None,
         grace: Duration | None = None,
         on: str = "",
+        lookup: Lookup | None = None,
         prefix: str = "",
         how: How = "inner",
     ) -> Stream[K, Row]:
         """Rows with equal keys. With a stream, `within` says how far apart they may be, (before, after) if that
         differs; with a table, it is the table's row at that moment. `on` is an expression for the table's key, where
-        the stream has another. `prefix` goes before the other side's columns."""
+        the stream has another. `lookup` says which row of a table is met: that of the stream's time ("by-time"), or
+        the one that is there ("latest"), in real time and what global tables do. `prefix` goes before the other side's
+        columns."""
+        seen = lookup or ("latest" if isinstance(other, Table) and other.is_global else "by-time")
         if on:
             if within is not None:
                 raise PlanRefused("on=… is for a table, and within=… for a stream")
-            return Stream(self._app, join_on(self.node, other.node, on, how, prefix))
-        node = Join(self.node, other.node, how, _within(within, grace, how), right_prefix=prefix)
+            return Stream(self._app, join_on(self.node, other.node, on, how, prefix, seen))
+        node = Join(self.node, other.node, how, _within(within, grace, how), right_prefix=prefix, lookup=seen)
         return Stream(self._app, node)
 
     def left_join(
@@ -229,10 +292,11 @@ class Stream(_Flow[K, V]):
         within: Duration | tuple[Duration, Duration] | None = None,
         grace: Duration | None = None,
         on: str = "",
+        lookup: Lookup | None = None,
         prefix: str = "",
     ) -> Stream[K, Row]:
         """As join, and rows of this side that find nothing come out too, with nulls."""
-        return self.join(other, within=within, grace=grace, on=on, prefix=prefix, how="left")
+        return self.join(other, within=within, grace=grace, on=on, lookup=lookup, prefix=prefix, how="left")
 
     def outer_join(
         self,
@@ -246,6 +310,9 @@ class Stream(_Flow[K, V]):
 
 
 class Table(_Flow[K, V]):
+    # Streams look up what is there, and not what was there at their time.
+    is_global = False
+
     def filter(self, condition: str | Callable[[V], bool] | Unchecked) -> Table[K, V]:
         """A row that does not pass is deleted."""
         return Table(self._app, self._condition(condition), self._type)
@@ -268,15 +335,28 @@ class Table(_Flow[K, V]):
         node, made = self._apply(function, returns)
         return Table(self._app, node, made)
 
-    def join(self, other: Table[K, V2], *, prefix: str = "", how: How = "inner") -> Table[K, Row]:
-        """The table of keys that both have; `how` "left" and "outer" keep those that one side has."""
+    def join(
+        self, other: Table[Any, V2], *, foreign_key: str = "", prefix: str = "", how: How = "inner"
+    ) -> Table[K, Row]:
+        """The table of keys that both have; `how` "left" and "outer" keep those that one side has. `foreign_key` is an
+        expression over this table's columns for the other's key: many rows of this one then meet one of the other."""
+        if foreign_key:
+            node: Node = ForeignKeyJoin(self.node, other.node, foreign_key, how, prefix)
+            with contextlib.suppress(ColumnsUnknown):
+                shape(node)
+            return Table(self._app, node)
         return Table(self._app, Join(self.node, other.node, how, right_prefix=prefix))
 
-    def left_join(self, other: Table[K, V2], *, prefix: str = "") -> Table[K, Row]:
-        return self.join(other, prefix=prefix, how="left")
+    def left_join(self, other: Table[Any, V2], *, foreign_key: str = "", prefix: str = "") -> Table[K, Row]:
+        return self.join(other, foreign_key=foreign_key, prefix=prefix, how="left")
 
     def outer_join(self, other: Table[K, V2], *, prefix: str = "") -> Table[K, Row]:
         return self.join(other, prefix=prefix, how="outer")
+
+    def stored(self, name: str) -> Table[K, V]:
+        """Keep the table under a name, in the compacted topic <app>-<name>-changelog: app.store(name) asks it."""
+        self._app.add_store(self.node, name)
+        return self
 
     def suppress(self) -> Table[K, V]:
         """The windowed aggregate before it says its results once, when their windows are closed; its grace is then
@@ -312,7 +392,18 @@ class Grouped(Generic[K, V]):
 
     def aggregate(self, *expressions: str, **named: str) -> Table[K, Row]:
         """SQL aggregates by name: aggregate(total="sum(valor)", maior="max(valor)")."""
-        return Table(self._app, Aggregate(self._node, columns(expressions, named), self._window))
+        made = columns(expressions, named)
+        if self._window is not None and self._window.kind == "sliding":
+            return Table(self._app, self._slide(made, self._window))
+        return Table(self._app, Aggregate(self._node, made, self._window))
+
+    def _slide(self, made: tuple[Column, ...], window: Window) -> Node:
+        from pessoa.streams.sliding_aggregate import SlidingAggregate
+
+        aggregate = SlidingAggregate(made, window.size_ms, window.grace_ms)
+        function = self._app.functions.plan_processor(aggregate, takes=None, returns=aggregate.returns)
+        rows = Project(Filter(self._node, "NOT rowdeleted"), tuple(aggregate.arguments))
+        return Process(rows, function, window=window, errors=self._app.errors)
 
     def count(self, name: str = "count") -> Table[K, Row]:
         return self.aggregate(**{name: "count(*)"})
@@ -341,6 +432,12 @@ def _within(within: Duration | tuple[Duration, Duration] | None, grace: Duration
     if grace is None and how != "inner":
         raise PlanRefused(f"a {how} join of streams needs a grace: how long to wait before a row is alone")
     return Within(milliseconds(before), milliseconds(after), DAY_MS if grace is None else milliseconds(grace))
+
+
+def _partitions(count: int) -> int:
+    if count != -1 and count < 1:
+        raise PlanRefused(f"a topic has one partition or more, not {count}")
+    return count
 
 
 def _return_hint(function: Callable[..., object]) -> object:

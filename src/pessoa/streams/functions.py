@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable
+from typing import cast
 
 from pessoa.pipelines.columns import struct_of, type_of
 from pessoa.pipelines.plan import Function, PlanRefused, Style
@@ -53,6 +54,27 @@ class Functions:
         name = self.name(function)
         taken = self.name(takes) if style == "row" and takes is not None else ""
         return Function(name, kind, style, with_key, taken)
+
+    def plan_processor(self, processor: object, *, takes: type | None, returns: object) -> Function:
+        """A processor of rows: what its method `process` gives is a value each."""
+        method = getattr(processor, "process", None)
+        if not callable(method):
+            raise PlanRefused(
+                f"process takes an object with a method process(context, key, value), which {processor!r} has not"
+            )
+        if returns is None:
+            returns = _read_return_type(method, _hints(method), "row", many=True)
+        name = self._name_object(processor)
+        return Function(name, _spark_type(returns, many=False, pairs=False), takes=self.name(takes) if takes else "")
+
+    def _name_object(self, thing: object) -> str:
+        kind = type(thing)
+        name, count = f"{kind.__module__}:{kind.__qualname__}", 1
+        # What is called here is a method of it; the compiler of the plan knows.
+        while self.by_name.setdefault(name, cast("Callable[..., object]", thing)) is not thing:
+            count += 1
+            name = f"{kind.__module__}:{kind.__qualname__}#{count}"
+        return name
 
 
 def _hints(function: Callable[..., object]) -> dict[str, object]:

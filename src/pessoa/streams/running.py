@@ -29,6 +29,9 @@ from pessoa.streams.backlog import Backlog
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
+    from pessoa.web.asgi_app import App as WebApp
+    from pessoa.web.serving import ThreadedServer
+
 # How many records are looked at to learn the columns of a topic, and how long one waits for them.
 SAMPLE_COUNT = 200
 SAMPLE_TIMEOUT_S = 10.0
@@ -69,6 +72,7 @@ class Running:
             say=say,
         )
         self._stages: dict[str, Stage] = {}
+        self._server: ThreadedServer | None = None
         try:
             for sink in sinks:
                 self._start(sink)
@@ -112,6 +116,17 @@ class Running:
         except KeyboardInterrupt:
             self.stop()
 
+    def serve(self, port: int) -> str:
+        """Answer over HTTP on this machine; returns the address."""
+        from pessoa.pipelines.api import pipelines_app
+        from pessoa.web.serving import ThreadedServer
+
+        async def make() -> WebApp:
+            return pipelines_app(self._engine, self._app.tables)
+
+        self._server = ThreadedServer(make, port=port).__enter__()
+        return self._server.url
+
     def check(self) -> None:
         """Raises PipelineFailed if a query has given up."""
         for query in self.status():
@@ -122,6 +137,9 @@ class Running:
         """Stop all queries. The app goes on from here when it is started again."""
         if not self._stopped.is_set():
             self._stopped.set()
+            if self._server is not None:
+                self._server.__exit__()
+            self._app.close_tables()
             self._engine.close()
 
     # Before the start
@@ -137,7 +155,8 @@ class Running:
                 f"the topic {missing[0]} does not exist: create it with kafka-topics --create --topic {missing[0]}"
             )
         letters = {app.errors.topic} if app.errors.topic else set()
-        _create(admin, (written | letters) - existing)
+        _create(admin, app.changelogs - existing, {"cleanup.policy": "compact"})
+        _create(admin, (written | letters) - app.changelogs - existing)
         unknown = {
             node.topic
             for plan in app.plans
@@ -183,7 +202,9 @@ class Running:
 
     def _start(self, sink: Sink) -> None:
         parts = self._app.queries_of(sink, self._types)
-        _create(self._admin(), {part.topic for part in parts if part.is_internal})
+        for part in parts:
+            if part.is_internal:
+                _create(self._admin(), {part.topic}, partitions=part.partitions)
         for part in parts:
             self._say(f"Starting {part.query}")
             self._stages[part.query] = part
@@ -208,22 +229,26 @@ class Running:
 
         compiler = Compiler(node, self._engine.session(), self._app.kafka, self._app.functions.by_name, None)
         with in_the_plans_words(node, compiler):
-            schema = compiler.flow(node).frame.schema
-        return {field.name: field.dataType.simpleString() for field in schema}
+            return compiler.types(node)
 
 
 def _topics(admin: AdminClient) -> set[str]:
     return set(admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics)
 
 
-def _create(admin: AdminClient, topics: set[str]) -> None:
+def _create(
+    admin: AdminClient, topics: set[str], config: Mapping[str, str] | None = None, *, partitions: int = -1
+) -> None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.cimpl import NewTopic
 
     if not topics:
         return
     # -1: as many partitions and replicas as the cluster gives a new topic.
-    wanted = [NewTopic(topic, num_partitions=-1, replication_factor=-1) for topic in sorted(topics)]
+    wanted = [
+        NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config or {}))
+        for topic in sorted(topics)
+    ]
     for topic, created in admin.create_topics(wanted, operation_timeout=ADMIN_TIMEOUT_S).items():
         try:
             created.result()

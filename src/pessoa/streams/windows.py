@@ -2,6 +2,7 @@
 
     tumbling("1 min")                    one after the other
     hopping("5 min", every="1 min")      overlapping
+    sliding("1 min")                     the minute before each row, and the one behind it: Kafka's sliding windows
     session("30 s", grace="10 s")        as long as the silence between two rows is shorter than this
 
 A window takes rows until the stream is `grace` past its end, a day if nothing is said: nothing gets lost unseen.
@@ -53,6 +54,10 @@ def tumbling(size: Duration, *, grace: Duration | None = None, final: bool = Fal
 
 def hopping(size: Duration, *, every: Duration, grace: Duration | None = None, final: bool = False) -> Window:
     return Window("hopping", milliseconds(size), milliseconds(every), _grace(grace, final), final)
+
+
+def sliding(size: Duration, *, grace: Duration | None = None) -> Window:
+    return Window("sliding", milliseconds(size), grace_ms=_grace(grace, final=False))
 
 
 def session(gap: Duration, *, grace: Duration) -> Window:

@@ -13,6 +13,7 @@ from pessoa.control_center.masking import HIDDEN, BadMask, masked, parse_masks, 
 from pessoa.control_center.message_decoding import Decoder
 from pessoa.control_center.message_reading import MessageQuery, Range, plan_ranges
 from pessoa.control_center.offset_reset import BadReset, Ends, plan_reset, why_not
+from pessoa.control_center.replica_plan import BadReplication, plan_replicas
 from pessoa.control_center.request_guard import RequestGuard
 from pessoa.control_center.sample_history import RateMeter, SampleHistory
 from pessoa.control_center.stored_state import AlertRule
@@ -76,6 +77,18 @@ def test_a_reset_without_its_number_or_of_a_group_with_members_is_refused() -> N
     assert why_not("Stable", "consumer") is not None
     assert why_not("Empty", "classic") is None
     assert why_not("Empty", "share") is not None
+
+
+# Replicas.
+
+
+def test_replicas_are_added_where_fewest_are_and_leaders_stay() -> None:
+    assert plan_replicas({0: [1], 1: [2], 2: [3]}, [1, 2, 3], 2) == {0: [1, 2], 1: [2, 1], 2: [3, 1]}
+    assert plan_replicas({0: [1, 2, 3], 1: [2]}, [1, 2, 3], 1) == {0: [1]}
+    with pytest.raises(BadReplication):
+        plan_replicas({0: [1]}, [1, 2], 3)
+    with pytest.raises(BadReplication):
+        plan_replicas({0: [1]}, [1, 2], 0)
 
 
 # Health.
@@ -174,6 +187,8 @@ def test_bytes_are_shown_as_what_they_are() -> None:
     assert decoder.decode(b"\x00\xff")[:2] == ("hex", "00 ff")
     assert decoder.decode(None)[:2] == ("null", None)
     assert decoder.decode(b"\x00\x00\x00\x07", "int").value == 7
+    assert decoder.decode(b"\x81\xa1a\x01", "msgpack").value == {"a": 1}
+    assert decoder.decode(b"\xc1", "msgpack").format == "hex"
     assert decoder.decode(b"{broken", "json").trouble == "This is not JSON."
     assert decoder.decode(b"[" * 100_000).format == "text"
     assert len(str(decoder.decode(b"\xff" * 1_000_000).value)) < 200_000

@@ -23,6 +23,7 @@ from pessoa.pipelines.plan import (
     Rekey,
     Sink,
     Source,
+    Through,
     Union,
     Window,
     Within,
@@ -30,7 +31,7 @@ from pessoa.pipelines.plan import (
 )
 from pessoa.pipelines.queries import QuerySpec
 from pessoa.pipelines.shapes import shape
-from pessoa.pipelines.stages import has_state, is_cut, output_mode, speed, stages, why_not_real_time
+from pessoa.pipelines.stages import Stage, has_state, is_cut, output_mode, speed, stages, why_not_real_time
 
 SALES = Source("vendas", value=Format("json", "produto STRING, valor DOUBLE"))
 CLIENTS = Source("clientes", value=Format("json", "nome STRING"), is_table=True)
@@ -114,7 +115,16 @@ def test_one_state_needs_one_query() -> None:
     plan = Sink(Aggregate(Rekey(SALES, (Column("produto", "produto"),)), TOTAL), "x")
     assert not is_cut(plan)
     (only,) = stages(plan, "app-x", types, real_time=True)
-    assert only == ("app-x", plan, "x", False)
+    assert only == Stage("app-x", plan, "x", is_internal=False)
+
+
+def test_plan_is_cut_where_it_asks_for_a_topic() -> None:
+    plan = Sink(Filter(Through(SALES, "meio", 6), "valor > 1"), "x")
+    assert is_cut(plan)
+    first, last = stages(plan, "app-x", types, real_time=True)
+    assert (first.query, first.topic, first.is_internal, first.partitions) == ("app-x-1", "meio", True, 6)
+    assert [node.topic for node in every(last.plan) if isinstance(node, Source)] == ["meio"]
+    assert not any(isinstance(node, Through) for stage in (first, last) for node in every(stage.plan))
 
 
 def test_state_after_state_goes_through_a_topic() -> None:

@@ -16,11 +16,11 @@ def test_a_query_that_is_far_behind_says_how_far_now_and_then_until_it_has_caugh
     backlog = Backlog()
     assert backlog.sentences([status(None, -1)], 0.0) == []
     assert backlog.sentences([status(500_000, 0)], 1.0) == [
-        "vendas is catching up: 500,000 records to go, 12,346 a second"
+        "vendas ▕░░░░░░░░░░░░░░░░░░░░▏ 0 % · 0 of 500,000 records · 12,346 a second · 41 s to go"
     ]
     assert backlog.sentences([status(400_000, 1)], 2.0) == [], "it spoke a second ago"
     assert backlog.sentences([status(300_000, 1)], 3.5) == [
-        "vendas is catching up: 300,000 records to go, 12,346 a second"
+        "vendas ▕████████░░░░░░░░░░░░▏ 40 % · 200,000 of 500,000 records · 12,346 a second · 24 s to go"
     ]
     assert backlog.sentences([status(300_000, 1)], 9.0) == [], "there is nothing new"
     assert backlog.sentences([status(0, 2)], 10.0) == ["vendas has caught up"]
@@ -31,3 +31,13 @@ def test_a_query_that_is_there_from_the_beginning_says_nothing() -> None:
     backlog = Backlog()
     assert backlog.sentences([status(3, 0)], 0.0) == []
     assert backlog.sentences([status(500_000, 1)], 10.0) == []
+
+
+def test_a_query_without_a_batch_says_that_it_runs() -> None:
+    backlog = Backlog()
+    assert backlog.sentences([status(None, -1)], 0.0) == []
+    assert backlog.sentences([status(None, -1)], 6.0) == [
+        "vendas runs, and Spark tells of it after its first batch: 6 s"
+    ]
+    assert backlog.sentences([status(None, -1)], 7.0) == [], "it spoke a second ago"
+    assert backlog.sentences([status(0, 0)], 12.0) == []

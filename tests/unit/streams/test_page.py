@@ -1,4 +1,4 @@
-"""The pipeline of docs/STREAMS.md, as it stands there: it can be imported, and is as fast as it is said to be."""
+"""The code of docs/STREAMS.md, as it stands there: its plans can be made, and are as fast as they are said to be."""
 
 from __future__ import annotations
 
@@ -31,3 +31,22 @@ def test_the_page_s_pipeline_can_be_imported_and_runs_at_the_speeds_that_are_sho
         "vendas-app-vendas-por-minuto-letters → vendas-app-dead-letters runs in real-time mode",
         "vendas-app-vendas-por-minuto → vendas-por-minuto runs in real-time mode",
     ]
+
+
+def test_every_block_of_the_page_makes_a_plan_that_can_be_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    vendas = ModuleType("vendas")
+    monkeypatch.setitem(sys.modules, "vendas", vendas)
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    topics = []
+    for block in blocks:
+        if "pandas" in block:
+            vars(vendas)["pandas"] = pytest.importorskip("pandas")
+        exec(block, vars(vendas))
+        topics.append({sink.topic for sink in vendas.app.plans})
+    assert len(blocks) >= 9
+    assert {"montra", "mostrar", "com-preco", "saldos", "ultimo-minuto", "avisos", "totais"} <= topics[-1]
+    assert "vendas-app-totais-changelog" in topics[-1]
+    text = vendas.app.explain()
+    assert "process with Parado() → STRING, with event-time timers" in text
+    assert vendas.app.explain(format="mermaid").startswith("flowchart TD")

@@ -203,7 +203,7 @@ def respond(
                 unopened.append(Unopened(topic, data, partition, answers, len(answers)))
                 answer = _refused(data.index, ErrorCode.NONE)
             answers.append(answer)
-            if partition.log.is_flush_due:
+            if partition.log.has_flush_messages and partition.log.is_flush_due:
                 unflushed.append(partition)
         responses.append(TopicProduceResponse(name=name, topic_id=topic.topic_id, partition_responses=answers))
     response = ProduceResponse(responses=responses, throttle_time_ms=0)

@@ -138,7 +138,7 @@ class Visit:
         primary: bool = True,
     ) -> ui.button:
         """A button that is greyed out, with the reason, for a visitor who may not."""
-        found = ui.button(text, on_click=act).props("no-caps unelevated" if primary else "no-caps outline")
+        found = ui.button(text, on_click=act, color=None).props("no-caps unelevated" if primary else "no-caps outline")
         found.classes("primary" if primary else "secondary")
         if not self.person.may(role):
             why_not = self.t("This needs the role {role}.", role=role)
@@ -202,7 +202,9 @@ def draw_frame(visit: Visit, active: str, title: str, names: dict[str, str]) -> 
     crumbs += [tag("span", name, cls="crumb-name") for name in names.values()]
     with ui.element("div").classes("top"):
         visit.html(tag("h1", *[part for one in crumbs for part in (one, Html(" <em>/</em> "))][:-1]))
-        search = ui.button(on_click=lambda: _open_palette(visit)).props("no-caps flat").classes("search-button")
+        search = (
+            ui.button(on_click=lambda: _open_palette(visit), color=None).props("no-caps flat").classes("search-button")
+        )
         with search:
             visit.html(tag("span", icon("search"), t("Search"), Html(" <kbd>Ctrl K</kbd>"), cls="search-label"))
 

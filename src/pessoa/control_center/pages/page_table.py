@@ -5,9 +5,24 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from pessoa.control_center.center import Center
-from pessoa.control_center.pages import home, login
+from pessoa.control_center.pages import (
+    access,
+    alerts,
+    brokers,
+    classroom,
+    connect,
+    consumers,
+    home,
+    ksql,
+    lineage,
+    login,
+    schemas,
+    settings,
+    topic,
+    topics,
+)
 
-PAGES = (home,)
+PAGES = (home, classroom, brokers, topics, topic, consumers, schemas, connect, ksql, lineage, access, alerts, settings)
 
 
 def register_pages(center: Center, app: FastAPI) -> None:

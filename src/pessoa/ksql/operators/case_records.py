@@ -72,7 +72,7 @@ class CaseCodec:
             return frame(schema_id, codec_for(schema.type, schema.text, schema.references).from_json(value))
         if side.format == "JSON":
             return payload.encode()
-        if side.format in ("NONE", "DELIMITED"):
+        if side.format in ("NONE", "DELIMITED") or not side.columns:
             return str(json.loads(payload)).encode()
         return self._codecs[name].encode(_values(_DECODER.decode(payload), side))
 
@@ -90,7 +90,7 @@ class CaseCodec:
         side = self._sides[name]
         if side.format == "JSON":
             return cast("Json", _DECODER.decode(data))
-        if side.format in ("NONE", "DELIMITED"):
+        if side.format in ("NONE", "DELIMITED") or not side.columns:
             return data.decode()
         values = self._codecs[name].decode(data)
         return None if values is None else shown_values(values, side)

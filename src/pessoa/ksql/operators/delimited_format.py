@@ -10,11 +10,12 @@ import csv
 from base64 import b64decode
 from binascii import Error as BadBase64
 from collections.abc import Callable, Sequence
+from io import StringIO
 
 from pessoa.ksql.operators.format_codecs import CodecFailure, Side
 from pessoa.ksql.types.evaluation_failures import EvaluationFailure
 from pessoa.ksql.types.explicit_casts import caster
-from pessoa.ksql.types.sql_types import BOOLEAN, BYTES, DATE, INTEGER, STRING, TIME, TIMES, SqlType, Value
+from pessoa.ksql.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, INTEGER, STRING, TIME, TIMES, SqlType, Value
 from pessoa.ksql.types.value_text import plain_text
 
 # A field may be as long as a record.
@@ -35,8 +36,6 @@ def _text_reader(kind: SqlType) -> Callable[[str], Value]:
 
 
 def _number_type(kind: SqlType) -> SqlType:
-    from pessoa.ksql.types.sql_types import BIGINT
-
     if kind not in TIMES:
         return kind
     return INTEGER if kind in (DATE, TIME) else BIGINT
@@ -60,7 +59,7 @@ class DelimitedCodec:
             return None
         try:
             text = data.decode()
-            rows = list(csv.reader(text.splitlines(keepends=True), delimiter=self._delimiter, strict=True))
+            rows = list(csv.reader(StringIO(text, newline=""), delimiter=self._delimiter, strict=True))
         except (UnicodeDecodeError, csv.Error) as wrong:
             raise CodecFailure(f"no delimited text: {wrong}") from None
         fields = rows[0] if rows else []

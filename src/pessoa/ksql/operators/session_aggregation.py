@@ -2,26 +2,21 @@
 
 A row joins every session that it comes near enough to, and makes one of them: for each of them a tombstone, then the
 row of the new session, whose window is [first time, last time]. A session is closed when its end lies more than gap and
-grace before stream time. A key's sessions are one entry of the state.
+grace before stream time. A key has one entry with the bounds of its sessions, and one for the aggregates of each.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import cast
 
 from pessoa.ksql.analysis.logical_plan import PlannedWindow
 from pessoa.ksql.operators.flow_events import Emit, Event, StateKeys, TaskContext
 from pessoa.ksql.operators.format_codecs import TimeWindow
 from pessoa.ksql.operators.group_states import GroupAggregates, States
 from pessoa.ksql.operators.row_operators import Link
-from pessoa.ksql.operators.row_packing import Keys, pack, pack_any, unpack
+from pessoa.ksql.operators.row_packing import Keys, Row, pack, pack_any, unpack
 from pessoa.ksql.operators.time_index import StreamTime, TimeIndex
 from pessoa.ksql.operators.window_aggregation import window_row
-
-
-class _Session(NamedTuple):
-    window: TimeWindow
-    states: States
 
 
 def session_aggregate_link(
@@ -32,36 +27,33 @@ def session_aggregate_link(
     def bind(context: TaskContext, emit: Emit) -> Emit:
         state = context.state
         clock = StreamTime(state, f"{name}-time")
-        index = TimeIndex(state, f"{name}-index", max(1, gap // 16))
+        index = TimeIndex(state, f"{name}-index")
 
-        def sessions_of(place: bytes) -> list[_Session]:
+        def windows_of(place: bytes) -> list[TimeWindow]:
             data = state.get(name, place)
-            if data is None:
-                return []
-            found = cast("list[tuple[int, int, States]]", unpack(data))
-            return [_Session(TimeWindow(start, end), states) for start, end, states in found]
+            times = [] if data is None else cast("list[int]", unpack(data))
+            return [TimeWindow(*pair) for pair in zip(times[::2], times[1::2], strict=True)]
 
-        def put(place: bytes, sessions: list[_Session]) -> None:
-            if sessions:
-                parts = [[*one.window, groups.to_list(one.states)] for one in sessions]
-                state.put(name, place, pack(parts))
+        def put_windows(place: bytes, windows: list[TimeWindow]) -> None:
+            if windows:
+                state.put(name, place, pack([time for window in sorted(windows) for time in window]))
             else:
                 state.delete(name, place)
+
+        def states_of(key: Keys, one: TimeWindow) -> States:
+            data = state.get(name, keys.of(key, one))
+            assert data is not None
+            return cast("States", unpack(data))
 
         def take(event: Event) -> None:
             now = clock.advance(event.timestamp_ms)
             assert event.key is not None
             place = keys.of(event.key)
-            sessions = sessions_of(place)
+            windows = windows_of(place)
             timestamp = event.timestamp_ms
-            near = [
-                one
-                for one in sessions
-                if one.window.end_ms >= timestamp - gap and one.window.start_ms <= timestamp + gap
-            ]
+            near = [one for one in windows if one.end_ms >= timestamp - gap and one.start_ms <= timestamp + gap]
             merged = TimeWindow(
-                min([timestamp, *(one.window.start_ms for one in near)]),
-                max([timestamp, *(one.window.end_ms for one in near)]),
+                min([timestamp, *(one.start_ms for one in near)]), max([timestamp, *(one.end_ms for one in near)])
             )
             if merged.end_ms < now - gap - window.grace_ms:
                 context.place.log(
@@ -69,24 +61,27 @@ def session_aggregate_link(
                     f"{merged.end_ms}] expiration=[{now - gap - window.grace_ms}] streamTime=[{now}]"
                 )
             else:
-                merge(event, place, sessions, near, merged)
+                merge(event, place, windows, near, merged)
             close(now)
 
         def merge(
-            event: Event, place: bytes, sessions: list[_Session], near: list[_Session], merged: TimeWindow
+            event: Event, place: bytes, windows: list[TimeWindow], near: list[TimeWindow], merged: TimeWindow
         ) -> None:
             assert event.key is not None
             assert event.row is not None
             alone = TimeWindow(event.timestamp_ms, event.timestamp_ms)
-            before = [(one.window, window_row(groups, event.key, *one) if needs_old else None) for one in near]
+            before: list[tuple[TimeWindow, Row | None]] = []
             states = groups.initial()
             for one in near:
-                states = groups.merge(states, one.states)
+                own = states_of(event.key, one)
+                before.append((one, window_row(groups, event.key, one, own) if needs_old else None))
+                states = groups.merge(states, own)
+                state.delete(name, keys.of(event.key, one))
             states = groups.add(states, event.row)
-            gone = {one.window for one in near}
-            others = [one for one in sessions if one.window not in gone]
-            put(place, sorted([*others, _Session(merged, states)], key=lambda one: one.window))
-            if merged not in gone:
+            state.put(name, keys.of(event.key, merged), pack(groups.to_list(states)))
+            if near != [merged]:
+                put_windows(place, [*(one for one in windows if one not in near), merged])
+            if merged not in near:
                 index.add(merged.end_ms, pack_any([event.key, merged.start_ms]))
             if is_final:
                 return
@@ -102,13 +97,14 @@ def session_aggregate_link(
                 key, start = cast("tuple[Keys, int]", unpack(member))
                 key = tuple(key)
                 place = keys.of(key)
-                sessions = sessions_of(place)
-                due = [one for one in sessions if one.window == (start, end)]
-                if not due:
+                due = TimeWindow(start, end)
+                windows = windows_of(place)
+                if due not in windows:
                     continue  # It became part of a longer one.
                 if is_final:
-                    emit(Event(key, window_row(groups, key, *due[0]), end, due[0].window))
-                put(place, [one for one in sessions if one.window != (start, end)])
+                    emit(Event(key, window_row(groups, key, due, states_of(key, due)), end, due))
+                state.delete(name, keys.of(key, due))
+                put_windows(place, [one for one in windows if one != due])
 
         return take
 

@@ -26,7 +26,7 @@ from pessoa.ksql.types.sql_types import Value
 
 LEFT, RIGHT = 0, 1
 EAGER_GRACE_MS = 86_400_000
-# A row that waits: its time, its columns, whether it had a partner.
+# A row that waits: its time, its columns as bytes, whether it had a partner.
 Waiting: TypeAlias = "list[object]"
 
 
@@ -57,7 +57,7 @@ class StreamStreamJoin:
         self._reach = ((rule.before_ms, rule.after_ms), (rule.after_ms, rule.before_ms))
         self._span_ms = rule.before_ms + rule.after_ms + 1
         self._clock = StreamTime(context.state, f"{rule.name}-time")
-        self._index = TimeIndex(context.state, f"{rule.name}-index", max(1, self._span_ms // 16))
+        self._index = TimeIndex(context.state, f"{rule.name}-index")
         kinds = rule.shapes[LEFT].key_types or rule.shapes[RIGHT].key_types
         self._keys = StateKeys(kinds)
 
@@ -100,13 +100,11 @@ class StreamStreamJoin:
             for waiting in entry:
                 time = cast("int", waiting[0])
                 if start_ms <= time <= end_ms:
-                    row = self._shapes[other].to_row(waiting[1])
-                    assert row is not None
-                    partners.append((time, row))
+                    partners.append((time, self._row(other, waiting)))
                     changed = changed or not waiting[2]
                     waiting[2] = True
             if changed and self._rule.keeps[other] and self._rule.grace_ms is not None:
-                self._put(place, entry, other)
+                self._state.put(self._rule.name, place, pack(entry))
         partners.sort(key=lambda partner: partner[0])
         for time, row in partners:
             left, right = (event.row, row) if side == LEFT else (row, event.row)
@@ -114,21 +112,18 @@ class StreamStreamJoin:
             self._emit(Event(keys, joined, max(time, event.timestamp_ms), event.window, None, event.headers))
         return bool(partners)
 
-    def _put(self, place: bytes, entry: list[Waiting], side: int) -> None:
-        rows = self._shapes[side]
-        shown = [[time, rows.to_list(rows.to_row(row)), matched] for time, row, matched in entry]
-        self._state.put(self._rule.name, place, pack(shown))
+    def _row(self, side: int, waiting: Waiting) -> Row:
+        row = self._shapes[side].to_row(unpack(cast("bytes", waiting[1])))
+        assert row is not None
+        return row
 
     def _wait(self, side: int, keys: Keys, event: Event, matched: bool) -> None:
         time = event.timestamp_ms
         span = time // self._span_ms
         place = self._place(side, keys, event.window, span)
         entry = self._entry(place)
-        row = event.row
-        assert row is not None
-        # The list of values that `to_row` takes; `_put` makes it what `pack` takes.
-        entry.append([time, list(map(row.get, self._shapes[side].names)), matched])
-        self._put(place, entry, side)
+        entry.append([time, pack(self._shapes[side].to_list(event.row)), matched])
+        self._state.put(self._rule.name, place, pack(entry))
         window = None if event.window is None else list(event.window)
         self._index.add(time + self._reach[side][1], pack_any([side, keys, window, time]))
 
@@ -143,13 +138,11 @@ class StreamStreamJoin:
             position = next(index for index, waiting in enumerate(entry) if waiting[0] == time)
             waiting = entry.pop(position)
             if entry:
-                self._put(place, entry, side)
+                self._state.put(self._rule.name, place, pack(entry))
             else:
                 self._state.delete(self._rule.name, place)
             if self._rule.keeps[side] and self._rule.grace_ms is not None and not waiting[2]:
-                row = self._shapes[side].to_row(waiting[1])
-                assert row is not None
-                self._pad(side, key, own_window, time, row, ())
+                self._pad(side, key, own_window, time, self._row(side, waiting), ())
 
     def _pad(
         self, side: int, keys: Keys | None, window: TimeWindow | None, time: int, row: Row, headers: Headers

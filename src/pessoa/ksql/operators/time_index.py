@@ -1,81 +1,97 @@
 """Keys in the order of times, in a state without scans: what falls due when stream time passes.
 
-    root            the buckets that have times, ascending
-    bucket b        the times in it, ascending
+    first           the smallest time
+    node (l, p)     level l of a tree of bytes: which bytes follow the prefix p in the times, ascending
     time t          how many members it has
     (t, i)          member i: bytes
 
-Adding to a time that is known costs one number and one member. A member cannot be taken out before its time: who pops
-it looks whether it still counts.
+A time is eight bytes, so the tree has eight levels, and a node at most 256 bytes. Adding to a time that is known costs
+one number and one member; looking whether anything is due costs one number. A member cannot be taken out before its
+time: who pops it looks whether it still counts.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterator
-from typing import cast
 
-from pessoa.ksql.operators.row_packing import pack, unpack
 from pessoa.ksql.operators.state_store import StateStore
 
-_ROOT = b"root"
-# So many different times in a bucket, if they are evenly spaced.
-TIMES_IN_BUCKET = 256
+_FIRST = b"first"
+_LEVELS = 8
 
 
-def _key(kind: bytes, number: int) -> bytes:
-    return kind + number.to_bytes(9, "big", signed=True)
+def _key(kind: bytes, time_ms: int) -> bytes:
+    return kind + time_ms.to_bytes(_LEVELS, "big")
 
 
 class TimeIndex:
-    def __init__(self, state: StateStore, name: str, step_ms: int) -> None:
-        """`step_ms` is how far apart times are, roughly: buckets are a few hundred of them wide."""
+    """Members by times from 0 on."""
+
+    def __init__(self, state: StateStore, name: str) -> None:
         self._state = state
         self._name = name
-        self._width = max(1, step_ms) * TIMES_IN_BUCKET
-
-    def _times(self, key: bytes) -> list[int]:
-        data = self._state.get(self._name, key)
-        return [] if data is None else cast("list[int]", unpack(data))
 
     def add(self, time_ms: int, member: bytes) -> None:
         count_key = _key(b"n", time_ms)
         data = self._state.get(self._name, count_key)
         count = 0 if data is None else int.from_bytes(data, "big")
         if data is None:
-            self._add_time(time_ms)
+            self._add_time(time_ms.to_bytes(_LEVELS, "big"))
         self._state.put(self._name, count_key, (count + 1).to_bytes(6, "big"))
         self._state.put(self._name, _key(b"m", time_ms) + count.to_bytes(6, "big"), member)
 
-    def _add_time(self, time_ms: int) -> None:
-        bucket = time_ms // self._width
-        times = self._times(_key(b"b", bucket))
-        if not times:
-            root = self._times(_ROOT)
-            insort(root, bucket)
-            self._state.put(self._name, _ROOT, pack(root))
-        insort(times, time_ms)
-        self._state.put(self._name, _key(b"b", bucket), pack(times))
+    def _add_time(self, time: bytes) -> None:
+        first = self._state.get(self._name, _FIRST)
+        if first is None or time < first:
+            self._state.put(self._name, _FIRST, time)
+        for level in range(_LEVELS - 1, -1, -1):
+            place = b"t" + time[:level]
+            node = self._state.get(self._name, place)
+            if node is None:
+                # The node is new, and its parent does not know it.
+                self._state.put(self._name, place, time[level : level + 1])
+                continue
+            position = bisect_left(node, time[level])
+            if node[position : position + 1] != time[level : level + 1]:
+                self._state.put(self._name, place, node[:position] + time[level : level + 1] + node[position:])
+            return
+
+    def _remove_time(self, time: bytes) -> None:
+        for level in range(_LEVELS - 1, -1, -1):
+            place = b"t" + time[:level]
+            node = self._state.get(self._name, place)
+            assert node is not None
+            position = bisect_left(node, time[level])
+            left = node[:position] + node[position + 1 :]
+            if left:
+                self._state.put(self._name, place, left)
+                return
+            self._state.delete(self._name, place)
+
+    def _smallest(self) -> bytes | None:
+        time = b""
+        for _ in range(_LEVELS):
+            node = self._state.get(self._name, b"t" + time)
+            if node is None:
+                return None
+            time += node[:1]
+        return time
 
     def pop_before(self, end_ms: int) -> Iterator[tuple[int, bytes]]:
         """Return all members with a time below the end, in order of time and arrival, and forget them."""
         while True:
-            root = self._times(_ROOT)
-            if not root or root[0] * self._width >= end_ms:
-                return
-            bucket_key = _key(b"b", root[0])
-            times = self._times(bucket_key)
-            due = bisect_left(times, end_ms)
-            if not due:
+            first = self._state.get(self._name, _FIRST)
+            if first is None or int.from_bytes(first, "big") >= end_ms:
                 return
             # Forgotten first: what is done with a member may add others.
-            if due == len(times):
-                self._state.delete(self._name, bucket_key)
-                self._state.put(self._name, _ROOT, pack(root[1:]))
+            self._remove_time(first)
+            smallest = self._smallest()
+            if smallest is None:
+                self._state.delete(self._name, _FIRST)
             else:
-                self._state.put(self._name, bucket_key, pack(times[due:]))
-            for time_ms in times[:due]:
-                yield from self._pop_time(time_ms)
+                self._state.put(self._name, _FIRST, smallest)
+            yield from self._pop_time(int.from_bytes(first, "big"))
 
     def _pop_time(self, time_ms: int) -> Iterator[tuple[int, bytes]]:
         count_key = _key(b"n", time_ms)

@@ -36,7 +36,7 @@ def window_aggregate_link(
     def bind(context: TaskContext, emit: Emit) -> Emit:
         state = context.state
         clock = StreamTime(state, f"{name}-time")
-        index = TimeIndex(state, f"{name}-index", window.advance_ms)
+        index = TimeIndex(state, f"{name}-index")
 
         def take(event: Event) -> None:
             now = clock.advance(event.timestamp_ms)

@@ -96,6 +96,26 @@ def _read_json(columns: Sequence[SchemaColumn]) -> Reading:
     return Reading((fields, arrays, tuple(chosen)), tuple(values), is_bad, is_null)
 
 
+def json_time(column: SchemaColumn) -> str:
+    """Return the time that stands in a column of a JSON value, over the bytes alone; null if it is none."""
+    text = "CAST(value AS STRING)"
+    both = (
+        f"named_struct('texts', from_json({text}, 'MAP<STRING, STRING>', {_STRICT}),"
+        f" 'kinds', from_json({text}, 'MAP<STRING, VARIANT>', {_STRICT}))"
+    )
+    keys = "reverse(map_keys(read.texts))"
+    name = sql_text(column.name)
+    place = (
+        f"CAST(coalesce(nullif(array_position({keys}, {name}), 0),"
+        f" nullif(array_position(transform({keys}, one -> upper(one)), {name}), 0)) - 1 AS INT)"
+    )
+    found = f"get(reverse(map_values(read.texts)), {place})"
+    kind = f"schema_of_variant(get(reverse(map_values(read.kinds)), {place}))"
+    # SQL has no names for parts of an expression; a lambda's parameter is one.
+    number = f"get(transform(array({both}), read -> {_json_column(found, kind, column.type)}), 0)"
+    return f"timestamp_millis(IF({number} < 0, NULL, {number}))"
+
+
 def _json_column(text: str, kind: str, wanted: SqlType) -> str:
     held = spark_type(wanted)
     has_point = f"{kind} LIKE 'DECIMAL%' OR {kind} = 'DOUBLE'"

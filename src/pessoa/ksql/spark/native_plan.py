@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from pessoa.ksql.analysis.logical_plan import (
     AggregateStep,
     FilterStep,
@@ -36,18 +38,20 @@ from pessoa.ksql.analysis.typed_expressions import Typed
 from pessoa.ksql.functions.aggregates import ResolvedAggregate
 from pessoa.ksql.operators.query_settings import FAIL_ON_BAD_RECORD, FAIL_ON_BAD_TIMESTAMP, WRAP_SINGLE_VALUES
 from pessoa.ksql.spark.native_aggregates import aggregate_sql
-from pessoa.ksql.spark.native_formats import Reading, read_key, read_value, write_side
+from pessoa.ksql.spark.native_formats import Reading, json_time, read_key, read_value, write_side
 from pessoa.ksql.spark.native_refusals import NotNative
 from pessoa.ksql.spark.spark_expressions import Sql, spark_type, translate
 from pessoa.ksql.syntax.expression_nodes import Call
 from pessoa.ksql.syntax.query_nodes import Emit, WindowKind
 from pessoa.ksql.syntax.statement_nodes import SourceKind
+from pessoa.ksql.types.sql_types import BIGINT, TIMESTAMP
 from pessoa.pipelines.explain import tree
 from pessoa.pipelines.plan import (
     BYTES,
     NOTHING,
     Aggregate,
     Column,
+    Errors,
     Filter,
     Format,
     Node,
@@ -188,7 +192,8 @@ def _read(step: Step, start: Start) -> tuple[_Draft, Reading]:
     source, names = step.source, dict(step.names)
     key = read_key(source.key_format, source.key, source.key_options)
     value = read_value(source.value_format, source.value, source.value_options)
-    node: Node = Source(source.topic, key=BYTES, value=BYTES, start=start)
+    records = Source(source.topic, key=BYTES, value=BYTES, start=start)
+    node: Node = records if source.timestamp is None else _timed(records, source)
     for projection in value.steps:
         keep = (Column("value", "value"),)
         node = Project(node, (*keep, *(Column(name, text) for name, text in projection)))
@@ -203,7 +208,8 @@ def _read(step: Step, start: Start) -> tuple[_Draft, Reading]:
     columns += [Column("bad", bad), Column("gone", value.is_null)]
     node = Filter(Project(node, tuple(columns)), "NOT bad")
     if source.timestamp is not None:
-        raise NotNative(f"{source.name} has a TIMESTAMP column")
+        # A record without a value has no such column, and with it no time.
+        node = Filter(node, "NOT gone")
     prefix = step.names[0][1].removesuffix(step.names[0][0])
     made |= {
         prefix + ROWTIME: "unix_millis(rowtime)",
@@ -211,6 +217,14 @@ def _read(step: Step, start: Start) -> tuple[_Draft, Reading]:
         prefix + ROWOFFSET: "rowoffset",
     }
     return _Draft(node, made, "gone"), value
+
+
+def _timed(node: Source, source: KsqlSource) -> Source:
+    """Return the source with the times of its TIMESTAMP column; records without one are skipped."""
+    column = next((one for one in source.value if one.name == source.timestamp), None)
+    if column is None or source.value_format != "JSON" or column.type not in (BIGINT, TIMESTAMP):
+        raise NotNative("the TIMESTAMP column is read by ksql's own codec")
+    return msgspec.structs.replace(node, timestamp=json_time(column), errors=Errors("skip"))
 
 
 def _reading_text(reading: Reading) -> str:

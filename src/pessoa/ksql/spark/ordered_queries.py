@@ -28,6 +28,8 @@ from pessoa.pipelines.plan import Start
 from pessoa.pipelines.queries import Delivery, QuerySpec
 
 REPLICATION_FACTOR = 3
+# As ksqlDB: a query that fails is tried again for ever, after pauses of up to a minute.
+MAX_RESTARTS = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ def plan_ordered(
                 speed="micro-batch",
                 output_mode="append",
                 keep_timestamps=True,
+                max_restarts=MAX_RESTARTS,
                 group_id=application_id(service_id, name),
             )
         )

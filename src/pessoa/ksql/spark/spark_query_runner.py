@@ -24,13 +24,15 @@ from pessoa.ksql.analysis.logical_plan import LogicalPlan, explain_text
 from pessoa.ksql.ksql_errors import KsqlError
 from pessoa.ksql.query_runner import PersistentQuery, RunnerState, RunnerStatus
 from pessoa.ksql.spark.native_plan import leftmost_source, source_topics_of
+from pessoa.ksql.spark.ordered_queries import MAX_RESTARTS, make_topology, plan_ordered
 from pessoa.ksql.spark.query_choice import MICRO_BATCHES, SPEED, Choice, choose, delivery_of, start_of
 from pessoa.ksql.spark.query_names import application_id, engine_name
 from pessoa.ksql.spark.spark_expressions import SESSION_SETTINGS
+from pessoa.ksql.syntax.statement_nodes import SourceKind
 from pessoa.pipelines.engine import Engine, EngineRefused
 from pessoa.pipelines.jars import JarsUnavailable
 from pessoa.pipelines.java import NoJava
-from pessoa.pipelines.launching import client_settings
+from pessoa.pipelines.launching import TIME_INTERCEPTOR, client_settings, has_java_classes
 from pessoa.pipelines.queries import QuerySpec, QueryStatus
 from pessoa.pipelines.spark_server import SparkUnavailable
 
@@ -131,6 +133,8 @@ class SparkQueryRunner:
         self._properties = dict(properties or {})
         self._running: dict[str, _Running] = {}
         self._lock = threading.Lock()
+        # Unknown before Spark was asked.
+        self._writes_times: bool | None = None
         self._ways = engine.home / "ksql-ways"
 
     def __repr__(self) -> str:
@@ -144,8 +148,8 @@ class SparkQueryRunner:
             if query.id in self._running:
                 raise KsqlError(f"There is a query {query.id} already.")
         properties = {**self._properties, **query.properties}
-        choice = self._keep_way(query.id, query.plan, properties)
         try:
+            choice = self._keep_way(query.id, query.plan, properties)
             specs, topics = self._specs(query, choice, properties)
             for topic in topics:
                 ensure_topic(self._admin(), topic)
@@ -156,12 +160,23 @@ class SparkQueryRunner:
                 tuple(topic.name for topic in topics),
                 time.time_ns() // 1_000_000,
             )
-            for spec in specs:
-                self._engine.start(spec)
+            self._start_all(specs)
         except _REFUSALS as refused:
             raise KsqlError(f"The query {query.id} cannot run: {refused}") from refused
         with self._lock:
             self._running[query.id] = running
+
+    def _start_all(self, specs: tuple[QuerySpec, ...]) -> None:
+        """Start all of them or none."""
+        started: list[str] = []
+        try:
+            for spec in specs:
+                self._engine.start(spec)
+                started.append(spec.id)
+        except BaseException:
+            for name in started:
+                self._engine.release(name)
+            raise
 
     def pause(self, query_id: str) -> None:
         for name in self._known(query_id).names:
@@ -256,10 +271,9 @@ class SparkQueryRunner:
                 group_id=application_id(self._service_id, query.id),
                 producer_options=choice.native.producer_options,
                 spark_settings=SESSION_SETTINGS,
+                max_restarts=MAX_RESTARTS,
             )
             return (spec,), ()
-        from pessoa.ksql.spark.ordered_queries import plan_ordered
-
         ordered = plan_ordered(
             query.id,
             query.plan,
@@ -283,7 +297,8 @@ class SparkQueryRunner:
         assert plan.sink is not None, "a persistent query has a sink"
         if plan.sink.topic not in known:
             count = plan.sink.partitions or counts[leftmost_source(plan).topic]
-            wanted = TopicSpec(plan.sink.topic, count, plan.sink.replicas or REPLICATION_FACTOR, {}, IfExists.TAKE)
+            replicas = plan.sink.replicas or REPLICATION_FACTOR
+            wanted = TopicSpec(plan.sink.topic, count, replicas, _sink_config(plan), IfExists.TAKE)
             counts[plan.sink.topic] = len(ensure_topic(admin, wanted))
         else:
             counts[plan.sink.topic] = len(known[plan.sink.topic].partitions)
@@ -299,6 +314,8 @@ class SparkQueryRunner:
         if before == "ordered":
             return choose(plan, {**properties, SPEED: MICRO_BATCHES})
         choice = choose(plan, properties)
+        if choice.native is not None and not self._has_java_classes():
+            choice = Choice(None, MICRO_BATCHES, f"this Spark has no class {TIME_INTERCEPTOR} to write times with")
         if before == "native" and choice.native is None:
             raise KsqlError(
                 f"The query {query_id} has state of Spark's own operators, and cannot go on with it: {choice.why}.",
@@ -309,9 +326,14 @@ class SparkQueryRunner:
         file.write_text(json.dumps({"way": way}))
         return choice
 
-    def _stages(self, plan: LogicalPlan) -> list[str]:
-        from pessoa.ksql.spark.ordered_queries import make_topology
+    def _has_java_classes(self) -> bool:
+        """Return whether Spark's producers can write times; a Spark that we start can."""
+        if self._writes_times is None:
+            session = self._engine.session()
+            self._writes_times = self._engine.spark_server is not None or has_java_classes(session)
+        return self._writes_times
 
+    def _stages(self, plan: LogicalPlan) -> list[str]:
         lines = ["", "Ordered operator:"]
         for number, stage in enumerate(make_topology(plan, self._properties, self._registry).stages, 1):
             inputs = ", ".join(one.topic for one in stage.inputs)
@@ -331,6 +353,12 @@ class SparkQueryRunner:
         for name, value in SESSION_SETTINGS.items():
             session.conf.set(name, value)
         return [f"  {line}" for line in spark_plan(choice.native.plan, session, self._engine.kafka)]
+
+
+def _sink_config(plan: LogicalPlan) -> dict[str, str]:
+    if plan.kind is SourceKind.STREAM:
+        return {}
+    return {"cleanup.policy": "compact" if plan.window is None else "compact,delete"}
 
 
 def _worst(found: list[QueryStatus]) -> QueryStatus:

@@ -1,0 +1,109 @@
+"""Brokers: the list, and a broker with its directories, requests and configuration."""
+
+from __future__ import annotations
+
+from nicegui import ui
+
+from pessoa.client.config_admin import ResourceType
+from pessoa.control_center.center import Center
+from pessoa.control_center.pages.config_table import draw_configs
+from pessoa.control_center.pages.frame import Visit, page
+from pessoa.control_center.pages.parts import (
+    Cell,
+    Html,
+    badge,
+    bar,
+    bytes_text,
+    card,
+    link,
+    notice,
+    table,
+    tag,
+    tile,
+    tiles,
+)
+from pessoa.control_center.views import BrokerView
+from pessoa.web.problems import HttpProblem
+
+
+def register(center: Center) -> None:
+    @page(center, "/brokers", "brokers", "Brokers")
+    async def brokers(visit: Visit) -> None:
+        shown = visit.html()
+
+        async def redraw() -> None:
+            shown.set_content(str(await _list(visit)))
+
+        await redraw()
+        visit.live(2.0, redraw)
+
+    @page(center, "/brokers/{broker}", "brokers", "Brokers")
+    async def one_broker(visit: Visit, broker: str) -> None:
+        found = next((one for one in (await center.overview(visit.t)).brokers if str(one.id) == broker), None)
+        if found is None:
+            raise HttpProblem(404, visit.t("There is no broker {name}.", name=broker))
+        visit.html(await _one(visit, found))
+        if found.is_up:
+            with ui.element("section").classes("card"):
+                visit.html(tag("h2", visit.t("Configuration")))
+                await draw_configs(visit, ResourceType.BROKER, broker)
+
+
+async def _list(visit: Visit) -> Html:
+    t = visit.t
+    view = await visit.center.overview(t)
+    rows: list[list[Cell]] = []
+    for one in view.brokers:
+        state = badge(t("up"), "good") if one.is_up else badge(t("away"), "bad")
+        marks = tag("span", state, " ", badge(t("controller"), "accent") if one.is_controller else "")
+        traffic = "–" if one.bytes_in is None else f"{bytes_text(one.bytes_in)}/s"
+        out = "–" if one.bytes_out is None else f"{bytes_text(one.bytes_out)}/s"
+        rows.append([
+            link(t("Broker {n}", n=one.id), f"/brokers/{one.id}"), marks, f"{one.host}:{one.port}", one.leaders,
+            one.replicas, badge(str(one.behind), "warning") if one.behind else "0", bytes_text(one.disk_bytes),
+            traffic, out,
+        ])  # fmt: skip
+    heads = [t("Broker"), t("State"), t("Address"), t("Leads"), t("Replicas"), t("Out of sync"), t("On disk"),
+             t("Bytes in"), t("Bytes out")]  # fmt: skip
+    lacking = Html("")
+    if all(one.bytes_in is None for one in view.brokers):
+        lacking = notice(t("Bytes in and out are not shown: these brokers serve no /metrics (pessoa.metrics.port)."))
+    content = table(heads, rows, empty=t("No broker answers."), numbers=(3, 4, 5, 6, 7, 8))
+    return tag("div", notice(view.health, view.level), card("", content), lacking)
+
+
+async def _one(visit: Visit, broker: BrokerView) -> Html:
+    t = visit.t
+    head = tiles(
+        tile(t("State"), t("up") if broker.is_up else t("away"), f"{broker.host}:{broker.port}",
+             "good" if broker.is_up else "bad"),
+        tile(t("Leads"), broker.leaders, t("of {n} replicas", n=broker.replicas)),
+        tile(t("Out of sync"), broker.behind, t("replicas"), "warning" if broker.behind else ""),
+        tile(t("On disk"), bytes_text(broker.disk_bytes), t("of records")),
+        tile(t("Controller"), t("yes") if broker.is_controller else t("no"), t("of the cluster")),
+    )  # fmt: skip
+    if not broker.is_up:
+        return tag("div", head, notice(t("This broker is away; what it has is on the others."), "bad"))
+    sizes = await visit.center.watch.sizes()
+    disks: list[list[Cell]] = []
+    for one in sizes.directories.get(broker.id, ()):
+        used = None if not one.total or one.usable is None else 1 - one.usable / one.total
+        full: Cell = "–" if used is None else bar(used, "warning" if used > 0.85 else "")
+        words = "" if used is None else f"{used:.0%} · {bytes_text(one.usable)} {t('free')}"
+        disks.append([one.path, one.partitions, bytes_text(one.size), full, words])
+    directories = table([t("Directory"), t("Replicas"), t("Records"), t("Disk"), ""], disks,
+                        empty=t("The broker tells of no directory."), numbers=(1, 2))  # fmt: skip
+    node = next(each for each in (await visit.center.watch.image()).nodes.nodes if each.node_id == broker.id)
+    requests = [
+        [one.api, f"{one.requests:,}", _ms(one.median_ms), _ms(one.p99_ms)]
+        for one in await visit.center.metrics.requests(node)
+    ]
+    asked = table([t("Request"), t("Count"), "p50", "p99"], requests[:20],
+                  empty=t("This broker serves no /metrics (pessoa.metrics.port)."), numbers=(1, 2, 3))  # fmt: skip
+    logs = tag("p", t("Its logs:"), " ", tag("code", f"pessoa logs broker-{broker.id} --access"), " ",
+               tag("code", f"pessoa logs broker-{broker.id} --error"), cls="dim")  # fmt: skip
+    return tag("div", head, card(t("Log directories"), directories), card(t("Requests"), asked, logs))
+
+
+def _ms(number: float | None) -> str:
+    return "–" if number is None or number != number else f"{number:.1f} ms"

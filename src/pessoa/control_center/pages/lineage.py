@@ -1,0 +1,164 @@
+"""Lineage and pipelines: topics joined by connectors, queries and groups, as a graph with live rates."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import quote
+
+from pessoa.control_center.center import Center
+from pessoa.control_center.cluster_watch import is_internal
+from pessoa.control_center.lineage_graph import Flow, Graph, lay_out
+from pessoa.control_center.pages.frame import Visit, page
+from pessoa.control_center.pages.parts import Cell, Html, badge, card, compact, notice, rate_text, table, tag
+from pessoa.web.problems import HttpProblem
+
+_WIDE, _HIGH, _GAP_X, _GAP_Y = 190, 46, 70, 18
+_PATHS = {"topic": "/topics/", "group": "/consumers/", "connector": "/connect/"}
+
+
+def register(center: Center) -> None:
+    @page(center, "/lineage", "lineage", "Lineage")
+    async def lineage(visit: Visit) -> None:
+        shown = visit.html()
+
+        async def redraw() -> None:
+            shown.set_content(str(await _content(visit)))
+
+        await redraw()
+        visit.live(4.0, redraw)
+
+
+async def flows(center: Center) -> list[Flow]:
+    """What reads and writes topics, as far as the services tell."""
+    found: list[Flow] = []
+    for name, partitions in (await center.watch.group_lags()).items():
+        topics = tuple(sorted({topic for topic, _ in partitions}))
+        if topics and not name.startswith(("connect-", "_confluent-ksql")):
+            found.append(Flow("group", name, topics, state=compact(sum(partitions.values()))))
+    if (await center.services.connect.state()).is_up:
+        found += await _connectors(center)
+    if (await center.services.pipelines.state()).is_up:
+        found += await _pipelines(center)
+    if (await center.services.ksql.state()).is_up:
+        found += await _ksql_queries(center)
+    return found
+
+
+async def _connectors(center: Center) -> list[Flow]:
+    found = []
+    try:
+        answer: Any = await center.services.connect.ask("GET", "/connectors?expand=status")
+        for name, about in answer.items():
+            used: Any = await center.services.connect.ask("GET", f"/connectors/{quote(name, safe='')}/topics")
+            topics = tuple(sorted(used.get(name, {}).get("topics", [])))
+            status = about["status"]
+            is_source = status.get("type") == "source"
+            found.append(Flow("connector", name, () if is_source else topics, topics if is_source else (),
+                              status["connector"]["state"]))  # fmt: skip
+    except (HttpProblem, KeyError, AttributeError):
+        return found
+    return found
+
+
+async def _pipelines(center: Center) -> list[Flow]:
+    """Pipelines, by the topics that their groups have read; where they write their API does not tell."""
+    groups = await center.watch.group_lags()
+    try:
+        answer: Any = await center.services.pipelines.ask("GET", "/queries")
+    except HttpProblem:
+        return []
+    return [
+        Flow("pipeline", str(one.get("id")), state=str(one.get("state", "")),
+             reads=tuple(sorted({topic for topic, _ in groups.get(str(one.get("group")), ())})))
+        for one in (answer if isinstance(answer, list) else [])
+        if isinstance(one, dict)
+    ]  # fmt: skip
+
+
+async def _ksql_queries(center: Center) -> list[Flow]:
+    """Persistent queries: their sinks as the server says them, their sources by the names in their text."""
+    body = {"ksql": "SHOW STREAMS; SHOW TABLES; SHOW QUERIES;", "streamsProperties": {}}
+    try:
+        answer: Any = await center.services.ksql.ask("POST", "/ksql", body, content_type="application/json")
+        return ksql_flows(answer)
+    except (HttpProblem, KeyError, AttributeError, TypeError):
+        return []
+
+
+def ksql_flows(answer: Any) -> list[Flow]:
+    """The flows in what a server says to SHOW STREAMS, TABLES and QUERIES."""
+    sources = {
+        str(one["name"]).upper(): str(one["topic"])
+        for part in answer
+        for one in (*part.get("streams", ()), *part.get("tables", ()))
+    }
+    found = []
+    for one in (query for part in answer for query in part.get("queries", ())):
+        sinks = tuple(map(str, one.get("sinkKafkaTopics", ())))
+        words = {word.upper() for word in re.findall(r"[A-Za-z_][A-Za-z0-9_]*", str(one.get("queryString", "")))}
+        reads = {topic for name, topic in sources.items() if name in words} - set(sinks)
+        found.append(Flow("query", str(one["id"]), tuple(sorted(reads)), sinks, str(one.get("state", ""))))
+    return found
+
+
+async def _content(visit: Visit) -> Html:
+    t, center = visit.t, visit.center
+    image = await center.watch.image()
+    names = [name for name, info in image.topics.items() if not is_internal(info)]
+    found = await flows(center)
+    used = {topic for one in found for topic in (*one.reads, *one.writes)}
+    graph = lay_out(found, used)
+    rates = {}
+    ends_of = [one.name for one in graph.nodes if one.kind == "topic" and one.name in image.topics]
+    await center.watch.ends(ends_of)
+    for name in ends_of:
+        samples = center.watch.history.of(f"topic:{name}")
+        rates[name] = samples[-1].value if samples else None
+    away = [one.note for one in await center.services.states() if not one.is_up and one.name != "Schema Registry"]
+    rows: list[list[Cell]] = [
+        [badge(t(one.kind)), one.name, ", ".join(one.reads), ", ".join(one.writes), one.state] for one in found
+    ]
+    unused = sorted(set(names) - used)
+    return tag(
+        "div",
+        card(t("Where data goes"), draw(graph, rates) if graph.edges else tag("p", t(
+            "Nothing reads or writes topics that tells of it: no group has committed offsets."), cls="empty"),
+            notice(t("Only the first {n} are drawn.", n=len(graph.nodes))) if graph.is_cut else ""),
+        card(t("Readers and writers"), table([t("Kind"), t("Name"), t("Reads"), t("Writes"), t("State or lag")], rows,
+                                             empty=t("There are none."))),
+        card(t("Topics that nothing reads"), tag("p", ", ".join(unused[:200]) or "–", cls="dim")),
+        *(notice(words) for words in away),
+    )  # fmt: skip
+
+
+def draw(graph: Graph, rates: dict[str, float | None]) -> Html:
+    columns = sorted({node.column for node in graph.nodes})
+    place = {column: number for number, column in enumerate(columns)}
+    spots = [(place[one.column] * (_WIDE + _GAP_X) + 4, one.row * (_HIGH + _GAP_Y) + 4) for one in graph.nodes]
+    wide = len(columns) * (_WIDE + _GAP_X) - _GAP_X + 8
+    high = max(y for _, y in spots) + _HIGH + 8
+    parts: list[Cell] = []
+    for before, after in graph.edges:
+        (x1, y1), (x2, y2) = spots[before], spots[after]
+        middle = (x1 + _WIDE + x2) / 2
+        live = any(rates.get(graph.nodes[at].name) for at in (before, after) if graph.nodes[at].kind == "topic")
+        parts.append(
+            Html('<path class="wire{}" d="M{} {} C{} {},{} {},{} {}"/>').format(
+                " live" if live else "", x1 + _WIDE, y1 + _HIGH / 2, middle, y1 + _HIGH / 2, middle, y2 + _HIGH / 2, x2,
+                y2 + _HIGH / 2,
+            )
+        )  # fmt: skip
+    for node, (x, y) in zip(graph.nodes, spots, strict=True):
+        name = node.name if len(node.name) <= 24 else f"{node.name[:23]}…"
+        note = rate_text(rates.get(node.name)) if node.kind == "topic" else f"{node.kind} {node.state}"
+        box = Html(
+            '<rect class="{}" x="{}" y="{}" width="{}" height="{}" rx="9" stroke-width="1.5"/><text x="{}" y="{}">{}'
+            '</text><text class="soft" x="{}" y="{}">{}</text>'
+        ).format("node-topic" if node.kind == "topic" else "node-other", x, y, _WIDE, _HIGH, x + 12, y + 20, name,
+                 x + 12, y + 36, note)  # fmt: skip
+        path = _PATHS.get(node.kind)
+        parts.append(tag("a", box, href=path + quote(node.name, safe="")) if path else box)
+    body = Html("").join(str(one) if not isinstance(one, str) else one for one in parts)
+    svg = Html('<svg viewBox="0 0 {} {}" style="max-width:{}px" role="img" aria-label="lineage">{}</svg>')
+    return tag("div", svg.format(wide, high, wide, body), cls="scene", tabindex="0")

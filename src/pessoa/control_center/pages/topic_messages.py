@@ -1,0 +1,361 @@
+"""Messages of a topic: browsed, searched, filtered, followed; produced, sent again, downloaded.
+
+The query is in the URL, so a search can be sent to a colleague. The scan runs on the server; the page shows a window
+of it (the last WINDOW) and takes what waits every quarter of a second. A live tail keeps KEPT messages for the
+download.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import deque
+from dataclasses import replace
+from urllib.parse import quote
+
+import msgspec
+from nicegui import events, ui
+
+from pessoa.control_center.accounts import demand
+from pessoa.control_center.filter_expressions import BadFilter, compile_filter
+from pessoa.control_center.message_decoding import FORMATS
+from pessoa.control_center.message_reading import Message, MessageQuery, Scan, as_text
+from pessoa.control_center.pages.frame import Visit
+from pessoa.control_center.pages.parts import Html, badge, bytes_text, compact, date_clock, notice, tag
+from pessoa.control_center.stored_state import SavedFilter
+from pessoa.web.problems import HttpProblem
+
+WINDOW = 100
+KEPT = 5000
+KEPT_BYTES = 16 << 20
+STARTS = (("newest", "Newest"), ("earliest", "From the beginning"), ("offset", "From an offset"),
+          ("time", "From a time"), ("live", "Live"))  # fmt: skip
+_PREVIEW = 300
+_MAX_UPLOAD = 5 << 20
+
+
+class MessageView:
+    """What the page shows of one scan."""
+
+    def __init__(self, visit: Visit, scan: Scan, shown: ui.html, told: ui.html) -> None:
+        self._visit = visit
+        self.scan = scan
+        self._shown = shown
+        self._told = told
+        is_newest = scan.query.start in ("newest", "live")
+        self.kept: deque[Message] = deque(maxlen=KEPT if scan.query.start == "live" else max(scan.query.limit, 1))
+        self._is_newest = is_newest
+        self._seen = -1
+        self.received = 0
+        self._bytes = 0
+
+    def take(self) -> None:
+        waiting = self.scan.take_waiting()
+        for one in waiting:
+            if len(self.kept) == self.kept.maxlen or self._bytes > KEPT_BYTES:
+                self._bytes -= self.kept.popleft().size if self.kept else 0
+            self.kept.append(one)
+            self._bytes += one.size
+        self.received += len(waiting)
+        state = self.received * 2 + self.scan.progress.is_done
+        self._told.set_content(str(self._progress()))
+        if state != self._seen:
+            self._seen = state
+            self._shown.set_content(str(self._list()))
+
+    def messages(self) -> list[Message]:
+        if self.scan.query.start == "newest":
+            found = sorted(self.kept, key=lambda one: (one.timestamp, one.offset), reverse=True)
+            return found[: self.scan.query.limit]
+        return list(reversed(self.kept)) if self._is_newest else list(self.kept)
+
+    def _list(self) -> Html:
+        shown = self.messages()[:WINDOW]
+        if not shown and self.scan.progress.is_done and self.scan.progress.error is None:
+            return tag("p", self._visit.t("No message fits."), cls="empty")
+        return tag("div", *(draw_message(self._visit, one) for one in shown))
+
+    def _progress(self) -> Html:
+        t, progress = self._visit.t, self.scan.progress
+        if progress.error:
+            return notice(progress.error, "bad")
+        if self.scan.query.start == "live" and not progress.is_done:
+            words = t("Live: {n} messages so far; the last {m} are shown.", n=f"{self.received:,}", m=WINDOW)
+            return notice(words, "good")
+        words = t("{n} of {m} messages read, {k} found", n=f"{progress.scanned:,}", m=f"{progress.total:,}",
+                  k=f"{progress.matched:,}")  # fmt: skip
+        if progress.is_done:
+            return notice(f"{words} · {progress.seconds:.1f} s · {bytes_text(progress.bytes)}")
+        share = progress.scanned / max(1, progress.total)
+        return notice(f"{words} · {share:.0%}", "warning")
+
+
+async def draw(visit: Visit, topic: str) -> None:
+    t = visit.t
+    visit.html(_form(visit, topic))
+    with ui.element("div").classes("spread"):
+        told = visit.html()
+        actions = ui.element("div").classes("actions")
+    shown = visit.html()
+    try:
+        query = _query(visit, topic)
+    except BadFilter as wrong:
+        visit.html(notice(str(wrong), "bad"))
+        return
+    view = MessageView(visit, await visit.center.messages(query), shown, told)
+    ui.context.client.on_disconnect(view.scan.stop)
+
+    def step() -> None:
+        visit.center.look()
+        view.take()
+        if view.scan.progress.is_done:
+            timer.deactivate()
+
+    timer = ui.timer(0.25, step, immediate=False)
+
+    # What is read in a moment is in the first answer already.
+    await _wait_a_moment(view)
+    with actions:
+        visit.button(t("Stop"), view.scan.stop, "reader", primary=False)
+        visit.button("JSON", lambda: _download(view, topic, "json"), "reader", primary=False).tooltip(t("Download"))
+        visit.button("CSV", lambda: _download(view, topic, "csv"), "reader", primary=False).tooltip(t("Download"))
+        visit.button(t("Save the filter"), lambda: _open_saving(visit, topic), primary=False,
+                     why_not=None if visit.query("filter") else t("There is no filter."))  # fmt: skip
+        visit.button(t("Produce"), lambda: open_producer(visit, topic))
+    _serve_events(visit, topic, view)
+
+
+async def _wait_a_moment(view: MessageView) -> None:
+    import asyncio
+
+    for _ in range(20):
+        view.take()
+        if view.scan.progress.is_done or view.scan.query.start == "live":
+            break
+        await asyncio.sleep(0.05)
+    view.take()
+
+
+def _query(visit: Visit, topic: str) -> MessageQuery:
+    start = visit.query("start", "newest")
+    amount = visit.number("amount", 0)
+    if start == "time":
+        amount = _time_ms(visit.query("at"))
+    query = MessageQuery(
+        topic, start if start in dict(STARTS) else "newest", amount, limit=min(max(visit.number("limit", 50), 1), 1000),
+        search=visit.query("search")[:500], hidden=visit.center.hidden_paths(topic, visit.person),
+        value_format=_format(visit.query("value")), key_format=_format(visit.query("key")),
+    )  # fmt: skip
+    partition = visit.query("partition")
+    if partition.isdigit():
+        query = replace(query, partitions=(int(partition),))
+    if text := visit.query("filter").strip():
+        query = replace(query, passes=compile_filter(text))
+    return query
+
+
+def _format(text: str) -> str:
+    return text if text in FORMATS else "auto"
+
+
+def _time_ms(text: str) -> int:
+    from datetime import datetime
+
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        return 0
+
+
+def _form(visit: Visit, topic: str) -> Html:
+    t = visit.t
+
+    def select(name: str, label: str, options: list[tuple[str, str]], chosen: str) -> Html:
+        drawn = [
+            Html('<option value="{}"{}>{}</option>').format(key, Html(" selected") if key == chosen else "", text)
+            for key, text in options
+        ]
+        return Html('<select name="{}" aria-label="{}">{}</select>').format(name, label, Html("").join(drawn))
+
+    def field(kind: str, name: str, label: str, style: str = "") -> Html:
+        form = Html('<input type="{}" name="{}" value="{}" placeholder="{}" aria-label="{}" style="{}">')
+        return form.format(kind, name, visit.query(name), label, label, style)
+
+    info = visit.center.state.stored.filters
+    mine = [(one.expression, one.name) for one in info if one.topic in ("", topic)]
+    saved: Html = Html("")
+    if mine:
+        choices = Html("").join(Html('<option value="{}">{}</option>').format(text, name) for text, name in mine)
+        saved = Html('<datalist id="saved-filters">{}</datalist>').format(choices)
+    text = Html('<input type="text" name="filter" value="{}" list="saved-filters" placeholder="{}" aria-label="{}" '
+                'style="flex:1;min-width:280px" class="mono">').format(
+        visit.query("filter"), 'value.amount > 100 and key startswith "c-1"', t("Filter"))  # fmt: skip
+    start = visit.query("start", "newest")
+    formats = [(one, one) for one in FORMATS]
+    first = tag(
+        "div", Html('<input type="hidden" name="tab" value="messages">'),
+        select("start", t("Where to begin"), [(key, t(words)) for key, words in STARTS], start),
+        field("number", "amount", t("Offset"), "width:110px"), field("datetime-local", "at", t("Time"), "width:215px"),
+        field("number", "partition", t("Partition"), "width:110px"), field("number", "limit", t("Limit"), "width:90px"),
+        select("key", t("Format of keys"), [("", t("key: auto")), *formats[1:]], visit.query("key")),
+        select("value", t("Format of values"), [("", t("value: auto")), *formats[1:]], visit.query("value")),
+        cls="bar-form",
+    )  # fmt: skip
+    second = tag("div", field("search", "search", t("Search keys, values, headers")), text, saved,
+                 tag("button", t("Show"), cls="btn"), cls="bar-form")  # fmt: skip
+    return Html('<form method="get" class="card">{}{}</form>').format(first, second)
+
+
+def draw_message(visit: Visit, one: Message) -> Html:
+    t = visit.t
+    text = as_text(one.value)
+    preview = tag("em", t("null"), cls="dim") if one.value is None else text[:_PREVIEW]
+    head = tag(
+        "summary", tag("span", f"{one.partition} · {one.offset:,}", cls="where"),
+        tag("span", date_clock(one.timestamp), cls="where"), tag("span", as_text(one.key)[:80], cls="key"),
+        tag("span", preview, cls="value mono"), badge(one.value_format),
+    )  # fmt: skip
+    shown = _pretty(one)
+    facts = tag("p", f"{t('Partition')} {one.partition} · {t('offset')} {one.offset} · {bytes_text(one.size)}",
+                f" · {t('schema')} {one.schema_id}" if one.schema_id is not None else "", cls="dim")  # fmt: skip
+    headers = tag("p", *(badge(f"{name}: {as_text(value)[:120]}") for name, value in one.headers))
+    where = {"data_partition": one.partition, "data_offset": one.offset}
+    call = "{p:+this.dataset.partition,o:+this.dataset.offset}"
+    buttons = tag(
+        "div", tag("button", t("Copy"), cls="btn secondary", data_text=shown, onclick="copyText(this)"),
+        tag("button", t("Send again"), cls="btn secondary", onclick=f"emitEvent('resend',{call})", **where),
+        tag("button", t("All of it"), cls="btn secondary", onclick=f"emitEvent('whole',{call})", **where)
+        if one.is_cut else "", cls="actions",
+    )  # fmt: skip
+    trouble = notice(one.trouble, "warning") if one.trouble else ""
+    more = tag("div", facts, headers, trouble, tag("pre", shown), buttons, cls="more")
+    return tag("details", head, more, cls="msg")
+
+
+def _pretty(one: Message) -> str:
+    if one.value is None:
+        return "null"
+    if isinstance(one.value, str):
+        return one.value
+    return msgspec.json.format(msgspec.json.encode(one.value), indent=2).decode()
+
+
+def _serve_events(visit: Visit, topic: str, view: MessageView) -> None:
+    def found(event: events.GenericEventArguments) -> Message | None:
+        at = (event.args.get("p"), event.args.get("o"))
+        return next((one for one in view.kept if (one.partition, one.offset) == at), None)
+
+    async def resend(event: events.GenericEventArguments) -> None:
+        one = found(event)
+        if one is None:
+            return
+        whole = await read_one(visit, topic, one.partition, one.offset)
+        open_producer(visit, topic, whole)
+
+    async def whole(event: events.GenericEventArguments) -> None:
+        one = found(event)
+        if one is None:
+            return
+        message = await read_one(visit, topic, one.partition, one.offset)
+        data = msgspec.json.encode(message.value) if not isinstance(message.value, str) else message.value.encode()
+        ui.download.content(data, f"{topic}-{one.partition}-{one.offset}.{'json' if data[:1] in b'{[' else 'txt'}")
+
+    ui.on("resend", resend)
+    ui.on("whole", whole)
+
+
+async def read_one(visit: Visit, topic: str, partition: int, offset: int) -> Message:
+    """One message whole. 404 where it is gone."""
+    query = MessageQuery(topic, "offset", offset, (partition,), 1, whole_values=True,
+                         hidden=visit.center.hidden_paths(topic, visit.person))  # fmt: skip
+    scan = await visit.center.messages(query)
+    async for batch in scan.batches():
+        if batch and batch[0].offset == offset:
+            return batch[0]
+    raise HttpProblem(404, scan.progress.error or visit.t("This message is no longer there."))
+
+
+def _download(view: MessageView, topic: str, kind: str) -> None:
+    found = view.messages()
+    if kind == "json":
+        ui.download.content(msgspec.json.format(msgspec.json.encode(found), indent=1), f"{topic}.json")
+        return
+    out = io.StringIO()
+    rows = csv.writer(out)
+    rows.writerow(("partition", "offset", "timestamp", "key", "value"))
+    for one in found:
+        rows.writerow((one.partition, one.offset, one.timestamp, _cell(one.key), _cell(one.value)))
+    ui.download.content(out.getvalue().encode(), f"{topic}.csv")
+
+
+def _cell(value: object) -> str:
+    """A text that a spreadsheet takes for no formula."""
+    text = as_text(value)  # type: ignore[arg-type]
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text
+
+
+def _open_saving(visit: Visit, topic: str) -> None:
+    t = visit.t
+    with ui.dialog() as dialog, ui.element("div").classes("sheet"):
+        visit.html(tag("div", tag("h2", t("Save the filter")), tag("pre", visit.query("filter"))))
+        name = ui.input(t("Name")).props("outlined autofocus").style("width:100%")
+
+        async def save() -> None:
+            if not (name.value or "").strip():
+                ui.notify(t("A filter needs a name."), type="negative")
+                return
+            demand(visit.person, "editor")
+            one = SavedFilter(name.value.strip()[:100], visit.query("filter"), topic, visit.person.name)
+            visit.center.state.change(filters=[*visit.center.state.stored.filters, one])
+            ui.notify(t("Everybody finds it under the field of filters."), type="positive")
+            dialog.close()
+
+        visit.button(t("Save"), save)
+    dialog.open()
+
+
+def open_producer(visit: Visit, topic: str, like: Message | None = None) -> None:
+    """The dialog that produces a message, one of a line of a file, or one again."""
+    t = visit.t
+    with ui.dialog() as dialog, ui.element("div").classes("sheet"):
+        visit.html(tag("h2", t("Send again") if like else t("Produce a message")))
+        key = ui.input(t("Key"), value=as_text(like.key) if like else "").props("outlined").style("width:100%")
+        value = ui.textarea(t("Value"), value=_pretty(like) if like else "").props("outlined rows=8").classes("mono")
+        value.style("width:100%;margin-top:10px")
+        given = "\n".join(f"{name}: {as_text(one)}" for name, one in like.headers) if like else ""
+        headers = ui.textarea(t("Headers: a name: value on each line"), value=given).props("outlined rows=2")
+        headers.style("width:100%;margin-top:10px")
+        partition = ui.number(t("Partition (empty: by the key)"), min=0, precision=0).props("outlined dense")
+
+        async def send() -> None:
+            pairs = [line.partition(":") for line in (headers.value or "").splitlines() if line.strip()]
+            named = [(name.strip(), text.strip().encode()) for name, _, text in pairs]
+            at = -1 if partition.value is None else int(partition.value)
+            placed = visit.center.produce(visit.person, topic, key.value.encode() or None,
+                                          (value.value or "").encode(), named, at)  # fmt: skip
+            if await visit.attempt(placed, t("The message is in the topic.")):
+                dialog.close()
+
+        async def load(upload: events.UploadEventArguments) -> None:
+            lines = [line for line in (await upload.file.read()).splitlines() if line.strip()]
+            try:
+                for line in lines:
+                    await visit.center.produce(visit.person, topic, None, line)
+            except HttpProblem as problem:
+                ui.notify(problem.message, type="negative")
+                return
+            ui.notify(t("{n} messages are in the topic.", n=compact(len(lines))), type="positive")
+
+        with ui.element("div").classes("actions").style("margin-top:14px"):
+            visit.button(t("Produce"), send)
+            visit.button(t("Cancel"), dialog.close, "reader", primary=False)
+        if like is None and visit.person.may("editor"):
+            visit.html(tag("p", t("Or a file with a message on each line:"), cls="dim"))
+            ui.upload(on_upload=load, auto_upload=True, max_file_size=_MAX_UPLOAD).props("flat").style("width:100%")
+    dialog.open()
+
+
+def messages_link(topic: str, **query: str) -> str:
+    from urllib.parse import urlencode
+
+    return f"/topics/{quote(topic, safe='')}?{urlencode({'tab': 'messages', **query})}"

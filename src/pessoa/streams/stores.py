@@ -1,0 +1,145 @@
+"""Named state that can be asked: the rows of a table of the app, as Python values.
+
+    app.store("totais").get("ana")                    {"count": 3}, or None
+    app.store("totais").range("a", "c")               pairs of key and value, from "a" to before "c"
+    app.store("por-minuto").windows("ana")            WindowedRow(key, start, end, value), the oldest first
+    app.store("totais").get("ana", fresh=True)        waits for everything that was written before the question
+
+A store is called like the topic that the table is written to or read from, or as `stored` named it. It is a copy of
+that topic beside this process (`pipelines.materialised_table`), so it can be asked while the app runs, from another
+program, and when nothing runs; `staleness()` says how old it is. Keys are in the order of their bytes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from pessoa.pipelines.materialised_table import Entry, MaterialisedTable, Staleness
+from pessoa.pipelines.plan import NOTHING, Format, PlanRefused, Window
+from pessoa.pipelines.stages import REGISTRY_FORMATS
+from pessoa.streams.trial import from_bytes, to_bytes
+
+FRESH_S = 30.0
+
+
+class StoredTable(NamedTuple):
+    """Where a table stands, and how its records are written."""
+
+    topic: str
+    key: Format
+    value: Format
+    window: Window | None
+
+
+class WindowedRow(NamedTuple):
+    key: Any
+    start: datetime.datetime
+    end: datetime.datetime
+    value: Any
+
+
+class Store:
+    def __init__(self, stored: StoredTable, table: MaterialisedTable) -> None:
+        for format_ in (stored.key, stored.value):
+            if format_.kind in REGISTRY_FORMATS:
+                raise PlanRefused(
+                    f"the records of {stored.topic} are {format_.kind}, which stores do not read: write the table as"
+                    " JSON, or ask with ksql"
+                )
+        if stored.key.kind == NOTHING:
+            raise PlanRefused(f"the records of {stored.topic} have no key to ask for")
+        self._stored = stored
+        self._table = table
+
+    def __repr__(self) -> str:
+        return f"<Store of {self._stored.topic}: {self._table.staleness()}>"
+
+    def get(self, key: object, *, fresh: bool = False) -> Any:
+        """The value of a key; None if it has none."""
+        self._refuse_windows("get", "windows")
+        self._freshen(fresh)
+        found = self._table.get(self._key(key))
+        return None if found is None else self._value(found)
+
+    def range(self, start: object = None, end: object = None, *, fresh: bool = False) -> Iterator[tuple[Any, Any]]:
+        """Keys and values from `start` to before `end`; None is open."""
+        self._refuse_windows("range", "windows")
+        self._freshen(fresh)
+        first, last = (None if key is None else self._key(key) for key in (start, end))
+        for entry in self._table.range(first, last):
+            yield from_bytes(self._stored.key, entry.key), self._value(entry)
+
+    def all(self, *, fresh: bool = False) -> Iterator[tuple[Any, Any]]:
+        return self.range(fresh=fresh)
+
+    def windows(
+        self,
+        key: object,
+        start: datetime.datetime | None = None,
+        end: datetime.datetime | None = None,
+        *,
+        fresh: bool = False,
+    ) -> Iterator[WindowedRow]:
+        """The windows of a key that begin from `start` to before `end`, the oldest first."""
+        window = self._stored.window
+        if window is None:
+            raise PlanRefused(f"{self._stored.topic} has no windows: ask for get({key!r})")
+        self._freshen(fresh)
+        inner, (first, last) = self._key(key), (_milliseconds(start), _milliseconds(end))
+        if window.kind == "session":
+            yield from self._sessions(inner, first or 0, last)
+            return
+        for entry in self._table.windows(inner, first or 0, last):
+            (start_ms,) = struct.unpack(">q", entry.key[-8:])
+            yield self._windowed_row(entry, start_ms, start_ms + window.size_ms, 8)
+
+    def _sessions(self, inner: bytes, first: int, last: int | None) -> Iterator[WindowedRow]:
+        # Kafka's SessionWindowedSerializer writes the end before the start.
+        found = []
+        for entry in self._table.prefix(inner):
+            if len(entry.key) == len(inner) + 16:
+                end_ms, start_ms = struct.unpack(">qq", entry.key[-16:])
+                if first <= start_ms and (last is None or start_ms < last):
+                    found.append(self._windowed_row(entry, start_ms, end_ms, 16))
+        yield from sorted(found, key=lambda row: row.start)
+
+    def count(self) -> int:
+        """How many rows there are."""
+        return self._table.count()
+
+    def staleness(self) -> Staleness:
+        """How many offsets the store lacks, and the moment by which everything written is in it."""
+        return self._table.staleness()
+
+    def _windowed_row(self, entry: Entry, start_ms: int, end_ms: int, size: int) -> WindowedRow:
+        key = from_bytes(self._stored.key, entry.key[:-size])
+        return WindowedRow(key, _moment(start_ms), _moment(end_ms), self._value(entry))
+
+    def _refuse_windows(self, asked: str, instead: str) -> None:
+        if self._stored.window is not None:
+            raise PlanRefused(f"{self._stored.topic} has a row for each window of a key: {instead}(…), not {asked}(…)")
+
+    def _freshen(self, fresh: bool) -> None:
+        if fresh:
+            self._table.wait_until_read(self._table.end_offsets(), time.monotonic() + FRESH_S)
+
+    def _key(self, key: object) -> bytes:
+        data = to_bytes(self._stored.key, key)
+        if data is None:
+            raise PlanRefused("a table has no row without a key")
+        return data
+
+    def _value(self, entry: Entry) -> Any:
+        return from_bytes(self._stored.value, entry.value)
+
+
+def _milliseconds(moment: datetime.datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1000)
+
+
+def _moment(milliseconds: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)

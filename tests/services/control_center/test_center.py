@@ -1,0 +1,257 @@
+"""The control centre without a browser, on a real broker: what it shows, searches, follows and changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from pessoa.client.config_admin import ResourceType
+from pessoa.control_center.accounts import Person
+from pessoa.control_center.center import Center
+from pessoa.control_center.center_config import from_properties
+from pessoa.control_center.filter_expressions import compile_filter
+from pessoa.control_center.message_reading import Message, MessageQuery
+from pessoa.control_center.offset_reset import Ends
+from pessoa.control_center.texts import Text
+from pessoa.testing import Broker
+from pessoa.web.problems import HttpProblem
+
+T = TypeVar("T")
+ADMIN = Person("ada", "admin")
+READER = Person("ruy", "reader")
+AWAY = {
+    "confluent.controlcenter.schema.registry.url": "", "confluent.controlcenter.connect.cluster": "",
+    "confluent.controlcenter.ksql.url": "", "pessoa.control.center.pipelines.url": "",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as started:
+        yield started
+
+
+@asynccontextmanager
+async def center_of(broker: Broker, **settings: str) -> AsyncIterator[Center]:
+    given = {key.replace("_", "."): value for key, value in settings.items()}
+    center = Center(from_properties({"bootstrap.servers": broker.bootstrap_servers, **AWAY, **given}))
+    async with center.running():
+        yield center
+
+
+def with_center(broker: Broker, act: Callable[[Center], Awaitable[T]], **settings: str) -> T:
+    async def run() -> T:
+        async with center_of(broker, **settings) as center:
+            return await act(center)
+
+    return asyncio.run(run())
+
+
+def produce(broker: Broker, topic: str, values: list[str], partition: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for number, value in enumerate(values):
+        producer.produce(topic, value, f"k-{number}", partition, headers=[("n", str(number))])
+    assert producer.flush(30) == 0
+
+
+async def all_of(center: Center, query: MessageQuery) -> list[Message]:
+    scan = await center.messages(query)
+    found = [one async for batch in scan.batches() for one in batch]
+    assert scan.progress.error is None
+    return found
+
+
+def test_a_topic_is_created_configured_extended_emptied_and_deleted(broker: Broker) -> None:
+    async def act(center: Center) -> None:
+        await center.create_topic(ADMIN, "shop", 2, 1, {"retention.ms": "5000", "segment.bytes": "2000000"})
+        rows = {one.name: one for one in await center.configs(ResourceType.TOPIC, "shop")}
+        assert (rows["segment.bytes"].value, rows["segment.bytes"].default) == ("2000000", "1073741824")
+        assert rows["retention.ms"].doc
+        assert not rows["retention.ms"].is_default
+        await center.set_config(ADMIN, ResourceType.TOPIC, "shop", "retention.ms", None)
+        rows = {one.name: one for one in await center.configs(ResourceType.TOPIC, "shop")}
+        assert rows["retention.ms"].is_default
+        await center.add_partitions(ADMIN, "shop", 3)
+        assert await center.produce(ADMIN, "shop", b"k", b"v", [("h", b"1")], 2) == (2, 0)
+        view = await center.watch.topic("shop")
+        assert (len(view.partitions), view.messages) == (3, 1)
+        await center.empty_topic(ADMIN, "shop")
+        assert (await center.watch.topic("shop")).messages == 0
+        await center.delete_topic(ADMIN, "shop")
+        with pytest.raises(HttpProblem, match="no topic shop"):
+            await center.watch.topic("shop")
+        assert [one.action for one in center.audit.entries][-1] == "delete topic"
+
+    with_center(broker, act)
+
+
+def test_a_reader_changes_nothing_and_the_attempt_is_in_the_audit_log(broker: Broker, tmp_path: Path) -> None:
+    async def act(center: Center) -> None:
+        with pytest.raises(HttpProblem) as refused:
+            await center.create_topic(READER, "never", 1, 1, {})
+        assert refused.value.status == 403
+        assert "never" not in (await center.watch.image(0.0)).topics
+
+    with_center(broker, act, pessoa_control_center_data_dir=str(tmp_path))
+    assert "needs the role editor" in (tmp_path / "control-center-audit.log").read_text()
+
+
+def test_messages_are_found_by_text_header_and_filter_wherever_they_are(broker: Broker) -> None:
+    async def act(center: Center) -> None:
+        await center.create_topic(ADMIN, "search", 1, 1, {})
+        values = [f'{{"n": {number}, "city": "{"Évora" if number == 77 else "Porto"}"}}' for number in range(3000)]
+        await asyncio.to_thread(produce, broker, "search", values)
+        assert [one.offset for one in await all_of(center, MessageQuery("search", search="évora"))] == [77]
+        assert [one.offset for one in await all_of(center, MessageQuery("search", search="2999"))] == [2999]
+        passes = compile_filter('headers.n == "1234"')
+        assert [one.offset for one in await all_of(center, MessageQuery("search", passes=passes))] == [1234]
+        assert len(await all_of(center, MessageQuery("search", limit=20))) == 20
+        from_offset = await all_of(center, MessageQuery("search", "offset", 2990, limit=5))
+        assert [one.offset for one in from_offset] == [2990, 2991, 2992, 2993, 2994]
+        assert await all_of(center, MessageQuery("search", "time", 4_000_000_000_000)) == []
+        assert len(await all_of(center, MessageQuery("search", "time", 1, limit=7))) == 7
+
+    with_center(broker, act)
+
+
+def test_a_scan_that_is_stopped_ends_and_frees_its_thread(broker: Broker) -> None:
+    async def act(center: Center) -> None:
+        await center.create_topic(ADMIN, "stopped", 1, 1, {})
+        await asyncio.to_thread(produce, broker, "stopped", ["x" * 200] * 20_000)
+        scan = await center.messages(MessageQuery("stopped", "earliest", search="x", limit=1000))
+        scan.stop()
+        async with asyncio.timeout(30):
+            async for _ in scan.batches():
+                continue
+        assert scan.progress.is_done
+
+    with_center(broker, act)
+
+
+def test_a_live_tail_whose_reader_is_slow_drops_nothing(broker: Broker) -> None:
+    count = 6000
+
+    async def act(center: Center) -> list[str]:
+        await center.create_topic(ADMIN, "tail", 1, 1, {})
+        scan = await center.messages(MessageQuery("tail", "live"))
+        await asyncio.to_thread(produce, broker, "tail", [f"v-{number}" for number in range(count)])
+        found: list[str] = []
+        async with asyncio.timeout(60):
+            async for batch in scan.batches():
+                found += [str(one.value) for one in batch]
+                # The reader is slower than the topic: what it has not taken stays in the broker.
+                await asyncio.sleep(0.01)
+                if len(found) >= count:
+                    break
+        return found
+
+    assert with_center(broker, act) == [f"v-{number}" for number in range(count)]
+
+
+def test_masked_fields_are_hidden_from_readers_in_values_and_from_their_filters(broker: Broker) -> None:
+    async def act(center: Center) -> None:
+        await center.create_topic(ADMIN, "cards", 1, 1, {})
+        await asyncio.to_thread(produce, broker, "cards", ['{"card": "4000", "city": "Faro"}'])
+        hidden = center.hidden_paths("cards", READER)
+        assert center.hidden_paths("cards", ADMIN) == ()
+        (one,) = await all_of(center, MessageQuery("cards", hidden=hidden))
+        assert one.value == {"card": "••••", "city": "Faro"}
+        guess = compile_filter('value.card == "4000"')
+        assert await all_of(center, MessageQuery("cards", hidden=hidden, passes=guess)) == []
+        assert await all_of(center, MessageQuery("cards", hidden=hidden, search="4000")) == []
+
+    with_center(broker, act, pessoa_control_center_masks="cards: value.card")
+
+
+def test_a_group_shows_its_lag_is_reset_as_previewed_and_deleted(broker: Broker) -> None:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"})
+
+    async def act(center: Center) -> None:
+        await center.create_topic(ADMIN, "lagging", 1, 1, {})
+        await asyncio.to_thread(produce, broker, "lagging", [str(number) for number in range(100)])
+        await asyncio.to_thread(lambda: consumer.commit(offsets=[TopicPartition("lagging", 0, 30)], asynchronous=False))
+        view = await center.group("readers")
+        assert (view.lag, view.why_no_reset) == (70, None)
+        rows = await center.plan_reset("readers", "lagging", "shift", -10)
+        assert [(one.current, one.target) for one in rows] == [(30, 20)]
+        await center.reset_offsets(ADMIN, "readers", rows)
+        assert (await center.group("readers")).lag == 80
+        await center.watch.sample()
+        assert center.watch.history.last("lag:readers") == 80
+        await center.delete_group(ADMIN, "readers")
+        with pytest.raises(HttpProblem, match="no group"):
+            await center.group("readers")
+
+    with_center(broker, act)
+    consumer.close()
+
+
+def test_topics_are_paged_sorted_and_searched_on_the_server(broker: Broker) -> None:
+    async def act(center: Center) -> None:
+        for number in range(7):
+            await center.create_topic(ADMIN, f"page-{number}", 1, 1, {})
+        await asyncio.to_thread(produce, broker, "page-3", ["x"] * 9)
+        first = await center.watch.topic_page(search="page-", per_page=3)
+        assert (first.total, [one.name for one in first.topics]) == (7, ["page-0", "page-1", "page-2"])
+        most = await center.watch.topic_page(search="page-", sort="messages", descending=True, per_page=2)
+        assert (most.topics[0].name, most.topics[0].messages) == ("page-3", 9)
+        last = await center.watch.topic_page(search="page-", page=99, per_page=3)
+        assert (last.page, len(last.topics)) == (3, 1)
+        mine = await center.watch.topic_page(search="page-", favourites=frozenset({"page-6"}), per_page=2)
+        assert mine.topics[0].name == "page-6"
+
+    with_center(broker, act)
+
+
+def test_the_overview_has_a_health_sentence_and_says_which_services_are_not_there(broker: Broker) -> None:
+    async def act(center: Center) -> None:
+        view = await center.overview(Text("pt"))
+        assert view.health.startswith("Tudo em ordem: 1 broker")
+        assert view.controller == view.brokers[0].id
+        assert [one.is_up for one in view.services] == [False] * 4
+        assert "is not configured here" in view.services[0].note
+
+    with_center(broker, act)
+
+
+def test_quotas_are_set_and_removed(broker: Broker) -> None:
+    async def act(center: Center) -> None:
+        await center.set_quota(ADMIN, {"user": "bo"}, {"producer_byte_rate": 1000.0})
+        assert ({"user": "bo"}, {"producer_byte_rate": 1000.0}) in await center.quotas()
+        await center.set_quota(ADMIN, {"user": "bo"}, {"producer_byte_rate": None})
+        assert all(entity != {"user": "bo"} for entity, _ in await center.quotas())
+        await center.set_user(ADMIN, "bo", "a password")
+        assert await center.users() == {"bo": ["SCRAM-SHA-512"]}
+        await center.set_user(ADMIN, "bo", None)
+        assert await center.users() == {}
+
+    with_center(broker, act)
+
+
+def test_a_cluster_that_is_away_is_said_within_seconds() -> None:
+    with Broker() as gone:
+        servers = gone.bootstrap_servers
+
+    async def act() -> str:
+        center = Center(from_properties({"bootstrap.servers": servers, **AWAY}))
+        async with center.running():
+            with pytest.raises(HttpProblem) as said:
+                await center.watch.image()
+            return said.value.message
+
+    assert "No broker answered within 5 s" in asyncio.run(act())
+
+
+def test_the_ends_of_a_partition_are_its_first_and_next_offset(broker: Broker) -> None:
+    async def act(center: Center) -> None:
+        await center.create_topic(ADMIN, "ends", 1, 1, {})
+        await asyncio.to_thread(produce, broker, "ends", ["a", "b"])
+        assert await center.watch.ends(["ends"], age_s=0.0) == {"ends": {0: Ends(0, 2)}}
+
+    with_center(broker, act)
