@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pessoa.broker.metadata_progress import MetadataProgress
 from pessoa.broker.services import Node
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class ControllerServices:
         cluster_id: str,
         clock: Clock,
         authorizer: Authorizer | None = None,
+        progress: MetadataProgress | None = None,
     ) -> None:
         self.controller = controller
         self.quorum = quorum
@@ -45,6 +47,7 @@ class ControllerServices:
         self.cluster_id = cluster_id
         # None: everything is allowed.
         self.authorizer = authorizer
+        self.progress = progress if progress is not None else MetadataProgress()
         self.node_id = config.node_id
         self._publisher = publisher
         self._clock = clock

@@ -30,14 +30,19 @@ from pessoa.wire.schema import Message
 
 if TYPE_CHECKING:
     from pessoa.broker.api_row import AnyRow, AnyServices, Reply
+    from pessoa.broker.controller_services import ControllerServices
     from pessoa.broker.observers import Begin, Observers
     from pessoa.net.connection import Connection
+    from pessoa.security.authorizer import Authorizer
 
 # Of one of the two kinds of services, and of the request of its API.
 Handle = Callable[[Any, RequestContext, Any], "Reply"]
 
 _read_prefix = Struct(">hhi").unpack_from
 _PREFIX_BYTES = 8
+# For so long a controller holds a request of a client while it has not read the access control lists: most clients give
+# up after 30 s.
+_LONGEST_WAIT_FOR_ACLS_MS = 20_000
 # A client id is up to 32 KiB; every connection would keep a copy of it.
 _MAX_KEPT_TAIL_BYTES = 256
 
@@ -158,9 +163,43 @@ class Dispatcher:
         # What is forwarded is checked by the controller.
         checks = row.authorised_on_controller if self._is_of_controller else row.authorised
         is_checked = bool(checks) and (self._is_of_controller or not row.is_forwarded)
+        if self._is_of_controller and row.key is not ApiKey.API_VERSIONS:
+            handle, is_checked = partial(self._handle_with_acls, row if is_checked else None, handle), False
         route = self._routes[key << 16 | version] = Route(row, version, handle, is_checked=is_checked)
         route.begin = self._observers.begin_of(row)
         return route
+
+    def _handle_with_acls(
+        self,
+        checked: AnyRow | None,
+        handle: Handle,
+        node: ControllerServices,
+        context: RequestContext,
+        request: Message,
+    ) -> Reply:
+        """A controller serves before it has read the access control lists, since an election needs it. Until then it
+        cannot tell what clients may do: a denial would be wrong, so their requests wait."""
+        authorizer = node.authorizer
+        if authorizer is not None and not authorizer.can_decide_about(context.principal):
+            return self._handle_later(authorizer, checked, handle, node, context, request)
+        denied = None if checked is None else self._denied(checked, request, context)
+        return handle(node, context, request) if denied is None else denied
+
+    async def _handle_later(
+        self,
+        authorizer: Authorizer,
+        checked: AnyRow | None,
+        handle: Handle,
+        node: ControllerServices,
+        context: RequestContext,
+        request: Message,
+    ) -> Message | None:
+        await node.progress.wait_until(
+            lambda: authorizer.can_decide_about(context.principal), _LONGEST_WAIT_FOR_ACLS_MS
+        )
+        denied = None if checked is None else self._denied(checked, request, context)
+        reply = handle(node, context, request) if denied is None else denied
+        return reply if reply is None or isinstance(reply, Message) else await reply
 
     def _denied(self, row: AnyRow, request: Message, context: RequestContext) -> Message | None:
         return refused(self._services.authorizer, row, request, context, on_controller=self._is_of_controller)

@@ -130,7 +130,7 @@ class Broker:
 
     def _new_context(self) -> NodeContext:
         authorizer = make_authorizer(self.config)
-        if authorizer is not None:
+        if authorizer is not None and self.config.is_broker:
             # Before all others: what they then do may ask it.
             self._publisher.subscribers.insert(0, lambda delta: authorizer.load(delta.new.acls.by_id))
         return NodeContext(
@@ -167,11 +167,10 @@ class Broker:
             metrics.watch_quorum(member.quorum)
         await member.start()
         if member.controller is not None:
-            self._enter(ControllerRole(node, member.controller, member, of_controller))
-        if not self.config.is_broker:
-            node.publisher.subscribers.append(node.config.follow)
-            node.publisher.go_live()
-            return
+            controller = self._enter(ControllerRole(node, member.controller, member, of_controller))
+            if not self.config.is_broker:
+                controller.follow_metadata_alone()
+                return
         of_broker = self._enter(await open_listeners(node, shares, of_controller=False))
         role = self._enter(BrokerRole(node, directories, member, of_broker))
         if metrics is not None:

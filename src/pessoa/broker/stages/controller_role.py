@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from pessoa.broker.controller_services import ControllerServices
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pessoa.broker.stages.node_listeners import NodeListeners
     from pessoa.controller.controller import Controller
     from pessoa.net.connection import Connection
+    from pessoa.security.authorizer import Authorizer
 
 
 class ControllerRole:
@@ -38,6 +40,7 @@ class ControllerRole:
             controller.cluster_id,
             node.clock,
             node.authorizer,
+            node.progress,
         )
 
         def configure(config: BrokerConfig) -> None:
@@ -60,6 +63,23 @@ class ControllerRole:
 
     def abandon(self) -> None:
         """A process that is killed has nothing else to free here."""
+
+    def follow_metadata_alone(self) -> None:
+        """For a node without a broker, which would wait until it has read the log. This one cannot: its image is
+        published from the start, and the access control lists count when it has read of its own registration.
+        Before, there may be more of them."""
+        node, authorizer = self._node, self._node.authorizer
+        node.publisher.subscribers.append(node.config.follow)
+        node.publisher.go_live()
+        if authorizer is not None:
+            self._tasks.run(self._load_acls(authorizer))
+
+    async def _load_acls(self, authorizer: Authorizer) -> None:
+        node = self._node
+        await asyncio.wait([self.registered])
+        node.publisher.subscribers.insert(0, lambda delta: authorizer.load(delta.new.acls.by_id))
+        authorizer.load(node.publisher.image.acls.by_id)
+        node.progress.look()
 
     async def _register(self) -> None:
         node = self._node

@@ -30,6 +30,8 @@ class Membership:
         registration, services = self._role.registration, self._role.services
         await registration.register()
         self._node.publisher.go_live()
+        # The access control lists are loaded now, and requests wait for that.
+        self._node.progress.look()
         services.replicas.remove_strays(services.image)
         # The logs were opened before it was known for how long producers are remembered.
         await self._role.upkeep.expire_producers()
