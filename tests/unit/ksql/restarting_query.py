@@ -9,11 +9,14 @@ from collections.abc import Mapping
 from pessoa.ksql.analysis.logical_plan import LogicalPlan
 from pessoa.ksql.operators.compiled_stages import StageTask
 from pessoa.ksql.operators.in_process import InProcessQuery
+from pessoa.ksql.operators.key_partitioner import partition_of
 from pessoa.ksql.operators.query_settings import QuerySettings
 from pessoa.ksql.operators.records import KafkaRecord, OutputRecord
 from pessoa.ksql.operators.schema_source import SchemaSource
 from pessoa.ksql.operators.state_store import MemoryState
 from pessoa.ksql.operators.task_rows import TaskRow
+
+_INTERNAL_PARTITIONS = 5
 
 
 class RestartingQuery(InProcessQuery):
@@ -51,3 +54,8 @@ class RestartingQuery(InProcessQuery):
             self._states[place] = copied
             self._tasks[place] = self.stages[number].make_task(MemoryState(copied))
         return self._tasks[place]
+
+    def _internal(self, suffix: str, record: OutputRecord) -> KafkaRecord:
+        # An internal topic may have another number of partitions than its reader has tasks.
+        partition = 0 if record.partition_key is None else partition_of(record.partition_key, _INTERNAL_PARTITIONS)
+        return KafkaRecord(suffix, partition, -1, record.timestamp_ms, record.key, record.value, record.headers)

@@ -186,16 +186,19 @@ class TopologyBuilder:
             return flow
         suffix = f"{len(self.stages) + 1}-repartition"
         self._finish(flow.stage, InternalOutput(suffix, flow.shape, partition_key), StageOutput(internal=suffix))
-        return self._internal_flow(suffix, flow.shape, key_side_)
+        return self._internal_flow(suffix, flow.shape, partition_key, key_side_)
 
-    def _internal_flow(self, suffix: str, shape: FlowShape, key_side_: Side | None) -> _Flow:
+    def _internal_flow(
+        self, suffix: str, shape: FlowShape, partition_key: PartitionKey, key_side_: Side | None
+    ) -> _Flow:
         packer = EventPacker(shape)
 
         def read(record: KafkaRecord) -> Event | None:
             assert record.value is not None
             return packer.unpack(record.value)
 
-        program = InputProgram(StageInput(None, suffix), read, shape)
+        # The topic may have another number of partitions than its reader has tasks, so keys are placed once more.
+        program = InputProgram(StageInput(None, suffix, repartitioned=True), read, shape, [], partition_key)
         return _Flow(_Stage([program], InputNode(0)), shape, key_side=key_side_)
 
     def _partition_key(self, side: Side | None) -> PartitionKey:
