@@ -37,8 +37,15 @@ class Person(NamedTuple):
 
 class Accounts:
     def __init__(
-        self, authenticator: Authenticator | None, users: Mapping[str, User], default_role: str, idle_s: float
+        self,
+        authenticator: Authenticator | None,
+        users: Mapping[str, User],
+        default_role: str,
+        idle_s: float,
+        named_roles: Mapping[str, str] | None = None,
     ) -> None:
+        """`named_roles` are those that the settings give to users by their names."""
+        self._named_roles = named_roles or {}
         self._authenticator = authenticator
         self._users = users
         self._default_role = default_role
@@ -55,7 +62,11 @@ class Accounts:
     async def log_in(self, name: str, password: str) -> str:
         """The token of a new session. 401 for a wrong password."""
         text = base64.b64encode(f"{name}:{password}".encode()).decode()
-        person = await self.by_header(f"Basic {text}")
+        return await self.log_in_by(f"Basic {text}")
+
+    async def log_in_by(self, header: str) -> str:
+        """The token of a new session for the caller that an Authorization header proves."""
+        person = await self.by_header(header)
         token = secrets.token_urlsafe(32)
         self._sessions[token] = (person, time.monotonic() + self._idle_s)
         while len(self._sessions) > MAX_SESSIONS:
@@ -83,6 +94,8 @@ class Accounts:
         return known[0]
 
     def _role_of(self, name: str) -> str:
+        if name in self._named_roles:
+            return self._named_roles[name]
         user = self._users.get(name)
         named = [role for role in ROLES if user is not None and role in user.roles]
         return named[-1] if named else self._default_role

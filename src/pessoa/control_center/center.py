@@ -44,6 +44,7 @@ from pessoa.control_center.message_decoding import Decoder
 from pessoa.control_center.message_reading import MAX_LIMIT, MessageQuery, Scan, plan_ranges
 from pessoa.control_center.metrics_pages import MetricsPages
 from pessoa.control_center.offset_reset import BadReset, ResetRow, plan_reset, why_not
+from pessoa.control_center.oidc_login import OidcLogin, Provider
 from pessoa.control_center.replica_plan import BadReplication, plan_replicas
 from pessoa.control_center.service_links import ServiceLink, Services
 from pessoa.control_center.stored_state import StateFile
@@ -75,7 +76,9 @@ class Center:
         self.metrics = MetricsPages(config.metrics_urls, self._metrics_port)
         users = read_users(config.http.users_file) if config.http.users_file else {}
         self.authenticator = config.http.authenticator(config.bootstrap_servers, config.client)
-        self.accounts = Accounts(self.authenticator, users, config.role, config.idle_ms / 1000)
+        named = {**dict.fromkeys(config.editors, "editor"), **dict.fromkeys(config.admins, "admin")}
+        self.accounts = Accounts(self.authenticator, users, config.role, config.idle_ms / 1000, named)
+        self.oidc = _oidc(config)
         self.services = _services(config)
         registry = {"schema.registry.url": config.registry_url, **config.registry_settings}
         self.decoder = Decoder(RegistryClient(registry) if config.registry_url else None)
@@ -380,6 +383,14 @@ class Center:
             alter_credentials(cluster, name, [], [mechanism for mechanism, _ in known])
 
         await self._change(person, "admin", "set user" if password else "remove user", name, change)
+
+
+def _oidc(config: Config) -> OidcLogin | None:
+    if not config.oidc_authorization_url:
+        return None
+    return OidcLogin(
+        Provider(config.oidc_authorization_url, config.oidc_token_url, config.oidc_client_id, config.oidc_client_secret)
+    )
 
 
 def _services(config: Config) -> Services:

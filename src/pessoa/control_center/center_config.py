@@ -43,6 +43,12 @@ class Config:
     role: str = setting(
         "pessoa.control.center.role", "admin", "The role of users that have none of their own.", rule=one_of(*ROLES)
     )
+    admins: tuple[str, ...] = setting("pessoa.control.center.admins", (), "Users who are admins, by name.")
+    editors: tuple[str, ...] = setting("pessoa.control.center.editors", (), "Users who are editors, by name.")
+    oidc_authorization_url: str = setting("pessoa.control.center.oidc.authorization.url", "", "Where users log in.")
+    oidc_token_url: str = setting("pessoa.control.center.oidc.token.url", "", "Where the code becomes a token.")
+    oidc_client_id: str = setting("pessoa.control.center.oidc.client.id", "", "Our name at the provider.")
+    oidc_client_secret: str = setting("pessoa.control.center.oidc.client.secret", "", "Our password there.")
     masks: str = setting("pessoa.control.center.masks", "", "What readers do not see: topics: value.field, …; …")
     idle_ms: int = setting(
         "pessoa.control.center.session.idle.ms", 1_800_000, "When a session without use ends.", rule=at_least(1)
@@ -66,6 +72,11 @@ def from_properties(given: Mapping[str, str]) -> Config:
     except BadMask as wrong:
         raise ConfigProblem("pessoa.control.center.masks", config.masks, str(wrong)) from None
     http = read_http_settings(plain, config.http.listener, realm="control-center")
+    if config.oidc_authorization_url and not (config.oidc_token_url and config.oidc_client_id and http.keys_url):
+        raise ConfigProblem(
+            "pessoa.control.center.oidc.authorization.url", config.oidc_authorization_url,
+            "it needs …oidc.token.url, …oidc.client.id and oauthbearer.jwks.endpoint.url as well",
+        )  # fmt: skip
     registry = {key: value for key, value in given.items() if key.startswith(("schema.registry.", "basic.auth."))}
     client = {key: value for key, value in security_settings(given).items() if not key.startswith("ssl.keystore")}
     return replace(config, http=http, client=client, registry_settings=registry)

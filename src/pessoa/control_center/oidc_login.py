@@ -1,0 +1,85 @@
+"""Logging in through an OpenID provider: the authorization code flow with PKCE (RFC 7636).
+
+    /login/oidc → the provider → /login/oidc/callback?code=…&state=… → the token endpoint → an id token
+
+The id token is verified as a bearer token of the API is (`oauthbearer.*`: keys, issuer, audience), and names the user.
+The `state` is of this login alone: it is kept here and in a cookie of the browser that began it, so that nobody can be
+logged in as another by a link. A login that was begun counts for ten minutes; at most PENDING are under way.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+import httpx
+
+from pessoa.web.problems import HttpProblem
+
+PENDING = 1000
+LOGIN_S = 600.0
+_TIMEOUT_S = 10.0
+
+
+class Provider(NamedTuple):
+    authorization_url: str
+    token_url: str
+    client_id: str
+    client_secret: str
+
+    def __repr__(self) -> str:
+        return f"<Provider at {self.authorization_url}>"
+
+
+class _Begun(NamedTuple):
+    verifier: str
+    after: str
+    until_s: float
+
+
+class OidcLogin:
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+        self._begun: OrderedDict[str, _Begun] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<OidcLogin with {self._provider!r}, {len(self._begun)} begun>"
+
+    def begin(self, callback: str, after: str) -> tuple[str, str]:
+        """The address of the provider to go to, and the state that the browser must bring back."""
+        state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
+        self._begun[state] = _Begun(verifier, after, time.monotonic() + LOGIN_S)
+        while len(self._begun) > PENDING:
+            self._begun.popitem(last=False)
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+        query = {
+            "response_type": "code", "client_id": self._provider.client_id, "redirect_uri": callback,
+            "scope": "openid", "state": state, "code_challenge": challenge, "code_challenge_method": "S256",
+        }  # fmt: skip
+        joint = "&" if "?" in self._provider.authorization_url else "?"
+        return f"{self._provider.authorization_url}{joint}{urlencode(query)}", state
+
+    async def finish(self, code: str, state: str, cookie: str, callback: str) -> tuple[str, str]:
+        """The id token, and where the user wanted to go. 400 for a login that was not begun in this browser."""
+        begun = self._begun.pop(state, None)
+        if begun is None or begun.until_s < time.monotonic() or not hmac.compare_digest(state, cookie):
+            raise HttpProblem(400, "This login was not begun here, or too long ago; please begin again.")
+        form = {
+            "grant_type": "authorization_code", "code": code, "redirect_uri": callback,
+            "client_id": self._provider.client_id, "client_secret": self._provider.client_secret,
+            "code_verifier": begun.verifier,
+        }  # fmt: skip
+        try:
+            async with httpx.AsyncClient(timeout=_TIMEOUT_S, follow_redirects=False) as http:
+                answer = (await http.post(self._provider.token_url, data=form)).raise_for_status().json()
+            token = answer["id_token"]
+        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            # What the provider says may hold secrets.
+            raise HttpProblem(502, "The provider of logins gave no token for this login.") from None
+        return str(token), begun.after
