@@ -7,7 +7,7 @@ the given name falls under.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pessoa.controller.decision import MAX_RECORDS, Decision, check_record_count
@@ -100,9 +100,15 @@ def _checked(creation: AclCreation) -> Acl:
 # ---- DeleteAcls ----
 
 
+# So many entries are compared with the filters of one request, which takes some 60 ms.
+MAX_COMPARISONS = 200_000
+
+
 def delete_acls(situation: Situation, request: DeleteAclsRequest) -> Decision:
     gone: dict[Uuid, None] = {}
     results: list[DeleteAclsFilterResult] = []
+    entries = _Entries(situation.image.acls.by_id)
+    comparisons = 0
     for wanted in request.filters:
         result = DeleteAclsFilterResult(error_code=ErrorCode.NONE, error_message=None, matching_acls=[])
         results.append(result)
@@ -111,8 +117,14 @@ def delete_acls(situation: Situation, request: DeleteAclsRequest) -> Decision:
         except Refusal as refusal:
             result.error_code, result.error_message = refusal.code, refusal.text
             continue
-        found = {acl_id: acl for acl_id, acl in situation.image.acls.by_id.items() if matches(acl)}
-        if len(gone | dict.fromkeys(found)) > MAX_RECORDS:
+        candidates = entries.candidates(wanted)
+        if comparisons and comparisons + len(candidates) > MAX_COMPARISONS:
+            result.error_code = ErrorCode.INVALID_REQUEST
+            result.error_message = "The filters of one request would look at too many entries. Send fewer at a time."
+            continue
+        comparisons += len(candidates)
+        found = {acl_id: acl for acl_id, acl in candidates if matches(acl)}
+        if len(gone) + sum(acl_id not in gone for acl_id in found) > MAX_RECORDS:
             result.error_code = ErrorCode.INVALID_REQUEST
             result.error_message = f"One request removes at most {MAX_RECORDS} entries."
             continue
@@ -123,6 +135,38 @@ def delete_acls(situation: Situation, request: DeleteAclsRequest) -> Decision:
         ]
     records: list[Message] = [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in gone]
     return Decision(records, DeleteAclsResponse(throttle_time_ms=0, filter_results=results))
+
+
+class _Entries:
+    """All entries, and those that a filter may be about: most filters name a resource or a principal."""
+
+    def __init__(self, by_id: Mapping[Uuid, Acl]) -> None:
+        self._all = list(by_id.items())
+        # Made for the first filter that can use them.
+        self._by_name: dict[str, list[tuple[Uuid, Acl]]] | None = None
+        self._by_principal: dict[str, list[tuple[Uuid, Acl]]] | None = None
+
+    def __repr__(self) -> str:
+        return f"<_Entries: {len(self._all)}>"
+
+    def candidates(self, wanted: DeleteAclsFilter) -> list[tuple[Uuid, Acl]]:
+        """In the order of the entries, and at least those that the filter matches."""
+        name, principal = wanted.resource_name_filter, wanted.principal_filter
+        if name is not None and wanted.pattern_type_filter != MATCH:
+            if self._by_name is None:
+                self._by_name = self._grouped(lambda acl: acl.resource_name)
+            return self._by_name.get(name, [])
+        if principal is not None:
+            if self._by_principal is None:
+                self._by_principal = self._grouped(lambda acl: acl.principal)
+            return self._by_principal.get(principal, [])
+        return self._all
+
+    def _grouped(self, key: Callable[[Acl], str]) -> dict[str, list[tuple[Uuid, Acl]]]:
+        groups: dict[str, list[tuple[Uuid, Acl]]] = {}
+        for one in self._all:
+            groups.setdefault(key(one[1]), []).append(one)
+        return groups
 
 
 # ---- DescribeAcls ----

@@ -255,3 +255,57 @@ def test_one_request_changes_at_most_ten_thousand_entries(cluster: Cluster) -> N
     (result,) = cluster.ask(DeleteAclsRequest(filters=[wanted]), DeleteAclsResponse).filter_results
     assert (result.error_code, result.matching_acls) == (ErrorCode.INVALID_REQUEST, [])
     assert len(cluster.image.acls.by_id) == 10_001
+
+
+def a_filter(
+    name: str | None = None, pattern_type: int = ANY, principal: str | None = None, host: str | None = None
+) -> DeleteAclsFilter:
+    return DeleteAclsFilter(
+        resource_type_filter=TOPIC, resource_name_filter=name, pattern_type_filter=pattern_type,
+        principal_filter=principal, host_filter=host, operation=ANY, permission_type=ANY,
+    )  # fmt: skip
+
+
+def test_every_filter_removes_what_it_would_describe(cluster: Cluster) -> None:
+    """Filters by name or principal are not compared with every entry."""
+    for name in ("orders", "ord", "*"):
+        for pattern_type in (LITERAL, PREFIXED):
+            for principal in ("User:a", "User:b"):
+                add(cluster, acl(name, resource_pattern_type=pattern_type, principal=principal))
+    filters = [
+        a_filter(name, pattern_type, principal)
+        for name in (None, "orders", "ord", "*", "none")
+        for pattern_type in (ANY, MATCH, LITERAL, PREFIXED)
+        for principal in (None, "User:a", "User:c")
+    ]
+    described = []
+    for one in filters:
+        response = describe_acls(
+            cluster.image,
+            DescribeAclsRequest(
+                resource_type_filter=TOPIC, resource_name_filter=one.resource_name_filter,
+                pattern_type_filter=one.pattern_type_filter, principal_filter=one.principal_filter, host_filter=None,
+                operation=ANY, permission_type=ANY,
+            ),
+        )  # fmt: skip
+        described.append(
+            {(it.resource_name, it.pattern_type, entry.principal) for it in response.resources for entry in it.acls}
+        )
+    results = cluster.ask(DeleteAclsRequest(filters=filters), DeleteAclsResponse).filter_results
+    removed = [{(one.resource_name, one.pattern_type, one.principal) for one in it.matching_acls} for it in results]
+    assert removed == described
+    assert any(described)
+
+
+def test_filters_that_would_be_compared_with_too_many_entries_are_refused(cluster: Cluster) -> None:
+    """A thousand filters and ten thousand entries held the event loop for three seconds."""
+    add(cluster, *(acl(f"t{number}") for number in range(1_000)))
+    named = [a_filter(f"t{number}", LITERAL) for number in range(300)]
+    anything = [a_filter(host=f"10.0.0.{number}") for number in range(300)]
+    results = cluster.ask(DeleteAclsRequest(filters=[*anything, *named]), DeleteAclsResponse).filter_results
+    errors = [ErrorCode.of(one.error_code) for one in results]
+    assert errors[:200] == [ErrorCode.NONE] * 200
+    assert set(errors[200:300]) == {ErrorCode.INVALID_REQUEST}
+    results = cluster.ask(DeleteAclsRequest(filters=named), DeleteAclsResponse).filter_results
+    assert {one.error_code for one in results} == {ErrorCode.NONE}
+    assert len(cluster.image.acls.by_id) == 700
