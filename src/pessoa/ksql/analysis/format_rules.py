@@ -75,6 +75,20 @@ def _holds(found: Format, allowed: tuple[SqlType, ...] | None, kind: SqlType) ->
     return found.nested or not isinstance(kind, (Array, Map, Struct))
 
 
+def _nested_twice(column: SchemaColumn) -> str:
+    """Return the column if an array or a map in it has one inside; "" if not. Protobuf has no such fields."""
+
+    def bad(kind: SqlType) -> bool:
+        match kind:
+            case Array(inner) | Map(_, inner):
+                return isinstance(inner, (Array, Map)) or bad(inner)
+            case Struct(fields):
+                return any(bad(one) for _, one in fields)
+        return False
+
+    return str(column) if bad(column.type) else ""
+
+
 def _base_name(kind: SqlType) -> str:
     """Return a type's name without what it is made of: ARRAY, DECIMAL."""
     return re.split(r"[<(]", str(kind))[0]
@@ -95,7 +109,9 @@ def check_columns(format_name: str, columns: tuple[SchemaColumn, ...], side: str
     if found.name == "NONE":
         raise SemanticFailure(f"{side} format NONE cannot have columns: {shown}", at)
     problem = ""
-    if not found.several and len(columns) > 1:
+    if found.name.startswith("PROTOBUF") and (bad_name := next(filter(None, map(_nested_twice, columns)), "")):
+        problem = f"The '{found.name}' format does not support arrays or maps in arrays or maps: {bad_name}"
+    elif not found.several and len(columns) > 1:
         problem = f"The '{found.name}' format only supports a single field. Got: {shown}"
     else:
         allowed = _KAFKA_TYPES if found.name == "KAFKA" else None

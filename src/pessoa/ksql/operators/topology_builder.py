@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from pessoa.ksql.analysis.format_rules import check_columns
 from pessoa.ksql.analysis.logical_plan import (
     AggregateStep,
     FilterStep,
@@ -25,6 +26,7 @@ from pessoa.ksql.analysis.logical_plan import (
 from pessoa.ksql.analysis.pseudo_columns import WINDOW_BOUNDS
 from pessoa.ksql.analysis.source_catalogue import SchemaColumn
 from pessoa.ksql.analysis.typed_expressions import Typed
+from pessoa.ksql.ksql_errors import SemanticFailure
 from pessoa.ksql.operators import foreign_key_join as fk
 from pessoa.ksql.operators.compiled_stages import (
     CompiledStage,
@@ -318,7 +320,12 @@ class TopologyBuilder:
         form = "" if left.key_side is None else left.key_side.format
         if form in ("", "NONE", *_REGISTRY_FORMATS):
             return None
-        return Side("", True, form, (SchemaColumn("KEY", step.left_key.type),))
+        column = SchemaColumn("KEY", step.left_key.type)
+        try:
+            check_columns(form, (column,), "Key")
+        except SemanticFailure:
+            return None
+        return Side("", True, form, (column,))
 
     def _moved_by(self, flow: _Flow, key_of: KeyOf, typed: Typed, side: Side | None) -> _Flow:
         def rekey(_: TaskContext, emit: Emit) -> Emit:
