@@ -36,7 +36,9 @@ from tests.property.raft_world import ListLog
 
 SEEDS = int(os.environ.get("RAFT_SEEDS", "300"))
 INPUTS = 120
-TIMEOUTS = Timeouts(election_timeout_ms=40, election_backoff_max_ms=40, fetch_timeout_ms=60, retry_backoff_ms=5)
+PATIENT = Timeouts(election_timeout_ms=40, election_backoff_max_ms=40, fetch_timeout_ms=60, retry_backoff_ms=5)
+# The least that settings give.
+HASTY = Timeouts(election_timeout_ms=1, election_backoff_max_ms=0, fetch_timeout_ms=1, retry_backoff_ms=0)
 ME = ReplicaKey(1)
 ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -55,7 +57,8 @@ class Shell:
         voters = VoterSet.of(*random.choice(((1, 2, 3), (1, 2, 3, 4), (2, 3), (1,))))
         memory = random.choice((Memory.WHOLE, Memory.WHOLE, Memory.NEW, Memory.DAMAGED))
         bootstrap = random.choice(((), (2, 3)))
-        self.raft = Raft(ME, voters, self.log, TIMEOUTS, random.randrange, bootstrap, memory=memory)
+        timeouts = random.choice((PATIENT, PATIENT, HASTY))
+        self.raft = Raft(ME, voters, self.log, timeouts, random.randrange, bootstrap, memory=memory)
         self.raft.start(0, ElectionState(1, 2) if random.random() < 0.5 and 1 in voters.by_id else None)
         self.obey()
 

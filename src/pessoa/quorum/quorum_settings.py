@@ -71,8 +71,13 @@ class QuorumSettings(NamedTuple):
 
     @property
     def timeouts(self) -> Timeouts:
+        """A timeout of 0, which Kafka accepts, is one of a millisecond: an election that is over when it begins would
+        begin again and again, and nothing else would have its turn."""
         return Timeouts(
-            self.election_timeout_ms, self.election_backoff_max_ms, self.fetch_timeout_ms, self.retry_backoff_ms
+            max(1, self.election_timeout_ms),
+            self.election_backoff_max_ms,
+            max(1, self.fetch_timeout_ms),
+            self.retry_backoff_ms,
         )
 
 
