@@ -1,12 +1,14 @@
 """Operators beside dumb second implementations, on random records: what a table is in the end, what a join has found.
 
-Tasks are restarted at random, and rows travel as bytes, as on Spark (`RestartingQuery`).
+Tasks are restarted at random, and rows travel as bytes, as on Spark (`RestartingQuery`); or stages run in batches of
+their own, of what has arrived so far (`BatchedQuery`).
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -14,12 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pessoa.ksql.analysis.analyser import analyse
+from pessoa.ksql.analysis.logical_plan import LogicalPlan
 from pessoa.ksql.analysis.source_catalogue import Catalogue
 from pessoa.ksql.operators.key_partitioner import partition_of
 from pessoa.ksql.operators.query_settings import QuerySettings
 from pessoa.ksql.operators.records import KafkaRecord
 from pessoa.ksql.operators.schema_source import MemorySchemas
 from pessoa.ksql.syntax.parser import parse_statements
+from tests.unit.ksql.batched_query import BatchedQuery
 from tests.unit.ksql.restarting_query import RestartingQuery
 
 PARTITIONS = 2
@@ -49,17 +53,23 @@ CREATE TABLE r (b INT PRIMARY KEY, v INT) WITH (KAFKA_TOPIC='r', VALUE_FORMAT='J
 # The columns of a query's own rows: numbers, null, or a list.
 Columns = dict[str, Any]
 Written = list[tuple[bytes | None, Columns | None, int]]
+Run = Callable[[str, list[tuple[str, bytes, dict[str, int] | None, int]], int], Written]
 
 
-def run(statements: str, changes: list[tuple[str, bytes, dict[str, int] | None, int]], seed: int) -> Written:
-    """Return key, value and time of all records that the last statement's query writes."""
+def planned(statements: str) -> tuple[LogicalPlan, dict[str, int]]:
+    """Return the plan of the last statement, and the partitions of all topics."""
     catalogue = Catalogue()
     for parsed in parse_statements(statements):
         decision = analyse(parsed, catalogue)
         catalogue = decision.catalogue
     assert decision.plan is not None
-    counts = {one.topic: one.partitions or 1 for one in catalogue.sources.values()}
-    query = RestartingQuery(decision.plan, QuerySettings(), MemorySchemas(), counts, chance=0.3, seed=seed)
+    return decision.plan, {one.topic: one.partitions or 1 for one in catalogue.sources.values()}
+
+
+def run(statements: str, changes: list[tuple[str, bytes, dict[str, int] | None, int]], seed: int) -> Written:
+    """Return key, value and time of all records that the last statement's query writes."""
+    plan, counts = planned(statements)
+    query = RestartingQuery(plan, QuerySettings(), MemorySchemas(), counts, chance=0.3, seed=seed)
     found: Written = []
     for offset, (topic, key, value, time) in enumerate(changes):
         data = None if value is None else json.dumps(value).encode()
@@ -67,6 +77,18 @@ def run(statements: str, changes: list[tuple[str, bytes, dict[str, int] | None, 
         for one in query.take(KafkaRecord(topic, partition, offset, time, key, data)):
             found.append((one.key, None if one.value is None else json.loads(one.value), one.timestamp_ms))
     return found
+
+
+def run_in_batches(statements: str, changes: list[tuple[str, bytes, dict[str, int] | None, int]], seed: int) -> Written:
+    plan, counts = planned(statements)
+    query = BatchedQuery(plan, counts, seed)
+    for topic, key, value, time in changes:
+        data = None if value is None else json.dumps(value).encode()
+        query.add(KafkaRecord(topic, partition_of(key, counts[topic]), 0, time, key, data))
+    return [(one.key, None if one.value is None else json.loads(one.value), one.timestamp_ms) for one in query.run()]
+
+
+RUNS = st.sampled_from([run, run_in_batches])
 
 
 def as_records(changes: list[Change]) -> list[tuple[str, bytes, dict[str, int] | None, int]]:
@@ -98,10 +120,10 @@ def table_of(changes: list[Change], topic: str) -> dict[str, int]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(CHANGES, SEEDS)
-def test_groups_of_a_table_are_those_of_its_last_rows(changes: list[Change], seed: int) -> None:
+@given(CHANGES, SEEDS, RUNS)
+def test_groups_of_a_table_are_those_of_its_last_rows(changes: list[Change], seed: int, runs: Run) -> None:
     query = "CREATE TABLE o AS SELECT a, COUNT(*) AS n, COLLECT_LIST(id) AS ids FROM l GROUP BY a EMIT CHANGES;"
-    found = last(run(TABLES + query, as_records(changes), seed))
+    found = last(runs(TABLES + query, as_records(changes), seed))
     rows = table_of(changes, "l")
     for value in range(3):
         ids = sorted(key for key, own in rows.items() if own == value)
@@ -114,11 +136,13 @@ def test_groups_of_a_table_are_those_of_its_last_rows(changes: list[Change], see
 
 
 @settings(max_examples=40, deadline=None)
-@given(CHANGES, SEEDS, st.sampled_from(["INNER", "LEFT", "RIGHT", "FULL"]))
-def test_a_join_of_tables_is_the_join_of_their_last_rows(changes: list[Change], seed: int, kind: str) -> None:
+@given(CHANGES, SEEDS, st.sampled_from(["INNER", "LEFT", "RIGHT", "FULL"]), RUNS)
+def test_a_join_of_tables_is_the_join_of_their_last_rows(
+    changes: list[Change], seed: int, kind: str, runs: Run
+) -> None:
     key_name = "ROWKEY AS k" if kind == "FULL" else "l.id"
     query = f"CREATE TABLE o AS SELECT {key_name}, a, b FROM l {kind} JOIN r ON l.id = r.id EMIT CHANGES;"
-    found = last(run(TABLES + query, as_records(changes), seed))
+    found = last(runs(TABLES + query, as_records(changes), seed))
     left, right = table_of(changes, "l"), table_of(changes, "r")
     keys = {"INNER": left.keys() & right.keys(), "LEFT": left.keys(), "RIGHT": right.keys()}
     expected = {
@@ -127,9 +151,11 @@ def test_a_join_of_tables_is_the_join_of_their_last_rows(changes: list[Change], 
     assert found == expected
 
 
-@settings(max_examples=60, deadline=None)
-@given(CHANGES, SEEDS, st.sampled_from(["INNER", "LEFT"]))
-def test_a_foreign_key_join_is_the_join_of_the_last_rows(changes: list[Change], seed: int, kind: str) -> None:
+@settings(max_examples=150, deadline=None)
+@given(CHANGES, SEEDS, st.sampled_from(["INNER", "LEFT"]), RUNS)
+def test_a_foreign_key_join_is_the_join_of_the_last_rows(
+    changes: list[Change], seed: int, kind: str, runs: Run
+) -> None:
     query = f"CREATE TABLE o AS SELECT id, a, v FROM l {kind} JOIN r ON l.a = r.b EMIT CHANGES;"
     # The keys of the right table are the values of the left.
     numbers = {"a": 0, "b": 1, "c": 2}
@@ -139,7 +165,7 @@ def test_a_foreign_key_join_is_the_join_of_the_last_rows(changes: list[Change], 
         else (topic, numbers[key].to_bytes(4, "big"), None if value is None else {"v": value}, time)
         for topic, key, value, time in changes
     ]
-    found = last(run(FOREIGN + query, records, seed))
+    found = last(runs(FOREIGN + query, records, seed))
     left = table_of(changes, "l")
     right = {numbers[key]: value for key, value in table_of(changes, "r").items()}
     expected = {
