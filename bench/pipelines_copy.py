@@ -1,4 +1,5 @@
-"""Topic → Spark → topic: records and megabytes a second, on our broker and Apache's, by our engine and plain PySpark.
+"""Topic → Spark → topic: records and megabytes a second, on our broker and Apache's, by our engine, plain PySpark and
+Kafka Streams.
 
 A query on a topic of six partitions copies a tenth of the load, which warms it up, and then the load: the clock runs
 from its first record that is produced until its last one has come out.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from bench import kafka_streams
 from bench.apache import QUIET, Figures, Side, compare, create_topic, scaled
 from bench.spark import HANDS, SOURCE, TARGET, copying, in_turns, running_spark, wait_for_records
 
@@ -29,7 +31,7 @@ def run(report: Report) -> None:
         def measure(side: Side) -> Figures:
             took_s: dict[str, float] = {}
             warmup, count = scaled(int(RECORDS * WARMUP_SHARE)), scaled(RECORDS)
-            for hand, counts in in_turns(HANDS):
+            for hand, counts in in_turns((*HANDS, *kafka_streams.hands()[-1:])):
                 remake(side, SOURCE, TARGET)
                 with copying(server, side, hand, "micro-batch"):
                     produce(side, SOURCE, warmup)

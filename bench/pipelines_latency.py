@@ -1,7 +1,7 @@
 """One record through Spark: how long from its produce into one topic to its consume from another, at a steady rate.
 
-Producer and consumer live in this process, so one clock tells. Real-time mode and micro-batches, our engine and plain
-PySpark, our broker and Apache's.
+Producer and consumer live in this process, so one clock tells. Real-time mode and micro-batches, our engine, plain
+PySpark and Kafka Streams, our broker and Apache's.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from bench import kafka_streams
 from bench.apache import QUIET, Figures, Side, compare, create_topic, scaled
 from bench.spark import SOURCE, TARGET, TIMEOUT_S, copying, in_turns, running_spark
 
@@ -28,6 +29,7 @@ _stamp = struct.Struct(">d")
 
 
 def run(report: Report) -> None:
+    others = kafka_streams.hands()
     with running_spark() as server:
 
         def measure(side: Side) -> Figures:
@@ -36,7 +38,8 @@ def run(report: Report) -> None:
             create_topic(side, TARGET, 1)
             for speed in SPEEDS:
                 found: dict[str, list[float]] = {}
-                for hand, counts in in_turns(("engine", "plain")):
+                hands = ("engine", "plain", *(others if speed == "real-time" else ()))
+                for hand, counts in in_turns(hands):
                     with copying(server, side, hand, speed):
                         latencies = through(side)
                     if counts:

@@ -1,9 +1,9 @@
 """One record through a windowed count: from its produce to the consume of the update that it made.
 
-A count by key in tumbling windows of a minute, in real-time mode and in micro-batches, by our engine and by the script
-that a user would write with PySpark alone. Each record carries the time of its sending. The update has the latest such
-time of its window, and keys take turns, so in real-time mode it is the record's own; in a micro-batch one update stands
-for all the records of a key, and only those that were the last of their batch are timed.
+A count by key in tumbling windows of a minute, in real-time mode and in micro-batches, by our engine, by the script
+that a user would write with PySpark alone, and by Kafka Streams. Each record carries the time of its sending. The
+update has the latest such time of its window, and keys take turns, so in real-time mode it is the record's own; in a
+micro-batch one update stands for all the records of a key, and only those that were the last of their batch are timed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench import kafka_streams
 from bench.apache import QUIET, Figures, Side, compare, create_topic, scaled
 from bench.pipelines_latency import PERCENTILES, RATE_PER_S, RECORDS, SPEEDS, WARMUP
 from bench.spark import SOURCE, TARGET, TIMEOUT_S, in_turns, running_spark
@@ -34,6 +35,7 @@ DAY_MS = 86_400_000
 
 
 def run(report: Report) -> None:
+    others = kafka_streams.hands()
     with running_spark() as server:
 
         def measure(side: Side) -> Figures:
@@ -42,7 +44,8 @@ def run(report: Report) -> None:
             create_topic(side, TARGET, 1)
             for speed in SPEEDS:
                 found: dict[str, list[float]] = {}
-                for hand, counts in in_turns(("engine", "plain")):
+                hands = ("engine", "plain", *(others if speed == "real-time" else ()))
+                for hand, counts in in_turns(hands):
                     with counting(server, side, hand, speed):
                         latencies = through(side, every_record=speed == "real-time")
                     if counts:
@@ -59,6 +62,10 @@ def run(report: Report) -> None:
 
 @contextmanager
 def counting(server: SparkServer, side: Side, hand: str, speed: str) -> Iterator[None]:
+    if hand in kafka_streams.LINGER_MS:
+        with kafka_streams.running(side, hand, "count", SOURCE, TARGET):
+            yield
+        return
     with tempfile.TemporaryDirectory(prefix="pessoa-bench-home-", ignore_cleanup_errors=True) as folder:
         if hand == "plain":
             session: Any = session_at(server.address)

@@ -1,7 +1,8 @@
-"""What the pipelines' parts share: one Spark for all of them, and a copy from topic to topic in three hands.
+"""What the pipelines' parts share: one Spark for all of them, and a copy from topic to topic in several hands.
 
     engine          our engine, at-least-once: a plan, or Spark's Kafka sink behind a function
     exactly-once    our engine with transactions
+    Kafka Streams   in Java, with its producer's wait and without
     plain           the script that a user would write with PySpark alone, in a session of the same Spark
 
 The broker is ours or Apache's, each in its turn (`bench.apache`). What differs between two columns must be the broker
@@ -19,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bench import kafka_streams
 from bench.apache import QUIET, Side
 from pessoa.pipelines.engine import Engine
 from pessoa.pipelines.plan import BYTES, Sink, Source
@@ -52,6 +54,10 @@ def running_spark() -> Iterator[SparkServer]:
 @contextmanager
 def copying(server: SparkServer, side: Side, hand: str, speed: str) -> Iterator[None]:
     """Records go from SOURCE to TARGET as long as the block lasts."""
+    if hand in kafka_streams.LINGER_MS:
+        with kafka_streams.running(side, hand, "copy", SOURCE, TARGET):
+            yield
+        return
     with tempfile.TemporaryDirectory(prefix="pessoa-bench-home-") as folder:
         if hand == "plain":
             session: Any = session_at(server.address)
