@@ -84,7 +84,8 @@ quick: setup  ## the most telling tenth of `make test`; under 8 minutes
 # A Spark wants both cores for itself: beside other tests its Python workers miss deadlines that it does not let us set.
 SPARK_TESTS := tests/streams \
     $(addprefix tests/pipelines/test_,api.py engine.py kill_minus_nine.py real_time_kill_minus_nine.py real_time_state.py standalone_cluster.py) \
-    $(addprefix tests/connect/test_,connectors_on_spark.py kill_minus_nine.py)
+    $(addprefix tests/connect/test_,connectors_on_spark.py kill_minus_nine.py) \
+    $(addprefix tests/ksql/test_on_spark_,expressions.py kill_minus_nine.py ordered.py)
 spark: system setup  ## the tests of pipelines, Streams and Connect with a real Spark
 	@$(BIN)/python -m pytest $(SPARK_TESTS) $(ARGS)
 

@@ -26,6 +26,8 @@ SMALL_JVM = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Xshare:auto",
+    # With C1 alone it is 48 MB, and the code of a few hundred expressions and of twenty queries fills them.
+    "-XX:ReservedCodeCacheSize=240m",
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
 )

@@ -1,0 +1,61 @@
+"""Thirty persistent ksql queries at once in one Spark: how long until all of them run, how fast they are, their memory.
+
+Every third is a windowed count, the others are stateless; all read one topic in real-time mode.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.apache import Figures, Side, compare, create_topic, scaled
+from bench.ksql_latency import RECORDS, STATELESS, WINDOWED, running, start, through
+from bench.spark import running_spark
+from pessoa.pipelines.spark_server import SparkServer
+
+if TYPE_CHECKING:
+    from bench.report import Report
+
+MANY = 30
+
+
+def run(report: Report) -> None:
+    with running_spark() as server:
+        compare(report, lambda side: many_at_once(side, server))
+
+
+def many_at_once(side: Side, server: SparkServer) -> Figures:
+    """Start thirty queries, every third of them windowed, and time records through the first."""
+    sinks = [f"MANY_{number}" for number in range(MANY)]
+    create_topic(side, "in", 1)
+    for sink in sinks:
+        create_topic(side, sink, 1)
+    with running(side, server) as runner:
+        began = time.perf_counter()
+        for number, sink in enumerate(sinks):
+            start(runner, sink, WINDOWED if number % 3 == 2 else STATELESS)
+        started_s = time.perf_counter() - began
+        latencies = sorted(through(side, sinks[0], scaled(RECORDS // 2)))
+        memory_mb = resident_mb(server)
+        p50 = latencies[len(latencies) // 2]
+    return {
+        (f"{MANY} queries, started", "s"): started_s,
+        (f"{MANY} queries, one of them, p50", "ms"): p50,
+        (f"{MANY} queries, Spark's memory", "MB"): memory_mb,
+    }
+
+
+def resident_mb(server: SparkServer) -> float:
+    """The memory of everything that belongs to the server: Java, and Python workers if there are any."""
+    total = 0
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            text = status.read_text()
+            group = int((status.parent / "stat").read_text().rpartition(")")[2].split()[2])
+        except (OSError, IndexError, ValueError):
+            # It has ended meanwhile.
+            continue
+        if group == server.pid and "VmRSS:" in text:
+            total += int(text.split("VmRSS:")[1].split()[0])
+    return total / 1024

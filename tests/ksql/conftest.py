@@ -1,0 +1,18 @@
+"""Fixtures for tests of ksql on Spark: the shared Spark, and a broker for a module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pessoa.testing import Broker
+from tests.support.spark import spark, spark_address
+
+__all__ = ["broker", "spark", "spark_address"]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running

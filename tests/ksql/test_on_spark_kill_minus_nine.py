@@ -1,0 +1,125 @@
+"""Spark, the process of the queries and the broker are killed under load, with exactly-once.
+
+What readers of committed records see is what a run without faults gives: for each key the same records in the same
+order, each once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from queue import Empty, Queue
+
+from pessoa.ksql.operators.records import KafkaRecord
+from pessoa.testing import Broker
+from tests.ksql.runner_process import CATALOGUE, STATEMENTS
+from tests.ksql.statements import Row, by_key, in_process, plan_of, row
+from tests.support.topics import eventually, fill, make_topic, read_all
+
+ROOT = Path(__file__).resolve().parents[2]
+ROUND = 400
+FIRST_MS = 1_700_000_000_000
+PATIENCE_S = 400.0
+
+
+class RunnerProcess:
+    def __init__(self, servers: str, home: Path) -> None:
+        self._command = [sys.executable, "-m", "tests.ksql.runner_process", servers, str(home)]
+        self._lines: Queue[str] = Queue()
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            self._command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        )
+        threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with process.stdout as lines:
+            for line in lines:
+                self._lines.put(line)
+
+    def spark(self) -> int:
+        """The process group of Spark that was started last; waits until it is there."""
+        try:
+            return int(self._lines.get(timeout=PATIENCE_S).split()[1])
+        except Empty:
+            raise AssertionError("Spark has not started") from None
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+
+def record(number: int) -> tuple[bytes, bytes, int]:
+    value = {"item": f"i{number * 7 % 11}", "amount": number % 13 - 1}
+    return (number % 17).to_bytes(8, "big"), json.dumps(value).encode(), FIRST_MS + number
+
+
+def rows_of(servers: str, topic: str) -> list[Row]:
+    return [row(one.key(), one.value(), one.timestamp()[1]) for one in read_all(servers, topic)]
+
+
+def test_outputs_are_those_of_a_run_without_faults(tmp_path: Path) -> None:
+    with Broker() as broker:
+        servers = broker.bootstrap_servers
+        make_topic(servers, "sales", 1, retention_ms="-1")
+        for topic in STATEMENTS:
+            make_topic(servers, topic, 1, retention_ms="-1")
+        written = 0
+
+        def feed() -> None:
+            nonlocal written
+            records = [record(number) for number in range(written, written + ROUND)]
+            written += fill(servers, "sales", [one[:2] for one in records], [one[2] for one in records])
+
+        def wait_for_output_of(count: int) -> None:
+            wanted = len(wanted_rows("COPIED", count))
+            eventually(lambda: len(read_all(servers, "COPIED")) >= wanted, PATIENCE_S, pause_s=0.5)
+
+        process = RunnerProcess(servers, tmp_path)
+        process.start()
+        try:
+            feed()
+            spark = process.spark()
+            wait_for_output_of(ROUND)
+            feed()
+            os.killpg(spark, signal.SIGKILL)
+            feed()
+            process.spark()
+            wait_for_output_of(2 * ROUND)
+            feed()
+            process.kill()
+            process.start()
+            process.spark()
+            wait_for_output_of(3 * ROUND)
+            broker.kill()
+            broker.start()
+            feed()
+            for name in STATEMENTS:
+                wanted = by_key(wanted_rows(name, written))
+
+                def is_there(name: str = name, wanted: object = wanted) -> bool:
+                    return by_key(rows_of(servers, name)) == wanted
+
+                def shown(name: str = name, wanted: dict[bytes | None, list[tuple[object, int]]] = wanted) -> str:
+                    found = by_key(rows_of(servers, name))
+                    return f"{name}: " + str({key: len(found.get(key, [])) - len(rows) for key, rows in wanted.items()})
+
+                eventually(is_there, PATIENCE_S, pause_s=0.5, about=shown)
+        finally:
+            process.kill()
+
+
+def wanted_rows(name: str, count: int) -> list[Row]:
+    plan = plan_of(STATEMENTS[name], CATALOGUE)
+    records = (KafkaRecord("sales", 0, number, time_ms, key, value) for number, (key, value, time_ms) in
+               enumerate(map(record, range(count))))  # fmt: skip
+    return in_process(plan, records)
