@@ -61,7 +61,10 @@ class GroupAggregates:
 
     def merge(self, first: States, second: States) -> States:
         pairs = zip(self._aggregates, first, second, strict=True)
-        return [one.merge(state, other) for one, state, other in pairs]
+        try:
+            return [one.merge(state, other) for one, state, other in pairs]
+        except AggregationFailure as failure:
+            raise QueryFailure(str(failure)) from failure
 
     def row(self, key: Keys, states: States) -> Row:
         """Return the group's row."""

@@ -17,95 +17,111 @@ from pessoa.ksql.operators.row_operators import Link
 from pessoa.ksql.operators.row_packing import Keys, Row, pack, pack_any, unpack
 from pessoa.ksql.operators.time_index import StreamTime, TimeIndex
 from pessoa.ksql.operators.window_aggregation import window_row
+from pessoa.ksql.types.sql_types import Value
 
 
 def session_aggregate_link(
     name: str, keys: StateKeys, groups: GroupAggregates, window: PlannedWindow, is_final: bool, needs_old: bool
 ) -> Link:
-    gap = window.size_ms
-
     def bind(context: TaskContext, emit: Emit) -> Emit:
-        state = context.state
-        clock = StreamTime(state, f"{name}-time")
-        index = TimeIndex(state, f"{name}-index")
-
-        def windows_of(place: bytes) -> list[TimeWindow]:
-            data = state.get(name, place)
-            times = [] if data is None else cast("list[int]", unpack(data))
-            return [TimeWindow(*pair) for pair in zip(times[::2], times[1::2], strict=True)]
-
-        def put_windows(place: bytes, windows: list[TimeWindow]) -> None:
-            if windows:
-                state.put(name, place, pack([time for window in sorted(windows) for time in window]))
-            else:
-                state.delete(name, place)
-
-        def states_of(key: Keys, one: TimeWindow) -> States:
-            data = state.get(name, keys.of(key, one))
-            assert data is not None
-            return cast("States", unpack(data))
-
-        def take(event: Event) -> None:
-            now = clock.advance(event.timestamp_ms)
-            assert event.key is not None
-            place = keys.of(event.key)
-            windows = windows_of(place)
-            timestamp = event.timestamp_ms
-            near = [one for one in windows if one.end_ms >= timestamp - gap and one.start_ms <= timestamp + gap]
-            merged = TimeWindow(
-                min([timestamp, *(one.start_ms for one in near)]), max([timestamp, *(one.end_ms for one in near)])
-            )
-            if merged.end_ms < now - gap - window.grace_ms:
-                context.place.log(
-                    f"Skipping record for expired window. timestamp=[{timestamp}] window=[{merged.start_ms},"
-                    f"{merged.end_ms}] expiration=[{now - gap - window.grace_ms}] streamTime=[{now}]"
-                )
-            else:
-                merge(event, place, windows, near, merged)
-            close(now)
-
-        def merge(
-            event: Event, place: bytes, windows: list[TimeWindow], near: list[TimeWindow], merged: TimeWindow
-        ) -> None:
-            assert event.key is not None
-            assert event.row is not None
-            alone = TimeWindow(event.timestamp_ms, event.timestamp_ms)
-            before: list[tuple[TimeWindow, Row | None]] = []
-            states = groups.initial()
-            for one in near:
-                own = states_of(event.key, one)
-                before.append((one, window_row(groups, event.key, one, own) if needs_old else None))
-                states = groups.merge(states, own)
-                state.delete(name, keys.of(event.key, one))
-            states = groups.add(states, event.row)
-            state.put(name, keys.of(event.key, merged), pack(groups.to_list(states)))
-            if near != [merged]:
-                put_windows(place, [*(one for one in windows if one not in near), merged])
-            if merged not in near:
-                index.add(merged.end_ms, pack_any([event.key, merged.start_ms]))
-            if is_final:
-                return
-            if merged != alone:
-                for old, row in before:
-                    emit(Event(event.key, None, old.end_ms, old, row, event.headers))
-            replaced = before[0][1] if merged == alone and before else None
-            row = window_row(groups, event.key, merged, states)
-            emit(Event(event.key, row, merged.end_ms, merged, replaced, event.headers))
-
-        def close(now: int) -> None:
-            for end, member in index.pop_before(now - gap - window.grace_ms):
-                key, start = cast("tuple[Keys, int]", unpack(member))
-                key = tuple(key)
-                place = keys.of(key)
-                due = TimeWindow(start, end)
-                windows = windows_of(place)
-                if due not in windows:
-                    continue  # It became part of a longer one.
-                if is_final:
-                    emit(Event(key, window_row(groups, key, due, states_of(key, due)), end, due))
-                state.delete(name, keys.of(key, due))
-                put_windows(place, [one for one in windows if one != due])
-
-        return take
+        return SessionAggregation(name, keys, groups, window, is_final, needs_old, context, emit).take
 
     return bind
+
+
+class SessionAggregation:
+    """The sessions of one task."""
+
+    def __init__(
+        self, name: str, keys: StateKeys, groups: GroupAggregates, window: PlannedWindow, is_final: bool,
+        needs_old: bool, context: TaskContext, emit: Emit,
+    ) -> None:  # fmt: skip
+        self._name = name
+        self._keys = keys
+        self._groups = groups
+        self._gap_ms = window.size_ms
+        # How long behind its last row a session is open.
+        self._open_ms = window.size_ms + window.grace_ms
+        self._is_final = is_final
+        self._needs_old = needs_old
+        self._state = context.state
+        self._place = context.place
+        self._emit = emit
+        self._clock = StreamTime(context.state, f"{name}-time")
+        self._index = TimeIndex(context.state, f"{name}-index")
+
+    def take(self, event: Event) -> None:
+        now = self._clock.advance(event.timestamp_ms)
+        assert event.key is not None
+        time = event.timestamp_ms
+        windows = self._windows(self._keys.of(event.key))
+        near = [one for one in windows if one.end_ms >= time - self._gap_ms and one.start_ms <= time + self._gap_ms]
+        merged = TimeWindow(min([time, *(one.start_ms for one in near)]), max([time, *(one.end_ms for one in near)]))
+        if merged.end_ms < now - self._open_ms:
+            self._place.log(
+                f"Skipping record for expired window. timestamp=[{time}] window=[{merged.start_ms},{merged.end_ms}] "
+                f"expiration=[{now - self._open_ms}] streamTime=[{now}]"
+            )
+        else:
+            self._merge(event, windows, near, merged)
+        self._close(now)
+
+    def _windows(self, place: bytes) -> list[TimeWindow]:
+        data = self._state.get(self._name, place)
+        times = [] if data is None else cast("list[int]", unpack(data))
+        return [TimeWindow(*pair) for pair in zip(times[::2], times[1::2], strict=True)]
+
+    def _put_windows(self, place: bytes, windows: list[TimeWindow]) -> None:
+        if windows:
+            self._state.put(self._name, place, pack([time for window in sorted(windows) for time in window]))
+        else:
+            self._state.delete(self._name, place)
+
+    def _states(self, key: Keys, window: TimeWindow) -> States:
+        data = self._state.get(self._name, self._keys.of(key, window))
+        assert data is not None
+        return cast("States", unpack(data))
+
+    def _merge(self, event: Event, windows: list[TimeWindow], near: list[TimeWindow], merged: TimeWindow) -> None:
+        """Make one session of the row and of those near it, and send what changed."""
+        key, row = event.key, event.row
+        assert key is not None
+        assert row is not None
+        before: list[tuple[TimeWindow, Row | None]] = []
+        states = self._groups.initial()
+        for one in near:
+            own = self._states(key, one)
+            before.append((one, window_row(self._groups, key, one, own) if self._needs_old else None))
+            states = self._groups.merge(states, own)
+            self._state.delete(self._name, self._keys.of(key, one))
+        states = self._groups.add(states, row)
+        self._state.put(self._name, self._keys.of(key, merged), pack(self._groups.to_list(states)))
+        if near != [merged]:
+            self._put_windows(self._keys.of(key), [*(one for one in windows if one not in near), merged])
+        if merged not in near:
+            self._index.add(merged.end_ms, pack_any([key, merged.start_ms]))
+        if not self._is_final:
+            self._send(event, before, merged, window_row(self._groups, key, merged, states))
+
+    def _send(self, event: Event, before: list[tuple[TimeWindow, Row | None]], merged: TimeWindow, row: Row) -> None:
+        replaced: Row | None = None
+        if merged == (event.timestamp_ms, event.timestamp_ms):
+            # Rows of one moment: the session is what it was, and needs no tombstone.
+            replaced = before[0][1] if before else None
+        else:
+            for old, old_row in before:
+                self._emit(Event(event.key, None, old.end_ms, old, old_row, event.headers))
+        self._emit(Event(event.key, row, merged.end_ms, merged, replaced, event.headers))
+
+    def _close(self, now: int) -> None:
+        """Forget the sessions that nothing can join any more; with EMIT FINAL, send them."""
+        for end, member in self._index.pop_before(now - self._open_ms):
+            key_values, start = cast("tuple[list[Value], int]", unpack(member))
+            key, due = tuple(key_values), TimeWindow(start, end)
+            windows = self._windows(self._keys.of(key))
+            if due not in windows:
+                continue  # It became part of a longer one.
+            if self._is_final:
+                self._emit(Event(key, window_row(self._groups, key, due, self._states(key, due)), end, due))
+            self._state.delete(self._name, self._keys.of(key, due))
+            self._put_windows(self._keys.of(key), [one for one in windows if one != due])
