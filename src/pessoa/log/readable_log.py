@@ -129,7 +129,7 @@ class ReadableLog:
             raise OffsetOutOfRange(
                 f"offset {offset} is outside {self.log_start_offset}..{self.log_end_offset} of {self.directory}"
             )
-        bound = self._bound_of(up_to)
+        bound = self.readable_end(up_to)
         if offset >= bound:
             active = self.segments[-1]
             if offset == self.log_end_offset and active.size:
@@ -153,7 +153,8 @@ class ReadableLog:
             number += 1
         return _NOTHING
 
-    def _bound_of(self, up_to: ReadUpTo) -> int:
+    def readable_end(self, up_to: ReadUpTo) -> int:
+        """The offset before which a reader may read."""
         if up_to is ReadUpTo.LOG_END:
             return self.log_end_offset
         return self.high_watermark if up_to is ReadUpTo.HIGH_WATERMARK else self.last_stable_offset

@@ -131,7 +131,7 @@ async def _find(
 ) -> dict[SharedPartition, PartitionData]:
     """Acquire records, or wait for them; for no longer than the session lasts. A member without one would
     keep the records until their locks end, and this broker the share partitions for ever."""
-    from pessoa.broker.share.share_reads import available_bytes, failed, next_offsets, renewed, target_of, why_gone
+    from pessoa.broker.share.share_reads import available_bytes, failed, readable_ranges, renewed, target_of, why_gone
     from pessoa.broker.share.share_waiting import wait_for_change
 
     clock, sessions = broker.clock, broker.coordinators.share_partitions.sessions
@@ -149,15 +149,16 @@ async def _find(
         if is_over or is_urgent or size >= max(1, limits.min_bytes):
             if context.charge is not None and not context.charge.admits_fetch(0):
                 return {target.shared: failed(target, why_gone(target)) for target in targets}
-            before = next_offsets(targets)
+            before = readable_ranges(targets)
             found = await _acquire(broker, request, key, targets, limits)
             if context.charge is not None:
                 context.charge.count_fetched(sum(len(data.records) for data in found.values()))
             if is_over or is_urgent or any(data.acquired_records or data.error_code for data in found.values()):
                 return found
-            if next_offsets(targets) != before:
+            if readable_ranges(targets) != before:
                 # What was read must not be delivered: records of aborted transactions. Others may stand behind it, and
-                # it may be long: other requests have their turn.
+                # it may be long: other requests have their turn. Or records came to a partition that was looked at
+                # before others had theirs: no wait would tell of those.
                 await asyncio.sleep(0)
                 continue
         await wait_for_change(clock, targets, deadline_ms)

@@ -97,13 +97,15 @@ def renewed(broker: BrokerServices, group_id: str, denied: frozenset[Uuid], targ
     return target_of(broker, group_id, denied, target.shared)
 
 
-def next_offsets(targets: Sequence[Target]) -> list[int]:
-    """From where on each of the targets that are active would be read."""
-    return [
-        target.led.machine.next_fetch_offset()
-        for target in targets
-        if target.led is not None and target.led.state is LoadState.ACTIVE
-    ]
+def readable_ranges(targets: Sequence[Target]) -> list[tuple[int, int]]:
+    """From where on each of the targets that are active would be read, and up to where."""
+    ranges = []
+    for target in targets:
+        led = target.led
+        if led is not None and led.state is LoadState.ACTIVE:
+            end = led.partition.log.readable_end(led.settings.up_to)
+            ranges.append((led.machine.next_fetch_offset(), end))
+    return ranges
 
 
 def why_gone(target: Target) -> ErrorCode:
