@@ -110,7 +110,11 @@ def start(url: str, id: str, function: str, exactly_once: bool, **chosen: Any) -
     wanted |= {"id": id, "start_function": function}
     if exactly_once:
         wanted["delivery"] = "exactly-once"
-    show([ask(url, "POST", "/queries", wanted)])
+    from pessoa.pipelines.slow_steps import saying
+
+    with saying(lambda sentence: click.echo(sentence, err=True), f"Starting {id}, and Spark if it does not run"):
+        started = ask(url, "POST", "/queries", wanted)
+    show([started])
 
 
 @pipelines.command("list", help="All queries, and Spark's task slots.")

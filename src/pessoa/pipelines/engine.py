@@ -32,6 +32,7 @@ from pessoa.pipelines.plan import KafkaSettings, PlanRefused
 from pessoa.pipelines.queries import QuerySpec, QueryStatus, SpecRefused, Target, find_function, from_value, to_value
 from pessoa.pipelines.query_handle import Query
 from pessoa.pipelines.query_keeper import QueryKeeper
+from pessoa.pipelines.slow_steps import saying
 from pessoa.pipelines.spark_link import SparkLink
 from pessoa.pipelines.spark_server import SparkOptions, SparkServer
 from pessoa.pipelines.state_topic import STATE_TOPIC, StateTopic
@@ -69,6 +70,7 @@ class Engine:
         self.home = home
         self.kafka = KafkaSettings(bootstrap_servers, dict(kafka_options or {}), schema_registry_url)
         self._spark = SparkLink(home, spark_remote, spark or SparkOptions(), say)
+        self._say = say
         self._mutex = threading.RLock()
         settings = client_settings(self.kafka)
         self._traces = Traces(home, settings, checkpoints)
@@ -117,7 +119,8 @@ class Engine:
         self._traces.pardon(query.spec.id)
         self._wait_for_end(query.spec.id)
         if not query.is_prepared:
-            self._keeper.prepare_query(query, TIMEOUT_S)
+            with saying(self._say, f"Asking the cluster for what {query.spec.id} needs"):
+                self._keeper.prepare_query(query, TIMEOUT_S)
         with self._mutex:
             self._refuse_if_closed()
             self._launch(query)
@@ -132,7 +135,9 @@ class Engine:
 
     def _launch(self, query: Query) -> None:
         try:
-            self._keeper.launch(query, raises=True)
+            # Spark has its own words for its start.
+            with saying(self._say if self._spark.session is not None else _to_nobody, f"Starting {query.spec.id}"):
+                self._keeper.launch(query, raises=True)
         except NoTaskSlots as full:
             raise EngineRefused(str(full)) from None
 
@@ -280,7 +285,8 @@ class Engine:
         with self._mutex:
             for query in self._queries.values():
                 self._keeper.end(query)
-        self._ending.wait_for_all()
+        with saying(self._say, "Stopping queries"):
+            self._ending.wait_for_all()
         with self._mutex:
             self._spark.drop()
         self._monitor.join()
@@ -319,6 +325,10 @@ class Engine:
             except (KeyError, TypeError, PlanRefused, SpecRefused) as damaged:
                 log.error("query %s cannot be read from the state topic: %s", query_id, damaged)  # noqa: TRY400
         self._traces.remove_condemned(remembered)
+
+
+def _to_nobody(_: str) -> None:
+    """Not said."""
 
 
 def _at_once() -> None:

@@ -57,8 +57,10 @@ class Query:
 
     def doing(self) -> str:
         """What it does before it does what it is for; empty if it does that, or nothing."""
-        if self.running is None or not self.is_loading:
+        if self.running is None:
             return ""
+        if not self.is_loading:
+            return self.progress.catching_up()
         return f"reads the tables that it looks up first: {self.progress.state_rows:,} rows are there"
 
     def is_due(self) -> bool:

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+# A query is always a little behind.
+MOMENT_S = 2.0
 Offsets = dict[tuple[str, int], int]
 
 
@@ -32,6 +34,13 @@ class Progress(msgspec.Struct, frozen=True):
     offsets: tuple[tuple[str, int, int], ...] = ()
     # The lag of each partition.
     lags: tuple[tuple[str, int, int], ...] = ()
+
+    def catching_up(self) -> str:
+        """How far it is behind and for how long, if that is more than a moment; else empty."""
+        if not self.lag or self.rows_per_second <= 0 or self.lag / self.rows_per_second < MOMENT_S:
+            return ""
+        left_s = self.lag / self.rows_per_second
+        return f"catches up: {self.lag:,} records to read at {self.rows_per_second:,.0f} a second, {left_s:.0f} s to go"
 
 
 def read_progress(report: Mapping[str, Any]) -> Progress:

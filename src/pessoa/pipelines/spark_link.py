@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pessoa.pipelines.slow_steps import saying
 from pessoa.pipelines.spark_server import SparkOptions, SparkServer, SparkUnavailable, forget
 from pessoa.pipelines.task_slots import slots_of_master, slots_of_session, with_room
 
@@ -67,15 +68,18 @@ class SparkLink:
             from pessoa.pipelines.remote_sessions import connect_remote
 
             self._say(f"Connecting to Spark at {self._remote.partition('/;')[0]}")
-            session = connect_remote(self._remote, self._home)
-            self.task_slots = slots_of_session(session)
+            with saying(self._say, "Waiting for Spark to answer"):
+                session = connect_remote(self._remote, self._home)
+                self.task_slots = slots_of_session(session)
             return session
         if self.server is None or not self.server.is_running:
             master = with_room(self._options.master)
             self._say(f"Starting Spark ({master}); this takes some seconds")
-            self.server = SparkServer.start(self._home / "spark", self._options, self._say_progress)
+            with saying(self._say, "Starting Spark"):
+                self.server = SparkServer.start(self._home / "spark", self._options, self._say_progress)
             self._say(f"Spark is ready after {self.server.ready_after_s:.1f} s ({master})")
-        session = self.server.session()
+        with saying(self._say, "Opening a session with Spark"):
+            session = self.server.session()
         if self.task_slots is None:
             self.task_slots = slots_of_session(session)
         return session
