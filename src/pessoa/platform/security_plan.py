@@ -193,6 +193,7 @@ def service_settings(service: str, client: Mapping[str, str], key_store: Path, a
             at_registry |= {
                 f"ksql.schema.registry.{key}": registry[key] for key in registry if key.startswith("basic.")
             }
+            at_https = {f"listeners.https.{key}": value for key, value in https.items()}
             at_connect = {
                 "ksql.connect.basic.auth.user.info": registry.get("basic.auth.user.info", ""),
                 "ksql.connect.ssl.truststore.location": str(authority),
@@ -200,7 +201,7 @@ def service_settings(service: str, client: Mapping[str, str], key_store: Path, a
             return {
                 **own,
                 **serving,
-                **https,
+                **at_https,
                 **at_registry,
                 **at_connect,
                 "pessoa.authentication.kafka.operation": "ALTER",

@@ -7,6 +7,8 @@ server follows all tables: any of them answers.
 from __future__ import annotations
 
 import logging
+import shutil
+import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -40,16 +42,23 @@ class MaterialisedTables:
         wanted = {one.topic for one in state.catalogue.sources.values() if one.kind is SourceKind.TABLE
                   and one.materialised}  # fmt: skip
         with self._lock:
-            for topic in wanted - self._tables.keys():
-                self._open(topic)
             for topic in self._tables.keys() - wanted:
-                # A thread of its own: it waits for its consumer, and the replay of commands must not.
-                threading.Thread(target=self._tables.pop(topic).close, daemon=True).start()
+                self._tables.pop(topic).close()
+                shutil.rmtree(self._directory / topic, ignore_errors=True)
+            for topic in wanted - self._tables.keys():
+                try:
+                    self._open(topic)
+                except (OSError, sqlite3.Error):
+                    # Whoever replays commands goes on; a query of this table opens it again, and says what is wrong.
+                    log.exception("the table %s cannot be followed", topic)
 
     def of(self, source: Source) -> MaterialisedTable:
         """Return the table, which has been read up to the end that it had when this server began to follow it."""
         with self._lock:
-            table = self._tables.get(source.topic) or self._open(source.topic)
+            try:
+                table = self._tables.get(source.topic) or self._open(source.topic)
+            except (OSError, sqlite3.Error) as failure:
+                raise KafkaRefused(f"The table {source.name} cannot be followed here: {failure}") from None
         if table.staleness().as_of_ms is None:
             from pessoa.pipelines.materialised_table import TableBehind
 

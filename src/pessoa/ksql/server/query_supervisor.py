@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pessoa.ksql.analysis.logical_plan import LogicalPlan
+from pessoa.ksql.ksql_errors import KsqlError
 from pessoa.ksql.query_runner import PersistentQuery, QueryRunner, RunnerStatus
 from pessoa.ksql.server.ksql_state import KsqlState
 
@@ -147,7 +148,10 @@ class QuerySupervisor:
         for query_id, running in self._running.items():
             pauses = query_id in wanted.paused
             if pauses != running.is_paused and self._runner is not None:
-                (self._runner.pause if pauses else self._runner.resume)(query_id)
+                try:
+                    (self._runner.pause if pauses else self._runner.resume)(query_id)
+                except KsqlError as refused:
+                    log.warning("the query %s is not %s: %s", query_id, "paused" if pauses else "resumed", refused)
                 running.is_paused = pauses
 
     def _begin(self, query: PersistentQuery) -> None:

@@ -21,6 +21,7 @@ log = logging.getLogger("pessoa.ksql")
 
 DEFAULT_PORT = 8088
 _STREAMS = "ksql.streams."
+_OF_HTTPS = "listeners.https."
 REGISTRY = "ksql.schema.registry."
 CONNECT = "ksql.connect."
 _ELSEWHERE = ("security.", "sasl.", "ssl.", _STREAMS, REGISTRY, CONNECT, LISTENERS, "producer.", "consumer.",
@@ -95,7 +96,9 @@ class KsqlConfig:
 def make_config(given: Mapping[str, str]) -> KsqlConfig:
     config = read_settings(KsqlConfig(), given)
     log_unknown(log, given, (KsqlConfig, HttpSettings), _ELSEWHERE)
-    http = read_http_settings(given, Listener("http", ANY_ADDRESS, DEFAULT_PORT), realm="ksql")
+    # An https listener's settings may stand behind this prefix; those without it are the Kafka clients' as well.
+    https = {key.removeprefix(_OF_HTTPS): value for key, value in given.items() if key.startswith(_OF_HTTPS)}
+    http = read_http_settings({**given, **https}, Listener("http", ANY_ADDRESS, DEFAULT_PORT), realm="ksql")
     settings = {**default_texts(config), **given}
     settings["pessoa.home"] = str(Path(config.home_path or _default_home()).expanduser())
     extensions = config.extension_dir or str(Path(settings["pessoa.home"]) / "ext")
