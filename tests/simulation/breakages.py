@@ -47,6 +47,11 @@ def _count_acknowledgements_of_any_replica() -> Any:
     return patch.object(InSyncReplicas, "high_watermark", high_watermark)
 
 
+def _tell_an_end_that_is_not_known() -> Any:
+    """A new leader tells where the partition ends before it knows what was committed (KIP-207)."""
+    return patch.object(Partition, "is_high_watermark_behind_epoch", False)
+
+
 def _skip_the_sync_of_the_vote() -> Any:
     """Epoch and vote are in the page cache when the answer leaves."""
 
@@ -175,6 +180,7 @@ def _keep_old_passwords() -> Any:
 BREAKAGES: dict[str, Callable[[], Any]] = {
     "no epoch check": _forget_the_epoch_check,
     "acknowledgement by any replica": _count_acknowledgements_of_any_replica,
+    "end told before it is known": _tell_an_end_that_is_not_known,
     "vote not synced": _skip_the_sync_of_the_vote,
     "truncate to the high watermark": _truncate_to_the_high_watermark,
     "no pre-vote": _forget_the_pre_vote,

@@ -19,6 +19,7 @@ from tests.simulation.plan import Plan
 PLANS: dict[str, tuple[tuple[str, ...], bool, str]] = {
     "no epoch check": (("power",), False, "OFFSET_OUT_OF_RANGE"),
     "acknowledgement by any replica": (("kill", "late"), False, "in sync in"),
+    "end told before it is known": (("kill", "late"), False, "is told that t-0 ends at"),
     "vote not synced": (("election",), True, "was in epoch"),
     "truncate to the high watermark": (("kill", "late", "pause"), False, "in sync in"),
     "no pre-vote": (("lonely",), False, "its leader was well"),
