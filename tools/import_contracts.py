@@ -116,6 +116,12 @@ PURE = [
     "ksql.types",
     "streams.learning",
     "streams.windows",
+    "control_center.filter_expressions",
+    "control_center.masking",
+    "control_center.offset_reset",
+    "control_center.replica_plan",
+    "control_center.lineage_graph",
+    "control_center.sample_history",
 ]
 # Modules of pure packages that wait, and call what is pure.
 SHELLS = [

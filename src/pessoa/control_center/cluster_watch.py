@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -38,6 +39,8 @@ SIZES_S = 10.0
 GROUPS_S = 2.0
 # More than these are not asked for at once: one ListOffsets stays below a megabyte.
 ENDS_AT_ONCE = 20_000
+STATES_KEPT = 50
+GROUPS_REMEMBERED = 2000
 # Committed offsets are one question for each group.
 GROUPS_SAMPLED = 200
 
@@ -114,6 +117,8 @@ class ClusterWatch:
         self._rates = RateMeter()
         self.history = SampleHistory()
         self._seen: dict[int, tuple[str, int]] = {}
+        # The last states of each group with their times: the rebalances that the samples have seen.
+        self._group_states: OrderedDict[str, deque[tuple[int, str]]] = OrderedDict()
         self._away_since_ms: dict[int, int] = {}
 
     def __repr__(self) -> str:
@@ -318,7 +323,19 @@ class ClusterWatch:
         return await self._groups.get(age_s)
 
     async def _ask_groups(self) -> dict[str, GroupOffsets]:
-        return await self._link.ask(_ask_groups)
+        found = await self._link.ask(_ask_groups)
+        now_ms = int(time.time() * 1000)
+        for name, group in found.items():
+            states = self._group_states.setdefault(name, deque(maxlen=STATES_KEPT))
+            if not states or states[-1][1] != group.listing.state:
+                states.append((now_ms, group.listing.state))
+        while len(self._group_states) > GROUPS_REMEMBERED:
+            self._group_states.popitem(last=False)
+        return found
+
+    def group_states(self, name: str) -> list[tuple[int, str]]:
+        """When the group was seen to change its state, oldest first."""
+        return list(self._group_states.get(name, ()))
 
     async def group_lags(self) -> dict[str, dict[TopicPartition, int]]:
         """For each group, what each partition has that it has not committed."""

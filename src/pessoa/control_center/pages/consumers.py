@@ -18,6 +18,7 @@ from pessoa.control_center.pages.parts import (
     card,
     chart,
     compact,
+    date_clock,
     link,
     notice,
     table,
@@ -99,12 +100,17 @@ def _one(visit: Visit, view: GroupView) -> Html:
          compact(one.lag), one.member]
         for one in view.offsets[:1000]
     ]  # fmt: skip
+    changes: list[list[Cell]] = [
+        [date_clock(at), badge(state, TONES.get(state, "plain"))]
+        for at, state in reversed(visit.center.watch.group_states(view.id))
+    ]
     return tag(
         "div", head, card(t("Lag over time"), drawn),
         card(t("Members"), table([t("Client"), t("Host"), t("Partitions")], members,
                                  empty=t("No member is connected."))),
         card(t("Offsets"), table([t("Topic"), t("Partition"), t("Committed"), t("End"), t("Lag"), t("Member")], offsets,
                                  empty=t("Nothing is committed."), numbers=(1, 2, 3, 4))),
+        card(t("Rebalances"), table([t("Since"), t("State")], changes, empty=t("Nothing has happened."))),
     )  # fmt: skip
 
 
