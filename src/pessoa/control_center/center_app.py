@@ -25,6 +25,7 @@ from pessoa.control_center.api.endpoints import endpoints
 from pessoa.control_center.center import Center
 from pessoa.control_center.center_config import Config
 from pessoa.control_center.request_guard import RequestGuard
+from pessoa.net.freed_memory import bound_arenas
 from pessoa.web.answers import Answer
 from pessoa.web.asgi_app import JSON, App, make_app
 from pessoa.web.routing import Endpoint
@@ -119,6 +120,8 @@ class _Uvicorn(uvicorn.Server):
 
 def serve(config: Config, tell: Callable[[str], object]) -> int:
     """Run as a process until SIGTERM or SIGINT; the exit status."""
+    # Each reading of messages has threads of its own.
+    bound_arenas(2)
     listener = config.http.listener
     try:
         listening = bind(listener.host, listener.port)

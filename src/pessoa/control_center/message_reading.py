@@ -28,6 +28,7 @@ from pessoa.control_center.filter_expressions import Filter
 from pessoa.control_center.masking import masked
 from pessoa.control_center.message_decoding import Decoder
 from pessoa.control_center.offset_reset import Ends
+from pessoa.net.freed_memory import return_freed_memory
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ _BATCH = 500
 _BATCH_BYTES = 2 << 20
 _WAITING_BATCHES = 4
 _SHOWN_BYTES = 16 * 1024
+# A reading of less leaves little behind.
+_TRIM_BYTES = 4 << 20
 # Both waits are for failures alone.
 _OPEN_S = 10.0
 _SILENCE_S = 20.0
@@ -187,6 +190,8 @@ class Scan:
             self.progress.seconds = time.monotonic() - self.progress.started
             self.progress.is_done = True
             self._tell(None)
+            if self.progress.bytes > _TRIM_BYTES:
+                return_freed_memory()
 
     def _read(self) -> None:
         consumer = self._open_consumer()

@@ -16,6 +16,7 @@ from __future__ import annotations
 # From <malloc.h> of glibc. Setting either ends the library's own guessing about both, so both are set.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
 
 # A consumer fetches 1 MiB from each of its partitions by default, so this is the answer to one that has many.
 KEPT_BYTES = 32 * 1024 * 1024
@@ -43,3 +44,15 @@ def return_freed_memory() -> bool:
     except (AttributeError, OSError, TypeError):
         return False
     return bool(trim(KEPT_BYTES))
+
+
+def bound_arenas(count: int) -> bool:
+    """Let threads share so many arenas: each has freed memory of its own, which goes back late. For a process with many
+    short-lived threads; to be called before there are any."""
+    from ctypes import CDLL
+
+    try:
+        mallopt = CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return False
+    return bool(mallopt(_M_ARENA_MAX, count))
