@@ -8,12 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from pessoa.client.config_admin import ResourceType
 from pessoa.control_center.accounts import Person
+from pessoa.control_center.api.endpoints import endpoints
 from pessoa.control_center.center import Center
+from pessoa.control_center.center_app import api_app
 from pessoa.control_center.center_config import from_properties
 from pessoa.control_center.filter_expressions import compile_filter
 from pessoa.control_center.message_reading import Message, MessageQuery
@@ -253,5 +256,15 @@ def test_the_ends_of_a_partition_are_its_first_and_next_offset(broker: Broker) -
         await center.create_topic(ADMIN, "ends", 1, 1, {})
         await asyncio.to_thread(produce, broker, "ends", ["a", "b"])
         assert await center.watch.ends(["ends"], age_s=0.0) == {"ends": {0: Ends(0, 2)}}
+
+    with_center(broker, act)
+
+
+def test_the_document_of_the_api_describes_every_endpoint(broker: Broker) -> None:
+    async def act(center: Center) -> None:
+        document = msgspec.json.decode(msgspec.json.encode(api_app(center).openapi()))
+        assert set(document["paths"]) == {one.path for one in endpoints(center)}
+        message = document["components"]["schemas"]["DescribedMessage"]["properties"]
+        assert set(message) == {one.name for one in msgspec.structs.fields(Message)}
 
     with_center(broker, act)

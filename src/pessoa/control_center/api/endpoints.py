@@ -87,6 +87,31 @@ class FoundMessages(msgspec.Struct):
     error: str | None = None
 
 
+class DescribedMessage(msgspec.Struct):
+    """A `Message`, for the document: keys and values are any JSON."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: Any
+    value: Any
+    headers: list[tuple[str, Any]]
+    size: int
+    key_format: str
+    value_format: str
+    schema_id: int | None
+    trouble: str | None
+    is_cut: bool
+
+
+class DescribedMessages(msgspec.Struct):
+    messages: list[DescribedMessage]
+    scanned: int
+    matched: int
+    total: int
+    error: str | None = None
+
+
 def endpoints(center: Center) -> list[Endpoint]:
     def row(method: str, path: str, handle: Handle, summary: str, **more: Any) -> Endpoint:
         async def answer(request: Request) -> Response:
@@ -113,7 +138,7 @@ def endpoints(center: Center) -> list[Endpoint]:
         row("GET", "/topics/{topic}/configs", _topic_configs, "Its configuration.", answer=list[ConfigRow]),
         row("PUT", "/topics/{topic}/configs/{key}", _set_config, "Set a key.", body=ConfigBody, answer=UNDESCRIBED),
         row("POST", "/topics/{topic}/empty", _empty, "Delete all records.", answer=UNDESCRIBED),
-        row("GET", "/topics/{topic}/messages", _messages, "Browse or search messages.", answer=FoundMessages, query=(
+        row("GET", "/topics/{topic}/messages", _messages, "Browse or search.", answer=DescribedMessages, query=(
             text("start", help="newest, earliest, offset, time"), text("amount", "integer"), text("limit", "integer"),
             text("partition", "integer", many=True), text("search"), text("filter"), text("key_format"),
             text("value_format"))),

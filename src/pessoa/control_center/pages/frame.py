@@ -60,6 +60,13 @@ document.addEventListener('keydown', function (e) {
 window.setCookie = function (name, value) {
   document.cookie = name + '=' + value + ';path=/;max-age=31536000;samesite=strict'; location.reload();
 };
+window.labelEditors = function (label) {
+  new MutationObserver(function () {
+    document.querySelectorAll('.cm-content:not([aria-label])').forEach(function (el) {
+      el.setAttribute('aria-label', label);
+    });
+  }).observe(document, {childList: true, subtree: true});
+};
 window.copyText = function (el) { navigator.clipboard && navigator.clipboard.writeText(el.dataset.text || ''); };
 """
 
@@ -160,7 +167,7 @@ def page(center: Center, path: str, active: str, title: str) -> Callable[[Callab
                 return RedirectResponse(f"/login?next={after}", 303)
             visit = Visit(center, person, request)
             draw_frame(visit, active, title, names)
-            with ui.element("main").classes("main").props("id=main"):
+            with ui.element("div").classes("main").props("id=main"):
                 visit._banner = visit.html()
                 try:
                     await handler(visit, **names)

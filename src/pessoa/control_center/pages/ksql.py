@@ -40,7 +40,6 @@ def register(center: Center) -> None:
         with ui.element("section").classes("card"):
             theme: Literal["basicDark", "basicLight"] = "basicDark" if visit.theme == "dark" else "basicLight"
             editor = ui.codemirror(visit.query("q") or EXAMPLE, language="SQL", theme=theme).style("height:200px")
-            editor.props(f'aria-label="{t("Statement")}"')
             with ui.element("div").classes("actions").style("margin-top:12px"):
                 away = None if state.is_up else state.note
                 visit.button(t("Run"), start, why_not=away)
@@ -48,6 +47,7 @@ def register(center: Center) -> None:
         shown = visit.html()
 
         ui.context.client.on_disconnect(stop)
+        ui.add_body_html(f"<script>labelEditors({msgspec.json.encode(t('Statement')).decode()})</script>")
         if state.is_up:
             visit.html(await _catalogue(visit))
 

@@ -160,5 +160,5 @@ def draw(graph: Graph, rates: dict[str, float | None]) -> Html:
         path = _PATHS.get(node.kind)
         parts.append(tag("a", box, href=path + quote(node.name, safe="")) if path else box)
     body = Html("").join(str(one) if not isinstance(one, str) else one for one in parts)
-    svg = Html('<svg viewBox="0 0 {} {}" style="max-width:{}px" role="img" aria-label="lineage">{}</svg>')
+    svg = Html('<svg viewBox="0 0 {} {}" style="max-width:{}px" role="group" aria-label="lineage">{}</svg>')
     return tag("div", svg.format(wide, high, wide, body), cls="scene", tabindex="0")

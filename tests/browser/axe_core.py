@@ -1,0 +1,37 @@
+"""axe-core, the accessibility checker, from npm: one version with its checksum, fetched once into build/."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+VERSION = "4.10.3"
+# What `npm view axe-core@4.10.3 dist.integrity` says.
+SHA512 = "Xm7bpRXnDSX2YE2YFfBk2FnF0ep6tmG7xPh8iHee8MIcrgq762Nkce856dYtJYLkuIoYZvGfTs/PbZhideTcEg=="
+FOLDER = Path(__file__).parents[2] / "build" / "axe-core"
+
+
+def axe_script() -> str:
+    """The text of axe.min.js; the test is skipped where npm is absent or cannot fetch it."""
+    archive = FOLDER / f"axe-core-{VERSION}.tgz"
+    if not archive.exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.skip("npm is not on PATH, so pages are not checked with axe-core")
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        command = [npm, "pack", f"axe-core@{VERSION}", "--silent", "--pack-destination", str(FOLDER)]
+        done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"npm cannot fetch axe-core, so pages are not checked with it: {done.stderr[-200:]}")
+    found = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+    assert found == SHA512, f"{archive} is not axe-core {VERSION}: its checksum is {found}"
+    with tarfile.open(archive) as files:
+        member = files.extractfile("package/axe.min.js")
+        assert member is not None
+        return member.read().decode()

@@ -1,0 +1,79 @@
+"""One cluster with data, one control centre and one Chromium for all tests of pages.
+
+They are in the part of `make test` that runs by itself: no worker needs a cluster of its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pessoa.testing import Cluster
+from pessoa.testing.in_process_services import SchemaRegistry
+from tests.browser.center_process import ControlCenter, Platform
+from tests.browser.sample_data import fill
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+USERS = "ada: secret, admin\nruy: secret, reader\nedu: secret, editor\n"
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    pytest.importorskip("nicegui")
+    pytest.importorskip("playwright")
+    found = shutil.which("chromium")
+    if found is None:
+        pytest.skip("Chromium is not on PATH, so the pages of the control centre are not tested")
+    return found
+
+
+@pytest.fixture(scope="session")
+def platform(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    folder = tmp_path_factory.mktemp("control-center")
+    users = folder / "users"
+    users.write_text(USERS)
+    with Cluster(brokers=3) as cluster, SchemaRegistry(cluster.bootstrap_servers) as registry:
+        fill(cluster.bootstrap_servers, registry.url)
+        servers = cluster.bootstrap_servers
+        data = f"pessoa.control.center.data.dir={folder}"
+        centers = [ControlCenter(servers, registry.url, data)]
+        try:
+            centers.append(
+                ControlCenter(
+                    servers, registry.url, f"pessoa.authentication.users.file={users}",
+                    "pessoa.control.center.masks=orders: value.card.number", "pessoa.control.center.role=reader",
+                    "pessoa.control.center.session.idle.ms=600000",
+                )
+            )  # fmt: skip
+            yield Platform(cluster, registry.url, centers[0].url, centers[1].url)
+        finally:
+            codes = [one.stop() for one in centers]
+        assert codes == [0, 0]
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str) -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Browser, platform: Platform) -> Iterator[Page]:
+    """A page of its own, which fails the test for an error in the browser's console."""
+    context = browser.new_context(viewport={"width": 1360, "height": 900}, base_url=platform.url, locale="en-US")
+    context.set_default_timeout(20_000)
+    opened = context.new_page()
+    errors: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    yield opened
+    context.close()
+    assert not errors
