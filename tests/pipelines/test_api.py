@@ -48,6 +48,7 @@ def test_a_query_is_started_shown_paused_resumed_and_deleted_from_the_command_li
     assert header.split()[:4] == ["id", "state", "delivery", "speed"]
     assert row.split()[:4] == ["shout", "RUNNING", "at-least-once", "micro-batch"]
     assert slots.startswith("task slots: 0 held in real-time mode, ")
+    assert ["shout", "RUNNING", "micro-batch"] in [line.split()[:3] for line in command(url, "top").output.splitlines()]
     assert httpx.get(f"{url}/task-slots").json() == {"total": 64, "used": 0, "free": 60}
     assert "offset           input-" in command(url, "status", "shout").output
     metrics = httpx.get(f"{url}/metrics").text

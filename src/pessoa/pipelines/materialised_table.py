@@ -19,7 +19,8 @@ The table is made anew, from the topic's first record, when it cannot be the tab
 
     the topic has another id               it was deleted and created again
     a position lies outside of the topic   the same, by a broker that has no ids; or records were deleted unread
-    nobody followed for a day              deletions are compacted away after delete.retention.ms, a day unless changed
+    its file is damaged                    it is a copy
+    nobody followed for half a day         deletions are compacted away after delete.retention.ms, a day by default
 
 `offsets()` begin at zero then. While a topic does not exist, its table is empty, and `staleness().trouble` says why.
 
@@ -38,7 +39,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from pessoa.pipelines.table_store import Change, Entry, TableStore
+from pessoa.pipelines.table_store import Change, Entry, TableStore, is_damage
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -178,13 +179,18 @@ class MaterialisedTable:
         return self.staleness().lag
 
     def end_offsets(self, timeout_s: float = _REQUEST_S) -> dict[int, int]:
-        """Where the topic's partitions end now, for `wait_until_read`."""
+        """Where the topic's partitions end now, for `wait_until_read`; raise TableBehind if no broker says."""
+        from confluent_kafka import KafkaException
+
         store = self._opened
         try:
             topic = _ask(self._brokers, self.topic, store, time.monotonic() + timeout_s)
         except _Gone:
             self._say(f"the topic {self.topic} does not exist")
             return {}
+        except (KafkaException, TimeoutError) as silence:
+            why = str(silence) or "no broker answered"
+            raise TableBehind(f"where {self.topic} ends is not known: {why}") from None
         if _is_another(store.fact(_TOPIC_ID), topic.topic_id):
             with self._moved:
                 # Until the thread has noticed too: what was read is of another topic.
@@ -235,6 +241,8 @@ class MaterialisedTable:
                 self._stop.wait(_RETRY_S)
             except (KafkaException, sqlite3.Error, OSError, TimeoutError) as failure:
                 # The cluster or the disk: it is said, and tried again from what the store has.
+                if is_damage(failure):
+                    self._opened.make_anew()
                 log.warning("the table %s waits: %s", self.topic, failure)
                 self._say(str(failure) or "no broker answered")
                 self._stop.wait(_RETRY_S)

@@ -138,8 +138,8 @@ class TableApi:
             deadline = time.monotonic() + wait_ms / 1000
             try:
                 table.wait_until_read(table.end_offsets(wait_ms / 1000), deadline)
-            except (TableBehind, TimeoutError) as behind:
-                raise HttpProblem(503, str(behind) or "no broker answered in time") from None
+            except TableBehind as behind:
+                raise HttpProblem(503, str(behind)) from None
         # As old as the rows, or older: it is taken before them.
         staleness: Staleness = table.staleness()
         if "does not exist" in staleness.trouble:

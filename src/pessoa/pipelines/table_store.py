@@ -31,6 +31,7 @@ _WRITER_CACHE_KIB = 32 * 1024
 _READER_CACHE_KIB = 4 * 1024
 # Pages that are written to the log before they are brought home; each time costs a sync of the disk.
 _CHECKPOINT_PAGES = 10_000
+_DAMAGES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _SCHEMA = """
 CREATE TABLE rows (
     key BLOB PRIMARY KEY, value BLOB NOT NULL, timestamp_ms INTEGER NOT NULL, partition INTEGER NOT NULL,
@@ -184,44 +185,76 @@ class TableStore:
         finally:
             self._count = None
 
+    def make_anew(self) -> None:
+        """Throw the file away, and begin with an empty one. Reads that are under way end on the old one."""
+        self._writer.close()
+        self._delete_file()
+        while self._readers:
+            self._readers.pop().close()
+        self._writer = self._open()
+        self._count = None
+
     # The file
 
     def _open(self) -> sqlite3.Connection:
         try:
-            writer = self._connect(_WRITER_CACHE_KIB)
-            if _prepare(writer):
-                return writer
+            return self._open_file()
+        except sqlite3.DatabaseError as failure:
+            if not is_damage(failure):
+                raise
+            log.warning("%s cannot be read (%s) and is made anew", self._path, failure)
+        except _AnotherVersion:
+            log.info("%s is of another version and is made anew", self._path)
+        self._delete_file()
+        return self._open_file()
+
+    def _open_file(self) -> sqlite3.Connection:
+        writer = self._connect(_WRITER_CACHE_KIB)
+        try:
+            _prepare(writer)
+        except BaseException:
             writer.close()
-        except sqlite3.OperationalError:
             raise
-        except sqlite3.DatabaseError as damaged:
-            log.warning("%s cannot be read (%s) and is made anew", self._path, damaged)
+        return writer
+
+    def _delete_file(self) -> None:
         for name in ("", "-wal", "-shm"):
             Path(f"{self._path}{name}").unlink(missing_ok=True)
-        writer = self._connect(_WRITER_CACHE_KIB)
-        _prepare(writer)
-        return writer
 
     def _connect(self, cache_kib: int) -> sqlite3.Connection:
         # SQLite is built to be shared by threads, and the pool gives a connection to one at a time.
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=30)
-        connection.execute(f"PRAGMA cache_size = -{cache_kib}")
+        try:
+            connection.execute(f"PRAGMA cache_size = -{cache_kib}")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
 
-def _prepare(writer: sqlite3.Connection) -> bool:
-    """Return False if the file is of another version, else make a new one ready."""
+def is_damage(failure: BaseException) -> bool:
+    """Whether SQLite says that the file is no database, or a broken one: nothing that passes, as a full disk may."""
+    code: int = getattr(failure, "sqlite_errorcode", 0)
+    # The lower byte says the kind, the others more about it.
+    return isinstance(failure, sqlite3.DatabaseError) and code & 0xFF in _DAMAGES
+
+
+class _AnotherVersion(Exception):
+    pass
+
+
+def _prepare(writer: sqlite3.Connection) -> None:
+    """Make a new file ready; raise _AnotherVersion if there is one that another version of this code has made."""
     # Normal: nothing that was committed is lost when the process dies; a power cut may lose the last transactions
     # whole, and they are read again.
     for pragma in ("journal_mode = WAL", "synchronous = NORMAL", f"wal_autocheckpoint = {_CHECKPOINT_PAGES}"):
         writer.execute(f"PRAGMA {pragma}").fetchall()
     version = writer.execute("PRAGMA user_version").fetchone()[0]
     if version == VERSION:
-        return True
+        return
     if writer.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        return False
+        raise _AnotherVersion
     writer.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
-    return True
 
 
 def _lock(directory: Path) -> IO[bytes]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pessoa.pipelines.table_store import PAGE_ROWS, Change, Entry, StoreInUse, TableStore
+from pessoa.pipelines.table_store import PAGE_ROWS, Change, Entry, StoreInUse, TableStore, is_damage
 
 
 def change(key: bytes, value: bytes | None, offset: int = 0) -> Change:
@@ -67,6 +67,26 @@ def test_file_that_is_no_store_is_made_anew(tmp_path: Path, content: bytes) -> N
     store.apply([change(b"a", b"1")], {0: 1})
     assert store.count() == 1
     store.close()
+
+
+def test_store_whose_file_was_damaged_says_so_and_can_be_made_anew(tmp_path: Path) -> None:
+    store = TableStore(tmp_path)
+    store.apply([change(b"%05d" % number, b"x" * 200) for number in range(5000)], {0: 5000})
+    store.close()
+    path = tmp_path / "table.sqlite"
+    # The first page says that this is a database; the others are gone.
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xa5" * (path.stat().st_size - 4096))
+    again = TableStore(tmp_path)
+    with pytest.raises(sqlite3.DatabaseError) as damaged:
+        list(again.range(None, None))
+    assert is_damage(damaged.value)
+    assert not is_damage(sqlite3.OperationalError("database or disk is full"))
+    again.make_anew()
+    again.apply([change(b"a", b"1")], {0: 1})
+    assert ([entry.key for entry in again.range(None, None)], again.positions()) == ([b"a"], {0: 1})
+    again.close()
 
 
 def test_directory_takes_one_store_at_a_time(tmp_path: Path) -> None:
