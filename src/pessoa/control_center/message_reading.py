@@ -256,10 +256,12 @@ class Scan:
         self.progress.scanned += 1
         self.progress.bytes += len(record)
         query = self.query
-        if query.search and not self._may_match(record, query.search):
+        # What is masked must not be found, so only what is shown counts where something is.
+        is_found = not query.search or (not query.hidden and _has_raw_text(record, query.search))
+        if not is_found and not self._may_match(record, query.search):
             return None
         message = to_message(record, query, self._decoder)
-        if query.search and not _has_text(message, query.search.casefold()):
+        if not is_found and not _has_text(message, query.search.casefold()):
             return None
         if query.passes is not None and not query.passes(message.fields(query.topic)):
             return None
@@ -316,6 +318,12 @@ def to_message(record: KafkaMessage, query: MessageQuery, decoder: Decoder) -> M
         schema_id=value.schema_id,
         trouble=value.trouble or key.trouble,
     )
+
+
+def _has_raw_text(record: KafkaMessage, text: str) -> bool:
+    """Whether the bytes have the text as it was typed, but for the case of ASCII letters."""
+    wanted = text.lower().encode()
+    return any(data is not None and wanted in data.lower() for data in (record.value(), record.key()))
 
 
 def _headers(record: KafkaMessage) -> list[tuple[str, bytes | None]]:

@@ -112,6 +112,8 @@ def test_messages_are_found_by_text_header_and_filter_wherever_they_are(broker: 
         await asyncio.to_thread(produce, broker, "search", values)
         assert [one.offset for one in await all_of(center, MessageQuery("search", search="évora"))] == [77]
         assert [one.offset for one in await all_of(center, MessageQuery("search", search="2999"))] == [2999]
+        typed = MessageQuery("search", search='"N": 1500, "city"')
+        assert [one.offset for one in await all_of(center, typed)] == [1500]
         passes = compile_filter('headers.n == "1234"')
         assert [one.offset for one in await all_of(center, MessageQuery("search", passes=passes))] == [1234]
         assert len(await all_of(center, MessageQuery("search", limit=20))) == 20
