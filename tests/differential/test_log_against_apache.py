@@ -45,10 +45,10 @@ from pessoa.wire.stored import (
     metadata_records,
     share_group_records,
     share_state_records,
+    streams_group_records,
     transaction_records,
 )
 from pessoa.wire.stored.record_framing import encode_coordinator_key, encode_coordinator_value, encode_metadata_record
-from pessoa.wire.unserved import streams_group_records
 from tests.apache.broker import ApacheKafka, run_tool
 from tests.support.apache_logs import (
     CONSUME_DEADLINE_S,

@@ -31,7 +31,7 @@ every_shared_message = pytest.mark.parametrize(("kind", "version"), SHARED, ids=
 ONLY_OURS = {
     "pessoa.wire.stored.group_records": 28,
     "pessoa.wire.stored.share_group_records": 12,
-    "pessoa.wire.unserved.streams_group_records": 12,
+    "pessoa.wire.stored.streams_group_records": 12,
     "pessoa.wire.stored.metadata_records": 37,
     "pessoa.wire.stored.producer_entries": 1,
     "pessoa.wire.stored.quorum_state": 2,

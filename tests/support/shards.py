@@ -31,6 +31,8 @@ from pessoa.wire.api.offset_delete import OffsetDeleteRequest
 from pessoa.wire.api.offset_fetch import OffsetFetchRequest
 from pessoa.wire.api.share_group_describe import ShareGroupDescribeRequest
 from pessoa.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
+from pessoa.wire.api.streams_group_describe import StreamsGroupDescribeRequest
+from pessoa.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from pessoa.wire.api.sync_group import SyncGroupRequest
 from pessoa.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from pessoa.wire.errors import Refusal
@@ -56,6 +58,8 @@ _METHODS: dict[type[Message], Any] = {
     OffsetCommitRequest: GroupShard.commit_offsets,
     OffsetDeleteRequest: GroupShard.delete_offsets,
     OffsetFetchRequest: GroupShard.fetch_offsets,
+    StreamsGroupDescribeRequest: GroupShard.describe_streams,
+    StreamsGroupHeartbeatRequest: GroupShard.streams_heartbeat,
     AlterShareGroupOffsetsRequest: GroupShard.plan_share_alteration,
     DeleteShareGroupOffsetsRequest: GroupShard.plan_share_offset_deletion,
     ShareGroupDescribeRequest: GroupShard.describe_share,

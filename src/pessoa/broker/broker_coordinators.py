@@ -104,10 +104,10 @@ class BrokerCoordinators:
     # Building.
 
     def _build_groups(self) -> GroupCoordinator:
-        from pessoa.broker.group_settings import group_config, share_group_config
+        from pessoa.broker.group_settings import group_config, share_group_config, streams_group_config
         from pessoa.broker.share.latest_offsets import latest_offsets
         from pessoa.coordinator.group_coordinator import GroupCoordinator
-        from pessoa.metadata.supported_features import GROUP_VERSION, SHARE_VERSION
+        from pessoa.metadata.supported_features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
         from pessoa.records.compression import Codec
 
         broker, config = self._broker, self._broker.config
@@ -125,6 +125,9 @@ class BrokerCoordinators:
             lambda: broker.image.features.level(SHARE_VERSION),
             self.persister,
             lambda partitions: latest_offsets(broker, self._peers, partitions),
+            streams_group_config(config),
+            lambda: broker.image.features.level(STREAMS_VERSION),
+            broker.create_streams_topics,
         )
 
     def _group_log(self) -> InternalTopicLog:
@@ -225,10 +228,10 @@ class BrokerCoordinators:
     def reconfigure(self) -> None:
         """The broker's configuration has changed."""
         if self._groups is not None:
-            from pessoa.broker.group_settings import group_config, share_group_config
+            from pessoa.broker.group_settings import group_config, share_group_config, streams_group_config
 
             config = self._broker.config
-            self._groups.configure(group_config(config), share_group_config(config))
+            self._groups.configure(group_config(config), share_group_config(config), streams_group_config(config))
 
     def note_connection_closed(self, connection_id: int) -> None:
         if self._share_partitions is not None:

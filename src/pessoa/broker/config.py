@@ -152,6 +152,19 @@ class BrokerConfig:
     group_share_max_size: int
     group_share_initialize_retry_interval_ms: int
     group_share_max_share_sessions: int
+    group_streams_session_timeout_ms: int
+    group_streams_min_session_timeout_ms: int
+    group_streams_max_session_timeout_ms: int
+    group_streams_heartbeat_interval_ms: int
+    group_streams_min_heartbeat_interval_ms: int
+    group_streams_max_heartbeat_interval_ms: int
+    group_streams_assignment_interval_ms: int
+    group_streams_min_assignment_interval_ms: int
+    group_streams_max_assignment_interval_ms: int
+    group_streams_initial_rebalance_delay_ms: int
+    group_streams_max_size: int
+    group_streams_num_standby_replicas: int
+    group_streams_max_standby_replicas: int
     share_coordinator_snapshot_update_records_per_snapshot: int
     share_coordinator_cold_partition_snapshot_interval_ms: int
     share_coordinator_write_timeout_ms: int

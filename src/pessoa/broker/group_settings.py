@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig, MigrationPolicy
 from pessoa.coordinator.groups.share.share_group_config import ShareGroupConfig
+from pessoa.coordinator.groups.streams.streams_group_config import StreamsGroupConfig
 
 if TYPE_CHECKING:
     from pessoa.broker.config import BrokerConfig
@@ -44,4 +45,22 @@ def share_group_config(config: BrokerConfig) -> ShareGroupConfig:
         group_share_max_assignment_interval_ms=config.group_share_max_assignment_interval_ms,
         group_share_max_size=config.group_share_max_size,
         group_share_initialize_retry_interval_ms=config.group_share_initialize_retry_interval_ms,
+    )
+
+
+def streams_group_config(config: BrokerConfig) -> StreamsGroupConfig:
+    return StreamsGroupConfig(
+        group_streams_session_timeout_ms=config.group_streams_session_timeout_ms,
+        group_streams_min_session_timeout_ms=config.group_streams_min_session_timeout_ms,
+        group_streams_max_session_timeout_ms=config.group_streams_max_session_timeout_ms,
+        group_streams_heartbeat_interval_ms=config.group_streams_heartbeat_interval_ms,
+        group_streams_min_heartbeat_interval_ms=config.group_streams_min_heartbeat_interval_ms,
+        group_streams_max_heartbeat_interval_ms=config.group_streams_max_heartbeat_interval_ms,
+        group_streams_assignment_interval_ms=config.group_streams_assignment_interval_ms,
+        group_streams_min_assignment_interval_ms=config.group_streams_min_assignment_interval_ms,
+        group_streams_max_assignment_interval_ms=config.group_streams_max_assignment_interval_ms,
+        group_streams_initial_rebalance_delay_ms=config.group_streams_initial_rebalance_delay_ms,
+        group_streams_max_size=config.group_streams_max_size,
+        group_streams_num_standby_replicas=config.group_streams_num_standby_replicas,
+        group_streams_max_standby_replicas=config.group_streams_max_standby_replicas,
     )

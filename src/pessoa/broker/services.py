@@ -15,10 +15,11 @@ from pessoa.broker.metadata_progress import MetadataProgress
 from pessoa.broker.peers import Peers
 from pessoa.broker.read_damage import ReadDamage
 from pessoa.broker.topic_listing import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
-from pessoa.wire.request_context import OwnRequest
+from pessoa.wire.errors import ErrorCode
+from pessoa.wire.request_context import OwnRequest, RequestContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pessoa.base.clock import Clock
     from pessoa.base.config_values import ConfigProblem
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pessoa.broker.metrics.client_telemetry import ClientTelemetry
     from pessoa.broker.throttling import Throttling
     from pessoa.coordinator.group_coordinator import GroupCoordinator
+    from pessoa.coordinator.groups.streams.topology_configuration import InternalTopic
     from pessoa.coordinator.transactions.transaction_coordinator import TransactionCoordinator
     from pessoa.coordinator.transactions.verification import Verifier
     from pessoa.log.flusher import Flusher
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
     from pessoa.quorum.raft_quorum import RaftQuorum
     from pessoa.replication.local_replicas import LocalReplicas
     from pessoa.security.authorizer import Authorizer
-    from pessoa.wire.api.create_topics import CreatableTopicConfig
-    from pessoa.wire.request_context import RequestContext
+    from pessoa.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsResponse
+    from pessoa.wire.request_context import Caller
 
 # The controller decides, from its own configuration.
 _DEFAULT = -1
@@ -152,7 +154,7 @@ class BrokerServices:
     async def create_missing_topics(self, names: list[str], client: RequestContext | None) -> None:
         """Create topics that a request needs: those that the client asked for in its own name, internal ones, for which
         the client is None, in that of this broker. One that another request has created meanwhile is no error."""
-        from pessoa.wire.api.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+        from pessoa.wire.api.create_topics import CreatableTopic
 
         topics = []
         for name in names:
@@ -166,6 +168,35 @@ class BrokerServices:
                     configs=self._internal_configs(name),
                 )
             )
+        await self._create_topics(topics, client)
+
+    async def create_streams_topics(self, topics: Sequence[InternalTopic], client: Caller) -> dict[str, str]:
+        """Create internal topics of a streams application in its name; return the refusals by topic. One that another
+        member has created meanwhile is no refusal."""
+        from pessoa.wire.api.create_topics import CreatableTopic, CreatableTopicConfig
+
+        assert isinstance(client, RequestContext), "heartbeats of streams groups come from clients"
+        creatable = [
+            CreatableTopic(
+                name=topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                assignments=[],
+                configs=[CreatableTopicConfig(name=key, value=value) for key, value in topic.configs],
+            )
+            for topic in topics
+        ]
+        response = await self._create_topics(creatable, client)
+        return {
+            one.name: one.error_message or ErrorCode.of(one.error_code).text
+            for one in response.topics
+            if one.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        }
+
+    async def _create_topics(self, topics: list[CreatableTopic], client: RequestContext | None) -> CreateTopicsResponse:
+        """Ask the controller, and wait until this broker has heard of what was created."""
+        from pessoa.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+
         request = CreateTopicsRequest(topics=topics, timeout_ms=_CREATE_TIMEOUT_MS)
         caller = OwnRequest(request.versions.last)
         if client is not None:
@@ -182,6 +213,7 @@ class BrokerServices:
         created = [one.name for one in response.topics if not one.error_code]
         if created:
             await self.progress.wait_until(lambda: all(name in self.image.topics.by_name for name in created), _NEWS_MS)
+        return response
 
     def _internal_shape(self, name: str) -> tuple[int, int]:
         config = self.config

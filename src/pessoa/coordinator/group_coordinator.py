@@ -30,6 +30,7 @@ from pessoa.coordinator.groups.group_descriptions import consumer_group_error
 from pessoa.coordinator.groups.group_registry import MayDescribe
 from pessoa.coordinator.groups.group_shard import GroupShard
 from pessoa.coordinator.groups.share.share_group_config import DEFAULT_SHARE_CONFIG, ShareGroupConfig
+from pessoa.coordinator.groups.streams.streams_group_config import DEFAULT_STREAMS_CONFIG, StreamsGroupConfig
 from pessoa.coordinator.offset_requests import OffsetService
 from pessoa.coordinator.runtime import WRITE_TIMEOUT_MS, CoordinatorRuntime, LedPartition
 from pessoa.coordinator.shard import Delta, Image
@@ -41,6 +42,7 @@ from pessoa.coordinator.share_group_requests import (
     SharePersister,
     no_latest_offsets,
 )
+from pessoa.coordinator.streams_group_requests import CreateTopics, StreamsGroupService, create_nothing
 from pessoa.records.compression import Codec
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from pessoa.wire.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -68,6 +70,8 @@ _OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
 # The first group.version that has them (KIP-848).
 _VERSION_WITH_CONSUMER_GROUPS = 1
+# The first streams.version that has them (KIP-1071).
+_VERSION_WITH_STREAMS_GROUPS = 1
 
 _GROUP_TOPIC = "__consumer_offsets"
 
@@ -101,19 +105,32 @@ class GroupCoordinator:
         share_version: Callable[[], int] = lambda: 0,
         persister: SharePersister | None = None,
         latest_offsets: LatestOffsets = no_latest_offsets,
+        streams_config: StreamsGroupConfig = DEFAULT_STREAMS_CONFIG,
+        streams_version: Callable[[], int] = lambda: 0,
+        create_topics: CreateTopics = create_nothing,
     ) -> None:
-        """`write_timeout_ms` is offsets.commit.timeout.ms, `codec` offsets.topic.compression.codec, `group_version` and
-        `share_version` the levels of those features. `may_describe` says whether a member may know of a topic.
-        `persister` asks the share coordinators, `latest_offsets` the leaders of partitions."""
+        """`write_timeout_ms` is offsets.commit.timeout.ms, `codec` offsets.topic.compression.codec, `group_version`,
+        `share_version` and `streams_version` the levels of those features. `may_describe` says whether a member may
+        know of a topic. `persister` asks the share coordinators, `latest_offsets` the leaders of partitions, and
+        `create_topics` the controller."""
         self._group_version = group_version
         self._config = config
         self._share_config = share_config
+        self._streams_config = streams_config
+        self._streams_version = streams_version
         self._image = image
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             GROUP_LOG,
             log,
             lambda _: GroupShard(
-                self._config, self._image, new_uuid, may_describe, self._share_config, self.share.initialize
+                self._config,
+                self._image,
+                new_uuid,
+                may_describe,
+                self._share_config,
+                self.share.initialize,
+                self._streams_config,
+                self.streams.create_topics,
             ),
             clock,
             image,
@@ -125,6 +142,14 @@ class GroupCoordinator:
         # What is asked about share groups alone.
         self.share = ShareGroupService(
             self.runtime, lambda: self._image, persister or NoPersister(), latest_offsets, share_version
+        )
+        # What is asked about streams groups alone.
+        self.streams = StreamsGroupService(
+            self.runtime,
+            clock,
+            lambda: self.serves_streams_groups,
+            lambda: self._streams_config.group_streams_heartbeat_interval_ms,
+            create_topics,
         )
 
     def __repr__(self) -> str:
@@ -146,12 +171,18 @@ class GroupCoordinator:
         self._image = image
         self.runtime.publish(image, delta)
 
-    def configure(self, config: GroupCoordinatorConfig, share_config: ShareGroupConfig = DEFAULT_SHARE_CONFIG) -> None:
+    def configure(
+        self,
+        config: GroupCoordinatorConfig,
+        share_config: ShareGroupConfig = DEFAULT_SHARE_CONFIG,
+        streams_config: StreamsGroupConfig = DEFAULT_STREAMS_CONFIG,
+    ) -> None:
         """Settings have changed, dynamically: they hold for every group from now on."""
-        self._config, self._share_config = config, share_config
+        self._config, self._share_config, self._streams_config = config, share_config, streams_config
         for led in self.runtime.led_partitions():
             led.shard.registry.config = config
             led.shard.share.config = share_config
+            led.shard.streams.config = streams_config
 
     def complete_transaction(
         self, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, committed: bool
@@ -161,6 +192,7 @@ class GroupCoordinator:
 
     def close(self) -> None:
         self.share.close()
+        self.streams.close()
         self.runtime.close()
 
     # ── requests ──
@@ -390,6 +422,11 @@ class GroupCoordinator:
     def serves_consumer_groups(self) -> bool:
         is_switched_on = "consumer" in self._config.group_coordinator_rebalance_protocols
         return is_switched_on and self._group_version() >= _VERSION_WITH_CONSUMER_GROUPS
+
+    @property
+    def serves_streams_groups(self) -> bool:
+        is_switched_on = "streams" in self._config.group_coordinator_rebalance_protocols
+        return is_switched_on and self._streams_version() >= _VERSION_WITH_STREAMS_GROUPS
 
     def _led_in_order(self) -> list[LedPartition[GroupShard]]:
         by_partition = {led.partition: led for led in self.runtime.led_partitions()}

@@ -26,7 +26,7 @@ _OTHER_MODULES = (
     "stored.transaction_records",
     "unserved.remote_log_records",
     "stored.share_group_records",
-    "unserved.streams_group_records",
+    "stored.streams_group_records",
 )
 
 

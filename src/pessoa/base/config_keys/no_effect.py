@@ -56,7 +56,6 @@ BROKER_KEYS_WITHOUT_EFFECT: dict[str, str] = {
         sasl.* early.start.listeners
     """,
     "share groups have one assignor": "group.share.assignors",
-    "missing: streams groups": "group.streams.*",
     "missing: log directories that get no new replicas (KIP-1066)": "cordoned.log.dirs",
     "missing: tiered storage": """
         remote.* follower.fetch.last.tiered.offset.enable log.local.retention.ms log.local.retention.bytes

@@ -17,7 +17,7 @@ from pessoa.broker.metrics.exposition import label_text
 from pessoa.broker.metrics.pushed_metrics import family_text
 from pessoa.broker.metrics.time_quantiles import quantiles_ms
 from pessoa.broker.topic_listing import GROUP_TOPIC, TRANSACTION_TOPIC
-from pessoa.coordinator.groups.classic.classic_group import ClassicGroup
+from pessoa.coordinator.groups.group_descriptions import group_type
 from pessoa.quota.client_quotas import Reading
 
 if TYPE_CHECKING:
@@ -251,11 +251,11 @@ def group_shards(broker: BrokerServices) -> list[GroupShard]:
 
 def collect_group_states(broker: BrokerServices, out: Exposition) -> None:
     states: Counter[str] = Counter()
-    protocols = Counter({"classic": 0, "consumer": 0})
+    protocols = Counter({"classic": 0, "consumer": 0, "streams": 0})
     for shard in group_shards(broker):
         for group in shard.registry.groups.values():
             states[group.state.value.lower()] += 1
-            protocols["classic" if isinstance(group, ClassicGroup) else "consumer"] += 1
+            protocols[group_type(group)] += 1
     prefix = "kafka_coordinator_group_groupmetadatamanager_numgroups"
     out.add(prefix, sum(states.values()))
     for state in ("empty", "preparingrebalance", "completingrebalance", "stable"):

@@ -26,6 +26,7 @@ from pessoa.base.ids import ZERO_UUID, Uuid
 from pessoa.coordinator.groups.classic.classic_group import ClassicGroup, ClassicMember, ClassicState
 from pessoa.coordinator.groups.consumer.consumer_group import CommitCheck, ConsumerGroup, accept_any_partition
 from pessoa.coordinator.groups.group_registry import Group, Registry
+from pessoa.coordinator.groups.streams.streams_group import StreamsGroup
 from pessoa.coordinator.shard import CoordinatorRecord, Output, Producer
 from pessoa.wire.api.offset_commit import (
     OffsetCommitRequest,
@@ -141,7 +142,7 @@ class Offsets:
             if context.version >= _MEMBER_EPOCH_VERSION:
                 raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id}")
             raise Refusal(ErrorCode.ILLEGAL_GENERATION)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             speaks_epochs = context.version >= _MEMBER_EPOCH_VERSION
             return group.check_offset_commit(request.member_id, generation, speaks_epochs)
         group.check_offset_commit(request.member_id, request.group_instance_id, generation, False)
@@ -187,7 +188,7 @@ class Offsets:
             if request.generation_id < 0:
                 return accept_any_partition
             raise Refusal(ErrorCode.ILLEGAL_GENERATION)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             if request.generation_id == -1 and not request.member_id and request.group_instance_id is None:
                 # A producer from before KIP-447 does not say which member it works for.
                 return accept_any_partition
@@ -206,7 +207,7 @@ class Offsets:
         group = self._registry.groups.get(group_id)
         if group is None:
             self._registry.check_not_share(group_id)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             group.check_offset_fetch(request.member_id, request.member_epoch)
         known = self.committed.get(group_id, {}) if group is not None else {}
         if request.topics is None:

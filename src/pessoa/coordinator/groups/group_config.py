@@ -78,3 +78,8 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * _MINUTE_MS
 METADATA_REFRESH_INTERVAL_MS = _INT32_MAX
 # Regular expressions of a group are not resolved again within this time. Kafka's constant.
 REGEX_REFRESH_MIN_INTERVAL_MS = 10_000
+
+
+def within(override: str | None, default: int, least: int, most: int) -> int:
+    """A setting of the broker, or of the group within the broker's bounds: they may have been narrowed later."""
+    return default if override is None else min(max(int(override), least), most)

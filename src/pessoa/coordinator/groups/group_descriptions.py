@@ -23,6 +23,7 @@ from pessoa.coordinator.groups.classic.consumer_payloads import CONSUMER_PROTOCO
 from pessoa.coordinator.groups.consumer.consumer_group import ConsumerGroup, ConsumerMember
 from pessoa.coordinator.groups.group_registry import Group, Registry
 from pessoa.coordinator.groups.share.share_group import SHARE_PROTOCOL_TYPE, ShareGroup
+from pessoa.coordinator.groups.streams.streams_group import STREAMS_PROTOCOL_TYPE, StreamsGroup
 from pessoa.wire.api import consumer_group_describe as modern
 from pessoa.wire.api.describe_groups import DescribedGroup, DescribedGroupMember
 from pessoa.wire.api.list_groups import ListedGroup, ListGroupsRequest
@@ -40,12 +41,14 @@ _CONSUMER_MEMBER = 1
 def group_type(group: Group | ShareGroup) -> str:
     if isinstance(group, ShareGroup):
         return SHARE_PROTOCOL_TYPE
+    if isinstance(group, StreamsGroup):
+        return STREAMS_PROTOCOL_TYPE
     return "classic" if isinstance(group, ClassicGroup) else "consumer"
 
 
 def list_groups(registry: Registry, request: ListGroupsRequest) -> list[ListedGroup]:
     """The groups in one of the states and of one of the types that the request names; all where it names none."""
-    states = {state.strip().lower() for state in request.states_filter}
+    states = {state.strip().lower().replace("_", "") for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
     known = {**registry.groups, **registry.share_groups}
     groups = (known[group_id] for group_id in timeline_order(known, string_hash))
@@ -64,6 +67,8 @@ def list_groups(registry: Registry, request: ListGroupsRequest) -> list[ListedGr
 def _protocol_type(group: Group | ShareGroup) -> str:
     if isinstance(group, ShareGroup):
         return SHARE_PROTOCOL_TYPE
+    if isinstance(group, StreamsGroup):
+        return STREAMS_PROTOCOL_TYPE
     return (group.protocol_type or "") if isinstance(group, ClassicGroup) else CONSUMER_PROTOCOL_TYPE
 
 

@@ -1,8 +1,8 @@
 """What the parts of a group shard share: the groups by id, the metadata image, the settings, the timers.
 
-A consumer or share group must hear when a topic changes that it is subscribed to; `groups_by_topic` finds it without a
-look at all the others. `topic_hashes` remembers the hash of each topic that some group is subscribed to, until the
-topic changes.
+A consumer, share or streams group must hear when a topic changes that it is subscribed to; `groups_by_topic` finds it
+without a look at all the others. `topic_hashes` remembers the hash of each topic that some group is subscribed to,
+until the topic changes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pessoa.coordinator.groups.consumer.consumer_group import ConsumerGroup
 from pessoa.coordinator.groups.consumer.metadata_hash import group_hash, topic_hash
 from pessoa.coordinator.groups.group_config import GROUP_RESOURCE, GroupCoordinatorConfig
 from pessoa.coordinator.groups.share.share_group import ShareGroup
+from pessoa.coordinator.groups.streams.streams_group import StreamsGroup
 from pessoa.coordinator.shard import Image
 from pessoa.coordinator.timers import Timers
 from pessoa.wire.errors import ErrorCode, Refusal
@@ -25,7 +26,7 @@ from pessoa.wire.request_context import Caller
 if TYPE_CHECKING:
     from pessoa.coordinator.shard import Topic
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | StreamsGroup
 MayDescribe: TypeAlias = Callable[[Caller, str], bool]
 
 
@@ -70,6 +71,13 @@ class Registry:
         group = self.group(group_id)
         if not isinstance(group, ConsumerGroup):
             raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is not a consumer group")
+        return group
+
+    def streams_group(self, group_id: str) -> StreamsGroup:
+        self.check_not_share(group_id)
+        group = self.group(group_id)
+        if not isinstance(group, StreamsGroup):
+            raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is not a streams group")
         return group
 
     def share_group(self, group_id: str) -> ShareGroup:
@@ -120,7 +128,7 @@ class Registry:
             self.topic_hashes.pop(name, None)
             for group_id in self.groups_by_topic.get(name, ()):
                 group = self.share_groups.get(group_id) or self.groups.get(group_id)
-                if isinstance(group, ConsumerGroup | ShareGroup):
+                if isinstance(group, ConsumerGroup | ShareGroup | StreamsGroup):
                     group.refresh_at_ms = 0
 
     def update_subscriptions(self, group_id: str, old: AbstractSet[str], new: AbstractSet[str]) -> None:

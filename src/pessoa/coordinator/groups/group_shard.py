@@ -29,6 +29,11 @@ from pessoa.coordinator.groups.share.share_group_config import DEFAULT_SHARE_CON
 from pessoa.coordinator.groups.share.share_heartbeat import ShareGroups
 from pessoa.coordinator.groups.share.share_initialisation import InitializeShares, SharesInitialised
 from pessoa.coordinator.groups.share.share_offsets import ShareGroupNamed, ShareOffsets, SharesDeleted
+from pessoa.coordinator.groups.streams import streams_descriptions
+from pessoa.coordinator.groups.streams.streams_group import StreamsGroup
+from pessoa.coordinator.groups.streams.streams_group_config import DEFAULT_STREAMS_CONFIG, StreamsGroupConfig
+from pessoa.coordinator.groups.streams.streams_heartbeat import CreateInternalTopics, StreamsGroups
+from pessoa.coordinator.groups.streams.streams_replay import streams_group_tombstones
 from pessoa.coordinator.shard import CoordinatorRecord, Delta, Image, Output
 from pessoa.wire.api.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -45,6 +50,8 @@ from pessoa.wire.api.offset_delete import OffsetDeleteRequest
 from pessoa.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from pessoa.wire.api.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from pessoa.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
+from pessoa.wire.api.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+from pessoa.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from pessoa.wire.api.sync_group import SyncGroupRequest
 from pessoa.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from pessoa.wire.errors import ErrorCode, Refusal
@@ -66,6 +73,8 @@ class GroupShard:
         may_describe: MayDescribe = lambda _member, _topic: True,
         share_config: ShareGroupConfig = DEFAULT_SHARE_CONFIG,
         initialize_shares: Callable[[InitializeShares], None] = lambda _asked: None,
+        streams_config: StreamsGroupConfig = DEFAULT_STREAMS_CONFIG,
+        create_topics: Callable[[CreateInternalTopics], list[str]] = lambda _asked: [],
     ) -> None:
         self.registry = Registry(config, image, new_uuid, may_describe)
         self.classic_rebalance = ClassicRebalance(self.registry)
@@ -79,6 +88,7 @@ class GroupShard:
         self._consumer_replay = ConsumerReplay(self.registry)
         self.share = ShareGroups(self.registry, share_config, initialize_shares)
         self.share_offsets = ShareOffsets(self.registry)
+        self.streams = StreamsGroups(self.registry, streams_config, create_topics)
 
     def __repr__(self) -> str:
         return f"<GroupShard: {len(self.registry.groups)} groups>"
@@ -91,7 +101,7 @@ class GroupShard:
             return self.classic_in_consumer.join(group, request, context, token, now_ms)
         if isinstance(group, ClassicGroup):
             return self.classic_join.join(group, request, context, token, now_ms)
-        if request.group_id in self.registry.share_groups:
+        if request.group_id in self.registry.share_groups or (isinstance(group, StreamsGroup) and group.members):
             return Output.reply(token, join_response(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         if request.member_id:
             return Output.reply(token, join_response(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
@@ -101,14 +111,14 @@ class GroupShard:
         self._announce(output, created, group)
         return output
 
-    def _announce(self, output: Output, group: ClassicGroup, former: ConsumerGroup | None) -> None:
+    def _announce(self, output: Output, group: ClassicGroup, former: ConsumerGroup | StreamsGroup | None) -> None:
         """Write that there is a new group, so that it is known wherever its first members join again.
 
-        It may take the place of a consumer group that has no members any more.
+        It may take the place of a consumer or streams group that has no members any more.
         """
         assert not output.records
         if former is not None:
-            output.records += consumer_group_tombstones(former)
+            output.records += group_tombstones(former)
         output.records.append(group.empty_record())
 
         def on_outcome(code: ErrorCode, _: int) -> Output:
@@ -123,7 +133,7 @@ class GroupShard:
 
     def sync(self, request: SyncGroupRequest, context: Caller, token: int, now_ms: int) -> Output:
         group = self.registry.groups.get(request.group_id)
-        if group is None or group.is_empty:
+        if group is None or group.is_empty or isinstance(group, StreamsGroup):
             return Output.reply(token, sync_response(ErrorCode.UNKNOWN_MEMBER_ID))
         if isinstance(group, ConsumerGroup):
             return self.classic_in_consumer.sync(group, request, token, now_ms)
@@ -145,6 +155,8 @@ class GroupShard:
         group = self.registry.groups.get(group_id)
         if group is None:
             raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id}")
+        if isinstance(group, StreamsGroup):
+            raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"{group_id} is a streams group")
         return group
 
     # ── the consumer protocol ──
@@ -184,6 +196,19 @@ class GroupShard:
 
     def note_shares_deleted(self, request: SharesDeleted, context: Caller, token: int, now_ms: int) -> Output:
         return self.share_offsets.finish_deletion(request, token)
+
+    # ── streams groups ──
+
+    def streams_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, context: Caller, token: int, now_ms: int
+    ) -> Output:
+        return self.streams.heartbeat(request, context, token, now_ms)
+
+    def describe_streams(
+        self, request: StreamsGroupDescribeRequest, context: Caller, token: int, now_ms: int
+    ) -> Output:
+        groups = [streams_descriptions.describe_streams_group(self.registry, each) for each in request.group_ids]
+        return Output.reply(token, StreamsGroupDescribeResponse(throttle_time_ms=0, groups=groups))
 
     # ── offsets ──
 
@@ -252,15 +277,15 @@ class GroupShard:
         elif isinstance(key, group_records.LegacyOffsetCommitKey):
             assert value is None or isinstance(value, group_records.LegacyOffsetCommitValue)
             self._replay_legacy(key, value, offset, producer_id)
-        elif not self._consumer_replay.replay(key, value):
-            # Records of streams groups are passed over: what wrote them serves them.
-            self.share.replay(key, value)
+        elif not self._consumer_replay.replay(key, value) and not self.share.replay(key, value):
+            self.streams.replay(key, value)
 
     def _replay_classic(
         self, key: group_records.GroupMetadataKey, value: group_records.GroupMetadataValue | None
     ) -> None:
         if value is None:
-            self.registry.groups.pop(key.group, None)
+            if isinstance(self.registry.groups.get(key.group), ClassicGroup):
+                del self.registry.groups[key.group]
         else:
             self.registry.groups[key.group] = ClassicGroup.from_record(key.group, value)
 
@@ -306,6 +331,8 @@ class GroupShard:
         for group in self.registry.groups.values():
             if isinstance(group, ClassicGroup):
                 self._resume_classic(output, group, now_ms)
+            elif isinstance(group, StreamsGroup):
+                self.streams.resume(group, now_ms)
             else:
                 self._resume_consumer(group, now_ms)
         self.share.resume(now_ms)
@@ -363,4 +390,6 @@ class GroupShard:
 
 
 def group_tombstones(group: Group) -> list[CoordinatorRecord]:
+    if isinstance(group, StreamsGroup):
+        return streams_group_tombstones(group)
     return group.tombstones() if isinstance(group, ClassicGroup) else consumer_group_tombstones(group)

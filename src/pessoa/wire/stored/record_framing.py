@@ -33,7 +33,7 @@ MODULES = {
     GROUP_LOG: (
         "pessoa.wire.stored.group_records",
         "pessoa.wire.stored.share_group_records",
-        "pessoa.wire.unserved.streams_group_records",
+        "pessoa.wire.stored.streams_group_records",
     ),
     TRANSACTION_LOG: ("pessoa.wire.stored.transaction_records",),
     SHARE_LOG: ("pessoa.wire.stored.share_state_records",),

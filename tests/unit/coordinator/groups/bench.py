@@ -14,6 +14,7 @@ from pessoa.base.ids import Uuid
 from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
 from pessoa.coordinator.groups.group_shard import GroupShard
 from pessoa.coordinator.groups.share.share_initialisation import InitializeShares
+from pessoa.coordinator.groups.streams.streams_heartbeat import CreateInternalTopics
 from pessoa.coordinator.record_batches import NO_PRODUCER, StoredRecord, decode_batch, encode_batch
 from pessoa.coordinator.shard import CoordinatorRecord, Output, Reply
 from pessoa.records.batch import RecordBatch
@@ -53,13 +54,26 @@ class Bench:
         self.held: list[Output] = []
         # What the share coordinator was asked to initialise.
         self.asked: list[InitializeShares] = []
+        # Which topics of streams groups were found missing, and what is said of earlier tries to create them.
+        self.missing_topics: list[CreateInternalTopics] = []
+        self.creation_trouble: list[str] = []
         self._token = 0
         self._ids = 0
         self.shard = self._new_shard()
         self.perform(self.shard.on_loaded(self.image, self.now_ms))
 
     def _new_shard(self) -> GroupShard:
-        return GroupShard(self.config, self.image, self._new_uuid, initialize_shares=self.asked.append)
+        return GroupShard(
+            self.config,
+            self.image,
+            self._new_uuid,
+            initialize_shares=self.asked.append,
+            create_topics=self._note_missing_topics,
+        )
+
+    def _note_missing_topics(self, asked: CreateInternalTopics) -> list[str]:
+        self.missing_topics.append(asked)
+        return self.creation_trouble
 
     def _new_uuid(self) -> Uuid:
         self._ids += 1

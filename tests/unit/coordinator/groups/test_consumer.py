@@ -11,7 +11,6 @@ from pessoa.coordinator.groups.group_config import GROUP_RESOURCE, GroupCoordina
 from pessoa.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.stored import group_records
-from pessoa.wire.unserved.streams_group_records import StreamsGroupMetadataKey, StreamsGroupMetadataValue
 from tests.unit.coordinator.groups.bench import START_MS, Bench
 from tests.unit.coordinator.groups.consumer_client import GROUP, Member, consumer_group, listed, reconcile, shown
 from tests.unit.coordinator.images import FakeConfigs, image, topic_id
@@ -508,9 +507,3 @@ def test_a_member_in_an_unknown_state_must_join_again(bench: Bench) -> None:
     group.put_member(replace(group.members["a"], state=MemberState.UNKNOWN))
     assert member.refusal().code is ErrorCode.FENCED_MEMBER_EPOCH
     assert member.join() == {"orders": [0, 1, 2]}
-
-
-def test_records_of_streams_groups_are_passed_over(bench: Bench) -> None:
-    streams = StreamsGroupMetadataKey(group_id="t")
-    bench.shard.replay(streams, StreamsGroupMetadataValue(epoch=1, metadata_hash=0), 1, -1, -1)
-    assert bench.shard.registry.groups == {}

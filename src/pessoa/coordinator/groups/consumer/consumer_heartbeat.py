@@ -36,6 +36,7 @@ from pessoa.coordinator.groups.consumer.consumer_records import (
 from pessoa.coordinator.groups.consumer.heartbeat_steps import HeartbeatSteps, Records, Reported
 from pessoa.coordinator.groups.consumer.regex_refresh import RegexChange, RegexRefresh
 from pessoa.coordinator.groups.group_registry import client_host, client_id
+from pessoa.coordinator.groups.streams.streams_group import StreamsGroup
 from pessoa.coordinator.shard import Output
 from pessoa.wire.api.consumer_group_heartbeat import (
     Assignment,
@@ -97,7 +98,7 @@ class ConsumerHeartbeat:
         group = self._registry.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        if not creates:
+        if not creates or isinstance(group, StreamsGroup):
             return self._registry.consumer_group(group_id)  # raises
         if group is None:
             self._registry.check_not_share(group_id)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pessoa.coordinator.groups.group_config import within
+
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupConfig:
@@ -25,7 +27,7 @@ class ShareGroupConfig:
     group_share_initialize_retry_interval_ms: int = 30_000
 
     def session_timeout_ms(self, overrides: Mapping[str, str]) -> int:
-        return _within(
+        return within(
             overrides.get("share.session.timeout.ms"),
             self.group_share_session_timeout_ms,
             self.group_share_min_session_timeout_ms,
@@ -33,7 +35,7 @@ class ShareGroupConfig:
         )
 
     def heartbeat_interval_ms(self, overrides: Mapping[str, str]) -> int:
-        return _within(
+        return within(
             overrides.get("share.heartbeat.interval.ms"),
             self.group_share_heartbeat_interval_ms,
             self.group_share_min_heartbeat_interval_ms,
@@ -41,16 +43,12 @@ class ShareGroupConfig:
         )
 
     def assignment_interval_ms(self, overrides: Mapping[str, str]) -> int:
-        return _within(
+        return within(
             overrides.get("share.assignment.interval.ms"),
             self.group_share_assignment_interval_ms,
             self.group_share_min_assignment_interval_ms,
             self.group_share_max_assignment_interval_ms,
         )
-
-
-def _within(override: str | None, default: int, least: int, most: int) -> int:
-    return default if override is None else min(max(int(override), least), most)
 
 
 DEFAULT_SHARE_CONFIG = ShareGroupConfig()

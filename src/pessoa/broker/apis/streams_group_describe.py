@@ -1,0 +1,86 @@
+"""StreamsGroupDescribe: the state, topology and members of streams groups (KIP-1071).
+
+The answer waits until what it shows is committed, and a group that is named several times is described once.
+
+Authorised: DESCRIBE on each group, and on all topics of its topology.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pessoa.broker.api_row import ApiRow
+from pessoa.broker.authorization import denied_names, group_operations
+from pessoa.broker.slices import Sliced
+from pessoa.security.acl import DESCRIBE, GROUP, TOPIC
+from pessoa.wire.catalogue import ApiKey
+from pessoa.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pessoa.broker.api_row import Reply
+    from pessoa.broker.services import BrokerServices
+    from pessoa.wire.api.streams_group_describe import (
+        DescribedGroup,
+        StreamsGroupDescribeRequest,
+        StreamsGroupDescribeResponse,
+    )
+    from pessoa.wire.request_context import RequestContext
+
+
+def handle(broker: BrokerServices, context: RequestContext, request: StreamsGroupDescribeRequest) -> Reply:
+    from pessoa.coordinator.groups.streams.streams_descriptions import streams_group_error
+    from pessoa.coordinator.shard_answers import then
+
+    group_ids = list(dict.fromkeys(request.group_ids))
+    denied = denied_names(broker, context, DESCRIBE, GROUP, group_ids) if broker.groups.streams.is_on else frozenset()
+    error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    refused = [streams_group_error(name, error, error.text) for name in group_ids if name in denied]
+
+    def shown(response: StreamsGroupDescribeResponse) -> StreamsGroupDescribeResponse:
+        if request.include_authorized_operations:
+            for group in response.groups:
+                if not group.error_code:
+                    group.authorized_operations = group_operations(broker, context, group.group_id)
+        response.groups = refused + _without_hidden_topics(broker, context, response.groups)
+        return response
+
+    return then(broker.groups.streams.describe([name for name in group_ids if name not in denied], context), shown)
+
+
+def _without_hidden_topics(
+    broker: BrokerServices, context: RequestContext, groups: list[DescribedGroup]
+) -> list[DescribedGroup]:
+    """A group whose topology has topics that the client may not describe is not described at all."""
+    from pessoa.coordinator.groups.streams.streams_descriptions import streams_group_error
+
+    topics = {group.group_id: _topics(group) for group in groups}
+    hidden = denied_names(broker, context, DESCRIBE, TOPIC, (name for names in topics.values() for name in names))
+    message = "The described group uses topics that the client is not authorized to describe."
+    return [
+        group
+        if hidden.isdisjoint(topics[group.group_id])
+        else streams_group_error(group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
+        for group in groups
+    ]
+
+
+def _topics(group: DescribedGroup) -> list[str]:
+    subtopologies = [] if group.topology is None else group.topology.subtopologies or []
+    return [
+        name
+        for one in subtopologies
+        for name in (
+            *one.source_topics,
+            *one.repartition_sink_topics,
+            *(info.name for info in one.state_changelog_topics),
+            *(info.name for info in one.repartition_source_topics),
+        )
+    ]
+
+
+ROW = ApiRow(
+    ApiKey.STREAMS_GROUP_DESCRIBE,
+    "0",
+    handle=handle,
+    sliced=Sliced("group_ids", "groups", lambda group: group),
+)

@@ -1,0 +1,142 @@
+"""Java's Kafka Streams on our brokers, with the classic protocol and with streams groups (KIP-1071): counts, joins,
+interactive queries, exactly-once, standby tasks, applications and brokers killed and restarted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pessoa.client.cluster_client import Cluster as AskedCluster
+from pessoa.client.group_admin import list_groups
+from pessoa.testing import Broker
+from tests.kafka_streams import StreamsApp
+from tests.support.clients import TIMEOUT_S, Reachable, unique, until
+
+pytestmark = pytest.mark.apache
+
+# No test shall wait for what a person would not notice.
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.min.heartbeat.interval.ms": "100",
+    "group.streams.heartbeat.interval.ms": "300",
+    "group.streams.min.session.timeout.ms": "2000",
+    "group.streams.session.timeout.ms": "6000",
+    "transaction.state.log.num.partitions": "3",
+}
+PROTOCOLS = ("classic", "streams")
+# A member that was killed is gone when its session is, which the client sets in the classic protocol alone.
+SESSION = {"classic": {"session_timeout_ms": "6000"}, "streams": {}}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(SETTINGS) as broker:
+        yield broker
+
+
+def create_topics(broker: Reachable, partitions: dict[str, int]) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for future in admin.create_topics([NewTopic(name, count, 1) for name, count in partitions.items()]).values():
+        future.result(TIMEOUT_S)
+
+
+def produce(broker: Reachable, topic: str, *values: str, key: str | None = None) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 5})
+    for value in values:
+        producer.produce(topic, value, key=key)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+class Output:
+    """What an application wrote, read committed: the last value of each key, and all of them in order."""
+
+    def __init__(self, broker: Reachable, topic: str, partitions: int = 1) -> None:
+        settings = {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": unique("reader"),
+            "isolation.level": "read_committed",
+        }
+        self._consumer = Consumer(settings)
+        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
+        self.last: dict[str, str] = {}
+        self.all: list[tuple[str, str]] = []
+
+    def read(self) -> dict[str, str]:
+        for message in self._consumer.consume(500, 0.2):
+            assert message.error() is None, message.error()
+            key, value = (message.key() or b"").decode(), (message.value() or b"").decode()
+            self.last[key] = value
+            self.all.append((key, value))
+        return self.last
+
+    def wait_for(self, wanted: dict[str, str]) -> None:
+        until(self.read, lambda seen: seen == wanted, f"the output {json.dumps(wanted)}")
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_word_count_survives_kill_minus_nine_and_answers_interactive_queries(
+    broker: Broker, tmp_path: Path, protocol: str
+) -> None:
+    prefix, name = unique("wc") + "-", unique("word-count")
+    create_topics(broker, {f"{prefix}lines": 2, f"{prefix}counts-out": 1})
+    output = Output(broker, f"{prefix}counts-out")
+    produce(broker, f"{prefix}lines", "ana bia", "ana")
+    words = {"protocol": protocol, "prefix": prefix, "guarantee": "exactly_once_v2", **SESSION[protocol]}
+    with StreamsApp(broker.bootstrap_servers, name, tmp_path / "one", **words) as app:
+        app.wait_until_running()
+        output.wait_for({"ana": "2", "bia": "1"})
+        assert app.get("ana") == 2
+        with AskedCluster(broker.bootstrap_servers) as cluster:
+            kinds = {group.group_id: group.kind.lower() for group in list_groups(cluster)}
+        assert kinds[name] == protocol
+        app.kill()
+    produce(broker, f"{prefix}lines", "bia rui")
+    # Another directory: the state comes back from the changelog.
+    with StreamsApp(broker.bootstrap_servers, name, tmp_path / "two", **words) as app:
+        app.wait_until_running()
+        output.wait_for({"ana": "2", "bia": "2", "rui": "1"})
+        assert app.get("bia") == 2
+        app.close()
+    # Exactly once: each change of a count was written once, in order.
+    for word in ("ana", "bia", "rui"):
+        counts = [int(value) for key, value in output.all if key == word]
+        assert counts == list(range(1, len(counts) + 1)), output.all
+    output.close()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_two_instances_share_the_tasks_of_a_windowed_join_and_one_takes_over_from_the_other(
+    broker: Broker, tmp_path: Path, protocol: str
+) -> None:
+    prefix, name = unique("join") + "-", unique("joining")
+    create_topics(broker, {f"{prefix}left": 4, f"{prefix}right": 4, f"{prefix}joined-out": 1})
+    output = Output(broker, f"{prefix}joined-out")
+    words = {"protocol": protocol, "prefix": prefix, "shape": "joined", **SESSION[protocol]}
+    if protocol == "classic":
+        words["num_standby_replicas"] = "1"
+    with StreamsApp(broker.bootstrap_servers, name, tmp_path / "one", **words) as one:
+        one.wait_until_running()
+        with StreamsApp(broker.bootstrap_servers, name, tmp_path / "other", **words) as other:
+            other.wait_until_running()
+            keys = [f"k{number}" for number in range(8)]
+            for key in keys:
+                produce(broker, f"{prefix}left", "l", key=key)
+                produce(broker, f"{prefix}right", "r", key=key)
+            output.wait_for(dict.fromkeys(keys, "l+r"))
+            one.kill()
+            for key in keys:
+                produce(broker, f"{prefix}left", "m", key=f"{key}-again")
+                produce(broker, f"{prefix}right", "s", key=f"{key}-again")
+            output.wait_for(dict.fromkeys(keys, "l+r") | {f"{key}-again": "m+s" for key in keys})
+            other.close()
+    output.close()
