@@ -71,7 +71,6 @@ def test_what_reaches_a_controller_is_decided_there_and_what_is_checked_can_be_r
 
 
 def test_an_api_without_a_file_has_no_row() -> None:
-    assert find_row(ApiKey.STREAMS_GROUP_HEARTBEAT) is None
     assert find_row(4) is None
     assert find_row(30_000) is None
     assert row_of(ApiKey.FETCH).key is ApiKey.FETCH

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pessoa.coordinator.groups.streams.streams_group import StreamsGroup
 from pessoa.wire.api.streams_group_heartbeat import (
     CopartitionGroup,
@@ -23,8 +25,10 @@ GROUP = "app"
 Tasks = dict[str, list[int]]
 
 
-def topic_info(name: str, partitions: int = 0, replicas: int = 0, **configs: str) -> TopicInfo:
-    pairs = [KeyValue(key=key, value=value) for key, value in configs.items()]
+def topic_info(
+    name: str, partitions: int = 0, replicas: int = 0, configs: Mapping[str, str] | None = None
+) -> TopicInfo:
+    pairs = [KeyValue(key=key, value=value) for key, value in (configs or {}).items()]
     return TopicInfo(name=name, partitions=partitions, replication_factor=replicas, topic_configs=pairs)
 
 

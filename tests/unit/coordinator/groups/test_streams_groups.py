@@ -56,7 +56,7 @@ COUNTING = topology(
     subtopology("0", "orders", writes=("app-by-customer",)),
     subtopology(
         "1",
-        changelogs=(topic_info("app-counts-changelog", replicas=0, **{"cleanup.policy": "compact"}),),
+        changelogs=(topic_info("app-counts-changelog", configs={"cleanup.policy": "compact"}),),
         repartition=(topic_info("app-by-customer"),),
     ),
 )
