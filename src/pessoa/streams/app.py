@@ -325,7 +325,16 @@ class App:
 
     def run(self, *, http_port: int | None = None) -> None:
         """Start all pipelines, say what is under way and what runs, and wait until Ctrl-C. With `http_port` the app's
-        queries and tables can be asked for over HTTP, on this machine (`pipelines.api`)."""
+        queries and tables can be asked for over HTTP, on this machine (`pipelines.api`). What keeps it from running, or
+        ends it, ends the program with a sentence; `start` raises it."""
+        from pessoa.streams.running import PipelineFailed
+
+        try:
+            self._run(http_port)
+        except (PlanRefused, PipelineFailed) as refused:
+            raise SystemExit(f"{self.id}: {refused}") from None
+
+    def _run(self, http_port: int | None) -> None:
         with ProgressReport() as progress:
             progress.say(f"{self.id}: looking at {self.kafka.bootstrap_servers}")
             with self._start(progress.say) as running:

@@ -24,6 +24,7 @@ class ProgressReport:
         self._mutex = threading.Lock()
         self._step = ""
         self._began_s = 0.0
+        self._runs = False
         # The length of a line that the next one overwrites.
         self._passing = 0
         self._ended = threading.Event()
@@ -40,15 +41,17 @@ class ProgressReport:
             self._write("", passes=True)
 
     def say(self, sentence: str) -> None:
-        """A step begins: it is said now, and again while it lasts."""
+        """A step begins: it is said now, and again while it lasts. Once everything runs, what is said is news, except
+        that Spark or a query is started again."""
         with self._mutex:
-            self._step, self._began_s = sentence, time.monotonic()
+            is_step = not self._runs or sentence.startswith("Starting ")
+            self._step, self._began_s = sentence if is_step else "", time.monotonic()
             self._write(sentence)
 
     def rest(self) -> None:
-        """Nothing is under way any more."""
+        """Everything runs, and nothing is under way any more."""
         with self._mutex:
-            self._step = ""
+            self._step, self._runs = "", True
 
     def _repeat(self) -> None:
         while not self._ended.wait(INTERVAL_S):

@@ -40,7 +40,7 @@ LOOK_INTERVAL_S = 0.5
 
 
 class PipelineFailed(Exception):
-    """A query gave up; the sentence is its own."""
+    """A query gave up, or could not begin; the sentence says why."""
 
 
 def home_of(app: App) -> Path:
@@ -147,7 +147,7 @@ class Running:
     def _whole(self) -> list[Sink]:
         app = self._app
         admin = self._admin()
-        existing = _topics(admin)
+        existing = _topics(admin, app.kafka.bootstrap_servers)
         written = {sink.topic for sink in app.plans if not app.is_effect(sink.topic)}
         read = {node.topic for plan in app.plans for node in every(plan) if isinstance(node, Source)}
         if missing := sorted(read - written - existing):
@@ -232,8 +232,16 @@ class Running:
             return compiler.types(node)
 
 
-def _topics(admin: AdminClient) -> set[str]:
-    return set(admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics)
+def _topics(admin: AdminClient, servers: str) -> set[str]:
+    from confluent_kafka import KafkaException
+
+    try:
+        return set(admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics)
+    except KafkaException as silence:
+        raise PipelineFailed(
+            f"no broker answers at {servers} within {ADMIN_TIMEOUT_S:.0f} s ({silence.args[0].str()}): start one with"
+            " `pessoa up`, or name another in App(…)"
+        ) from None
 
 
 def _create(

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pessoa.streams import progress_report
+from pessoa.streams import App, progress_report, running
 from pessoa.streams.progress_report import ProgressReport
 
 
@@ -37,6 +37,20 @@ def test_a_step_that_lasts_is_said_again_until_nothing_is_under_way(monkeypatch:
     assert lines[-2:] == ["it runs", "in two queries"]
 
 
+def test_news_of_what_runs_are_said_once_and_a_new_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_report, "INTERVAL_S", 0.02)
+    out = io.StringIO()
+    with ProgressReport(out) as progress:
+        progress.say("it runs")
+        progress.rest()
+        progress.say("vendas has caught up")
+        progress.say("Starting Spark")
+        wait_for(out, "… Starting Spark")
+        progress.say("Spark is ready")
+    assert "… vendas" not in out.getvalue()
+    assert out.getvalue().splitlines()[-1] == "Spark is ready"
+
+
 def test_on_a_terminal_the_repeated_line_takes_its_own_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_report, "INTERVAL_S", 0.02)
     out = Terminal()
@@ -46,3 +60,15 @@ def test_on_a_terminal_the_repeated_line_takes_its_own_place(monkeypatch: pytest
         progress.say("Done")
     assert out.getvalue().startswith("\r\rStarting\n\r\r… Starting: 0 s")
     assert out.getvalue().count("\n") == 2
+
+
+def test_run_says_what_it_looks_for_and_ends_with_a_sentence_if_no_broker_answers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(running, "ADMIN_TIMEOUT_S", 0.5)
+    app = App("loja", "127.0.0.1:1")
+    app.stream("vendas", value="valor DOUBLE").to("copia")
+    with pytest.raises(SystemExit) as ended:
+        app.run()
+    assert str(ended.value).startswith("loja: no broker answers at 127.0.0.1:1 within 0 s")
+    assert capsys.readouterr().out.startswith("loja: looking at 127.0.0.1:1\n")
