@@ -325,6 +325,7 @@ class Center:
         await self.watch.topic_info(topic)
         placed = await self.link.produce(topic, key, value, headers or [], partition)
         self.audit.note(person.name, "produce", f"{topic}-{placed[0]} at {placed[1]}")
+        self.watch.forget_ends(topic)
         return placed
 
     async def plan_reset(self, name: str, topic: str, way: str, amount: int | None) -> list[ResetRow]:

@@ -19,8 +19,11 @@ from types import ModuleType
 from typing import cast
 
 import uvicorn
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pessoa.control_center.accounts import COOKIE
 from pessoa.control_center.api.endpoints import endpoints
 from pessoa.control_center.center import Center
 from pessoa.control_center.center_config import Config
@@ -28,10 +31,12 @@ from pessoa.control_center.request_guard import RequestGuard
 from pessoa.net.freed_memory import bound_arenas
 from pessoa.web.answers import Answer
 from pessoa.web.asgi_app import JSON, App, make_app
+from pessoa.web.problems import HttpProblem
 from pessoa.web.routing import Endpoint
 from pessoa.web.serving import bind, loop_factory
 
 _OF_THE_API = ("/api/", "/health", "/metrics")
+_FOR_CALLERS = ("/metrics", "/api/docs", "/api/openapi.json")
 _GRACE_S = 3
 
 
@@ -97,6 +102,15 @@ class CenterApp:
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_api = scope["type"] == "http" and scope["path"].startswith(_OF_THE_API)
+        if is_api and scope["path"] in _FOR_CALLERS:
+            # Endpoints of the API ask for the caller themselves; these are of every service, and know no sessions.
+            request = Request(scope)
+            if self.center.accounts.by_cookie(request.cookies.get(COOKIE)) is None:
+                try:
+                    await self.center.accounts.by_header(request.headers.get("authorization"))
+                except HttpProblem as problem:
+                    await Response(problem.message, problem.status, problem.headers)(scope, receive, send)
+                    return
         await (self._api if is_api else self._pages)(scope, receive, send)
 
     @asynccontextmanager

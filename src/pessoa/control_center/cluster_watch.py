@@ -130,6 +130,9 @@ class ClusterWatch:
             one.forget()
         self._ends.clear()
 
+    def forget_ends(self, topic: str) -> None:
+        self._ends.pop(topic, None)
+
     # Brokers and topics.
 
     async def image(self, age_s: float | None = None) -> ClusterImage:

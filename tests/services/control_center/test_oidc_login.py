@@ -70,6 +70,9 @@ def test_a_user_comes_in_with_the_provider_and_nobody_with_a_foreign_or_wrong_an
         try:
             with httpx.Client(base_url=center.url) as browser:
                 assert browser.get("/topics").headers["location"].startswith("/login?next=")
+                closed = [browser.get(path).status_code for path in ("/metrics", "/api/docs", "/api/v1/topics")]
+                assert closed == [401, 401, 401]
+                assert browser.get("/health").status_code == 200
                 assert "/login/oidc" in browser.get("/login").text
                 asked = parse_qs(urlsplit(_begin(browser, challenges)).query)
                 callback = "/login/oidc/callback"
@@ -83,6 +86,7 @@ def test_a_user_comes_in_with_the_provider_and_nobody_with_a_foreign_or_wrong_an
                 done = browser.get(callback, params={"code": "right", "state": state})
                 assert (done.status_code, "url=/topics" in done.text) == (200, True)
                 assert browser.get("/api/v1/topics").status_code == 200
+                assert browser.get("/metrics").status_code == 200
                 made = browser.post("/api/v1/topics", json={"name": "by-editor", "partitions": 1})
                 assert made.status_code == 201
                 assert browser.delete("/api/v1/topics/by-editor").status_code == 403
