@@ -182,6 +182,8 @@ TABLE: dict[ApiKey, list[Step]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: group(DESCRIBE),
     ApiKey.SHARE_GROUP_HEARTBEAT: group(READ) + topic(DESCRIBE),
     ApiKey.SHARE_GROUP_DESCRIBE: group(DESCRIBE),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: group(READ) + topic(DESCRIBE),
+    ApiKey.STREAMS_GROUP_DESCRIBE: group(DESCRIBE),
     ApiKey.SHARE_FETCH: group(READ) + topic(READ),
     ApiKey.SHARE_ACKNOWLEDGE: group(READ),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: group(DESCRIBE) + topic(DESCRIBE),
