@@ -17,7 +17,8 @@ read the answer. Ours bounds each of these, and writes a whole answer at once wh
 Deadlines are looked at once a second for all connections together (`Watch`): a timer per request would cost more than
 the request. An answer that leaves before the request's body has come whole ends the connection.
 
-What it deliberately lacks: HTTP/2, upgrades (a request for one is answered as if it had not asked), compression.
+A request for an upgrade is answered as if it had not asked, unless its handler answers 101 itself: then what the caller
+sends from there on comes to it as the body (websockets.py). What it deliberately lacks: HTTP/2, compression.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ LINGER_S = 2.0
 SWEEP_S = 1.0
 
 _NO_BODY = (204, 304)
+SWITCHING = 101
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 Header = tuple[bytes, bytes]
 App = Callable[..., Awaitable[None]]
@@ -142,6 +144,8 @@ class Connection(asyncio.Protocol):
         # All that comes is thrown away.
         self._is_deaf = False
         self._is_closing = False
+        # The last request of the connection, if it asked for an upgrade.
+        self._upgraded: Exchange | None = None
         # The caller will send nothing more; it may still read.
         self._has_ended = False
         self._drained: asyncio.Future[None] | None = None
@@ -181,12 +185,19 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_deaf:
             return
+        if self._upgraded is not None:
+            self._upgraded.add(data)
+            return
         self._idle_bytes += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            if self._parsing is not None:
-                self._parsing.keep_alive = False
+        except httptools.HttpParserUpgrade as upgrade:
+            self._idle_bytes = 0
+            asked = self._parsing or (self._queue[-1] if self._queue else self._current)
+            if asked is not None:
+                asked.keep_alive = False
+                self._upgraded = asked
+                asked.add(data[upgrade.args[0] :])
         except httptools.HttpParserError as wrong:
             log.debug("%s does not speak HTTP: %s", self._peer, wrong)
             self.refuse(400)
@@ -490,10 +501,10 @@ class Exchange:
         for name, value in headers:
             named.add(name.lower())
             lines.append(_line(name, value))
-        if b"content-length" not in named and status not in _NO_BODY:
+        if b"content-length" not in named and status not in (*_NO_BODY, SWITCHING):
             self._is_chunked = True
             lines.append(b"transfer-encoding: chunked\r\n")
-        if not self.keep_alive:
+        if not self.keep_alive and status != SWITCHING:
             lines.append(b"connection: close\r\n")
         lines.append(b"\r\n")
         self._connection.transport.write(b"".join(lines))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
+from urllib.parse import quote
 
 import httpx
 import pytest
 
+from pessoa.web.websockets import take_frame
 from tests.services.ksql.serving import Ksql, wait_for
 
 V1 = "application/vnd.ksql.v1+json"
@@ -192,3 +195,55 @@ def test_a_client_that_reads_slowly_does_not_fill_the_server(ksql: Ksql, stream:
     ):
         assert answer.status_code == 200
         assert len(ksql.all_rows(f"SELECT * FROM {stream} EMIT CHANGES LIMIT 4;")) == 4
+
+
+# Websockets.
+
+
+def handshake(ksql: Ksql, sql: str) -> socket.socket:
+    connection = socket.create_connection((ksql.base_url.host, ksql.base_url.port or 80), timeout=60)
+    asked = quote(json.dumps({"ksql": sql, "streamsProperties": {"auto.offset.reset": "earliest"}}))
+    head = (
+        f"GET /ws/query?request={asked} HTTP/1.1", "Host: x", "Connection: Upgrade", "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "", "",
+    )  # fmt: skip
+    connection.sendall("\r\n".join(head).encode())
+    return connection
+
+
+def test_a_websocket_gives_columns_rows_and_an_end(ksql: Ksql, stream: str) -> None:
+    with handshake(ksql, f"SELECT N FROM {stream} WHERE K = 'k1' EMIT CHANGES LIMIT 2;") as connection:
+        lines = connection.makefile("rb")
+        assert lines.readline().startswith(b"HTTP/1.1 101 ")
+        head = b"".join(iter(lines.readline, b"\r\n"))
+        # The example of RFC 6455.
+        assert b"sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" in head
+        held = bytearray(lines.read())
+        frames = list(iter(lambda: take_frame(held), None))
+    assert [opcode for opcode, _ in frames] == [1, 1, 1, 1, 8]
+    assert json.loads(frames[0][1]) == [
+        {"name": "N", "schema": {"type": "INTEGER", "fields": None, "memberSchema": None}}
+    ]
+    assert [json.loads(one[1]) for one in frames[1:4]] == [
+        {"row": {"columns": [1]}},
+        {"row": {"columns": [3]}},
+        {"finalMessage": "Limit Reached"},
+    ]
+
+
+def test_a_websocket_that_says_goodbye_ends_its_query(ksql: Ksql, stream: str) -> None:
+    with handshake(ksql, f"SELECT N FROM {stream} EMIT CHANGES;") as connection:
+        lines = connection.makefile("rb")
+        while lines.readline() != b"\r\n":
+            pass
+        wait_for(lambda: ksql.run("SHOW QUERIES;")[0]["queries"], "the query")
+        connection.sendall(
+            bytes([0x89, 0x82, 1, 2, 3, 4, ord("h") ^ 1, ord("i") ^ 2]) + bytes([0x88, 0x80, 1, 2, 3, 4])
+        )
+        held = bytearray(lines.read())
+    frames = list(iter(lambda: take_frame(held), None))
+    assert (10, b"hi") in frames
+    assert frames[-1][0] == 8
+    wait_for(lambda: not [one for one in ksql.run("SHOW QUERIES;")[0]["queries"] if stream in one["queryString"]
+                          and one["queryType"] == "PUSH"], "the end of the query")  # fmt: skip
+    assert ksql.get("/ws/query?request={}").status_code == 426

@@ -22,7 +22,7 @@ from pessoa.ksql.analysis.logical_plan import LogicalPlan, ProjectStep
 from pessoa.ksql.analysis.query_kinds import QueryMode
 from pessoa.ksql.ksql_errors import KsqlError
 from pessoa.ksql.server.api.streamed_answer import StreamedAnswer
-from pessoa.ksql.server.entities import quoted_schema
+from pessoa.ksql.server.entities import quoted_schema, schema_of
 from pessoa.ksql.server.kafka_clients import KafkaRefused
 from pessoa.ksql.server.ksql_problems import BAD_REQUEST, BAD_STATEMENT, NOT_FOUND, SERVER_ERROR, KsqlProblem
 from pessoa.ksql.server.ksql_state import sources_of
@@ -39,6 +39,7 @@ from pessoa.web.answers import Answer
 from pessoa.web.asgi_app import media_type
 from pessoa.web.bodies import read_json
 from pessoa.web.routing import Endpoint
+from pessoa.web.websockets import WebsocketAnswer, accept_key
 
 V1_JSON = "application/vnd.ksql.v1+json"
 DELIMITED = "application/vnd.ksqlapi.delimited.v1"
@@ -138,6 +139,21 @@ class ArrayForm(LineForm):
         return (b"" if failure is None else b",\n" + encode_json(failure.body())) + b"]\n"
 
 
+class MessageForm(Form):
+    """Messages of a websocket: the columns, then one for each row; several are parted by a line's end."""
+
+    def head(self) -> bytes:
+        return encode_json([{"name": one.name, "schema": schema_of(one.type)} for one in self.columns])
+
+    def rows(self, rows: Sequence[ResultRow]) -> bytes:
+        return b"\n".join(encode_json({"row": {"columns": json_row(row.values, self.kinds)}}) for row in rows)
+
+    def end(self, message: str, failure: KsqlProblem | None) -> bytes:
+        if failure is not None:
+            return encode_json({"errorMessage": failure.body()})
+        return encode_json({"finalMessage": message}) if message else b""
+
+
 FORMS: dict[str, type[Form]] = {V1_JSON: HeaderForm, DELIMITED: LineForm, JSON: ArrayForm}
 
 
@@ -156,6 +172,7 @@ class Queries:
                      consumes=TAKEN, produces=forms),
             Endpoint("POST", "/close-query", self.close_query, "End a push query.", body=CloseRequest, consumes=TAKEN,
                      produces=forms),
+            Endpoint("GET", "/ws/query", self.websocket, "Rows of a query as messages of a websocket.", produces=()),
         ]  # fmt: skip
 
     async def query(self, request: Request) -> Response:
@@ -165,6 +182,19 @@ class Queries:
     async def query_stream(self, request: Request) -> Response:
         asked = media_type(request)
         return await self._answer(request, FORMS[asked], asked, may_print=asked == DELIMITED)
+
+    async def websocket(self, request: Request) -> Response:
+        accept = accept_key(request)
+        try:
+            body = msgspec.json.decode(request.query_params.get("request", ""), type=QueryRequest)
+        except msgspec.DecodeError as wrong:
+            raise KsqlProblem(BAD_REQUEST, f"?request= must be a JSON object with ksql: {wrong}") from None
+        session = make_session(body.streams_properties or body.properties, body.session_variables)
+        parsed = self.parse_one(body.text, session)
+        if isinstance(parsed.statement, nodes.PrintTopic):
+            raise KsqlProblem(BAD_STATEMENT, "PRINT is answered at /query-stream.", parsed.text)
+        found = await self.open(parsed, session, MessageForm)
+        return WebsocketAnswer(_messages(found), accept)
 
     async def close_query(self, request: Request) -> Response:
         body = await read_json(request, CloseRequest)
@@ -237,7 +267,8 @@ class Queries:
         except KafkaRefused as refused:
             raise KsqlProblem(SERVER_ERROR, str(refused), parsed.text) from None
         if len(first) < _CHUNK_ROWS:
-            return out.head() + out.rows(first) + out.end("", None)
+            parts = (out.head(), out.rows(first), out.end("", None))
+            return (b"\n" if form is MessageForm else b"").join(parts)
 
         async def chunks() -> AsyncGenerator[bytes, None]:
             yield out.head()
@@ -289,6 +320,22 @@ class Queries:
         except KafkaRefused as refused:
             raise KsqlProblem(BAD_STATEMENT, str(refused), text) from None
         return StreamedAnswer(printer.lines(), DELIMITED)
+
+
+async def _messages(found: bytes | AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Yield what a query gives as single messages."""
+    if isinstance(found, bytes):
+        for message in found.split(b"\n"):
+            if message:
+                yield message
+        return
+    try:
+        async for chunk in found:
+            for message in chunk.split(b"\n"):
+                if message:
+                    yield message
+    finally:
+        await found.aclose()
 
 
 def result_columns(plan: LogicalPlan) -> list[ResultColumn]:
