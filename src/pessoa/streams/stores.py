@@ -78,34 +78,32 @@ class Store:
 
     def windows(
         self,
-        key: object,
+        key: object = None,
         start: datetime.datetime | None = None,
         end: datetime.datetime | None = None,
         *,
         fresh: bool = False,
     ) -> Iterator[WindowedRow]:
-        """The windows of a key that begin from `start` to before `end`, the oldest first."""
+        """The windows of a key that begin from `start` to before `end`, the oldest first; without a key, those of all
+        keys, one key after the other."""
         window = self._stored.window
         if window is None:
             raise PlanRefused(f"{self._stored.topic} has no windows: ask for get({key!r})")
         self._freshen(fresh)
-        inner, (first, last) = self._key(key), (_milliseconds(start), _milliseconds(end))
-        if window.kind == "session":
-            yield from self._sessions(inner, first or 0, last)
-            return
-        for entry in self._table.windows(inner, first or 0, last):
-            (start_ms,) = struct.unpack(">q", entry.key[-8:])
-            yield self._windowed_row(entry, start_ms, start_ms + window.size_ms, 8)
-
-    def _sessions(self, inner: bytes, first: int, last: int | None) -> Iterator[WindowedRow]:
-        # Kafka's SessionWindowedSerializer writes the end before the start.
-        found = []
-        for entry in self._table.prefix(inner):
-            if len(entry.key) == len(inner) + 16:
-                end_ms, start_ms = struct.unpack(">qq", entry.key[-16:])
-                if first <= start_ms and (last is None or start_ms < last):
-                    found.append(self._windowed_row(entry, start_ms, end_ms, 16))
-        yield from sorted(found, key=lambda row: row.start)
+        first, last = _milliseconds(start) or 0, _milliseconds(end)
+        if key is None:
+            found: Iterator[WindowedRow] = map(self._windowed_row, self._table.scan())
+        elif window.kind == "session":
+            inner = self._key(key)
+            entries = (entry for entry in self._table.prefix(inner) if len(entry.key) == len(inner) + 16)
+            # Their keys are in the order of their ends.
+            found = iter(sorted(map(self._windowed_row, entries), key=lambda row: row.start))
+        else:
+            found = map(self._windowed_row, self._table.windows(self._key(key), first, last))
+        for row in found:
+            start_ms = round(row.start.timestamp() * 1000)
+            if first <= start_ms and (last is None or start_ms < last):
+                yield row
 
     def count(self) -> int:
         """How many rows there are."""
@@ -115,8 +113,16 @@ class Store:
         """How many offsets the store lacks, and the moment by which everything written is in it."""
         return self._table.staleness()
 
-    def _windowed_row(self, entry: Entry, start_ms: int, end_ms: int, size: int) -> WindowedRow:
-        key = from_bytes(self._stored.key, entry.key[:-size])
+    def _windowed_row(self, entry: Entry) -> WindowedRow:
+        window = self._stored.window
+        assert window is not None, "asked for by windows() alone"
+        if window.kind == "session":
+            # Kafka's SessionWindowedSerializer writes the end before the start.
+            inner, (end_ms, start_ms) = entry.key[:-16], struct.unpack(">qq", entry.key[-16:])
+        else:
+            inner, (start_ms,) = entry.key[:-8], struct.unpack(">q", entry.key[-8:])
+            end_ms = start_ms + window.size_ms
+        key = from_bytes(self._stored.key, inner)
         return WindowedRow(key, _moment(start_ms), _moment(end_ms), self._value(entry))
 
     def _refuse_windows(self, asked: str, instead: str) -> None:
