@@ -122,6 +122,24 @@ async def _draw_lesson(visit: Visit, lesson: Lesson) -> None:
                 t("quickly"), on_change=lambda change: setattr(lesson, "pace", "quick" if change.value else "slow")
             )
             ui.switch(t("produce"), value=True, on_change=_setter(lesson, "is_producing"))
+    _draw_kill(visit)
+
+    async def redraw() -> None:
+        if lesson.is_over:
+            told.set_content(str(notice(t("The lesson is over. Load the page again for another."))))
+            return
+        view = await visit.center.watch.topic(lesson.topic)
+        found = lesson.scene()
+        scene.set_content(str(draw_scene(visit, view, found)))
+        told.set_content(str(notice(found.trouble, "warning")) if found.trouble else "")
+
+    await redraw()
+    visit.live(0.7, redraw)
+
+
+def _draw_kill(visit: Visit) -> None:
+    """Buttons that kill a broker of the `pessoa up` beside us, or the command for another cluster."""
+    t = visit.t
     steps = t("Stop the leader of a partition in a terminal and watch its leadership move to an in-sync replica:")
     again = t("`pessoa up` starts it again, and it catches up.")
     mine = broker_processes(visit.center.config.home)
@@ -143,18 +161,6 @@ async def _draw_lesson(visit: Visit, lesson: Lesson) -> None:
             for broker in sorted(mine):
                 visit.button(t("Kill broker {n}", n=broker), partial(kill, broker), "admin", primary=False)
         visit.html(tag("p", again, cls="dim"))
-
-    async def redraw() -> None:
-        if lesson.is_over:
-            told.set_content(str(notice(t("The lesson is over. Load the page again for another."))))
-            return
-        view = await visit.center.watch.topic(lesson.topic)
-        found = lesson.scene()
-        scene.set_content(str(draw_scene(visit, view, found)))
-        told.set_content(str(notice(found.trouble, "warning")) if found.trouble else "")
-
-    await redraw()
-    visit.live(0.7, redraw)
 
 
 def _setter(lesson: Lesson, name: str) -> Callable[[events.ValueChangeEventArguments[Any]], None]:
