@@ -178,7 +178,7 @@ class Compiler:
                 return self._process(node)
             case ForeignKeyJoin():
                 # A plan that runs was written as other nodes; one that is tried on rows in memory is so here.
-                from pessoa.pipelines.foreign_key_join import expand
+                from pessoa.pipelines.table_foreign_keys import expand
 
                 return self.flow(expand(node, self.types(node.left), self.types(node.right)))
             case Through():

@@ -239,7 +239,7 @@ class Join(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 class ForeignKeyJoin(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """Two tables: each row of the left one with the row of the right one whose key the expression `on` gives. It is
-    written as other nodes before it runs (`foreign_key_join.py`)."""
+    written as other nodes before it runs (`table_foreign_keys.py`)."""
 
     left: Node
     right: Node

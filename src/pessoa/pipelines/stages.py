@@ -31,7 +31,6 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from pessoa.pipelines.columns import write_columns
-from pessoa.pipelines.foreign_key_join import expand
 from pessoa.pipelines.plan import (
     NOTHING,
     Aggregate,
@@ -62,6 +61,7 @@ from pessoa.pipelines.plan import (
     inputs,
 )
 from pessoa.pipelines.shapes import ROWTIME, shape
+from pessoa.pipelines.table_foreign_keys import expand
 
 OutputMode: TypeAlias = Literal["append", "update"]
 REGISTRY_FORMATS = ("avro", "protobuf")

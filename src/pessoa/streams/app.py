@@ -63,8 +63,8 @@ from pessoa.streams.trial import Record
 
 if TYPE_CHECKING:
     from pessoa.pipelines.table_shelf import TableShelf
+    from pessoa.streams.queryable_state import Store, StoredTable
     from pessoa.streams.running import Running
-    from pessoa.streams.stores import Store, StoredTable
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -346,8 +346,8 @@ class App:
                 running.wait()
 
     def store(self, name: str) -> Store:
-        """The rows of a table of this app, called like its topic, or as `stored` named it: see stores.py."""
-        from pessoa.streams.stores import Store
+        """The rows of a table of this app, called like its topic, or as `stored` named it: see queryable_state.py."""
+        from pessoa.streams.queryable_state import Store
 
         found = stored_tables(self)
         if name not in found:
@@ -421,7 +421,7 @@ def changelog_of(app_id: str, name: str) -> str:
 
 def stored_tables(app: App) -> dict[str, StoredTable]:
     """The tables that can be asked for: those that the app writes, and those that it reads."""
-    from pessoa.streams.stores import StoredTable
+    from pessoa.streams.queryable_state import StoredTable
 
     found: dict[str, StoredTable] = {}
     for sink in app.plans:

@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pessoa.pipelines.foreign_key_join import NEWEST, RESPOND_INNER, RESPOND_LEFT, SUBSCRIBE, expand
 from pessoa.pipelines.plan import ForeignKeyJoin, Format, Sink, Source, every
 from pessoa.pipelines.row_process import InputRow, RowProcessor, Session
 from pessoa.pipelines.shapes import shape
 from pessoa.pipelines.stages import is_cut, stages
+from pessoa.pipelines.table_foreign_keys import NEWEST, RESPOND_INNER, RESPOND_LEFT, SUBSCRIBE, expand
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 

@@ -12,7 +12,7 @@ import pytest
 from pessoa.pipelines.materialised_table import MaterialisedTable
 from pessoa.pipelines.plan import Format, Window
 from pessoa.pipelines.table_store import Change, TableStore
-from pessoa.streams.stores import Store, StoredTable
+from pessoa.streams.queryable_state import Store, StoredTable
 
 MINUTE = datetime.timedelta(minutes=1)
 ZERO = datetime.datetime.fromtimestamp(0, datetime.UTC)
