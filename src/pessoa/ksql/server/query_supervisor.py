@@ -79,7 +79,8 @@ class QuerySupervisor:
             self._is_dirty = True
             self._changed.notify_all()
             if not leads:
-                self._changed.wait_for(lambda: not self._running or self._is_stopping)
+                # Until the runner is closed as well: the next leader takes its checkpoints.
+                self._changed.wait_for(lambda: not self._is_dirty or self._is_stopping or not self._thread.is_alive())
 
     @property
     def leads(self) -> bool:
