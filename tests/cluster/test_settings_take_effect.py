@@ -329,6 +329,9 @@ def test_a_broker_that_runs_takes_over_the_settings_of_the_cleaner(tmp_path: Pat
         return inside.stage(LogMaintenance).cleaner is not None
 
     with Broker(directory=tmp_path) as broker:
+        # A broker has a cleaner once it has a compacted log, and looks for one at once when settings change.
+        create_single(broker, config={"cleanup.policy": "compact"})
+        alter_brokers(broker, log_cleaner_backoff_ms="50")
         until(lambda: broker.inspect(has_cleaner), "the cleaner runs")
         alter_brokers(
             broker,
