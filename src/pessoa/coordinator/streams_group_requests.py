@@ -92,7 +92,7 @@ class StreamsGroupService:
         )
 
     def describe(self, group_ids: Sequence[str], context: Caller) -> Answer[StreamsGroupDescribeResponse]:
-        """In the order that is asked for, each once."""
+        """In the order that is asked for."""
 
         def failed(group_id: str, code: ErrorCode, message: str | None = None) -> StreamsGroupDescribeResponse:
             return StreamsGroupDescribeResponse(

@@ -1,6 +1,6 @@
 """StreamsGroupDescribe: the state, topology and members of streams groups (KIP-1071).
 
-The answer waits until what it shows is committed, and a group that is named several times is described once.
+The answer waits until what it shows is committed. A group that is named several times is described as often.
 
 Authorised: DESCRIBE on each group, and on all topics of its topology.
 """
@@ -31,7 +31,7 @@ def handle(broker: BrokerServices, context: RequestContext, request: StreamsGrou
     from pessoa.coordinator.groups.streams.streams_descriptions import streams_group_error
     from pessoa.coordinator.shard_answers import then
 
-    group_ids = list(dict.fromkeys(request.group_ids))
+    group_ids = request.group_ids
     denied = denied_names(broker, context, DESCRIBE, GROUP, group_ids) if broker.groups.streams.is_on else frozenset()
     error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     refused = [streams_group_error(name, error, error.text) for name in group_ids if name in denied]

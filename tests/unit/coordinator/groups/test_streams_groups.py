@@ -163,7 +163,7 @@ def test_joined_topics_with_different_counts_are_incorrectly_partitioned(bench: 
     shape = topology(subtopology("0", "orders", "payments", joined=(copartition((0, 1)),)))
     member = StreamsClient(bench, "a", shape)
     member.beat()
-    assert "[orders=3, payments=2]" in member.statuses[INCORRECTLY_PARTITIONED_TOPICS]
+    assert "[{orders=3, payments=2}]" in member.statuses[INCORRECTLY_PARTITIONED_TOPICS]
 
 
 def test_a_repartition_topic_gets_the_count_of_the_topic_that_it_is_joined_with(bench: Bench) -> None:

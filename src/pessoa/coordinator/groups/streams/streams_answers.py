@@ -85,7 +85,7 @@ def leave_response(member_id: str, epoch: int) -> StreamsGroupHeartbeatResponse:
 
 def failed_response(code: ErrorCode, message: str | None) -> StreamsGroupHeartbeatResponse:
     response = leave_response("", 0)
-    response.error_code, response.error_message, response.status = code, message, None
+    response.error_code, response.error_message = code, message
     return response
 
 
@@ -100,10 +100,13 @@ def add_endpoints(
     response: StreamsGroupHeartbeatResponse,
     request: StreamsGroupHeartbeatRequest,
     group: StreamsGroup,
+    moved: StreamsMember,
     topology: StreamsGroupTopologyValue,
     count_of: CountOf,
 ) -> None:
-    """Tell which application answers interactive queries for which partitions, if that has changed for the member."""
+    """Tell which application answers interactive queries for which partitions, if that has changed for the member.
+
+    `moved` is the member as this heartbeat leaves it."""
     response.endpoint_information_epoch = group.endpoint_epoch
     if request.endpoint_information_epoch == group.endpoint_epoch:
         return
@@ -117,7 +120,7 @@ def add_endpoints(
             active_partitions=_partitions(member.assigned.roles().active, read, count_of),
             standby_partitions=_partitions(member.assigned.standby, read, count_of),
         )
-        for member in group.members.values()
+        for member in {**group.members, moved.id: moved}.values()
         if (endpoint := member.user_endpoint) is not None
     ]
 

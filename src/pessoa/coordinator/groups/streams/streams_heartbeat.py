@@ -129,10 +129,12 @@ class StreamsGroups:
             group.shutdown_asked_by = moved.id
         if group.shutdown_asked_by is not None:
             statuses.append(_shutdown_status(group.shutdown_asked_by))
-        shows_tasks = request.member_epoch in (JOIN_EPOCH, member.previous_epoch) or moved.assigned != member.assigned
+        # A member that joins, or that has not heard its last response, is told all of its tasks.
+        knows_tasks = JOIN_EPOCH < request.member_epoch == member.epoch
+        shows_tasks = not knows_tasks or moved.assigned != member.assigned
         interval_ms = self.config.heartbeat_interval_ms(self._registry.overrides(group.id))
         response = answers.heartbeat_response(moved, statuses, interval_ms, shows_tasks=shows_tasks)
-        answers.add_endpoints(response, request, group, topology, self._partition_count)
+        answers.add_endpoints(response, request, group, moved, topology, self._partition_count)
         output.replies.append((token, response))
         return output
 

@@ -99,7 +99,7 @@ def configure(topology: StreamsGroupTopologyValue, count_of: CountOf) -> Configu
     internal = {name: counts[name] for name in _internal_topics(topology)}
     if missing:
         names = ", ".join(sorted(topic.name for topic in missing))
-        status = TopologyStatus(MISSING_INTERNAL_TOPICS, f"Internal topics are missing: [{names}]")
+        status = TopologyStatus(MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {names}")
         return ConfiguredTopology(topology.epoch, status, {}, stateful, missing, internal)
     return ConfiguredTopology(topology.epoch, None, tasks, stateful, (), internal)
 
@@ -170,7 +170,7 @@ def _copartition(one: Subtopology, group: CopartitionGroup, counts: dict[str, in
     if len(set(given.values())) > 1:
         shown = ", ".join(f"{name}={count}" for name, count in sorted(given.items()))
         raise _NotConfigured(
-            INCORRECTLY_PARTITIONED_TOPICS, f"Following topics do not have the same number of partitions: [{shown}]"
+            INCORRECTLY_PARTITIONED_TOPICS, f"Following topics do not have the same number of partitions: [{{{shown}}}]"
         )
     wanted = next(iter(given.values())) if given else max((counts[name] for name in repartition), default=0)
     counts.update((name, wanted) for name in repartition)
