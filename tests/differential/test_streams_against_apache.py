@@ -43,6 +43,6 @@ def test_streams_groups_are_answered_for_as_by_apache_kafka() -> None:
         theirs = played(int(apache.bootstrap_servers.rpartition(":")[2]))
     with Broker(SETTINGS) as broker:
         ours = played(broker.port)
-    both = [[EPOCH.sub("", line) for line in lines(transcript)] for transcript in (theirs, ours)]
-    difference = list(unified_diff(*both, "Apache Kafka", "Pessoa", lineterm="", n=4))
+    expected, found = ([EPOCH.sub("", line) for line in lines(transcript)] for transcript in (theirs, ours))
+    difference = list(unified_diff(expected, found, "Apache Kafka", "Pessoa", lineterm="", n=4))
     assert not difference, "\n".join(difference)
