@@ -1,10 +1,11 @@
 """What `app.run()` says: each step when it begins, and every two seconds that it goes on.
 
     Starting Spark (local[256]); this takes some seconds
-    … Starting Spark (local[256]); this takes some seconds: 2 s
-    … Starting Spark (local[256]); this takes some seconds: 4 s
+    … Starting Spark: 2 s so far
+    … Starting Spark: 4 s so far
 
-On a terminal the lines with dots take each other's place. A thread says them, since the steps themselves wait.
+The engine tells of its own slow steps (`pipelines.slow_steps`); where nobody has spoken for two seconds, a thread here
+says again what is under way. On a terminal the lines with dots take each other's place.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class ProgressReport:
         self._mutex = threading.Lock()
         self._step = ""
         self._began_s = 0.0
+        self._said_s = 0.0
         self._runs = False
         # The length of a line that the next one overwrites.
         self._passing = 0
@@ -44,6 +46,9 @@ class ProgressReport:
         """A step begins: it is said now, and again while it lasts. Once everything runs, what is said is news, except
         that Spark or a query is started again."""
         with self._mutex:
+            if sentence.endswith("so far") or " so far (" in sentence:
+                self._write(f"… {sentence}", passes=True)
+                return
             is_step = not self._runs or sentence.startswith("Starting ")
             self._step, self._began_s = sentence if is_step else "", time.monotonic()
             self._write(sentence)
@@ -54,13 +59,15 @@ class ProgressReport:
             self._step, self._runs = "", True
 
     def _repeat(self) -> None:
-        while not self._ended.wait(INTERVAL_S):
+        while not self._ended.wait(INTERVAL_S / 4):
             with self._mutex:
-                seconds = time.monotonic() - self._began_s
-                if self._step and seconds >= INTERVAL_S * 0.9:
-                    self._write(f"… {self._step.splitlines()[-1]}: {seconds:.0f} s", passes=True)
+                now_s = time.monotonic()
+                if self._step and now_s >= self._said_s + INTERVAL_S:
+                    step = self._step.splitlines()[-1]
+                    self._write(f"… {step}: {now_s - self._began_s:.0f} s so far", passes=True)
 
     def _write(self, line: str, *, passes: bool = False) -> None:
+        self._said_s = time.monotonic()
         if self._is_terminal:
             self._out.write("\r" + " " * self._passing + "\r" + line + ("" if passes else "\n"))
             self._passing = len(line) if passes else 0

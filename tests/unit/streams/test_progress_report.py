@@ -29,11 +29,11 @@ def test_a_step_that_lasts_is_said_again_until_nothing_is_under_way(monkeypatch:
     out = io.StringIO()
     with ProgressReport(out) as progress:
         progress.say("Starting Spark")
-        wait_for(out, "… Starting Spark: 0 s\n")
+        wait_for(out, "… Starting Spark: 0 s so far\n")
         progress.say("it runs\nin two queries")
         progress.rest()
     lines = out.getvalue().splitlines()
-    assert lines[:2] == ["Starting Spark", "… Starting Spark: 0 s"]
+    assert lines[:2] == ["Starting Spark", "… Starting Spark: 0 s so far"]
     assert lines[-2:] == ["it runs", "in two queries"]
 
 
@@ -51,14 +51,25 @@ def test_news_of_what_runs_are_said_once_and_a_new_start_again(monkeypatch: pyte
     assert out.getvalue().splitlines()[-1] == "Spark is ready"
 
 
+def test_what_the_engine_says_of_a_slow_step_stands_in_place_of_the_repetition() -> None:
+    out = Terminal()
+    with ProgressReport(out) as progress:
+        progress.say("Starting Spark")
+        progress.say("Starting Spark: 2 s so far")
+        progress.say("Starting Spark: 4 s so far (2 MB of log)")
+    assert out.getvalue().count("\n") == 1
+    assert "\r… Starting Spark: 2 s so far\r" in out.getvalue()
+    assert "… Starting Spark: 4 s so far (2 MB of log)" in out.getvalue()
+
+
 def test_on_a_terminal_the_repeated_line_takes_its_own_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_report, "INTERVAL_S", 0.02)
     out = Terminal()
     with ProgressReport(out) as progress:
         progress.say("Starting")
-        wait_for(out, "\r… Starting: 0 s\r")
+        wait_for(out, "\r… Starting: 0 s so far\r")
         progress.say("Done")
-    assert out.getvalue().startswith("\r\rStarting\n\r\r… Starting: 0 s")
+    assert out.getvalue().startswith("\r\rStarting\n\r\r… Starting: 0 s so far")
     assert out.getvalue().count("\n") == 2
 
 
