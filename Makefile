@@ -87,6 +87,7 @@ SPARK_TESTS := tests/streams \
     $(addprefix tests/pipelines/test_,api.py engine.py kill_minus_nine.py real_time_kill_minus_nine.py real_time_state.py standalone_cluster.py) \
     $(addprefix tests/connect/test_,connectors_on_spark.py kill_minus_nine.py) \
     $(addprefix tests/ksql/test_on_spark_,expressions.py kill_minus_nine.py ordered.py) \
+    tests/ksql/test_ksql_tutorials_on_spark.py \
     tests/browser
 spark: system setup  ## the tests of pipelines, Streams and Connect with a real Spark
 	@$(BIN)/python -m pytest $(SPARK_TESTS) $(ARGS)
