@@ -59,7 +59,7 @@ def ksql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
 
 
 def test_pageviews_are_enriched_with_users(ksql: CommandLine) -> None:
-    enriched = [
+    enriched: list[list[Any]] = [
         ["User_1", "Page_7", "Region_9", "FEMALE"],
         ["User_2", "Page_3", "Region_8", "MALE"],
         ["User_9", "Page_3", None, None],
