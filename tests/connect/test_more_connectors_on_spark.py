@@ -6,7 +6,8 @@ is not on the machine makes its tests skip, and says what to install.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from confluent_kafka.admin._resource import ResourceType
 from pessoa.connect.connectors.mirror_names import Checkpoint, Heartbeat
 from pessoa.testing import Broker
 from tests.apache.broker import ApacheKafka
+from tests.connect.servers import Mosquitto, mongo, mosquitto, mosquitto_program, opensearch, publish
 from tests.connect.serving import connect_worker, wait_for_states, wait_until
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
+JSON = "org.apache.kafka.connect.json.JsonConverter"
 MIRROR = "org.apache.kafka.connect.mirror."
 RECORDS = 300
 PARTITIONS = 3
@@ -48,6 +51,12 @@ class Cluster:
                 topic, f"valor {number}".encode() if number % 10 else None, f"chave {number}".encode(),
                 number % PARTITIONS, timestamp=1_700_000_000_000 + number, headers=[("n", str(number).encode())],
             )  # fmt: skip
+        assert producer.flush(120) == 0
+
+    def send(self, topic: str, rows: Sequence[tuple[str | None, bytes | None]]) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for key, value in rows:
+            producer.produce(topic, value, None if key is None else key.encode())
         assert producer.flush(120) == 0
 
     def read(self, topic: str, count: int) -> list[Any]:
@@ -102,6 +111,8 @@ class Stage:
         self.http = http
         self.folder = folder
         self.there: dict[str, Cluster] = {}
+        self.search = self.mongo = ""
+        self.mqtt: Mosquitto | None = None
 
     def run(self, name: str, **config: str) -> None:
         settings = {key.replace("__", "-").replace("_", "."): value for key, value in config.items()}
@@ -135,7 +146,55 @@ def start_mirrors(stage: Stage) -> None:
     stage.run("porto-heartbeat", connector_class="MirrorHeartbeat", **clusters | {"source_cluster_alias": "porto"})
 
 
-STARTS: tuple[Callable[[Stage], None], ...] = (start_mirrors,)
+def start_search(stage: Stage) -> None:
+    """Products, of which one has no number for its price, one is deleted, and one comes twice."""
+    schema = {
+        "type": "struct", "optional": False,
+        "fields": [
+            {"field": "nome", "type": "string", "optional": False},
+            {"field": "preco", "type": "double", "optional": True},
+            {"field": "visto", "type": "int64", "optional": True, "name": "org.apache.kafka.connect.data.Timestamp"},
+        ],
+    }  # fmt: skip
+
+    def product(name: str, price: float) -> bytes:
+        payload = {"nome": name, "preco": price, "visto": 1_700_000_000_000}
+        return json.dumps({"schema": schema, "payload": payload}).encode()
+
+    rows: list[tuple[str, bytes | None]] = [(f"p{n}", product(f"produto {n}", n / 4)) for n in range(50)]
+    stage.here.send("Produtos", [*rows, ("p7", None), ("p3", product("outro", 9.5))])
+    stage.here.send("produtos-livres", [("a", b'{"preco": 1}'), ("b", b'{"preco": "caro"}'), ("c", b'{"preco": 2}')])
+    letters = {
+        "errors_tolerance": "all", "errors_deadletterqueue_topic_name": "recusados",
+        "errors_deadletterqueue_context_headers_enable": "true", "errors_deadletterqueue_topic_replication_factor": "1",
+    }  # fmt: skip
+    stage.run(
+        "search", connector_class="io.confluent.connect.elasticsearch.ElasticsearchSinkConnector", topics="Produtos",
+        connection_url=stage.search, behavior_on_null_values="delete", batch_size="20", type_name="_doc",
+    )  # fmt: skip
+    stage.run(
+        "search-free", connector_class="ElasticsearchSink", topics="produtos-livres", connection_url=stage.search,
+        value_converter_schemas_enable="false", value_converter=JSON, **letters,
+    )  # fmt: skip
+
+
+def start_sensors(stage: Stage) -> None:
+    """Readings of sensors from MQTT into a topic, and from there into MongoDB."""
+    if stage.mqtt is None:
+        return
+    stage.run(
+        "mqtt", connector_class="io.confluent.connect.mqtt.MqttSourceConnector", mqtt_server_uri=stage.mqtt.url,
+        mqtt_topics="casa/+", kafka_topic="leituras", mqtt_qos="1", mqtt_clean_session_enabled="false",
+    )  # fmt: skip
+    publish(stage.mqtt, *((f"casa/{n}", json.dumps({"n": n, "graus": n / 2})) for n in range(30)), retain=True)
+    stage.run(
+        "mongo", connector_class="com.mongodb.kafka.connect.MongoSinkConnector", connection_uri=stage.mongo,
+        database="loja", topics="leituras", value_converter=JSON, value_converter_schemas_enable="false",
+        document_id_strategy="com.mongodb.kafka.connect.sink.processor.id.strategy.FullKeyStrategy",
+    )  # fmt: skip
+
+
+STARTS: tuple[Callable[[Stage], None], ...] = (start_mirrors, start_search, start_sensors)
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +207,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory, spark_address: str) -> Itera
         http = stack.enter_context(connect_worker(here.bootstrap_servers, folder / "home", settings))
         stage = Stage(Cluster(here.bootstrap_servers), http, folder)
         stage.there = {"porto": Cluster(porto.bootstrap_servers), "apache": Cluster(apache.bootstrap_servers)}
+        stage.search, stage.mongo = stack.enter_context(opensearch()), stack.enter_context(mongo())
+        if mosquitto_program() is not None:
+            stage.mqtt = stack.enter_context(mosquitto())
         for start in STARTS:
             start(stage)
         yield stage
@@ -217,9 +279,64 @@ def test_heartbeats_name_both_clusters(stage: Stage) -> None:
 
 
 @pytest.mark.apache
+def test_records_become_documents_by_key_and_tombstones_delete_them(stage: Stage) -> None:
+    def documents() -> dict[str, Any]:
+        httpx.post(f"{stage.search}/produtos/_refresh", timeout=60)
+        answer = httpx.get(f"{stage.search}/produtos/_search?size=1000&version=true", timeout=60).json()
+        return {each["_id"]: each for each in answer.get("hits", {}).get("hits", ())}
+
+    def done() -> bool:
+        found = documents()
+        return len(found) == 49 and found["p3"]["_source"]["nome"] == "outro"
+
+    wait_until(done, "all products are there, without the one that was deleted")
+    found = documents()
+    assert "p7" not in found
+    assert found["p3"]["_version"] == 51
+    assert found["p4"]["_source"] == {"nome": "produto 4", "preco": 1.0, "visto": 1_700_000_000_000}
+    mapping = httpx.get(f"{stage.search}/produtos/_mapping", timeout=60).json()["produtos"]["mappings"]["properties"]
+    assert {name: each["type"] for name, each in mapping.items()} == {
+        "nome": "text",
+        "preco": "double",
+        "visto": "date",
+    }
+
+
+@pytest.mark.apache
+def test_a_document_that_the_server_refuses_becomes_a_dead_letter(stage: Stage) -> None:
+    (letter,) = stage.here.read("recusados", 1)
+    assert letter.key() == b"b"
+    reason = dict(letter.headers())["__connect.errors.exception.message"].decode()
+    assert "mapper_parsing_exception" in reason
+    httpx.post(f"{stage.search}/produtos-livres/_refresh", timeout=60)
+    assert httpx.get(f"{stage.search}/produtos-livres/_count", timeout=60).json()["count"] == 2
+
+
+@pytest.mark.apache
+def test_messages_of_sensors_go_through_a_topic_into_documents(stage: Stage) -> None:
+    if stage.mqtt is None:
+        pytest.skip("there is no mosquitto on this machine")
+    from pymongo import MongoClient
+
+    messages = {each.key(): json.loads(each.value()) for each in stage.here.read("leituras", 30)}
+    assert messages[b"casa/7"] == {"n": 7, "graus": 3.5}
+    publish(stage.mqtt, ("casa/7", '{"n": 7, "graus": 40}'))
+    with MongoClient[dict[str, Any]](stage.mongo) as client:
+
+        def found() -> dict[str, Any]:
+            return {each["_id"]: each for each in client["loja"]["leituras"].find()}
+
+        wait_until(lambda: len(found()) == 30 and found()["casa/7"]["graus"] == 40, "all readings are documents")
+        assert found()["casa/8"] == {"_id": "casa/8", "n": 8, "graus": 4.0}
+
+
+@pytest.mark.apache
 def test_new_connectors_are_listed_and_say_what_is_wrong_with_a_configuration(stage: Stage) -> None:
     listed = {each["class"]: each["type"] for each in stage.http.get("/connector-plugins").json()}
     assert listed[f"{MIRROR}MirrorSourceConnector"] == "source"
+    assert listed["io.confluent.connect.elasticsearch.ElasticsearchSinkConnector"] == "sink"
+    assert listed["com.mongodb.kafka.connect.MongoSinkConnector"] == "sink"
+    assert listed["io.confluent.connect.mqtt.MqttSourceConnector"] == "source"
     assert listed["io.debezium.connector.postgresql.PostgresConnector"] == "source"
     settings = {"connector.class": f"{MIRROR}MirrorSourceConnector", "name": "x", "source.cluster.alias": "a",
                 "target.cluster.alias": "a", "target.cluster.bootstrap.servers": "h:1"}  # fmt: skip

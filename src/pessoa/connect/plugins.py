@@ -49,6 +49,12 @@ CONNECTORS = {
     "pessoa.connect.connectors.FileSystemSinkConnector": ("sink", "object_sink:FileSystemSinkConnector"),
     "io.debezium.connector.postgresql.PostgresConnector": ("source", "postgres_cdc:PostgresConnector"),
     "pessoa.connect.connectors.PostgresConnector": ("source", "postgres_cdc:PostgresConnector"),
+    "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector": (
+        "sink",
+        "elasticsearch_sink:ElasticsearchSinkConnector",
+    ),
+    "io.confluent.connect.mqtt.MqttSourceConnector": ("source", "mqtt_source:MqttSourceConnector"),
+    "com.mongodb.kafka.connect.MongoSinkConnector": ("sink", "mongo_sink:MongoSinkConnector"),
     **{
         f"org.apache.kafka.connect.mirror.{name}": ("source", f"{module}:{name}")
         for module, name in (
