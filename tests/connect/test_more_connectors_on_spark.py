@@ -20,6 +20,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 
 from pessoa.connect.connectors.mirror_names import Checkpoint, Heartbeat
+from pessoa.pipelines.spark_server import session_at
 from pessoa.testing import Broker
 from tests.apache.broker import ApacheKafka
 from tests.connect.servers import Mosquitto, mongo, mosquitto, mosquitto_program, opensearch, publish
@@ -29,6 +30,7 @@ STRING = "org.apache.kafka.connect.storage.StringConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 MIRROR = "org.apache.kafka.connect.mirror."
 RECORDS = 300
+SALES = 100
 PARTITIONS = 3
 
 
@@ -194,7 +196,24 @@ def start_sensors(stage: Stage) -> None:
     )  # fmt: skip
 
 
-STARTS: tuple[Callable[[Stage], None], ...] = (start_mirrors, start_search, start_sensors)
+def start_tables(stage: Stage) -> None:
+    """Sales as a table of Parquet files; one does not fit."""
+    rows: list[tuple[str | None, bytes | None]] = [
+        (str(n), json.dumps({"id": n, "loja": "Porto" if n % 2 else "Faro", "total": n / 4, "a mais": 1}).encode())
+        for n in range(SALES)
+    ]
+    stage.here.create("vendas", 2)
+    stage.here.send("vendas", [*rows, ("x", b'{"id": "nenhum", "loja": "Porto"}'), ("y", None)])
+    stage.run(
+        "table", connector_class="TableSink", topics="vendas", table_path=str(stage.folder / "vendas"),
+        table_schema="id BIGINT, total DOUBLE, _offset BIGINT, _timestamp TIMESTAMP, loja STRING",
+        table_partition_by="loja", value_converter=JSON, value_converter_schemas_enable="false",
+        errors_tolerance="all", errors_deadletterqueue_topic_name="vendas-recusadas",
+        errors_deadletterqueue_topic_replication_factor="1",
+    )  # fmt: skip
+
+
+STARTS: tuple[Callable[[Stage], None], ...] = (start_mirrors, start_search, start_sensors, start_tables)
 
 
 @pytest.fixture(scope="module")
@@ -328,6 +347,26 @@ def test_messages_of_sensors_go_through_a_topic_into_documents(stage: Stage) -> 
 
         wait_until(lambda: len(found()) == 30 and found()["casa/7"]["graus"] == 40, "all readings are documents")
         assert found()["casa/8"] == {"_id": "casa/8", "n": 8, "graus": 4.0}
+
+
+@pytest.mark.apache
+def test_records_become_rows_of_a_table_that_spark_writes(stage: Stage, spark_address: str) -> None:
+    session = session_at(spark_address)
+    folder = str(stage.folder / "vendas")
+
+    def rows() -> list[Any]:
+        if not list(Path(folder).glob("_spark_metadata/*")):
+            return []
+        return list(session.read.parquet(folder).collect())
+
+    wait_until(lambda: len(rows()) >= SALES, "all sales are rows")
+    found = {each["id"]: each for each in rows()}
+    assert sorted(found) == list(range(SALES))
+    assert {(each["loja"], each["total"]) for each in rows() if each["id"] == 7} == {("Porto", 1.75)}
+    assert found[7]["_timestamp"] is not None
+    assert {path.name for path in Path(folder).iterdir()} >= {"loja=Porto", "loja=Faro"}
+    assert [each.key() for each in stage.here.read("vendas-recusadas", 1)] == [b"x"]
+    session.stop()
 
 
 @pytest.mark.apache

@@ -142,6 +142,9 @@ class SourceConnector(Connector):
 class SinkConnector(Connector):
     TYPE = "sink"
 
+    # Whether one of Spark's own writers takes what it makes of records: a `TableSinkConnector`, or one like it.
+    IS_WRITTEN_BY_SPARK: ClassVar[bool] = False
+
     # Set by the sink task: reports that one record cannot be delivered, and why. Returns if that is tolerated (the
     # record goes to the dead-letter topic then), and raises if not.
     report: Callable[[Record, Exception], None]

@@ -53,6 +53,7 @@ CONNECTORS = {
         "sink",
         "elasticsearch_sink:ElasticsearchSinkConnector",
     ),
+    "pessoa.connect.connectors.TableSinkConnector": ("sink", "table_sink:TableSinkConnector"),
     "io.confluent.connect.mqtt.MqttSourceConnector": ("source", "mqtt_source:MqttSourceConnector"),
     "com.mongodb.kafka.connect.MongoSinkConnector": ("sink", "mongo_sink:MongoSinkConnector"),
     **{

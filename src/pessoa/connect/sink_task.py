@@ -78,6 +78,10 @@ class SinkTask:
             self.end()
             raise
 
+    def opened(self) -> OpenSink:
+        """Return the sink that is open in this process."""
+        return _OPEN[self._name]
+
     def close(self) -> None:
         """Do nothing: the sink stays open for the next batch."""
 
@@ -114,8 +118,16 @@ class OpenSink:
             records = [record for row in chunk for record in self._records_of(row)]
             if records:
                 self._deliver(records)
+        self.flush()
+
+    def flush(self) -> None:
+        """Return when the dead letters are written."""
         if self._outbox is not None:
             self._outbox.flush()
+
+    @property
+    def connector_object(self) -> SinkConnector:
+        return self._sink
 
     def _records_of(self, row: KafkaRow) -> list[Record]:
         self._tracker.track(row.topic)

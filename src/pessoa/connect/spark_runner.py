@@ -24,8 +24,10 @@ from uuid import uuid4
 from pessoa.base.config_values import split_list
 from pessoa.client.librdkafka import security_settings
 from pessoa.connect.clients import client_settings
-from pessoa.connect.connector import SourceConnector
+from pessoa.connect.config_providers import Providers
+from pessoa.connect.connector import Connector, SinkConnector, SourceConnector
 from pessoa.connect.connector_offsets import group_of, group_offsets
+from pessoa.connect.connectors.table_sink import TableSinkConnector
 from pessoa.connect.definition import settings_below
 from pessoa.connect.java_regex import JavaPattern
 from pessoa.connect.plugins import Plugins
@@ -33,6 +35,7 @@ from pessoa.connect.query_offset import parts_of, query_offset_of, read_query_of
 from pessoa.connect.runner import FAILED, RUNNING, TaskReport, TaskSpec
 from pessoa.connect.sink_task import SinkTask
 from pessoa.connect.source_task import SourceTask
+from pessoa.connect.table_task import TableTask
 from pessoa.connect.worker_config import WorkerConfig
 
 if TYPE_CHECKING:
@@ -127,6 +130,9 @@ class SparkRunner:
             )
         options = sink_options(worker, spec.settings, spec.connector)
         rotation = int(spec.settings.get("rotate.schedule.interval.ms", "-1"))
+        kind = self._kind(spec)
+        if issubclass(kind, SinkConnector) and kind.IS_WRITTEN_BY_SPARK:
+            return self._table_query(spec, query_id, options)
         return QuerySpec(
             query_id,
             start_function=lambda spark, _: spark.readStream.format("kafka").options(**options).load(),
@@ -136,8 +142,35 @@ class SparkRunner:
             group_id=group_of(spec.connector, spec.settings),
         )
 
+    def _table_query(self, spec: TaskSpec, query_id: str, options: Mapping[str, str]) -> QuerySpec:
+        from pessoa.pipelines.queries import QuerySpec
+        from pessoa.pipelines.table_target import TableTarget, as_rows
+
+        worker = self._config.settings
+        config = TableSinkConnector.CONFIG.parse(Providers(worker).resolve(spec.settings))
+        task = TableTask(spec.connector, spec.settings, worker, uuid4().hex)
+        columns = config.string("table.schema")
+        return QuerySpec(
+            query_id,
+            start_function=lambda spark, _: as_rows(
+                spark, spark.readStream.format("kafka").options(**options).load(), task, columns
+            ),
+            table=TableTarget(
+                config.string("table.format"),
+                config.string("table.path"),
+                config.entries("table.partition.by"),
+                settings_below(spec.settings, "table.option."),
+            ),
+            trigger_ms=int(worker["pessoa.pace.ms"]),
+            max_restarts=RESTARTS,
+            group_id=group_of(spec.connector, spec.settings),
+        )
+
+    def _kind(self, spec: TaskSpec) -> type[Connector]:
+        return Plugins(self._config.settings.get("plugin.path", "")).connector(spec.settings["connector.class"])
+
     def _keeps_timestamps(self, spec: TaskSpec) -> bool:
-        kind = Plugins(self._config.settings.get("plugin.path", "")).connector(spec.settings["connector.class"])
+        kind = self._kind(spec)
         return issubclass(kind, SourceConnector) and kind.KEEPS_TIMESTAMPS
 
 

@@ -178,11 +178,11 @@ def launch(
     for name, value in spec.spark_settings.items():
         spark.conf.set(name, value)
     records = records_of(spec, spark, kafka, loads_tables=loads_tables)
-    writer, options = _writer(spec, records, kafka, slots)
+    writer, options = (records, {}) if spec.table is not None else _writer(spec, records, kafka, slots)
     # PySpark has no type for the real-time trigger.
     stream: Any = writer.writeStream.queryName(spec.id).outputMode(mode_of(spec))
     stream = stream.option("checkpointLocation", checkpoint).options(**options)
-    stream = stream.format("kafka" if options else "noop")
+    stream = stream.format("kafka" if options else "noop") if spec.table is None else spec.table.applied(stream)
     if loads_tables:
         stream = stream.trigger(availableNow=True)
     elif speed_of(spec) == "real-time":

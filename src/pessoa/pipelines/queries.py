@@ -25,6 +25,7 @@ from pessoa.pipelines.plan import KafkaSettings, Node, from_json, to_json
 from pessoa.pipelines.python_functions import NamedFunctions
 from pessoa.pipelines.python_sink import SinkWriter
 from pessoa.pipelines.query_progress import Progress
+from pessoa.pipelines.table_target import TableTarget
 from pessoa.pipelines.topic_writer import DEFAULT_SLOTS, MOST_SLOTS
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class QuerySpec:
     functions: NamedFunctions = field(default_factory=dict)
     # The records are Kafka's, with their offsets, and this takes them.
     writer: SinkWriter | None = None
+    # The records are rows, and one of Spark's own writers keeps them.
+    table: TableTarget | None = None
     delivery: Delivery = "at-least-once"
     # None: real-time if the plan allows it.
     speed: Speed | None = None

@@ -6,6 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pessoa.base.json_value import JsonObject
+from pessoa.connect.connector import OffsetRefused, Offsets
+from pessoa.connect.connectors import mirror_clusters
 from pessoa.connect.connectors.mirror_names import (
     MOST_SYNCS,
     Checkpoint,
@@ -17,6 +20,7 @@ from pessoa.connect.connectors.mirror_names import (
     checkpoints_topic,
     offset_syncs_topic,
 )
+from pessoa.connect.connectors.mirror_source import MirrorSourceConnector
 
 
 def test_topics_are_named_after_their_cluster_and_never_go_round_in_circles() -> None:
@@ -83,3 +87,35 @@ def test_a_topic_that_was_made_anew_makes_older_syncs_void() -> None:
     synced.add(5, 5)
     assert synced.translate(4) is None
     assert synced.translate(100) == 6
+
+
+def test_a_cluster_that_does_not_answer_is_asked_again_and_ends_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mirror_clusters, "TIMEOUT_S", 0.1)
+    settings = {
+        "source.cluster.alias": "a", "source.cluster.bootstrap.servers": "127.0.0.1:1", "target.cluster.alias": "b",
+        "target.cluster.bootstrap.servers": "127.0.0.1:1",
+    }  # fmt: skip
+    source = MirrorSourceConnector()
+    source.start(MirrorSourceConnector.CONFIG.parse(settings), Offsets())
+    assert source.poll() == []
+    assert source.poll() == []
+    source.stop()
+
+
+def test_partitions_are_dealt_out_to_tasks_and_an_offset_is_that_of_the_last_record() -> None:
+    tasks = MirrorSourceConnector.tasks({"topics": "t"}, 3)
+    assert [each["pessoa.task"] for each in tasks] == ["0", "1", "2"]
+    taken = []
+    for each in tasks:
+        source = MirrorSourceConnector()
+        clusters = {"source.cluster.alias": "a", "source.cluster.bootstrap.servers": "h:1",
+                    "target.cluster.bootstrap.servers": "h:1"}  # fmt: skip
+        source.start(MirrorSourceConnector.CONFIG.parse({**each, **clusters}), Offsets())
+        taken += list(source._own_places("t", 100))
+    assert sorted(taken) == [("t", number) for number in range(100)]
+    place: JsonObject = {"cluster": "a", "topic": "t", "partition": 0}
+    MirrorSourceConnector.check_offset(place, {"offset": 41})
+    offsets: tuple[JsonObject, ...] = ({"offset": -1}, {}, {"offset": []})
+    for wrong in offsets:
+        with pytest.raises(OffsetRefused):
+            MirrorSourceConnector.check_offset(place, wrong)

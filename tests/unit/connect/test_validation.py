@@ -33,6 +33,7 @@ RIGHT = {
     "ElasticsearchSink": {"topics": "t", "connection.url": "http://localhost:9200"},
     "MqttSource": {"mqtt.server.uri": "tcp://localhost:1883", "mqtt.topics": "a"},
     "MongoSink": {"topics": "t", "database": "d"},
+    "TableSink": {"topics": "t", "table.path": "/tmp/t", "table.schema": "id BIGINT"},
     "MirrorSource": MIRROR,
     "MirrorCheckpoint": MIRROR,
     "MirrorHeartbeat": MIRROR,

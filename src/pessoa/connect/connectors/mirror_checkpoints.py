@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 from pessoa.base.config_values import at_least
 from pessoa.base.json_value import JsonObject
 from pessoa.connect.connector import Offset, Offsets, SourceConnector
-from pessoa.connect.connectors.mirror_clusters import BYTES_DEFAULTS, TIMEOUT_S, Clusters, cluster_keys
+from pessoa.connect.connectors.mirror_clusters import (
+    BYTES_DEFAULTS,
+    TIMEOUT_S,
+    Clusters,
+    cluster_keys,
+    tolerating_outages,
+)
 from pessoa.connect.connectors.mirror_names import (
     HEARTBEATS,
     Checkpoint,
@@ -36,8 +42,6 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
 log = logging.getLogger("pessoa.connect")
-
-NO_INTERVAL_S = 1e9
 
 
 class MirrorCheckpointConnector(SourceConnector):
@@ -89,6 +93,12 @@ class MirrorCheckpointConnector(SourceConnector):
         if now_s < self._due_s or not self._config.boolean("enabled"):
             return []
         self._due_s = now_s + self._config.integer("emit.checkpoints.interval.seconds")
+        records: list[Record] = []
+        with tolerating_outages(f"offsets of groups of {self._clusters.source}"):
+            records = self._translate(now_s)
+        return records
+
+    def _translate(self, now_s: float) -> list[Record]:
         if not self._is_ready:
             replicas = self._config.integer("checkpoints.topic.replication.factor")
             self._clusters.ensure_topic("target", self._topic, 1, replicas, {"cleanup.policy": "compact"})
@@ -239,9 +249,10 @@ class MirrorHeartbeatConnector(SourceConnector):
         if now_s < self._due_s or not (config.boolean("enabled") and config.boolean("emit.heartbeats.enabled")):
             return []
         if not self._is_ready:
-            replicas = config.integer("heartbeats.topic.replication.factor")
-            self._clusters.ensure_topic("target", self._topic, 1, replicas, {"cleanup.policy": "compact"})
-            self._is_ready = True
+            with tolerating_outages(f"the topic {self._topic}"):
+                replicas = config.integer("heartbeats.topic.replication.factor")
+                self._clusters.ensure_topic("target", self._topic, 1, replicas, {"cleanup.policy": "compact"})
+                self._is_ready = True
         self._due_s = now_s + config.integer("emit.heartbeats.interval.seconds")
         beat = Heartbeat(self._clusters.source, self._clusters.target, clock.time_ns() // 1_000_000)
         place: JsonObject = {"sourceClusterAlias": beat.source, "targetClusterAlias": beat.target}

@@ -7,7 +7,8 @@ Settings below `source.cluster.` and `target.cluster.` are those of clients, in 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pessoa.base.config_values import Value, at_least, one_of
@@ -72,6 +73,21 @@ def cluster_keys() -> list[Key]:
             group=group),
         key("enabled", BOOLEAN, True, MEDIUM, "Whether it does anything.", group=group),
     ]  # fmt: skip
+
+
+# How long to wait after a cluster did not answer.
+PAUSE_S = 5.0
+
+
+@contextmanager
+def tolerating_outages(what: str) -> Iterator[None]:
+    """Log that a cluster did not answer, and go on: what was not done is done the next time."""
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except (KafkaException, ConnectionError, TimeoutError) as failure:
+        log.warning("%s: tried again in a moment: %s", what, failure)
 
 
 class Clusters:

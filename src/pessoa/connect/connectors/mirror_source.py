@@ -22,7 +22,14 @@ from pessoa.base.config_values import at_least
 from pessoa.base.json_value import JsonObject
 from pessoa.connect.clients import Outbox
 from pessoa.connect.connector import Offset, OffsetRefused, Offsets, Partition, SourceConnector, offset_number
-from pessoa.connect.connectors.mirror_clusters import BYTES_DEFAULTS, TIMEOUT_S, Clusters, cluster_keys
+from pessoa.connect.connectors.mirror_clusters import (
+    BYTES_DEFAULTS,
+    PAUSE_S,
+    TIMEOUT_S,
+    Clusters,
+    cluster_keys,
+    tolerating_outages,
+)
 from pessoa.connect.connectors.mirror_names import NameFilter, OffsetSync, offset_syncs_topic
 from pessoa.connect.data import BYTES, Header, Record
 from pessoa.connect.definition import BOOLEAN, HIGH, INT, LIST, LOW, MEDIUM, STRING, Config, Table, key
@@ -196,19 +203,24 @@ class MirrorSourceConnector(SourceConnector):
     def poll(self) -> Iterable[Record]:
         if not self._config.boolean("enabled"):
             return []
-        now_s = clock.monotonic()
-        if now_s >= self._refresh_due_s:
-            self._refresh()
-            seconds = self._config.integer("refresh.topics.interval.seconds")
-            self._refresh_due_s = now_s + (seconds if self._config.boolean("refresh.topics.enabled") else 1e9)
-        if self._config.integer(TASK) == 0 and now_s >= self._configs_due_s:
-            if self._config.boolean("sync.topic.configs.enabled"):
-                self._sync_configs()
-            self._configs_due_s = now_s + self._config.integer("sync.topic.configs.interval.seconds")
+        with tolerating_outages(f"the topics of {self._clusters.source}"):
+            self._look_after_topics(clock.monotonic())
         if self._consumer is None:
             return []
         messages = self._consumer.consume(self._config.integer("consumer.poll.records"), POLL_S)
         return [self._record(each) for each in messages if self._is_record(each)]
+
+    def _look_after_topics(self, now_s: float) -> None:
+        if now_s >= self._refresh_due_s:
+            self._refresh_due_s = now_s + PAUSE_S
+            self._refresh()
+            seconds = self._config.integer("refresh.topics.interval.seconds")
+            self._refresh_due_s = now_s + (seconds if self._config.boolean("refresh.topics.enabled") else 1e9)
+        if self._config.integer(TASK) == 0 and now_s >= self._configs_due_s:
+            self._configs_due_s = now_s + PAUSE_S
+            if self._config.boolean("sync.topic.configs.enabled"):
+                self._sync_configs()
+            self._configs_due_s = now_s + self._config.integer("sync.topic.configs.interval.seconds")
 
     def _is_record(self, message: Message) -> bool:
         error = message.error()
@@ -260,8 +272,12 @@ class MirrorSourceConnector(SourceConnector):
             return
         reached = {place: offset_number(offsets.of(self._partition(*place)), "offset", -1) + 1 for place in self._next}
         moved = {place: offset for place, offset in reached.items() if offset > self._synced.get(place, 0)}
-        if not moved:
-            return
+        if moved:
+            # A sync that is missing makes a translated offset less exact, not wrong.
+            with tolerating_outages(f"offset syncs of {self._clusters.source}"):
+                self._write_syncs(moved)
+
+    def _write_syncs(self, moved: Mapping[tuple[str, int], int]) -> None:
         ends = self._ends(list(moved))
         topic = offset_syncs_topic(self._clusters.syncs_topic_other, self._clusters.separator)
         if self._outbox is None:
