@@ -7,6 +7,7 @@ is not on the machine makes its tests skip, and says what to install.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,6 +26,7 @@ from pessoa.testing import Broker
 from tests.apache.broker import ApacheKafka
 from tests.connect.servers import Mosquitto, mongo, mosquitto, mosquitto_program, opensearch, publish
 from tests.connect.serving import connect_worker, wait_for_states, wait_until
+from tests.support.logged_process import LoggedProcess
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -295,6 +297,24 @@ def test_heartbeats_name_both_clusters(stage: Stage) -> None:
     message = stage.here.read("heartbeats", 2)[0]
     beat = Heartbeat.read(message.key(), message.value())
     assert (beat.source, beat.target) == ("porto", "aqui")
+
+
+@pytest.mark.apache
+def test_mirror_maker_copies_what_its_file_says(stage: Stage, spark_address: str) -> None:
+    there = stage.there["porto"]
+    there.create("contos", 2)
+    there.send("contos", [(str(n), b"era uma vez") for n in range(40)])
+    file = stage.folder / "mm2.properties"
+    settings = {
+        "clusters": "faro, aqui", "faro.bootstrap.servers": there.bootstrap, "faro->aqui.enabled": "true",
+        "aqui.bootstrap.servers": stage.here.bootstrap, "faro->aqui.topics": "contos", "replication.factor": "1",
+        "pessoa.home": str(stage.folder / "mm2"), "pessoa.spark.remote": spark_address,
+    }  # fmt: skip
+    file.write_text("".join(f"{name} = {text}\n" for name, text in settings.items()), encoding="utf-8")
+    command = [sys.executable, "-m", "pessoa.cli.mirror_maker", str(file)]
+    with LoggedProcess(command, stage.folder / "mm2.output", name="connect-mirror-maker") as process:
+        assert {each.value() for each in stage.here.read("faro.contos", 40)} == {b"era uma vez"}
+        process.stop()
 
 
 @pytest.mark.apache

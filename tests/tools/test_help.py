@@ -30,6 +30,7 @@ BY_CLICK = {
     "kafka-rest-start": "pessoa.cli.rest_proxy:rest_proxy",
     "schema-registry-start": "pessoa.cli.schema_registry:schema_registry",
     "connect-distributed": "pessoa.cli.connect:connect",
+    "connect-mirror-maker": "pessoa.cli.mirror_maker:mirror_maker",
     "connect-standalone": "pessoa.cli.connect:standalone",
     "kafka-shell": "pessoa.cli.shell:shell",
 }

@@ -46,7 +46,7 @@ def connect(
         for side in ("key", "value"):
             settings.setdefault(f"{side}.converter.schema.registry.url", schema_registry)
     listen_at(settings, host, port, 8083)
-    ctx.exit(_run(settings))
+    ctx.exit(run_worker(settings))
 
 
 @click.command(
@@ -66,10 +66,11 @@ def standalone(ctx: click.Context, properties: Path, connectors: tuple[Path, ...
         if "name" not in settings:
             raise click.ClickException(f"{path} names no connector: write name=…")
         found[settings["name"]] = settings
-    ctx.exit(_run(settings_in(properties), found))
+    ctx.exit(run_worker(settings_in(properties), found))
 
 
-def _run(settings: dict[str, str], connectors: dict[str, dict[str, str]] | None = None) -> int:
+def run_worker(settings: dict[str, str], connectors: dict[str, dict[str, str]] | None = None) -> int:
+    """Run a worker until it is told to stop: a distributed one, or a standalone one with these connectors."""
     import logging
 
     from pessoa.base.config_values import ConfigProblem

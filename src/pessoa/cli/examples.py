@@ -259,6 +259,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("pessoa shell --cluster here=localhost:9092 --cluster there=kafka:9092", "two clusters, F2 changes"),
     ),
     "pessoa version": (("pessoa version", "what to say in a bug report"),),
+    "connect-mirror-maker": (
+        ("connect-mirror-maker mm2.properties", "copy topics between clusters as the file says"),
+        ("connect-mirror-maker mm2.properties --clusters aqui", "only the flows into this cluster"),
+    ),
     "connect-standalone": (
         ("connect-standalone worker.properties file-source.properties", "a worker with one connector"),
     ),

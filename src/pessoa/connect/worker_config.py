@@ -103,7 +103,7 @@ def make_config(given: Mapping[str, str], *, is_standalone: bool = False) -> Wor
             settings.pop(topic)
     # Where relative names of files are looked for, wherever a task runs.
     settings["pessoa.folder"] = str(Path.cwd())
-    home = settings["pessoa.home"] = str(Path(config.home_path or _default_home()).expanduser())
+    home = settings["pessoa.home"] = str(Path(config.home_path or default_home()).expanduser())
     if (Path(home) / "plugins").is_dir():
         settings.setdefault("plugin.path", str(Path(home) / "plugins"))
     return replace(
@@ -116,7 +116,7 @@ def make_config(given: Mapping[str, str], *, is_standalone: bool = False) -> Wor
     )
 
 
-def _default_home() -> str:
+def default_home() -> str:
     base = os.environ.get("PESSOA_HOME") or str(Path.home() / ".pessoa")
     return str(Path(base) / "connect")
 

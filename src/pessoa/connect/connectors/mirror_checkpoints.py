@@ -95,7 +95,7 @@ class MirrorCheckpointConnector(SourceConnector):
         self._due_s = now_s + self._config.integer("emit.checkpoints.interval.seconds")
         records: list[Record] = []
         with tolerating_outages(f"offsets of groups of {self._clusters.source}"):
-            records = self._translate(now_s)
+            records += self._translate(now_s)
         return records
 
     def _translate(self, now_s: float) -> list[Record]:
