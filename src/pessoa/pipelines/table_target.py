@@ -51,7 +51,7 @@ def as_rows(spark: SparkSession, records: DataFrame, maker: RowMaker, columns: s
     from pyspark.sql.pandas.types import to_arrow_schema
 
     # Only a session can read such text; in the tasks there is none.
-    schema = to_arrow_schema(spark.createDataFrame([], columns).schema)
+    schema = to_arrow_schema(spark.createDataFrame([], columns).schema, timezone="UTC")
 
     def convert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         first = next(batches, None)
