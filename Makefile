@@ -85,7 +85,7 @@ quick: setup  ## the most telling tenth of `make test`; under 8 minutes
 # The pages of the control centre share one cluster and one Chromium, which workers could not.
 SPARK_TESTS := tests/streams \
     $(addprefix tests/pipelines/test_,api.py engine.py kill_minus_nine.py real_time_kill_minus_nine.py real_time_state.py standalone_cluster.py) \
-    $(addprefix tests/connect/test_,connectors_on_spark.py kill_minus_nine.py) \
+    $(addprefix tests/connect/test_,connectors_on_spark.py kill_minus_nine.py more_connectors_on_spark.py) \
     $(addprefix tests/ksql/test_on_spark_,expressions.py kill_minus_nine.py ordered.py) \
     tests/ksql/test_ksql_tutorials_on_spark.py \
     tests/browser

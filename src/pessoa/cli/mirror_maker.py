@@ -18,7 +18,7 @@ from pessoa.cli.connect import CONTEXT, PATH
 from pessoa.cli.examples import for_click
 
 if TYPE_CHECKING:
-    from pessoa.connect.mirror_maker import MirrorWorker
+    from pessoa.connect.mirror_flows import MirrorWorker
 
 
 @click.command(
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def mirror_maker(ctx: click.Context, properties: Path, clusters: tuple[str, ...]) -> None:
     from pessoa.base.config_values import ConfigProblem
     from pessoa.cli.service_settings import settings_in
-    from pessoa.connect.mirror_maker import mirror_workers
+    from pessoa.connect.mirror_flows import mirror_workers
 
     only = [name for each in clusters for name in each.replace(",", " ").split()]
     try:

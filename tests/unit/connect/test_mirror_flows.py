@@ -6,7 +6,7 @@ import pytest
 
 from pessoa.base.config_values import ConfigProblem
 from pessoa.connect.config_validation import validate
-from pessoa.connect.mirror_maker import mirror_workers
+from pessoa.connect.mirror_flows import mirror_workers
 from pessoa.connect.plugins import Plugins
 
 FILE = {
