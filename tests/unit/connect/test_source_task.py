@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pessoa.connect.connector import SourceConnector
+from pessoa.connect.connector import Offsets, SourceConnector
 from pessoa.connect.connectors.jdbc_source import JdbcSourceConnector
 from pessoa.connect.data import Record
 from pessoa.connect.query_offset import QueryOffset, query_offset_of
@@ -126,6 +126,41 @@ def test_rows_of_one_moment_are_all_read_again_though_one_has_come_before_them(t
     assert sorted(_ids(list(rows))) == [1, 2, 3]
     sql("INSERT INTO items VALUES (7, '2024-01-01 12:00:00.000')")
     assert sorted(_again(task, end)) == [1, 2, 3, 7]
+    task.stop()
+
+
+def test_rows_of_one_moment_that_are_more_than_a_page_are_read_page_by_page(tmp_path: Path, sql: Sql) -> None:
+    sql(f"INSERT INTO items VALUES (100, '{DAY.format(1)}')")
+    for number in range(1, 12):
+        sql(f"INSERT INTO items VALUES ({number}, '{DAY.format(2)}')")
+    sql(f"INSERT INTO items VALUES (0, '{DAY.format(3)}')")
+    source = JdbcSourceConnector()
+    settings = _task(tmp_path, mode="timestamp")._settings
+    source.start(JdbcSourceConnector.CONFIG.parse(settings), Offsets())
+    pages = [source.poll() for _ in range(9)]
+    assert max(len(page) for page in pages) == 2
+    read = [record for page in pages for record in page]
+    assert [record.value["id"] for record in read] == [100, *range(1, 12), 0]  # type: ignore[index, call-overload]
+    source.stop()
+    # From every one of its offsets, it goes on with the next row.
+    for position, record in enumerate(read[:-1]):
+        again = JdbcSourceConnector()
+        place = Offsets.name({"protocol": "1", "table": "items"})
+        again.start(JdbcSourceConnector.CONFIG.parse(settings), Offsets({place: record.source_offset or {}}))
+        following = next(page for _ in range(9) if (page := again.poll()))
+        assert following[0].value == read[position + 1].value
+        again.stop()
+        assert JdbcSourceConnector.is_beyond(read[position + 1].source_offset or {}, record.source_offset or {})
+
+
+def test_a_batch_that_ends_within_a_moment_is_the_same_again(tmp_path: Path, sql: Sql) -> None:
+    for number in range(1, 12):
+        sql(f"INSERT INTO items VALUES ({number}, '{DAY.format(2)}')")
+    task = _task(tmp_path, mode="timestamp")
+    rows, end = task.read(task.initial_offset())
+    assert _ids(list(rows)) == list(range(1, 12))
+    sql(f"INSERT INTO items VALUES (12, '{DAY.format(3)}')")
+    assert _again(task, end) == list(range(1, 12))
     task.stop()
 
 

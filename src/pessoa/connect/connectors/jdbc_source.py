@@ -8,19 +8,24 @@
 A table's offset is what was seen last: `{"incrementing": 7, "timestamp": 1700000000000, "timestamp_nanos": 0}` for
 the part `{"protocol": "1", "table": "public.orders"}`, or `{"query": "query"}`. Rows come in the order of these
 columns. A topic is named after the table, behind `topic.prefix`.
+
+By time alone, more rows may have one moment than make a page (an UPDATE of a whole table). Then they are read in the
+order of the primary key, and the offset has the last key too: `{"timestamp": …, "row": 5000, "key": [5000]}`.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time as clock
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from typing import TypeGuard
 
 from pessoa.base.config_values import at_least, one_of, split_list
-from pessoa.base.json_value import JsonObject
+from pessoa.base.json_value import JsonObject, JsonValue
 from pessoa.connect.connector import Offset, Offsets, Partition, RetriableFailure, SourceConnector, offset_number
 from pessoa.connect.connectors.databases import Column, Database, DatabaseFailure, Row
 from pessoa.connect.connectors.jdbc_keys import connect_with, connection_keys
@@ -245,14 +250,19 @@ class JdbcSourceConnector(SourceConnector):
     # Rows.
 
     def _records(self, database: Database, each: _Input) -> Iterator[Record]:
-        sql, values = self._select_sql(database, each)
-        fetched = list(database.rows(sql, values))
-        each.has_more = len(fetched) >= self._config.integer("batch.max.rows")
+        fetched = self._moment_page(database, each) if each.is_within_moment else []
+        if fetched:
+            each.has_more = True
+        else:
+            each.end_moment()
+            sql, values = self._select_sql(database, each)
+            fetched = list(database.rows(sql, values))
+            each.has_more = len(fetched) >= self._config.integer("batch.max.rows")
         if not fetched:
             database.rollback()
             return
-        names = [column.name for column in each.columns] or database.columns_of(sql, values)
-        rows = self._drop_last_moment(database, each, names, fetched)
+        names = [column.name for column in each.columns] or database.columns_of(*self._select_sql(database, each))
+        rows = fetched if each.is_within_moment else self._drop_last_moment(database, each, names, fetched)
         if each.schema is None:
             each.schema = self._schema(each, names, rows)
         for row in rows:
@@ -286,8 +296,25 @@ class JdbcSourceConnector(SourceConnector):
         before = [row for row in rows if moment(row) != last]
         if before:
             return before
+        if each.keys:
+            each.begin_moment(_moment(last))
+            return self._moment_page(database, each)
         where = f"{_moment_sql(database, each)} = {database.placeholder}"
         return list(database.rows(f"{self._from_sql(database, each)} WHERE {where}", [last]))
+
+    def _moment_page(self, database: Database, each: _Input) -> list[Row]:
+        """Return the next rows of the moment that the offset is within, behind the last key."""
+        keys = ", ".join(database.quote(name) for name in each.keys)
+        seen = database.to_database(TIMESTAMP_SCHEMA, _seen_time(each.offset))
+        where, values = f"{_moment_sql(database, each)} = {database.placeholder}", [seen]
+        last = each.offset.get("key")
+        if isinstance(last, list) and last:
+            marks = ", ".join([database.placeholder] * len(last))
+            where, values = f"{where} AND ({keys}) > ({marks})", [*values, *(one for one in last if _is_key(one))]
+        limit = self._config["batch.max.rows"]
+        return list(
+            database.rows(f"{self._from_sql(database, each)} WHERE {where} ORDER BY {keys} LIMIT {limit}", values)
+        )
 
     def _from_sql(self, database: Database, each: _Input) -> str:
         if self._config["query"]:
@@ -358,6 +385,21 @@ class _Input:
     # In mode bulk: the count of rows that were read in this round.
     bulk_offset: int = 0
 
+    @property
+    def keys(self) -> list[str]:
+        return [column.name for column in self.columns if column.is_key]
+
+    @property
+    def is_within_moment(self) -> bool:
+        return "row" in self.offset
+
+    def begin_moment(self, moment: datetime) -> None:
+        self.offset = {**_time_offset(moment), "row": 0, "key": []}
+
+    def end_moment(self) -> None:
+        self.offset.pop("row", None)
+        self.offset.pop("key", None)
+
     def advance(self, names: Sequence[str], row: Row) -> None:
         cells = {name.lower(): cell for name, cell in zip(names, row, strict=True)}
         if self.incrementing is not None:
@@ -365,6 +407,9 @@ class _Input:
         moments = [cells[name.lower()] for name in self.times if cells[name.lower()] is not None]
         if moments:
             self.offset |= _time_offset(_moment(moments[0]))
+        if self.is_within_moment:
+            self.offset["row"] = offset_number(self.offset, "row") + 1
+            self.offset["key"] = [_key_text(cells[name.lower()]) for name in self.keys]
         self.bulk_offset += 1
 
 
@@ -405,8 +450,19 @@ def _seen_time(offset: Offset) -> datetime:
     return EPOCH + timedelta(seconds=millis // 1000, microseconds=nanos // 1000)
 
 
-def _order_of(offset: Offset) -> tuple[datetime, int]:
-    return _seen_time(offset), offset_number(offset, "incrementing")
+def _order_of(offset: Offset) -> tuple[datetime, int, float]:
+    # Without a row, it is behind all rows of its moment.
+    row = offset_number(offset, "row") if "row" in offset else math.inf
+    return _seen_time(offset), offset_number(offset, "incrementing"), row
+
+
+def _key_text(cell: ConnectValue) -> int | str:
+    """Return a cell of the primary key as an offset holds it: databases read what they have printed."""
+    return cell if isinstance(cell, int | str) else str(cell)
+
+
+def _is_key(value: JsonValue) -> TypeGuard[int | str]:
+    return isinstance(value, int | str)
 
 
 def _moment(value: ConnectValue) -> datetime:
