@@ -220,7 +220,9 @@ def sink_options(worker: Mapping[str, str], settings: Mapping[str, str], connect
     pattern = settings.get("topics.regex") or "|".join(re.escape(name) for name in names)
     options = {
         "kafka.bootstrap.servers": worker["bootstrap.servers"],
-        "subscribePattern": pattern,
+        # Spark takes a topic that has a match anywhere in its name, Kafka's consumers one that matches as a whole. A
+        # sink of `orders` would read `orders-refused` too, its own dead letters.
+        "subscribePattern": f"^(?:{pattern})$",
         "includeHeaders": "true",
         # A topic that lost records to retention is read on from where it begins, as a consumer would.
         "failOnDataLoss": "false",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from pessoa.client.registry_client import URL
+from pessoa.connect import spark_runner
 from pessoa.connect.record_converters import with_registry_of_worker
 from pessoa.connect.runner import TaskSpec
 from pessoa.connect.spark_runner import SparkRunner
@@ -66,3 +68,18 @@ def test_the_workers_login_at_its_registry_is_for_that_registry_alone() -> None:
     assert with_registry_of_worker(own, worker) == {URL: "https://a:8081", **own}
     assert with_registry_of_worker({URL: "http://b"}, {}) == {URL: "http://b"}
     assert with_registry_of_worker({}, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "taken"),
+    [({"topics": "orders,a.b"}, {"orders", "a.b"}), ({"topics.regex": "or.*s|a"}, {"orders", "a"})],
+)
+def test_a_sink_reads_the_topics_whose_whole_name_matches(
+    settings: dict[str, str], taken: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_runner, "_starting_offsets", lambda *_: "earliest")
+    options = spark_runner.sink_options({"bootstrap.servers": "h:1"}, settings, "c")
+    # Spark looks for a match anywhere in a name.
+    pattern = re.compile(options["subscribePattern"])
+    topics = ("orders", "orders-refused", "all-orders", "a.b", "aXb", "a", "ab")
+    assert {each for each in topics if pattern.search(each)} == taken
