@@ -32,9 +32,18 @@ _STATE_REFUSED = (
 )
 
 
+# What Spark's source says when its checkpoint names offsets that a topic does not have (its option failOnDataLoss).
+_DATA_LOST = re.compile(r"(?i)data may have been lost|KAFKA_DATA_LOSS|offset was changed from")
+DATA_LOST = (
+    "records that were to be read are gone: a topic was deleted and made again, or its records were removed before they"
+    " were read. Nothing was read twice or passed over; to go on with what the topic has now, delete the query or start"
+    " it anew under another name"
+)
+
+
 def is_final(reason: str) -> bool:
     """Whether another attempt would end in the same way for certain."""
-    return _BAD_RECORD.search(reason) is not None
+    return _BAD_RECORD.search(reason) is not None or reason.startswith(DATA_LOST)
 
 
 def is_state_of_micro_batches(text: str) -> bool:
@@ -46,18 +55,25 @@ def plain(text: str) -> str:
     """The reason of a failure that Spark tells in `text`."""
     if bad_record := _BAD_RECORD.search(text):
         return bad_record[0][:MOST_CHARACTERS]
+    if _DATA_LOST.search(text):
+        return f"{DATA_LOST} ({_cause(text)})"[:MOST_CHARACTERS]
     tracebacks = list(_PYTHON.finditer(text))
     if tracebacks:
         last = tracebacks[-1]
         where = _own_frames(last[1])
         return (f"{last[2].strip()}\n{where}" if where else last[2].strip())[:MOST_CHARACTERS]
+    return _cause(text)[:MOST_CHARACTERS]
+
+
+def _cause(text: str) -> str:
+    """The message at the root of a Java stack trace."""
     without_frames = _JAVA_FRAME.sub("", text)
     causes = _CAUSE.findall(without_frames)
     lines = [line.strip() for line in without_frames.splitlines() if line.strip()]
     if causes:
         name, message = causes[-1]
-        return f"{message} ({name})"[:MOST_CHARACTERS]
-    return " ".join(lines[:3])[:MOST_CHARACTERS]
+        return f"{message} ({name})"
+    return " ".join(lines[:3])
 
 
 def _own_frames(frames: str) -> str:

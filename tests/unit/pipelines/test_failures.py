@@ -60,3 +60,15 @@ def test_a_record_that_stops_a_pipeline_is_the_whole_reason_and_final() -> None:
     assert plain(text) == "a bad record stopped the pipeline: t-0@7: no JSON"
     assert is_final(plain(text))
     assert not is_final(plain(JAVA))
+
+
+def test_records_that_are_gone_are_told_as_that_and_end_the_query_for_good() -> None:
+    text = (
+        "[STREAM_FAILED] Query terminated with exception: Some data may have been lost\n"
+        "java.lang.IllegalStateException: Partition vendas-0's offset was changed from 50 to 10\n"
+        "\tat a.B.c(B.scala:1)"
+    )
+    reason = plain(text)
+    assert "a topic was deleted and made again" in reason
+    assert "vendas-0's offset was changed from 50 to 10" in reason
+    assert is_final(reason)
