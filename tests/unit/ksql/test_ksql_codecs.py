@@ -219,3 +219,32 @@ def test_nested_types_of_any_depth_are_read_from_json() -> None:
     codec = side_codec(Side("t", False, "JSON", (SchemaColumn("X", kind),)), MemorySchemas())
     found = codec.decode(b'{"x": [{"k": {"a": [1.5, null, "2"]}}, null]}')
     assert found == [[{"k": {"A": [decimal.Decimal("1.5"), None, decimal.Decimal("2.0")]}}, None]]
+
+
+@pytest.mark.parametrize("kind", [INTEGER, BIGINT, DATE, TIMESTAMP, Decimal(38, 2)])
+def test_a_number_of_a_thousand_million_digits_is_refused_at_once(kind: SqlType) -> None:
+    codec = side_codec(Side("t", False, "JSON", (SchemaColumn("X", kind),)), MemorySchemas())
+    for text in (b'{"X": 1e999999999}', b'{"X": -1e999999999}', b'{"X": "1e999999999"}'):
+        with pytest.raises(CodecFailure):
+            codec.decode(text)
+
+
+def test_a_protobuf_decimal_of_a_wild_scale_or_size_is_refused() -> None:
+    codec = side_codec(Side("t", False, "PROTOBUF_NOSR", (SchemaColumn("X", Decimal(9, 3)),)), MemorySchemas())
+
+    def message(value: bytes, scale: int) -> bytes:
+        inner = b"\x0a" + _varint(len(value)) + value + b"\x18" + _varint(scale & (2**64 - 1))
+        return b"\x0a" + _varint(len(inner)) + inner
+
+    assert codec.decode(message(b"\x05", 1)) == [decimal.Decimal("0.500")]
+    for value, scale in ((b"\x05", 2**31 - 1), (b"\x05", -(2**31)), (b"\x05" * 1_000_000, 3)):
+        with pytest.raises(CodecFailure):
+            codec.decode(message(value, scale))
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])

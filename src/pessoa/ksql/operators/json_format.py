@@ -48,6 +48,8 @@ Reader: TypeAlias = Callable[[Json], Value]
 Writer: TypeAlias = Callable[[Value], object]
 
 _MISSING = object()
+# Of a number for a whole column: 1e999999999 is short text, and its digits would fill the memory.
+_MOST_DIGITS = 400
 
 
 def json_reader(kind: SqlType) -> Reader:
@@ -139,7 +141,9 @@ def _whole(kind: SqlType, wrap: Callable[[int], int]) -> Reader:
     def read(value: Json) -> Value:
         if isinstance(value, int) and not isinstance(value, bool):
             return wrap(value)
-        if isinstance(value, float | decimal.Decimal):
+        if isinstance(value, decimal.Decimal):
+            if value.adjusted() > _MOST_DIGITS:
+                raise CodecFailure(f"{value} is no {kind}")
             return wrap(int(value))
         if isinstance(value, str):
             try:

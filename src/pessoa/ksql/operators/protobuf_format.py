@@ -65,6 +65,9 @@ _WRAPPERS = {"bool": "Bool", "int32": "Int32", "int64": "Int64", "double": "Doub
     "bytes": "Bytes"
 }
 
+# A thousand digits, as arithmetic has room for; what a number costs to read grows with the square of its length.
+_MOST_DECIMAL_BYTES = 400
+
 # What protobuf's library gives and takes for a field: a number, text, a message, or its own containers.
 Plain: TypeAlias = Any
 
@@ -175,11 +178,13 @@ def _message_value(name: str, value: Plain, kind: SqlType) -> Value:
         names = [one for one, _ in kind.fields]
         return cast("Value", dict(zip(names, _fields(value, kind.fields), strict=True)))
     if isinstance(kind, Decimal) and name == _DECIMAL:
+        if len(value.value) > _MOST_DECIMAL_BYTES:
+            raise CodecFailure(f"a DECIMAL of {len(value.value)} bytes is no {kind}")
         unscaled = int.from_bytes(value.value, "big", signed=True)
         try:
             return fit_decimal(decimal.Decimal(unscaled).scaleb(-value.scale, decimal.Context(prec=1000)), kind)
-        except EvaluationFailure as failure:
-            raise CodecFailure(str(failure)) from None
+        except (EvaluationFailure, decimal.DecimalException) as failure:
+            raise CodecFailure(f"no {kind}: {failure}") from None
     if kind == TIMESTAMP and name == _TIMESTAMP:
         return int(value.seconds) * 1000 + int(value.nanos) // 1_000_000
     if kind == TIME and name == _TIME:
