@@ -40,6 +40,12 @@ class TopicFacts(NamedTuple):
 class KafkaRefused(Exception):
     """Kafka did not do what a statement needs; the sentence says why."""
 
+    @property
+    def is_denied(self) -> bool:
+        """Whether an access control list is missing: brokers, ours or Apache's, say so in these words."""
+        said = str(self).lower()
+        return any(word in said for word in ("not authorised", "not authorized", "authorization failed"))
+
 
 class KafkaClients:
     """Makes clients, and keeps one admin and one producer for all statements."""

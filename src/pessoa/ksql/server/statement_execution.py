@@ -80,7 +80,7 @@ class StatementExecution:
             except KsqlError as wrong:
                 raise KsqlProblem(BAD_STATEMENT, str(wrong.with_text(one.source_text)), one.text, tuple(done)) from None
             except KafkaRefused as refused:
-                raise KsqlProblem(ksql_problems.SERVER_ERROR, str(refused), one.text, tuple(done)) from None
+                raise KsqlProblem(_code_of(refused), str(refused), one.text, tuple(done)) from None
             if found is not None:
                 done.append(found)
         return done
@@ -218,6 +218,10 @@ class StatementExecution:
             self._engine.supervisor.wait_until_settled(_SETTLE_S)
             self._engine.clients.delete_topic(applied.source.topic)
             self._engine.schemas.delete_source(applied.source)
+
+
+def _code_of(refused: KafkaRefused) -> int:
+    return ksql_problems.FORBIDDEN_KAFKA if refused.is_denied else ksql_problems.SERVER_ERROR
 
 
 def _listed(value: entities.Json) -> list[entities.Json]:
