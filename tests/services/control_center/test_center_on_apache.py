@@ -1,0 +1,39 @@
+"""The control centre shows Apache Kafka, too; what it lacks there is said."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pessoa.client.config_admin import ResourceType
+from pessoa.control_center.accounts import Person
+from pessoa.control_center.center import Center
+from pessoa.control_center.center_config import from_properties
+from pessoa.control_center.texts import Text
+
+pytestmark = pytest.mark.apache
+ADMIN = Person("ada", "admin")
+
+
+def test_apache_kafka_is_shown_and_steered_and_what_it_lacks_is_said() -> None:
+    from tests.apache.broker import ApacheKafka
+
+    with ApacheKafka() as apache:
+        asyncio.run(_look_at(apache.bootstrap_servers))
+
+
+async def _look_at(servers: str) -> None:
+    center = Center(from_properties({"bootstrap.servers": servers}))
+    async with center.running():
+        await center.create_topic(ADMIN, "orders", 2, 1, {"retention.ms": "5000"})
+        await center.produce(ADMIN, "orders", b"k", b'{"n": 1}', [("h", b"x")], 1)
+        view = await center.overview(Text())
+        assert (view.level, len(view.brokers), view.controller) == ("good", 1, view.brokers[0].id)
+        # No page of metrics: bytes in and out are greyed out, everything else is there.
+        assert view.brokers[0].bytes_in is None
+        assert not view.is_ours
+        assert view.brokers[0].disk_total
+        rows = {one.name: one for one in await center.configs(ResourceType.TOPIC, "orders")}
+        assert (rows["retention.ms"].value, rows["retention.ms"].is_default) == ("5000", False)
+        assert "retention" in rows["retention.ms"].doc
