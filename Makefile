@@ -86,7 +86,7 @@ quick: setup  ## the most telling tenth of `make test`; under 8 minutes
 SPARK_TESTS := tests/streams \
     $(addprefix tests/pipelines/test_,api.py engine.py kill_minus_nine.py real_time_kill_minus_nine.py real_time_state.py standalone_cluster.py) \
     $(addprefix tests/connect/test_,connectors_on_spark.py kill_minus_nine.py more_connectors_on_spark.py) \
-    $(addprefix tests/ksql/test_on_spark_,expressions.py kill_minus_nine.py ordered.py) \
+    $(addprefix tests/ksql/test_on_spark_,cases.py expressions.py kill_minus_nine.py ordered.py queries.py) \
     tests/ksql/test_ksql_tutorials_on_spark.py \
     tests/browser
 spark: system setup  ## the tests of pipelines, Streams and Connect with a real Spark

@@ -337,6 +337,9 @@ def _sink(plan: LogicalPlan, draft: _Draft) -> Sink:
     assert plan.sink is not None
     if plan.sink.timestamp is not None:
         raise NotNative("the sink's TIMESTAMP column sets the times of its records")
+    results, wanted = (*plan.key, *plan.value), (*plan.sink.key, *plan.sink.value)
+    if [column.type for column in results] != [column.type for column in wanted]:
+        raise NotNative("the sink's columns have other types than the result's")
     values = [draft.columns[column.name] for column in plan.value]
     value = write_side(plan.value_format, plan.value, values, plan.sink.value_options, is_key=False)
     if draft.is_null:
