@@ -72,7 +72,7 @@ def run(report: Report) -> None:
 
 def _open(page: Page, url: str, awaited: str) -> None:
     page.goto(url, wait_until="commit")
-    page.wait_for_selector(f".main {awaited}")
+    page.wait_for_selector(f".main >> {awaited}")
 
 
 def _seconds(act: Callable[[], object]) -> float:

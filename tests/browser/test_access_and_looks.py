@@ -18,10 +18,8 @@ PAGES = (
 )  # fmt: skip
 # Colours are of the style sheet, and these have all of them.
 DARK_PAGES = ("/", "/topics", "/topics/orders?tab=messages", "/consumers/billing", "/alerts")
-# CodeMirror's editor and the graph of links have rules of their own.
-PLAIN_PAGES = tuple(one for one in PAGES if one not in ("/ksql", "/lineage"))
-# The row of offsets scrolls by itself.
-NARROW_PAGES = tuple(one for one in PAGES if one != "/topics/orders")
+# The colours of the editor on /ksql are CodeMirror's own.
+PLAIN_PAGES = tuple(one for one in PAGES if one != "/ksql")
 
 
 def test_a_reader_sees_masked_fields_and_cannot_change_anything(browser: Browser, platform: Platform) -> None:
@@ -98,7 +96,7 @@ def test_a_phone_shows_every_page_without_scrolling_sideways(browser: Browser, p
     context = browser.new_context(base_url=platform.url, locale="en-US", viewport={"width": 390, "height": 844})
     page = context.new_page()
     wide = []
-    for path in NARROW_PAGES:
+    for path in PAGES:
         page.goto(path)
         page.wait_for_selector(".main")
         if page.evaluate("document.documentElement.scrollWidth") > 391:
