@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
@@ -11,7 +12,8 @@ from confluent_kafka.admin import AdminClient
 
 from pessoa.pipelines.engine import Engine, EngineRefused
 from pessoa.pipelines.plan import BYTES, Sink, Source
-from pessoa.pipelines.queries import QuerySpec, SpecRefused
+from pessoa.pipelines.queries import Delivery, QuerySpec, SpecRefused
+from pessoa.pipelines.traces import empty_folder
 from pessoa.testing import Broker
 from tests.support.topics import eventually, fill, make_topic, read_all
 
@@ -107,3 +109,39 @@ def test_what_cannot_run_is_refused_with_a_sentence(engine: Engine) -> None:
         engine.pause("b")
     with pytest.raises(EngineRefused, match="another engine is at work in"):
         Engine(engine.kafka.bootstrap_servers, home=engine.home, state_topic=None)
+
+
+def test_a_checkpoint_that_only_spark_reaches_is_emptied_by_spark(spark: Any, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "there" / "copy"
+    for name in ("metadata", "offsets/0", "state/0/0/1.delta"):
+        (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkpoint / name).write_text("x")
+    empty_folder(spark, checkpoint.as_uri())
+    left = {
+        path.name for path in checkpoint.rglob("*") if path.is_file() and not path.name.startswith((".", "_", "part-"))
+    }
+    assert left == set()
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_topic_that_is_deleted_and_made_again_is_named_and_nothing_is_read_twice(
+    engine: Engine, servers: str, delivery: Delivery
+) -> None:
+    source, target = f"again-{delivery}", f"copied-{delivery}"
+    make_topic(servers, source)
+    make_topic(servers, target)
+    fill(servers, source, ((b"k%d" % number, b"old %d" % number) for number in range(50)))
+    plan = Sink(Source(source, BYTES, BYTES), target, BYTES, BYTES)
+    engine.start(QuerySpec("again", plan=plan, delivery=delivery, speed="micro-batch", max_restarts=0, slots=1))
+    eventually(lambda: len(values(servers, target)) == 50, about=engine.queries)
+    eventually(lambda: engine.query("again").progress.lag == 0, about=engine.queries)
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 3})
+    admin.delete_topics([source])[source].result(60)
+    eventually(lambda: source not in admin.list_topics(timeout=60).topics)
+    make_topic(servers, source)
+    fill(servers, source, ((b"k%d" % number, b"new %d" % number) for number in range(10)))
+    eventually(lambda: engine.query("again").state == "FAILED", about=engine.queries)
+    error = engine.query("again").error
+    assert "deleted and made again" in error, error
+    assert "under another name" in error, error
+    assert values(servers, target) == sorted(f"old {number}" for number in range(50))

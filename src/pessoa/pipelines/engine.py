@@ -73,7 +73,7 @@ class Engine:
         self._say = say
         self._mutex = threading.RLock()
         settings = client_settings(self.kafka)
-        self._traces = Traces(home, settings, checkpoints)
+        self._traces = Traces(home, settings, checkpoints, lambda: self._spark.session)
         self._home_lock = _lock(home)
         self._keeper = QueryKeeper(self.kafka, self._spark, self._traces, self._mutex)
         # The keeper's own, by short names.

@@ -13,6 +13,8 @@ the deletion is written down first, as a file, and every step can be taken again
                 the markers go; they belong to a checkpoint, and mean nothing to another
                 <home>/deleting/<id> goes
 
+A checkpoint in a store that only Spark reaches (S3, HDFS) is emptied by Spark (`empty_folder`), while there is one.
+
 The next engine in this home does all of it again where it finds that file (`remove_condemned`). If the cluster still
 knows the query, it was never told, and the query stays. A step that fails leaves what comes after it as it was.
 """
@@ -21,7 +23,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -33,6 +35,7 @@ from pessoa.pipelines.topic_writer import marker_spec, marker_topic
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +44,22 @@ _RUBBISH = "~deleted-"
 
 
 class Traces:
-    def __init__(self, home: Path, settings: Mapping[str, str], checkpoints: str | None = None) -> None:
-        """`settings` are librdkafka's; `checkpoints` is where they are kept if not in the home: a path or a URI."""
+    def __init__(
+        self,
+        home: Path,
+        settings: Mapping[str, str],
+        checkpoints: str | None = None,
+        session: Callable[[], SparkSession | None] = lambda: None,
+    ) -> None:
+        """`settings` are librdkafka's; `checkpoints` is where they are kept if not in the home: a path or a URI.
+
+        `session` gives the one with Spark, if there is one.
+        """
         self._queries = home / "queries"
         self._deleting = home / "deleting"
         self._settings = settings
         self._checkpoints = checkpoints
+        self._session = session
 
     def __repr__(self) -> str:
         return f"<Traces in {self._queries}>"
@@ -109,11 +122,34 @@ class Traces:
     def _remove_checkpoint_elsewhere(self, query_id: str) -> None:
         if self._checkpoints is None:
             return
-        folder = path_of(self.checkpoint(query_id))
-        if folder is None or not folder.exists():
-            log.warning("a checkpoint of query %s may be left: remove %s", query_id, self.checkpoint(query_id))
+        place = self.checkpoint(query_id)
+        folder = path_of(place)
+        if folder is not None and folder.exists():
+            _remove(folder)
+            return
+        session = self._session()
+        if session is None or not _was_emptied(session, place):
+            log.warning("a checkpoint of query %s may be left: remove %s", query_id, place)
         if folder is not None:
             _remove(folder)
+
+
+def _was_emptied(session: SparkSession, place: str) -> bool:
+    try:
+        empty_folder(session, place)
+    except Exception as refused:  # noqa: BLE001
+        # Spark and the store refuse in many ways. The checkpoint is left, and its user is told.
+        log.warning("%s could not be emptied: %s", place, refused)
+        return False
+    return True
+
+
+def empty_folder(session: SparkSession, place: str) -> None:
+    """Remove all that is in a folder that Spark reaches; a file without rows is left in it.
+
+    There is no other way to a store through Spark Connect: whoever overwrites a folder empties it first.
+    """
+    session.range(0, 0, 1, 1).selectExpr("CAST(id AS STRING) AS nothing").write.mode("overwrite").text(place)
 
 
 def path_of(place: str) -> Path | None:
