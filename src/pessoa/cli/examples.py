@@ -83,6 +83,16 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         (f"kafka-leader-election {_B} --election-type preferred --all-topic-partitions", "back to the first replicas"),
         (f"kafka-leader-election {_B} --election-type preferred --topic orders --partition 0", "of one partition"),
     ),
+    "kafka-streams-application-reset": (
+        (
+            f"kafka-streams-application-reset {_B} --application-id contagem --input-topics pedidos --dry-run",
+            "what would be reset",
+        ),
+        (
+            f"kafka-streams-application-reset {_B} --application-id contagem --input-topics pedidos",
+            "have it begin anew, its internal topics deleted",
+        ),
+    ),
     "kafka-share-groups": (
         (f"kafka-share-groups {_B} --describe --group trabalhos", "where its partitions start, and their lag"),
         (f"kafka-share-groups {_B} --describe --group trabalhos --members", "who is in it"),

@@ -34,7 +34,7 @@ from pessoa.client.registry_client import RegistryClient
 from pessoa.client.topic_admin import NewTopic, create_partitions, create_topic, delete_topics
 from pessoa.control_center.accounts import Accounts, Person, demand
 from pessoa.control_center.alerts import AlertBook, Facts, evaluate, send_to_webhooks
-from pessoa.control_center.audit_log import AuditLog
+from pessoa.control_center.audit_trail import AuditLog
 from pessoa.control_center.center_config import Config
 from pessoa.control_center.cluster_watch import ClusterWatch
 from pessoa.control_center.config_rows import config_rows

@@ -6,26 +6,40 @@ from fastapi import FastAPI
 
 from pessoa.control_center.center import Center
 from pessoa.control_center.pages import (
-    access,
-    alerts,
-    brokers,
-    classroom,
-    connect,
-    consumers,
-    home,
-    ksql,
-    lineage,
-    login,
-    schemas,
-    settings,
-    topic,
-    topics,
+    access_page,
+    alerts_page,
+    brokers_page,
+    classroom_page,
+    connect_page,
+    consumers_page,
+    home_page,
+    ksql_page,
+    lineage_page,
+    login_page,
+    schemas_page,
+    settings_page,
+    topic_page,
+    topics_page,
 )
 
-PAGES = (home, classroom, brokers, topics, topic, consumers, schemas, connect, ksql, lineage, access, alerts, settings)
+PAGES = (
+    home_page,
+    classroom_page,
+    brokers_page,
+    topics_page,
+    topic_page,
+    consumers_page,
+    schemas_page,
+    connect_page,
+    ksql_page,
+    lineage_page,
+    access_page,
+    alerts_page,
+    settings_page,
+)
 
 
 def register_pages(center: Center, app: FastAPI) -> None:
-    login.register(center, app)
+    login_page.register(center, app)
     for one in PAGES:
         one.register(center)

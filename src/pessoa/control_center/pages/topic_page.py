@@ -9,7 +9,7 @@ from nicegui import ui
 from pessoa.client.config_admin import ResourceType
 from pessoa.control_center.center import Center
 from pessoa.control_center.pages import topic_messages
-from pessoa.control_center.pages.config_table import draw_configs
+from pessoa.control_center.pages.config_rows_view import draw_configs
 from pessoa.control_center.pages.frame import Visit, page
 from pessoa.control_center.pages.parts import (
     Cell,
@@ -28,7 +28,7 @@ from pessoa.control_center.pages.parts import (
     tile,
     tiles,
 )
-from pessoa.control_center.pages.topics import open_creation
+from pessoa.control_center.pages.topics_page import open_creation
 from pessoa.control_center.views import PartitionView
 from pessoa.web.problems import HttpProblem
 
@@ -211,7 +211,7 @@ async def _schemas(visit: Visit, topic: str) -> Html:
             cards.append(card(t(part), tag("p", told, cls="empty")))
             continue
         assert isinstance(found, dict)
-        from pessoa.control_center.pages.schemas import pretty
+        from pessoa.control_center.pages.schemas_page import pretty
 
         head = link(subject, f"/schemas/{quote(subject, safe='')}")
         version = t("version {n}, id {m}", n=found.get("version"), m=found.get("id"))
@@ -232,7 +232,7 @@ async def _groups(visit: Visit, topic: str) -> Html:
 
 
 async def _access(visit: Visit, topic: str) -> Html:
-    from pessoa.control_center.pages.access import acl_rows
+    from pessoa.control_center.pages.access_page import acl_rows
 
     t = visit.t
     try:

@@ -6,7 +6,7 @@ from nicegui import ui
 
 from pessoa.client.config_admin import ResourceType
 from pessoa.control_center.center import Center
-from pessoa.control_center.pages.config_table import draw_configs
+from pessoa.control_center.pages.config_rows_view import draw_configs
 from pessoa.control_center.pages.frame import Visit, page
 from pessoa.control_center.pages.parts import (
     Cell,
