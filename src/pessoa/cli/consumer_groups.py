@@ -121,13 +121,7 @@ def _check(given: Given) -> None:
     if not given.has("validate-regex"):
         line.require(given, "bootstrap-server")
     one_group_or_all = given.has("group") or given.has("all-groups")
-    if given.has("describe"):
-        if not one_group_or_all:
-            raise UsageError("Option [describe] takes one of these options: [group], [all-groups]")
-        if sum(given.has(name) for name in ("members", "offsets", "state")) > 1:
-            raise UsageError("Option [describe] takes at most one of these options: [members], [offsets], [state]")
-        if given.has("state") and given.values("state"):
-            raise UsageError("Option [describe] does not take a value for [state]")
+    check_description(given)
     if given.has("delete"):
         if not one_group_or_all:
             raise UsageError("Option [delete] takes one of these options: [group], [all-groups]")
@@ -141,6 +135,18 @@ def _check(given: Given) -> None:
     line.refuse(given, "topic", "all-topics")
     if sum(given.has(name) for name in _ACTIONS) != 1:
         raise UsageError(f"Command must include exactly one action: {', '.join(f'--{name}' for name in _ACTIONS)}")
+
+
+def check_description(given: Given) -> None:
+    """Refuse a --describe that names no group, or several things to show."""
+    if not given.has("describe"):
+        return
+    if not given.has_any("group", "all-groups"):
+        raise UsageError("Option [describe] takes one of these options: [group], [all-groups]")
+    if sum(given.has(name) for name in ("members", "offsets", "state")) > 1:
+        raise UsageError("Option [describe] takes at most one of these options: [members], [offsets], [state]")
+    if given.has("state") and given.values("state"):
+        raise UsageError("Option [describe] does not take a value for [state]")
 
 
 def _check_reset(given: Given, one_group_or_all: bool) -> None:
@@ -249,15 +255,20 @@ def _delete(cluster: Cluster, given: Given) -> None:
             deleted.append(group_id)
         except KafkaFailure as failure:
             failures.append((group_id, failure.java_text))
+    print_deletion("consumer", deleted, failures)
+
+
+def print_deletion(kind: str, deleted: list[str], failures: list[tuple[str, str]]) -> None:
+    """Say which groups of a kind are deleted, and why the others are not."""
     names = ", ".join(f"'{group_id}'" for group_id in deleted)
     if not failures:
-        print(f"Deletion of requested consumer groups ({names}) was successful.")
+        print(f"Deletion of requested {kind} groups ({names}) was successful.")
         return
-    error_line("Deletion of some consumer groups failed:")
+    error_line(f"Deletion of some {kind} groups failed:")
     for group_id, reason in failures:
         print(f"* Group '{group_id}' could not be deleted due to: {reason}")
     if deleted:
-        print(f"\nThese consumer groups were deleted successfully: {names}")
+        print(f"\nThese {kind} groups were deleted successfully: {names}")
 
 
 # Describe.

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING
 from pessoa.base.java_order import hash_order, string_hash
 from pessoa.cli import command_line as line
 from pessoa.cli.command_line import LONG, Given, Options, UsageError, WrongNumber
-from pessoa.cli.consumer_groups import assignment_text, chosen_of, error_line, or_missing
+from pessoa.cli.consumer_groups import (
+    assignment_text,
+    check_description,
+    chosen_of,
+    error_line,
+    or_missing,
+    print_deletion,
+)
 from pessoa.cli.tool_run import connect, tool, warn
 from pessoa.client.client_errors import BadSettings, KafkaFailure, RequestFailed
 from pessoa.wire.errors import ErrorCode
@@ -80,16 +87,9 @@ def main(given: Given) -> int:
 def _check(given: Given) -> None:
     """Which options go together, in the order in which Kafka complains."""
     line.require(given, "bootstrap-server")
-    one_group_or_all = given.has("group") or given.has("all-groups")
-    if given.has("describe"):
-        if not one_group_or_all:
-            raise UsageError("Option [describe] takes one of these options: [group], [all-groups]")
-        if sum(given.has(name) for name in ("members", "offsets", "state")) > 1:
-            raise UsageError("Option [describe] takes at most one of these options: [members], [offsets], [state]")
-        if given.has("state") and given.values("state"):
-            raise UsageError("Option [describe] does not take a value for [state]")
+    check_description(given)
     if given.has("delete"):
-        if not one_group_or_all:
+        if not given.has_any("group", "all-groups"):
             raise UsageError("Option [delete] takes the options [group] or [all-groups]")
         if given.has("topic"):
             raise UsageError("Option [delete] does not take the option: [topic]")
@@ -163,15 +163,7 @@ def _delete(cluster: Cluster, given: Given) -> None:
             deleted.append(group_id)
         except KafkaFailure as failure:
             failures.append((group_id, failure.java_text))
-    names = ", ".join(f"'{group_id}'" for group_id in deleted)
-    if not failures:
-        print(f"Deletion of requested share groups ({names}) was successful.")
-        return
-    error_line("Deletion of some share groups failed:")
-    for group_id, reason in failures:
-        print(f"* Group '{group_id}' could not be deleted due to: {reason}")
-    if deleted:
-        print(f"\nThese share groups were deleted successfully: {names}")
+    print_deletion("share", deleted, failures)
 
 
 class _NoShareGroup(KafkaFailure):

@@ -13,9 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pessoa.broker.api_row import ApiRow
-from pessoa.broker.authorization import denied_names, group_operations
+from pessoa.broker.authorization import denied_names
+from pessoa.broker.group_visibility import refuse_hidden_topics, show_operations
 from pessoa.broker.slices import Sliced
-from pessoa.security.acl import DESCRIBE, GROUP, TOPIC
+from pessoa.security.acl import DESCRIBE, GROUP
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
 
@@ -46,30 +47,13 @@ def handle(broker: BrokerServices, context: RequestContext, request: ConsumerGro
 
     def shown(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
         if request.include_authorized_operations:
-            for group in response.groups:
-                if not group.error_code:
-                    group.authorized_operations = group_operations(broker, context, group.group_id)
-        response.groups = refused + _without_hidden_topics(broker, context, response.groups)
+            show_operations(broker, context, response.groups)
+        response.groups = refused + refuse_hidden_topics(
+            broker, context, response.groups, _topics, consumer_group_error
+        )
         return response
 
     return then(broker.groups.describe_consumer(rest, context), shown)
-
-
-def _without_hidden_topics(
-    broker: BrokerServices, context: RequestContext, groups: list[DescribedGroup]
-) -> list[DescribedGroup]:
-    """A group whose members have topics that the client may not describe is not described at all."""
-    from pessoa.coordinator.groups.group_descriptions import consumer_group_error
-
-    topics = {group.group_id: _topics(group) for group in groups}
-    hidden = denied_names(broker, context, DESCRIBE, TOPIC, (name for names in topics.values() for name in names))
-    message = "The group has described topic(s) that the client is not authorized to describe."
-    return [
-        group
-        if hidden.isdisjoint(topics[group.group_id])
-        else consumer_group_error(group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
-        for group in groups
-    ]
 
 
 def _topics(group: DescribedGroup) -> list[str]:

@@ -12,7 +12,7 @@ import os
 import random
 import signal
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pessoa.cli import command_line as line
 from pessoa.cli import renamed_options
@@ -150,17 +150,25 @@ def consume(given: Given, form: Callable[[Shown], bytes]) -> int:
         code = _print_records(consumer, given, form, count, asked)
     finally:
         asked.close()
-        sys.stdout.flush()
-        is_closed = close_in_time(consumer)
-        warn(f"Processed a total of {count[0]} messages")
-        if given.has("enable-systest-events"):
-            print("shutdown_complete")
-    if not is_closed:
-        warn("WARN The group could not be left in time; the broker will notice when the session has ended.")
-        sys.stdout.flush()
-        # Python would wait for librdkafka once more.
-        os._exit(code)
-    return code
+        is_closed = end_consumer(given, consumer, count[0])
+    return code if is_closed else leave_librdkafka(code)
+
+
+def end_consumer(given: Given, consumer: Consumer | ShareConsumer, count: int) -> bool:
+    """Close the consumer and say how many records it processed; False if the group could not be left in time."""
+    sys.stdout.flush()
+    is_closed = close_in_time(consumer)
+    warn(f"Processed a total of {count} messages")
+    if given.has("enable-systest-events"):
+        print("shutdown_complete")
+    return is_closed
+
+
+def leave_librdkafka(code: int) -> NoReturn:
+    """End the process at once: Python would wait once more for a librdkafka that does not close."""
+    warn("WARN The group could not be left in time; the broker will notice when the session has ended.")
+    sys.stdout.flush()
+    os._exit(code)
 
 
 class EndSignals:

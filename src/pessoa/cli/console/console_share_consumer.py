@@ -8,7 +8,6 @@ released when the consumer closes.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -16,7 +15,13 @@ from typing import TYPE_CHECKING
 from pessoa.cli import command_line as line
 from pessoa.cli import renamed_options
 from pessoa.cli.command_line import INTEGER, Given, Options, UsageError
-from pessoa.cli.console.console_consumer import EndSignals, close_in_time, formatter_properties, report
+from pessoa.cli.console.console_consumer import (
+    EndSignals,
+    end_consumer,
+    formatter_properties,
+    leave_librdkafka,
+    report,
+)
 from pessoa.cli.renamed_options import OPTION
 from pessoa.cli.tool_run import tool, warn
 
@@ -129,17 +134,8 @@ def _consume(given: Given, form: Callable[[Shown], bytes]) -> int:
         code = printing.run(asked)
     finally:
         asked.close()
-        sys.stdout.flush()
-        is_closed = close_in_time(consumer)
-        warn(f"Processed a total of {printing.count} messages")
-        if given.has("enable-systest-events"):
-            print("shutdown_complete")
-    if not is_closed:
-        warn("WARN The group could not be left in time; the broker will notice when the session has ended.")
-        sys.stdout.flush()
-        # Python would wait for librdkafka once more.
-        os._exit(code)
-    return code
+        is_closed = end_consumer(given, consumer, printing.count)
+    return code if is_closed else leave_librdkafka(code)
 
 
 class _Printing:
