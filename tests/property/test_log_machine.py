@@ -64,7 +64,7 @@ SEQUENCES = 1 << 31
 
 policies = st.sampled_from([frozenset({DELETE}), frozenset({COMPACT}), frozenset({COMPACT, DELETE})])
 configs = st.builds(
-    LogConfig,
+    LogConfig().but,
     segment_bytes=st.sampled_from([300, 1000, 1000, 5000, 30_000]),
     segment_ms=st.sampled_from([HOUR_MS // 2, 24 * HOUR_MS]),
     index_interval_bytes=st.sampled_from([0, 100, 400]),
