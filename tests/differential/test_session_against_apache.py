@@ -48,12 +48,6 @@ class Deviation(NamedTuple):
     because: str
 
 
-_STREAMS = Deviation(
-    tuple(f"  api_keys: api_key={key} min_version=0 max_version=0" for key in (88, 89)),
-    (),
-    "streams groups: their APIs",
-)
-
 _NO_CLUSTER = "cluster_authorized_operations=-2147483648"
 _EMPTY = "is_internal=False partitions=[] topic_authorized_operations=-2147483648"
 
@@ -61,7 +55,6 @@ _EMPTY = "is_internal=False partitions=[] topic_authorized_operations=-214748364
 def deviations(brokers: int = 1) -> dict[str, Deviation]:
     """By step."""
     return {
-        **{f"ApiVersions v{version}: what it can do": _STREAMS for version in range(5)},
         "Metadata v13: by no id": Deviation(
             (
                 f"answer: brokers=[] cluster_id=None controller_id=... {_NO_CLUSTER} error_code=UNKNOWN_SERVER_ERROR",

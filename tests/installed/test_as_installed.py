@@ -19,8 +19,13 @@ from pessoa.testing.cluster import Cluster
 
 PATIENCE_S = 120
 
-# Code that Spark sends to its own workers.
-RUNS_IN_SPARK = "pessoa.pipelines.table_join_state"
+# What needs an extra: code that Spark sends to its own workers, and the pages of the control centre.
+OF_EXTRAS = (
+    "pessoa.pipelines.ordered_state_processor",
+    "pessoa.pipelines.row_process_state",
+    "pessoa.pipelines.table_join_state",
+    "pessoa.control_center.pages.",
+)
 
 EVERY_MODULE = f"""
 import importlib, pkgutil, sys
@@ -28,7 +33,7 @@ import pessoa
 
 names = [module.name for module in pkgutil.walk_packages(pessoa.__path__, "pessoa.")]
 for name in names:
-    if name != {RUNS_IN_SPARK!r} and not name.endswith(".__main__"):
+    if not name.startswith({OF_EXTRAS!r}) and not name.endswith(".__main__"):
         importlib.import_module(name)
 print(len(names), "pyspark" in sys.modules)
 """
