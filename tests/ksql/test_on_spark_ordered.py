@@ -35,6 +35,12 @@ def test_every_step_is_told_in_the_order_of_times_and_state_outlives_the_engine(
 ) -> None:
     servers = broker.bootstrap_servers
     source, target = f"in-{delivery}", f"out-{delivery}"
+
+    def told() -> list[tuple[bytes, int, int]]:
+        """An engine that ends before its batch is committed may write it again, unless exactly-once is asked for."""
+        found = rows(servers, target)
+        return found if delivery == "exactly-once" else sorted(set(found))
+
     make_topic(servers, source, 2, retention_ms="-1")
     make_topic(servers, target, 2, retention_ms="-1")
     argument = StageArgument(counting, 0, (source,), 2, target, 2).to_bytes()
@@ -48,12 +54,12 @@ def test_every_step_is_told_in_the_order_of_times_and_state_outlives_the_engine(
     first = [(b"gone", 1, 3000), (b"x", 1, 500), (b"x", 2, 1000), (b"y", 1, 2000)]
     with Engine(servers, home=tmp_path, spark_remote=spark_address, state_topic=None) as engine:
         engine.start(spec)
-        eventually(lambda: rows(servers, target) == first, about=lambda: (engine.queries(), rows(servers, target)))
+        eventually(lambda: told() == first, about=lambda: (engine.queries(), rows(servers, target)))
     fill(servers, source, [(b"d", b"x"), (b"a", b"gone")], [4000, 5000])
     with Engine(servers, home=tmp_path, spark_remote=spark_address, state_topic=None) as engine:
         engine.start(spec)
         both = sorted([*first, (b"x", 3, 4000), (b"gone", 1, 5000)])
-        eventually(lambda: rows(servers, target) == both, about=lambda: (engine.queries(), rows(servers, target)))
+        eventually(lambda: told() == both, about=lambda: (engine.queries(), rows(servers, target)))
     assert {message.headers()[0] for message in read_all(servers, target)} == {("from", b"tiny")}
 
 
