@@ -6,6 +6,7 @@ A broker that is told to stop hands over what it leads, tells its clients so, an
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from threading import Event, Thread
 import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaError, Message, Producer
 
+from pessoa.client.blocking_connection import Connection
+from pessoa.wire.api.metadata import MetadataRequest, MetadataResponse
 from tests.chaos.counting_clients import CUT, ERROR, REFUSED, CountingClients
 from tests.chaos.processes import BROKERS, CONTROLLERS, IMPATIENT, BrokerProcesses, Home, until
 
@@ -184,6 +187,23 @@ def test_a_broker_that_leads_nothing_is_not_in_metadata_when_it_has_stopped(brok
     )
     assert brokers.stop(follower) == 0
     assert follower not in brokers.metadata().brokers
+
+
+def test_a_client_that_connects_again_when_it_is_cut_off_is_served_by_the_broker_that_stops(
+    brokers: BrokerProcesses,
+) -> None:
+    """As librdkafka does, which asks another broker for metadata only meanwhile."""
+    number = brokers.leader_of(TOPIC, 0)
+    host, _, port = brokers.address(number).rpartition(":")
+    with socket.create_connection((host, int(port)), 60) as idle:
+        brokers.signal(number, signal.SIGTERM)
+        assert idle.recv(1) == b"", "the broker has ended the connection"
+        again = Connection(host, int(port), "again", {}, time.monotonic() + 60)
+    request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    found = again.send(request, MetadataResponse, time.monotonic() + 60)
+    assert {one.node_id for one in found.brokers} == set(brokers) - {number}
+    again.close()
+    assert brokers.stop(number) == 0
 
 
 def test_a_stop_does_not_wait_for_ever_for_partitions_that_no_other_broker_can_lead(brokers: BrokerProcesses) -> None:

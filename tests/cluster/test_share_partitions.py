@@ -26,6 +26,7 @@ from tests.differential.share_script import ACCEPT, GROUP_CONFIG, RELEASE, ackno
 from tests.support.admin_script import SET, alter, create, delete, feature, quota, topic
 from tests.support.batches import plain
 from tests.support.clients import TIMEOUT_S, until
+from tests.support.crash_wire import fetch_request
 
 SETTINGS = {
     "group.share.min.record.lock.duration.ms": "1000",
@@ -184,6 +185,38 @@ def test_a_member_that_is_over_its_quota_acquires_nothing(player: Player) -> Non
     player.wait_until_applied()
     # What was not acquired is there for others.
     assert take(player, t, "mine-z")[-1][1] == 99
+
+
+def test_bytes_of_share_fetches_and_of_other_fetches_are_of_one_quota(player: Player) -> None:
+    t = begin(player, *[10] * 10)
+    player.look(quota({"client-id": "session"}, ("consumer_byte_rate", 10.0)))
+    player.wait_until_applied()
+    # The first may have what it asks for, and everything that was sent counts.
+    response = player.look(fetch("g", "mine-a", 0, [(t, 0)], max_wait_ms=LONG_MS), actor="mine-a")
+    assert acquired(response)
+    assert response.throttle_time_ms > 0
+    plainly = player.look(fetch_request("t", 0), 12, actor="plain")
+    assert plainly.throttle_time_ms > 0
+    assert not plainly.responses or not plainly.responses[0].partitions[0].records
+
+
+def test_an_acknowledgement_over_the_request_quota_is_throttled_and_done_all_the_same(player: Player) -> None:
+    t = begin(player, *[1] * 200)
+    assert take(player, t)[-1][1] == 199
+    player.look(quota({"client-id": "session"}, ("request_percentage", 0.05)))
+    player.wait_until_applied()
+    # How many that takes depends on the machine. A connection that was throttled is muted: the last one was not.
+    offset, throttle_ms = -1, 0
+    while throttle_ms == 0 and offset < 199:
+        offset += 1
+        request = acknowledge("g", "mine-a", offset + 1, {(t, 0): [(offset, offset, [ACCEPT])]})
+        response = player.look(request, actor="mine-a")
+        assert response.error_code == response.responses[0].partitions[0].error_code == 0
+        throttle_ms = response.throttle_time_ms
+    assert 0 < throttle_ms <= 1_000
+    player.look(quota({"client-id": "session"}, ("request_percentage", None)))
+    # What is stored does not have to be waited for: the answers said that it is.
+    assert player.look(offsets_of("g", {"t": [0]})).groups[0].topics[0].partitions[0].lag == 199 - offset
 
 
 def test_a_fetch_of_a_group_without_state_is_an_error_at_once(player: Player) -> None:

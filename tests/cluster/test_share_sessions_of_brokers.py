@@ -131,6 +131,29 @@ def test_others_have_their_turn_while_a_fetch_passes_over_aborted_records(monkey
     assert len(set(turns_at_reads)) == len(turns_at_reads), turns_at_reads
 
 
+def test_a_fetch_of_one_record_passes_over_aborted_ones_in_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
+    acquire = share_reads.acquire
+
+    def noted(*arguments: Any, **settings: Any) -> Any:
+        reads.append(arguments)
+        return acquire(*arguments, **settings)
+
+    with Broker(SETTINGS) as broker, playing(broker) as player:
+        t = begin(player, **{"share.isolation.level": "read_committed"})
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"})
+        producer.init_transactions(TIMEOUT_S)
+        producer.begin_transaction()
+        for _ in range(10):
+            producer.produce("t", b"value")
+            producer.flush(TIMEOUT_S)
+        producer.abort_transaction(TIMEOUT_S)
+        monkeypatch.setattr(share_reads, "acquire", noted)
+        # The marker, which is acknowledged as a gap.
+        assert take(player, t, max_records=1) == [(10, 10, 1)]
+    assert len(reads) == 1
+
+
 def test_others_have_their_turn_while_an_answer_names_very_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = Turns()
     turns_at_partitions: set[int] = set()

@@ -74,6 +74,16 @@ def copied_hash_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]
     return hash_order(ordered, hash_of, capacity=max(len(ordered) * 4 // 3 + 1, _SMALLEST_TABLE))
 
 
+def described_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
+    """The keys as Java's Admin lists topics that it described: from a table of their number, copied into another, large
+    as copies of a HashMap are, and put into one of their number again."""
+    ordered = list(keys)
+    count = len(ordered)
+    for capacity in (count, count * 4 // 3 + 1, count):
+        ordered = hash_order(ordered, hash_of, capacity=capacity)
+    return ordered
+
+
 def computed_hash_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
     """The keys as a HashMap would list them after `computeIfAbsent` of each in this order."""
     ordered = list(keys)[::-1]

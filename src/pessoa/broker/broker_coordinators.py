@@ -101,6 +101,11 @@ class BrokerCoordinators:
             self._share_partitions = SharePartitions(self._broker, self.persister)
         return self._share_partitions
 
+    @property
+    def made_share_partitions(self) -> SharePartitions | None:
+        """The same for who only looks: None before the first request of a share group."""
+        return self._share_partitions
+
     # Building.
 
     def _build_groups(self) -> GroupCoordinator:

@@ -29,10 +29,14 @@ from pessoa.wire.request_context import RequestContext
 from pessoa.wire.schema import Message
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from pessoa.broker.api_row import AnyRow, AnyServices, Reply
     from pessoa.broker.controller_services import ControllerServices
     from pessoa.broker.observers import Begin, Observers
+    from pessoa.broker.throttling import RequestCharge
     from pessoa.net.connection import Connection
+    from pessoa.net.pending import Observation
     from pessoa.security.authorizer import Authorizer
 
 # Of one of the two kinds of services, and of the request of its API.
@@ -132,15 +136,7 @@ class Dispatcher:
                 charge.lose()
             raise
         if reply is not None and not isinstance(reply, Message):
-            if charge is not None:
-                charge.pause()
-                reply = reply if isinstance(reply, Pending) else charge.timed(reply)
-            pending = reply if isinstance(reply, Pending) else PendingTask(reply)
-            pending.charge = charge
-            if observation is not None:
-                observation.wait()
-            pending.version, pending.correlation_id, pending.observation = version, correlation_id, observation
-            return pending
+            return _pending(reply, context, charge, observation)
         if charge is not None:
             reply = charge.settle(reply)
         frames = None if reply is None else response_frame(reply, version, correlation_id)
@@ -208,6 +204,24 @@ class Dispatcher:
         """The watchers have changed."""
         for route in self._routes.values():
             route.begin = self._observers.begin_of(route.row)
+
+
+def _pending(
+    reply: Pending | Awaitable[Message | None],
+    context: RequestContext,
+    charge: RequestCharge | None,
+    observation: Observation | None,
+) -> Pending:
+    """The answer that comes later, with what it needs to be sent, charged and observed then."""
+    if charge is not None:
+        charge.pause()
+        reply = reply if isinstance(reply, Pending) else charge.timed(reply)
+    pending = reply if isinstance(reply, Pending) else PendingTask(reply)
+    pending.charge = charge
+    if observation is not None:
+        observation.wait()
+    pending.version, pending.correlation_id, pending.observation = context.version, context.correlation_id, observation
+    return pending
 
 
 def _read_header(connection: Connection, route: Route, data: bytearray, start: int, end: int) -> int:

@@ -3,6 +3,7 @@
     others lead what it led (`Registration.leave`)
     ──▶ `wait_until_unlisted`      no other broker names it in Metadata: no client is sent here any more
     ──▶ `wait_until_clients_left`  it still answers: NOT_LEADER_OR_FOLLOWER and who leads, NOT_COORDINATOR, Metadata
+    ──▶ `end_connections`          those that are left are ended, and new ones still served
     ──▶ the ports are closed
 
 A client hears that it has to go elsewhere from the answer to its next request. If the ports were closed as soon as
@@ -11,8 +12,10 @@ its clients have turned silent: one that works sends something every few millise
 does not come back. That costs a stop about a second, and Apache Kafka does not do it.
 
 A client that is silent for long, and then sends again, finds a closed connection, as in Kafka; and asks for metadata.
+librdkafka asks another broker for it in the moment in which its connection ends, and connects again in the same moment;
+with the answer it forgets the broker. So the ports outlive the connections by a moment, or it would be refused.
 
-Both waits are bounded: a client that asks for ever, or a broker that is stuck, does not keep it from stopping.
+All waits are bounded: a client that asks for ever, or a broker that is stuck, does not keep it from stopping.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from pessoa.broker.held_listener import HeldListener
     from pessoa.broker.peers import Peers
     from pessoa.broker.services import BrokerServices
+    from pessoa.net.listener import Listener
 
 # The newest record of the metadata log reaches all brokers within milliseconds, or, on a machine that is busy, later.
 _UNLISTED_MS = 3_000
@@ -39,6 +43,9 @@ _SILENCE_MS = 300
 _UNTOLD_SILENCE_MS = 1_000
 # For clients that do not leave, because they ask this very broker again and again, or because the machine is busy.
 _CLIENTS_LEAVE_MS = 5_000
+# For those that come back before they have heard that this broker is not in the metadata any more.
+_RETURN_MS = 300
+_RETURNING_MS = 1_000
 _LOOK_MS = 20
 _PURPOSE = "farewell"
 
@@ -100,3 +107,25 @@ def _have_left(held: HeldListener, began_ms: int) -> bool:
         silence_ms >= (_SILENCE_MS if active_at_ms >= began_ms else _UNTOLD_SILENCE_MS)
         for active_at_ms, silence_ms in held.listener.silences_ms()
     )
+
+
+async def end_connections(broker: BrokerServices, listeners: Sequence[HeldListener], clock: Clock) -> None:
+    """End what connections there are, and return when their clients have seen it and what came instead is silent; at
+    once if no broker is left that could take the clients over."""
+    if not active_others(broker):
+        return
+    listening = [held.listener for held in listeners]
+    ended = {one for listener in listening for one in listener.connections}
+    for listener in listening:
+        listener.end_connections()
+    began_ms = seen_ms = clock.monotonic_ms()
+    while (now_ms := clock.monotonic_ms()) - began_ms < _RETURNING_MS:
+        if any(ended & listener.connections for listener in listening):
+            seen_ms = now_ms
+        elif now_ms - seen_ms >= _RETURN_MS and all(map(_are_silent, listening)):
+            return
+        await clock.wait_ms(_LOOK_MS)
+
+
+def _are_silent(listener: Listener) -> bool:
+    return all(silence_ms >= _RETURN_MS for _, silence_ms in listener.silences_ms())

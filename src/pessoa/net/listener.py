@@ -152,8 +152,7 @@ class Listener:
         self._sweeper.cancel()
         self._socket.close()
         self._emptied = asyncio.Event()
-        for connection in self._in_order():
-            connection.drain()
+        self.end_connections()
         try:
             async with asyncio.timeout(self._drain_seconds):
                 if self.connections:
@@ -163,6 +162,11 @@ class Listener:
         for connection in self._in_order():
             connection.abort()
         await self._socket.wait_closed()
+
+    def end_connections(self) -> None:
+        """Serve every connection up to the last whole request that has come, and end it; new ones may come."""
+        for connection in self._in_order():
+            connection.drain()
 
     def abort(self) -> None:
         """Close everything at once, whatever is in progress."""

@@ -7,6 +7,7 @@ from pessoa.base.java_order import (
     computed_hash_order,
     concurrent_hash_order,
     copied_hash_order,
+    described_order,
     hash_order,
     int_hash,
     long_hash,
@@ -46,6 +47,14 @@ def test_each_kind_of_table_grows_at_another_size() -> None:
     assert [place_of_16(copied_hash_order(keys(count), int_hash)) for count in (11, 12)] == [0, 11]
     assert [place_of_16(hash_order(keys(count), int_hash)) for count in (12, 13)] == [0, 12]
     assert [place_of_16(computed_hash_order(keys(count), int_hash)) for count in (13, 14)] == [0, 13]
+
+
+def test_described_topics_of_one_bucket_stand_in_the_order_of_the_larger_copy() -> None:
+    """As Apache's kafka-topics listed them: "Aa.dotted" and "Aa-words" share one of eight buckets, not of sixteen."""
+    names = ["Aa-jobs", "Aa-mails", "Aa-orders", "Aa-other", "Aa-words", "Aa.dotted"]
+    seen = ["Aa.dotted", "Aa-words", "Aa-orders", "Aa-jobs", "Aa-other", "Aa-mails"]
+    assert described_order(names, string_hash) == seen
+    assert hash_order(names, string_hash, capacity=6) != seen
 
 
 def test_timeline_table_lists_by_high_bits_of_a_product_and_the_last_of_a_bucket_first() -> None:

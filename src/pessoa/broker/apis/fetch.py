@@ -150,23 +150,28 @@ async def _fetch_in_slices(
     """A consumer's fetch of very many partitions: others have their turn between slices of them, see `slices`. A broker
     that follows as many is to hear of each append at once, and its looks are cheap (`is_as_before`)."""
     found = await _look_in_slices(broker, reader, plan, request.max_bytes)
-    if request.max_wait_ms > 0 and not _is_enough(found, request.min_bytes) and not any(map(_has_moved, found)):
-        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        wake = partial(_wake, woken)
-        waiter = FetchWaiter(
-            wake,
-            request.min_bytes - sum(one.size for one in found),
-            [one.partition for one in found if one.partition is not None],
-            is_follower=reader.is_follower,
-        )
-        timer = broker.clock.call_after_ms(request.max_wait_ms, wake)
-        try:
-            await woken
-        finally:
-            timer.cancel()
-            waiter.leave()
+    if request.max_wait_ms > 0 and not _is_enough(found, request.min_bytes):
+        if not any(map(_has_moved, found)):
+            await _wait_for_more(broker, request, reader, found)
         found = await _look_in_slices(broker, reader, plan, request.max_bytes)
     return _response(broker, context, reader, plan, found)
+
+
+async def _wait_for_more(broker: BrokerServices, request: FetchRequest, reader: Reader, found: list[Found]) -> None:
+    woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    wake = partial(_wake, woken)
+    waiter = FetchWaiter(
+        wake,
+        request.min_bytes - sum(one.size for one in found),
+        [one.partition for one in found if one.partition is not None],
+        is_follower=reader.is_follower,
+    )
+    timer = broker.clock.call_after_ms(request.max_wait_ms, wake)
+    try:
+        await woken
+    finally:
+        timer.cancel()
+        waiter.leave()
 
 
 async def _look_in_slices(broker: BrokerServices, reader: Reader, plan: FetchPlan, max_bytes: int) -> list[Found]:

@@ -72,6 +72,7 @@ _FIRST_VERSION_WITH_TOPIC_IDS = 13
 # From this version on who does not lead says who does.
 _FIRST_VERSION_WITH_LEADERS = 10
 _ALL = -1
+_ACKS = (_ALL, 0, 1)
 _NONE_DENIED: frozenset[str] = frozenset()
 # In the second byte of a batch's attributes.
 _TRANSACTIONAL = 0x10
@@ -161,7 +162,6 @@ def respond(
     """Append everything that the request carries, but for the topics that are `denied`. `permits` is what verification
     has found out about partitions; `is_opened`: the records of its batches were read and found to be good."""
     acks, version = request.acks, context.version
-    is_known = acks in (-1, 0, 1)
     now_ms = broker.clock.now_ms()
     responses = []
     unflushed: list[Partition] = []
@@ -170,13 +170,7 @@ def respond(
     leaders: dict[int, None] = {}
     for topic in request.topic_data:
         partitions, name, missing = find_topic(broker, version, topic)
-        refused_as = None
-        if name in denied:
-            refused_as = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif not is_known:
-            refused_as = ErrorCode.INVALID_REQUIRED_ACKS
-        elif name in INTERNAL_TOPICS and name in broker.image.topics.by_name:
-            refused_as = ErrorCode.INVALID_TOPIC_EXCEPTION
+        refused_as = _refusal_of_topic(broker, name, acks, denied)
         answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             if refused_as is not None:
@@ -216,6 +210,16 @@ def respond(
         return reply
     others = reply if isinstance(reply, Pending) else None
     return PendingTask(append_opened(broker, context, request, unopened, response, others, denied, permits))
+
+
+def _refusal_of_topic(broker: BrokerServices, name: str, acks: int, denied: frozenset[str]) -> ErrorCode | None:
+    if name in denied:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if acks not in _ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    if name in INTERNAL_TOPICS and name in broker.image.topics.by_name:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return None
 
 
 def _reply(

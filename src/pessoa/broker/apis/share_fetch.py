@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from pessoa.broker.services import BrokerServices
     from pessoa.broker.share.share_acknowledging import Outcome
     from pessoa.broker.share.share_reads import Target
+    from pessoa.broker.share.share_waiting import Change
     from pessoa.share.share_sessions import FetchPlan, SessionKey, SharedPartition
-    from pessoa.wire.api.share_fetch import PartitionData, ShareFetchRequest, ShareFetchResponse
+    from pessoa.wire.api.share_fetch import FetchTopic, PartitionData, ShareFetchRequest, ShareFetchResponse
     from pessoa.wire.errors import Refusal
     from pessoa.wire.request_context import RequestContext
     from pessoa.wire.schema import Message
@@ -67,13 +68,14 @@ async def _fetch(broker: BrokerServices, context: RequestContext, request: Share
     try:
         key = check_request(broker, request.group_id, request.member_id)
         limits = _limits(broker, context, request)
-        plan = _plan(broker, context, request, key)
+        named = [one async for one in _in_slices(request.topics, _named_of)]
+        plan = _plan(broker, context, request, key, named)
     except Refusal as refusal:
         if refusal.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             # Its member will ask again at once.
             await broker.clock.wait_ms(max(0, request.max_wait_ms))
         return _failed(refusal)
-    asked = acknowledgements_of(request.topics)
+    asked = acknowledgements_of([topic for topic, one in zip(request.topics, named, strict=True) if one.acknowledges])
     denied = denied_topics(broker, context, [topic_id for topic_id, _ in (*plan.partitions, *asked)])
     found: dict[SharedPartition, PartitionData] = {}
     try:
@@ -103,10 +105,30 @@ def _limits(broker: BrokerServices, context: RequestContext, request: ShareFetch
     return _Limits(request.max_wait_ms, min(request.min_bytes, max_bytes), max_bytes, fetches)
 
 
-def _plan(broker: BrokerServices, context: RequestContext, request: ShareFetchRequest, key: SessionKey) -> FetchPlan:
-    wanted = [(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions]
+class _Named(NamedTuple):
+    """What a request says of one topic."""
+
+    partitions: list[SharedPartition]
+    acknowledges: bool
+
+
+def _named_of(topic: FetchTopic) -> _Named:
+    return _Named(
+        [(topic.topic_id, one.partition_index) for one in topic.partitions],
+        any(one.acknowledgement_batches for one in topic.partitions),
+    )
+
+
+def _plan(
+    broker: BrokerServices,
+    context: RequestContext,
+    request: ShareFetchRequest,
+    key: SessionKey,
+    named: Sequence[_Named],
+) -> FetchPlan:
+    wanted = [partition for one in named for partition in one.partitions]
     forgotten = [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
-    acknowledges = any(one.acknowledgement_batches for topic in request.topics for one in topic.partitions)
+    acknowledges = any(one.acknowledges for one in named)
     return broker.coordinators.share_partitions.sessions.plan_fetch(
         key,
         context.connection_id,
@@ -131,44 +153,79 @@ async def _find(
 ) -> dict[SharedPartition, PartitionData]:
     """Acquire records, or wait for them; for no longer than the session lasts. A member without one would
     keep the records until their locks end, and this broker the share partitions for ever."""
-    from pessoa.broker.share.share_reads import available_bytes, failed, readable_ranges, renewed, target_of, why_gone
-    from pessoa.broker.share.share_waiting import wait_for_change
+    from pessoa.broker.share.share_reads import failed, renewed, target_of, why_gone
+    from pessoa.broker.share.share_waiting import Change
 
     clock, sessions = broker.clock, broker.coordinators.share_partitions.sessions
-    deadline_ms = clock.monotonic_ms() + max(0, limits.max_wait_ms)
-    targets = [target async for target in _in_slices(plan.partitions, partial(target_of, broker, key.group_id, denied))]
+    began_ms = clock.monotonic_ms()
+    deadline_ms = began_ms + max(0, limits.max_wait_ms)
+    targets: list[Target] = []
+    # Of so many others have their turn during a look, so it must be heard what they do.
+    is_large = len(plan.partitions) >= SLICE_COUNT
     while sessions.get(key) is plan.session:
-        targets = [renewed(broker, key.group_id, denied, target) for target in targets]
-        is_over = clock.monotonic_ms() >= deadline_ms
-        is_urgent = any(why_gone(target).is_error for target in targets)
-        size = 0
-        for target in targets:
-            if size >= max(1, limits.min_bytes):
-                break
-            size += available_bytes(target, limits.max_bytes)
-        if is_over or is_urgent or size >= max(1, limits.min_bytes):
-            if context.charge is not None and not context.charge.admits_fetch(0):
-                return {target.shared: failed(target, why_gone(target)) for target in targets}
-            before = readable_ranges(targets)
-            found = await _acquire(broker, request, key, targets, limits)
-            if context.charge is not None:
-                context.charge.count_fetched(sum(len(data.records) for data in found.values()))
-            if is_over or is_urgent or any(data.acquired_records or data.error_code for data in found.values()):
-                return found
-            if readable_ranges(targets) != before:
-                # What was read must not be delivered: records of aborted transactions. Others may stand behind it, and
-                # it may be long: other requests have their turn. Or records came to a partition that was looked at
-                # before others had theirs: no wait would tell of those.
-                await asyncio.sleep(0)
-                continue
-        await wait_for_change(clock, targets, deadline_ms)
+        change = Change(clock, deadline_ms)
+        try:
+            if targets:
+                found_now = _in_slices(targets, partial(renewed, broker, key.group_id, denied))
+            else:
+                found_now = _in_slices(plan.partitions, partial(target_of, broker, key.group_id, denied))
+            look = await _look(found_now, limits, change if is_large else None)
+            targets, is_over = look.targets, clock.monotonic_ms() >= deadline_ms
+            if is_over or look.is_urgent or look.size >= max(1, limits.min_bytes):
+                if context.charge is not None and not context.charge.admits_fetch(0):
+                    return {target.shared: failed(target, why_gone(target)) for target in targets}
+                found, has_passed_any = await _acquire(broker, request, key, targets, limits, began_ms)
+                if context.charge is not None:
+                    context.charge.count_fetched(sum(len(data.records) for data in found.values()))
+                if is_over or look.is_urgent or any(one.acquired_records or one.error_code for one in found.values()):
+                    return found
+                if has_passed_any:
+                    # What was read must not be delivered: records of aborted transactions. Others may stand behind it,
+                    # and it may be long: other requests have their turn.
+                    await asyncio.sleep(0)
+                    continue
+            if not is_large:
+                change.watch(targets)
+            await change.wait()
+        finally:
+            change.close()
     return {}
 
 
+class _Look(NamedTuple):
+    targets: list[Target]
+    # Something is wrong with a target, and the member must hear of it.
+    is_urgent: bool
+    # How many bytes could be read, as far as it matters.
+    size: int
+
+
+async def _look(found: AsyncIterator[Target], limits: _Limits, change: Change | None) -> _Look:
+    """Look at the targets; `change` watches each before it is looked at."""
+    from pessoa.broker.share.share_reads import available_bytes, why_gone
+
+    targets: list[Target] = []
+    is_urgent, size = False, 0
+    async for target in found:
+        targets.append(target)
+        if change is not None:
+            change.watch([target])
+        is_urgent = is_urgent or why_gone(target).is_error
+        if size < max(1, limits.min_bytes):
+            size += available_bytes(target, limits.max_bytes)
+    return _Look(targets, is_urgent, size)
+
+
 async def _acquire(
-    broker: BrokerServices, request: ShareFetchRequest, key: SessionKey, targets: Sequence[Target], limits: _Limits
-) -> dict[SharedPartition, PartitionData]:
-    from pessoa.broker.share.share_reads import acquire
+    broker: BrokerServices,
+    request: ShareFetchRequest,
+    key: SessionKey,
+    targets: Sequence[Target],
+    limits: _Limits,
+    began_ms: int,
+) -> tuple[dict[SharedPartition, PartitionData], bool]:
+    """Return what was acquired, and whether any records were passed that no member may get."""
+    from pessoa.broker.share.share_reads import acquire, may_acquire, next_offset
     from pessoa.share.acquisition import AcquireMode, AcquireRequest
 
     found: dict[SharedPartition, PartitionData] = {}
@@ -176,15 +233,23 @@ async def _acquire(
     partition_bytes = max(1, limits.max_bytes // len(targets))
     mode = AcquireMode(request.share_acquire_mode)
 
+    has_passed_any, acquirable, wait_ms = False, 0, broker.clock.monotonic_ms() - began_ms
+
     def acquire_of(target: Target) -> PartitionData:
+        nonlocal has_passed_any, acquirable
+        acquirable += may_acquire(target)
         wanted = AcquireRequest(key.member_id, left, max(1, request.batch_size), mode)
-        return acquire(broker, target, wanted, partition_bytes, at_least_one_batch=not size)
+        before = next_offset(target)
+        data = acquire(broker, target, wanted, partition_bytes, at_least_one_batch=not size)
+        has_passed_any = has_passed_any or (not data.acquired_records and next_offset(target) != before)
+        return data
 
     async for data in _in_slices(targets, acquire_of):
         left -= sum(one.last_offset - one.first_offset + 1 for one in data.acquired_records)
         size += len(data.records)
         found[targets[len(found)].shared] = data
-    return found
+    broker.coordinators.share_partitions.note_fetch(key.group_id, acquirable, len(targets), wait_ms)
+    return found, has_passed_any
 
 
 async def _in_slices(values: Sequence[T], call: Callable[[T], U]) -> AsyncIterator[U]:

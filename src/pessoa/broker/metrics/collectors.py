@@ -16,7 +16,7 @@ from pessoa.broker.message_fields import error_name
 from pessoa.broker.metrics.exposition import label_text
 from pessoa.broker.metrics.pushed_metrics import family_text
 from pessoa.broker.metrics.time_quantiles import quantiles_ms
-from pessoa.broker.topic_listing import GROUP_TOPIC, TRANSACTION_TOPIC
+from pessoa.broker.topic_listing import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from pessoa.coordinator.groups.group_descriptions import group_type
 from pessoa.quota.client_quotas import Reading
 
@@ -48,6 +48,10 @@ _OF_TOPICS = {
     "failedproducerequests": "failed_produces",
     "totalfetchrequests": "fetches",
     "failedfetchrequests": "failed_fetches",
+    "totalsharefetchrequests": "share_fetches",
+    "failedsharefetchrequests": "failed_share_fetches",
+    "totalshareacknowledgementrequests": "share_acknowledgements",
+    "failedshareacknowledgementrequests": "failed_share_acknowledgements",
 }
 
 # The type of a quota as Kafka's metrics name it, and what is measured.
@@ -251,23 +255,32 @@ def group_shards(broker: BrokerServices) -> list[GroupShard]:
 
 def collect_group_states(broker: BrokerServices, out: Exposition) -> None:
     states: Counter[str] = Counter()
-    protocols = Counter({"classic": 0, "consumer": 0, "streams": 0})
+    protocols = Counter({"classic": 0, "consumer": 0, "share": 0, "streams": 0})
+    share_states = Counter({"empty": 0, "stable": 0, "dead": 0})
     for shard in group_shards(broker):
         for group in shard.registry.groups.values():
             states[group.state.value.lower()] += 1
             protocols[group_type(group)] += 1
+        for share_group in shard.registry.share_groups.values():
+            protocols["share"] += 1
+            share_states[share_group.state.value.lower()] += 1
     prefix = "kafka_coordinator_group_groupmetadatamanager_numgroups"
     out.add(prefix, sum(states.values()))
     for state in ("empty", "preparingrebalance", "completingrebalance", "stable"):
         out.add(f"{prefix}{state}", states[state])
     for protocol, count in protocols.items():
         out.add("kafka_server_group_coordinator_metrics_group_count", count, protocol=protocol)
+    for state, count in share_states.items():
+        name = "kafka_server_group_coordinator_metrics_share_group_count"
+        out.add(name, count, protocol="share", state=state)
 
 
 def collect_coordinators(broker: BrokerServices, out: Exposition) -> None:
-    """Neither coordinator is made for this."""
+    """No coordinator is made for this."""
     if GROUP_TOPIC in broker.replicas.by_name:
         _add_loads("group", broker.groups.runtime.load_times_ms, out)
+    if SHARE_TOPIC in broker.replicas.by_name:
+        _add_loads("share", broker.coordinators.shares.runtime.load_times_ms, out)
     if TRANSACTION_TOPIC not in broker.replicas.by_name:
         return
     runtime = broker.transactions.runtime

@@ -32,6 +32,40 @@ FAMILIES: dict[str, Family] = {
         failedfetchrequests_total="Fetches of partitions that failed.",
         replicationbytesin_total="Bytes of records that this broker's replicas have fetched from their leaders.",
         replicationbytesout_total="Bytes of records that followers have fetched.",
+        totalsharefetchrequests_total="Share fetches of partitions that were answered with records or an error.",
+        failedsharefetchrequests_total="Share fetches of partitions that failed.",
+        totalshareacknowledgementrequests_total="Partitions about whose records members of share groups have said "
+        "anything in ShareAcknowledge, or in vain in ShareFetch.",
+        failedshareacknowledgementrequests_total="Those of them where it was refused.",
+    ),
+    **_table(
+        "kafka_server_sharegroupmetrics_",
+        COUNTER,
+        recordacknowledgements_total="Records that members of share groups have acknowledged, by what they said.",
+    ),
+    **_table(
+        "kafka_server_sharegroupmetrics_",
+        GAUGE,
+        partitionloadtimems_mean="Milliseconds to load a share partition, on the average of the last hundred.",
+        partitionloadtimems_max="The longest of them.",
+        requesttopicpartitionsfetchratio_mean="Of a hundred partitions of a group's share fetch, those that had room "
+        "for it when it acquired, on the average of the last minute.",
+        requesttopicpartitionsfetchratio_max="The most of them.",
+        topicpartitionsacquiretimems_mean="Milliseconds that a group's share fetch waited until it acquired, on the "
+        "average of the last minute.",
+        topicpartitionsacquiretimems_max="The longest of them.",
+    ),
+    **_table(
+        "kafka_server_sharepartitionmetrics_",
+        GAUGE,
+        inflightmessagecount="Offsets between the start and the end offset of a share partition.",
+        inflightbatchcount="Runs of offsets in it that are in the same state.",
+        inflightbatchmessagecount_mean="Offsets of such a run, on the average.",
+    ),
+    **_table(
+        "kafka_server_sharepartitionmetrics_",
+        COUNTER,
+        acquisitionlocktimeout_total="Records of a share partition whose member said nothing before its lock ended.",
     ),
     **_table(
         "kafka_server_replicamanager_",
@@ -112,7 +146,10 @@ FAMILIES: dict[str, Family] = {
         transaction_coordinator_metrics_partition_load_time_avg="Milliseconds to load a partition of "
         "__transaction_state.",
         transaction_coordinator_metrics_partition_load_time_max="The longest of the last loads.",
+        share_coordinator_metrics_partition_load_time_avg="Milliseconds to load a partition of __share_group_state.",
+        share_coordinator_metrics_partition_load_time_max="The longest of the last loads.",
         group_coordinator_metrics_group_count="Groups that this broker coordinates.",
+        group_coordinator_metrics_share_group_count="Share groups that this broker coordinates, by their state.",
     ),
     **_table(
         "kafka_server_group_coordinator_metrics_",

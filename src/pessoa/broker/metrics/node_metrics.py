@@ -151,6 +151,7 @@ class NodeMetrics:
     async def _collect_broker(self, services: BrokerServices, out: Exposition) -> None:
         from pessoa.broker.metrics import collectors
         from pessoa.broker.metrics.group_lag import collect_groups
+        from pessoa.broker.metrics.share_collector import collect_shares
 
         out.add("kafka_server_kafkaserver_brokerstate", collectors.broker_state(services))
         await collectors.collect_quotas(services, out)
@@ -158,6 +159,7 @@ class NodeMetrics:
             collectors.collect_telemetry(services.telemetry, out)
         collectors.collect_group_states(services, out)
         collectors.collect_coordinators(services, out)
+        await collect_shares(services, out)
         await collectors.collect_partitions(services, out)
         await collect_groups(services, out)
 

@@ -18,6 +18,8 @@ from pessoa.broker.metrics.time_quantiles import TimeQuantiles
 from pessoa.wire.api.fetch import FetchRequest, FetchResponse
 from pessoa.wire.api.offset_commit import OffsetCommitResponse
 from pessoa.wire.api.produce import ProduceRequest, ProduceResponse
+from pessoa.wire.api.share_acknowledge import ShareAcknowledgeResponse
+from pessoa.wire.api.share_fetch import ShareFetchResponse
 from pessoa.wire.api.txn_offset_commit import TxnOffsetCommitResponse
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
@@ -40,6 +42,7 @@ _NO_TOPIC = frozenset(
 )
 # Looked at for every request, where an attribute of an enumeration is slow.
 _PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
+_SHARES = (int(ApiKey.SHARE_FETCH), int(ApiKey.SHARE_ACKNOWLEDGE))
 _COMMITS = (int(ApiKey.OFFSET_COMMIT), int(ApiKey.TXN_OFFSET_COMMIT))
 
 
@@ -50,14 +53,20 @@ class TopicCounts:
         "bytes_rejected",
         "failed_fetches",
         "failed_produces",
+        "failed_share_acknowledgements",
+        "failed_share_fetches",
         "fetches",
         "messages_in",
         "produces",
+        "share_acknowledgements",
+        "share_fetches",
     )
 
     def __init__(self) -> None:
         self.messages_in = self.bytes_in = self.bytes_out = self.bytes_rejected = 0
         self.produces = self.failed_produces = self.fetches = self.failed_fetches = 0
+        self.share_fetches = self.failed_share_fetches = 0
+        self.share_acknowledgements = self.failed_share_acknowledgements = 0
 
 
 class ApiCounts:
@@ -111,6 +120,8 @@ class RequestMetrics:
             return _Fetch(self, counts, request)
         if key in _COMMITS:
             return _OffsetCommit(self, counts)
+        if key in _SHARES:
+            return _Share(self, counts)
         return _Request(counts)
 
     def topic(self, name: str, topic_id: Uuid) -> TopicCounts | None:
@@ -169,6 +180,39 @@ class _OffsetCommit(_Request):
         if isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse):
             for topic in response.topics:
                 self._metrics.committed_offsets += len([one for one in topic.partitions if not one.error_code])
+
+
+class _Share(_Request):
+    """ShareFetch and ShareAcknowledge: topics are named by their ids."""
+
+    __slots__ = ("_metrics",)
+
+    def __init__(self, metrics: RequestMetrics, counts: ApiCounts) -> None:
+        super().__init__(counts)
+        self._metrics = metrics
+
+    def end(self, response: Message | None, frames: list[Buffer] | None) -> None:
+        super().end(response, frames)
+        if isinstance(response, ShareFetchResponse):
+            self._count_fetched(response)
+        elif isinstance(response, ShareAcknowledgeResponse):
+            for topic in response.responses:
+                counts = self._metrics.topic("", topic.topic_id)
+                if counts is not None:
+                    counts.share_acknowledgements += len(topic.partitions)
+                    counts.failed_share_acknowledgements += len([one for one in topic.partitions if one.error_code])
+
+    def _count_fetched(self, response: ShareFetchResponse) -> None:
+        for topic in response.responses:
+            counts = self._metrics.topic("", topic.topic_id)
+            if counts is None:
+                continue
+            refused = len([one for one in topic.partitions if one.acknowledge_error_code])
+            counts.share_fetches += len(topic.partitions)
+            counts.failed_share_fetches += len([one for one in topic.partitions if one.error_code])
+            counts.share_acknowledgements += refused
+            counts.failed_share_acknowledgements += refused
+            counts.bytes_out += sum([len(one.records) for one in topic.partitions])
 
 
 # The name and id of a topic, a partition, the size of the batch, and how many records it says it has.

@@ -77,6 +77,7 @@ class LedSharePartition:
         clock: Clock,
         settings: Callable[[], ShareSettings],
         on_gone: Callable[[LedSharePartition], None],
+        on_load: Callable[[int], None] = lambda _time_ms: None,
     ) -> None:
         self.key = key
         self.partition = partition
@@ -89,6 +90,9 @@ class LedSharePartition:
         self._clock = clock
         self._settings = settings
         self._on_gone = on_gone
+        self._on_load = on_load
+        # Locks of records that have ended here.
+        self.lock_timeouts = 0
         self._state_epoch = 0
         # Requests that have to look again when records are free, or the state has changed.
         self._waiters: dict[Callable[[], None], None] = {}
@@ -140,6 +144,7 @@ class LedSharePartition:
                 )
             ],
         )
+        began_ms = self._clock.monotonic_ms()
         response = await self._persister.ask(READ, request)
         if self.state is not LoadState.LOADING:
             return
@@ -166,6 +171,7 @@ class LedSharePartition:
         )
         self._machine.begin_at(self.partition.log.log_start_offset)
         self.state = LoadState.ACTIVE
+        self._on_load(self._clock.monotonic_ms() - began_ms)
         self._wake()
         self._go_on()
 
@@ -278,6 +284,7 @@ class LedSharePartition:
         if self.state is LoadState.ACTIVE:
             ended = self.machine.tick(self._clock.monotonic_ms())
             if ended:
+                self.lock_timeouts += ended
                 log.debug("%s: the locks of %s records have ended", self.key, ended)
             self._go_on()
 

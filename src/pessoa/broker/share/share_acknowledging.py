@@ -112,7 +112,9 @@ def _acknowledge_some(
     led = broker.coordinators.share_partitions.get(ShareKey(session.group_id, topic_id, index))
     if led is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return led.acknowledge(session.member_id, some)
+    outcome = led.acknowledge(session.member_id, some)
+    broker.coordinators.share_partitions.note_acknowledged(some)
+    return outcome
 
 
 def _sliced(acknowledgements: Sequence[Acknowledgement]) -> Iterator[list[Acknowledgement]]:

@@ -11,8 +11,10 @@ once and need not wait for the locks to end.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
+from pessoa.broker.metrics.recent_average import RecentAverage
 from pessoa.broker.share.led_share_partition import LedSharePartition
 from pessoa.broker.share.share_settings import SettingsOfGroup
 from pessoa.coordinator.share.share_state import ShareKey
@@ -20,19 +22,34 @@ from pessoa.metadata.supported_features import SHARE_VERSION
 from pessoa.share.share_sessions import ShareSessions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from pessoa.broker.services import BrokerServices
     from pessoa.broker.share.state_persister import StatePersister
     from pessoa.metadata.image import MetadataImage
     from pessoa.replication.partition import Partition
+    from pessoa.share.acknowledgement import Acknowledgement
     from pessoa.share.share_sessions import SessionKey
     from pessoa.wire.errors import ErrorCode
 
+# For metrics.
+_REMEMBERED_LOADS = 100
 # The first share.version that has share groups.
 _VERSION_WITH_SHARE_GROUPS = 1
 
 
 def is_share_on(image: MetadataImage) -> bool:
     return image.features.level(SHARE_VERSION) >= _VERSION_WITH_SHARE_GROUPS
+
+
+class GroupFetches:
+    """How the fetches of one group went lately, for metrics."""
+
+    def __init__(self) -> None:
+        # Of a hundred partitions of a fetch, how many could give records when it acquired.
+        self.acquirable_percent = RecentAverage()
+        # How long a fetch waited until it could acquire.
+        self.wait_ms = RecentAverage()
 
 
 class SharePartitions:
@@ -47,6 +64,12 @@ class SharePartitions:
         self._by_group: dict[str, dict[ShareKey, None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        # How many records members have acknowledged, by the number of the acknowledge type.
+        self.acknowledged: Counter[int] = Counter()
+        # How long it took to load share partitions, the latest of them.
+        self.load_times_ms: deque[int] = deque(maxlen=_REMEMBERED_LOADS)
+        # Of groups that have a share partition here.
+        self.fetches: dict[str, GroupFetches] = {}
 
     def __repr__(self) -> str:
         return f"<SharePartitions: {len(self._led)}, {self.sessions!r}>"
@@ -67,11 +90,35 @@ class SharePartitions:
             led = None
         if led is None:
             settings = SettingsOfGroup(self._broker, key.group_id)
-            led = LedSharePartition(key, partition, self._persister, self._broker.clock, settings, self._forget)
+            led = LedSharePartition(
+                key, partition, self._persister, self._broker.clock, settings, self._forget, self.load_times_ms.append
+            )
             self._led[key] = led
             self._by_partition.setdefault(partition, {})[key] = None
             self._by_group.setdefault(key.group_id, {})[key] = None
         return led
+
+    def all(self) -> Iterator[LedSharePartition]:
+        return iter(list(self._led.values()))
+
+    def note_acknowledged(self, acknowledgements: Sequence[Acknowledgement]) -> None:
+        """Count what was done; one type stands for a whole range."""
+        for first_offset, last_offset, types in acknowledgements:
+            if len(types) == 1:
+                self.acknowledged[types[0]] += last_offset - first_offset + 1
+            else:
+                self.acknowledged.update(types)
+
+    def note_fetch(self, group_id: str, acquirable: int, asked: int, wait_ms: int) -> None:
+        """A fetch of so many partitions acquired, after a while; so many of them had room for it."""
+        if group_id not in self._by_group:
+            return
+        fetches = self.fetches.get(group_id)
+        if fetches is None:
+            fetches = self.fetches[group_id] = GroupFetches()
+        now_ms = self._broker.clock.monotonic_ms()
+        fetches.acquirable_percent.record(100 * acquirable // asked, now_ms)
+        fetches.wait_ms.record(wait_ms, now_ms)
 
     def _forget(self, led: LedSharePartition) -> None:
         key, partition = led.key, led.partition
@@ -82,6 +129,7 @@ class SharePartitions:
         del self._by_group[key.group_id][key]
         if not self._by_group[key.group_id]:
             del self._by_group[key.group_id]
+            self.fetches.pop(key.group_id, None)
 
     # ── the ends of sessions ──
 

@@ -97,15 +97,16 @@ def renewed(broker: BrokerServices, group_id: str, denied: frozenset[Uuid], targ
     return target_of(broker, group_id, denied, target.shared)
 
 
-def readable_ranges(targets: Sequence[Target]) -> list[tuple[int, int]]:
-    """From where on each of the targets that are active would be read, and up to where."""
-    ranges = []
-    for target in targets:
-        led = target.led
-        if led is not None and led.state is LoadState.ACTIVE:
-            end = led.partition.log.readable_end(led.settings.up_to)
-            ranges.append((led.machine.next_fetch_offset(), end))
-    return ranges
+def next_offset(target: Target) -> int | None:
+    """From where on the log of a target would be read for a member; None if it is not active."""
+    led = target.led
+    return led.machine.next_fetch_offset() if led is not None and led.state is LoadState.ACTIVE else None
+
+
+def may_acquire(target: Target) -> bool:
+    """Whether a member could be given records of this partition now, if its log has any."""
+    led = target.led
+    return led is not None and led.state is LoadState.ACTIVE and led.machine.can_acquire()
 
 
 def why_gone(target: Target) -> ErrorCode:
@@ -148,10 +149,11 @@ def acquire(
     machine, partition = led.machine, led.partition
     data = failed(target, ErrorCode.NONE)
     machine.begin_at(partition.log.log_start_offset)
-    if not machine.can_acquire():
+    if request.max_records <= 0 or not machine.can_acquire():
+        # Other partitions have given the member all that it asked for, or too much is in flight.
         return data
     try:
-        read = _read(led, machine.next_fetch_offset(), max_bytes, at_least_one_batch=at_least_one_batch)
+        read = _read(led, request.max_records, max_bytes, at_least_one_batch=at_least_one_batch)
     except OffsetOutOfRange:
         # The log was truncated, or is about to be read by a new leader.
         return data
@@ -198,19 +200,23 @@ def failed(target: Target, error: ErrorCode) -> PartitionData:
     return data
 
 
-def _read(led: LedSharePartition, offset: int, max_bytes: int, *, at_least_one_batch: bool) -> _Read | None:
-    """The batches from an offset on of which records may be acquired; None if there are none."""
-    log, settings = led.partition.log, led.settings
+def _read(led: LedSharePartition, max_records: int, max_bytes: int, *, at_least_one_batch: bool) -> _Read | None:
+    """The batches of which a member may acquire so many records; None if there are none."""
+    log, settings, machine = led.partition.log, led.settings, led.machine
+    offset = machine.next_fetch_offset()
     found = log.read(offset, max_bytes, settings.up_to, at_least_one_batch=at_least_one_batch)
     if found.data is None:
         return None
-    # No member can have anything from there on.
-    end_offset = led.machine.start_offset + settings.limits.record_locks + 1
+    # From there on no member can have anything; and before that, what was never acquired is enough for this one.
+    locks_end = machine.start_offset + settings.limits.record_locks + 1
+    enough = max(offset, machine.in_flight.end_offset) + max_records
     batches: list[FetchedBatch] = []
     positions: list[tuple[int, int]] = []
     for batch, position, size in _headers(found.data, found.aborted):
-        if batch.first_offset >= end_offset and batches:
+        if batch.first_offset >= min(locks_end, enough) and batches:
             break
+        if batch.is_gone:
+            enough += batch.last_offset - batch.first_offset + 1
         batches.append(batch)
         positions.append((position, position + size))
     return _Read(batches, positions, found.data) if batches else None

@@ -68,7 +68,7 @@ class Membership:
     async def _send_clients_away(self, began_ms: int) -> None:
         """Meanwhile another controller is elected, if this one was active: by then all brokers know what this one has
         decided."""
-        from pessoa.broker.draining import wait_until_clients_left, wait_until_unlisted
+        from pessoa.broker.draining import end_connections, wait_until_clients_left, wait_until_unlisted
 
         services = self._role.services
         await wait_until_unlisted(services, services.peers)
@@ -77,4 +77,6 @@ class Membership:
             partition.wake_all()
         if len(self._quorum.voters) > 1:
             self._quorum.resign(self._quorum.epoch)
-        await wait_until_clients_left(services, self._listeners.all, self._node.clock, began_ms)
+        listeners, clock = self._listeners.all, self._node.clock
+        await wait_until_clients_left(services, listeners, clock, began_ms)
+        await end_connections(services, listeners, clock)
