@@ -89,6 +89,9 @@ class ShareShard:
             known = self._states.get(key)
             if known is not None and asked.state_epoch < known.state_epoch:
                 raise Refusal(ErrorCode.FENCED_STATE_EPOCH)
+            if known is not None and asked.state_epoch == known.state_epoch and asked.start_offset == NO_OFFSET:
+                # A group coordinator that had heard nothing asks again. The group may have begun since.
+                return Output.reply(token, INITIALIZE.response(key))
             state = ShareState(
                 0 if known is None else known.snapshot_epoch + 1,
                 asked.state_epoch,

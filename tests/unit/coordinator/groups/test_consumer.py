@@ -276,6 +276,14 @@ def test_what_a_member_is_not_subscribed_to_any_more_is_taken_even_without_a_new
     assert member.epoch == 3
 
 
+def test_a_new_target_is_computed_after_the_clock_was_set_back(bench: Bench) -> None:
+    member = Member(bench, "a", "orders")
+    member.join()
+    bench.now_ms -= 3_600_000
+    member.send(subscribed_topic_names=["payments"], topic_partitions=listed(member.owned))
+    assert member.beat() == {"payments": [0, 1]}
+
+
 # ── fencing ──
 
 

@@ -153,6 +153,26 @@ def test_what_is_initialised_is_assigned_with_a_later_heartbeat_and_shown_once()
     assert driver.group.epoch == 3
 
 
+def test_members_are_assigned_after_the_clock_was_set_back() -> None:
+    driver = Driver()
+    driver.join("a", "orders")
+    driver.now_ms -= 3_600_000
+    driver.beat("b", 0, "orders")
+    assert {member: len(target[topic_id("orders")]) for member, target in driver.group.targets.items()} == {
+        "a": 2,
+        "b": 1,
+    }
+
+
+def test_initialisation_is_tried_again_after_the_clock_was_set_back() -> None:
+    driver = Driver()
+    driver.beat("a", 0, "orders")
+    driver.asked.clear()
+    driver.now_ms -= 3_600_000
+    driver.beat("a", 2)
+    assert [asked.group_id for asked in driver.asked] == [GROUP]
+
+
 def test_an_assignment_is_computed_at_most_once_in_the_interval() -> None:
     driver = Driver()
     driver.beat("a", 0, "orders")

@@ -77,6 +77,32 @@ def test_first_member_gets_all_tasks_after_the_initial_delay(bench: Bench) -> No
     assert streams_group(bench).state is StreamsState.STABLE
 
 
+def test_all_members_of_a_new_group_wait_for_the_initial_delay(bench: Bench) -> None:
+    one, other = StreamsClient(bench, "a"), StreamsClient(bench, "b")
+    one.beat()
+    bench.pass_time(2_999)
+    assert (other.beat(), one.beat()) == ({}, {})
+    assert ASSIGNMENT_DELAYED in other.statuses
+    bench.pass_time(1)
+    assert one.beat() == {"0": [0, 2]}
+
+
+def test_the_initial_delay_is_over_when_the_clock_was_set_back(bench: Bench) -> None:
+    member = StreamsClient(bench, "a")
+    member.beat()
+    bench.now_ms -= 3_600_000
+    assert member.beat() == {"0": [0, 1, 2]}
+
+
+def test_tasks_are_assigned_anew_after_the_clock_was_set_back(bench: Bench) -> None:
+    one, other = StreamsClient(bench, "a"), StreamsClient(bench, "b")
+    settle(bench, one)
+    bench.now_ms -= 3_600_000
+    for member in (other, one, other, one, other):
+        member.beat()
+    assert sorted(map(len, (one.beat()["0"], other.beat()["0"]))) == [1, 2]
+
+
 def test_a_second_member_gets_tasks_only_when_the_first_has_given_them_up(bench: Bench) -> None:
     one, other = StreamsClient(bench, "a"), StreamsClient(bench, "b")
     settle(bench, one)
@@ -350,6 +376,16 @@ def test_commits_are_taken_at_the_members_epoch_and_at_an_older_one_for_tasks_it
     assert bench.refusal(commit(first, "orders", lost)).code is ErrorCode.STALE_MEMBER_EPOCH
     assert bench.refusal(commit(one.epoch + 1, "orders", kept)).code is ErrorCode.STALE_MEMBER_EPOCH
     assert bench.refusal(commit(one.epoch, "orders", 0, member="c")).code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_that_is_deleted_while_it_waits_for_members_leaves_nothing_behind(bench: Bench) -> None:
+    member = StreamsClient(bench, "a")
+    member.beat()
+    assert repr(bench.shard.streams) == "<StreamsGroups: 1, waiting for members: 1>"
+    member.leave()
+    deletion = DeleteGroupsRequest(groups_names=[GROUP])
+    assert bench.ask(DeleteGroupsResponse, deletion).results[0].error_code == ErrorCode.NONE
+    assert repr(bench.shard.streams) == "<StreamsGroups: 0, waiting for members: 0>"
 
 
 def test_streams_groups_are_listed_described_and_deleted_when_empty(bench: Bench) -> None:

@@ -152,6 +152,20 @@ def test_initialize_again_takes_the_place_of_everything_and_an_older_state_epoch
     assert driver.state == ShareState(1, 2, 0, 100, 0, driver.now_ms - 5, driver.now_ms, snapshot_offset=3)
 
 
+def test_a_repeated_initialize_without_an_offset_changes_nothing() -> None:
+    """A group coordinator asks again when it has heard nothing, and the first request may have arrived all the same:
+    its group has begun meanwhile."""
+    driver = Driver()
+    driver.initialize(epoch=2, start=-1)
+    driver.read(leader_epoch=4)
+    driver.write((0, 9, 2, 1), state_epoch=2, leader_epoch=4)
+    before = driver.state
+    assert driver.initialize(epoch=2, start=-1).error_code == ErrorCode.NONE
+    assert driver.state == before
+    driver.initialize(epoch=3, start=-1)
+    assert (driver.state.start_offset, driver.state.batches) == (-1, ())
+
+
 def test_a_read_raises_the_leader_epoch_and_older_leaders_are_fenced_from_then_on() -> None:
     driver = Driver()
     driver.initialize(start=7)

@@ -35,7 +35,7 @@ from pessoa.coordinator.groups.consumer.consumer_records import (
     target_record,
 )
 from pessoa.coordinator.groups.consumer.reconciliation import Situation, reconcile
-from pessoa.coordinator.groups.group_config import METADATA_REFRESH_INTERVAL_MS
+from pessoa.coordinator.groups.group_config import METADATA_REFRESH_INTERVAL_MS, is_within_interval
 from pessoa.coordinator.groups.group_registry import Registry
 from pessoa.coordinator.groups.protocol_migration import ProtocolMigration
 from pessoa.coordinator.shard import CoordinatorRecord, Output
@@ -101,7 +101,7 @@ class HeartbeatSteps:
         if group.assignment_epoch >= epoch:
             return last
         interval_ms = self.registry.config.assignment_interval_ms(self.registry.overrides(group.id))
-        if group.assignment_timestamp_ms and now_ms < group.assignment_timestamp_ms + interval_ms:
+        if is_within_interval(group.assignment_timestamp_ms, interval_ms, now_ms):
             return last
         specs = self._specs(group, updated)
         counts = {

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from pessoa.base.ids import Uuid
 from pessoa.base.java_order import computed_hash_order, hash_order, int_hash, uuid_hash
 from pessoa.coordinator.groups.consumer.consumer_group import LEAVE_EPOCH, Partitions
-from pessoa.coordinator.groups.group_config import METADATA_REFRESH_INTERVAL_MS
+from pessoa.coordinator.groups.group_config import METADATA_REFRESH_INTERVAL_MS, is_within_interval
 from pessoa.coordinator.groups.group_registry import Registry, client_host, client_id
 from pessoa.coordinator.groups.share.share_group import ShareGroup, ShareMember
 from pessoa.coordinator.groups.share.share_group_config import ShareGroupConfig
@@ -208,7 +208,7 @@ class ShareGroups:
         if group.assignment_epoch >= epoch:
             return last
         interval_ms = self.config.assignment_interval_ms(self._registry.overrides(group.id))
-        if group.assignment_timestamp_ms and now_ms < group.assignment_timestamp_ms + interval_ms:
+        if is_within_interval(group.assignment_timestamp_ms, interval_ms, now_ms):
             return last
         members = {**group.members, updated.id: updated}
         specs = {

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from pessoa.base.ids import Uuid
+from pessoa.coordinator.groups.group_config import is_within_interval
 from pessoa.coordinator.groups.group_registry import Registry
 from pessoa.coordinator.groups.share.share_group import NamedPartitions, NamedTopics, ShareGroup
 from pessoa.coordinator.groups.share.share_group_replay import named_topics, shares_record
@@ -92,7 +93,7 @@ class ShareInitialisation:
             if topic.id in group.shares.initialised:
                 partitions -= group.shares.initialised[topic.id].partitions
             asked_ms = self._asked_ms.get((group.id, topic.id))
-            if asked_ms is not None and now_ms < asked_ms + self._retry_interval_ms:
+            if asked_ms is not None and is_within_interval(asked_ms, self._retry_interval_ms, now_ms):
                 underway = group.shares.initialising.get(topic.id)
                 partitions -= underway.partitions if underway else partitions
             if partitions:

@@ -191,8 +191,6 @@ class StreamsGroup:
         # Soft: what the topics make of the topology, and when to look at them again.
         self.configured: ConfiguredTopology | None = None
         self.refresh_at_ms = 0
-        # Soft: until when a group that was empty waits for more members before it assigns.
-        self.delayed_until_ms: int | None = None
         # Soft: rises with every change of who answers interactive queries for what.
         self.endpoint_epoch = 0
         # Soft: the member that asked all others to shut down.

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pessoa.coordinator.groups.classic.classic_group import ClassicGroup
-from pessoa.coordinator.groups.group_config import METADATA_REFRESH_INTERVAL_MS
+from pessoa.coordinator.groups.group_config import METADATA_REFRESH_INTERVAL_MS, is_within_interval
 from pessoa.coordinator.groups.group_registry import Registry, client_host, client_id
 from pessoa.coordinator.groups.streams import streams_answers as answers
 from pessoa.coordinator.groups.streams.sticky_assignor import StreamsMemberSpec, assign_sticky
@@ -62,7 +62,7 @@ from pessoa.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.request_context import Caller
 from pessoa.wire.schema import Message
-from pessoa.wire.stored.streams_group_records import StreamsGroupTopologyValue
+from pessoa.wire.stored.streams_group_records import StreamsGroupMetadataKey, StreamsGroupTopologyValue
 
 # Kafka's wait between two tries of a timer whose records were refused.
 _FENCING_RETRY_MS = 500
@@ -98,9 +98,12 @@ class StreamsGroups:
         self._registry = registry
         self.config = config
         self._create_topics = create_topics
+        # Since when groups that were empty wait for more members before they assign. By id: the group of a first
+        # heartbeat is another object than the one that its records make.
+        self._empty_since_ms: dict[str, int] = {}
 
     def __repr__(self) -> str:
-        return f"<StreamsGroups: {sum(1 for _ in self._groups())}>"
+        return f"<StreamsGroups: {len(self._groups())}, waiting for members: {len(self._empty_since_ms)}>"
 
     def _groups(self) -> list[StreamsGroup]:
         return [group for group in self._registry.groups.values() if isinstance(group, StreamsGroup)]
@@ -259,17 +262,18 @@ class StreamsGroups:
         if group.assignment_epoch >= step.epoch:
             return last
         overrides = self._registry.overrides(group.id)
-        if group.is_empty and group.delayed_until_ms is None:
-            group.delayed_until_ms = now_ms + self.config.initial_rebalance_delay_ms(overrides)
-        if group.delayed_until_ms is not None:
-            if now_ms < group.delayed_until_ms:
+        delay_ms = self.config.initial_rebalance_delay_ms(overrides)
+        if group.is_empty:
+            self._empty_since_ms[group.id] = now_ms
+        if group.id in self._empty_since_ms:
+            if is_within_interval(self._empty_since_ms[group.id], delay_ms, now_ms):
                 statuses.append(
                     TopologyStatus(ASSIGNMENT_DELAYED, "The assignment waits for more members to join the group.")
                 )
                 return last
-            group.delayed_until_ms = None
+            del self._empty_since_ms[group.id]
         interval_ms = self.config.assignment_interval_ms(overrides)
-        if group.assignment_timestamp_ms and now_ms < group.assignment_timestamp_ms + interval_ms:
+        if is_within_interval(group.assignment_timestamp_ms, interval_ms, now_ms):
             return last
         members = {**group.members, updated.id: updated}
         specs = {one.id: StreamsMemberSpec(one.process_id, group.target_of(one.id)) for one in members.values()}
@@ -365,6 +369,8 @@ class StreamsGroups:
 
     def replay(self, key: Message, value: Message | None) -> bool:
         """Return False if the key is not of a streams group."""
+        if value is None and isinstance(key, StreamsGroupMetadataKey):
+            self._empty_since_ms.pop(key.group_id, None)
         return replay_streams_record(self._registry, key, value)
 
     def resume(self, group: StreamsGroup, now_ms: int) -> None:
