@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from pessoa.client import cluster_client as clusters
+from pessoa.client.group_admin import commit_offsets, committed_offsets, describe_group
 from pessoa.testing import Cluster
 from tests.cluster.conftest import QUIET, TIMEOUT_S, check_nothing_lost, create_topic, producing, read_all
 
@@ -80,6 +82,21 @@ def test_a_group_goes_on_and_keeps_its_offsets_when_its_coordinator_dies(cluster
         cluster.start(dead)
         cluster.wait_until_in_sync()
     check_nothing_lost(producer, read_all(cluster, "t", 1))
+
+
+def test_whoever_asks_about_a_group_finds_its_new_coordinator_on_connections_that_it_has(cluster: Cluster) -> None:
+    create_topic(cluster, "t")
+    with clusters.Cluster(cluster.bootstrap_servers, {}) as client:
+        commit_offsets(client, "g", {("t", 0): 7})
+        assert describe_group(client, "g").state == "Empty"
+        dead = cluster.leader_of(GROUP_TOPIC, 0)
+        cluster.kill(dead)
+        assert committed_offsets(client, "g")["t", 0].offset == 7
+        found = describe_group(client, "g")
+        assert found.state == "Empty"
+        assert found.coordinator.node_id != dead
+        commit_offsets(client, "g", {("t", 0): 9})
+        assert committed_offsets(client, "g")["t", 0].offset == 9
 
 
 @pytest.mark.parametrize("victim", ["coordinator", "leader"])

@@ -3,6 +3,8 @@ r"""One script of commands, run by Apache's tools and by ours, and the two trans
     kafka-topics --bootstrap-server @B --create --topic Aa-orders --partitions 2
     kafka-console-producer --bootstrap-server @B --topic Aa-orders <<< one\ntwo\n
 
+    streams-member join Aa-app Aa-orders                       a step of the stage's own, see `streams_member`
+
 `@B` is the cluster, `@C` its controller, `@D` a directory with files for the tools. Both tools work on one cluster, so
 their topics and groups must differ in name: a name with `Aa` in it gets `BB` in its place for our tool. The two have
 the same hash in Java, so a HashMap has both names in the same place. A script with the line
@@ -31,6 +33,7 @@ from pessoa.cli.tools import load
 from pessoa.client.cluster_client import Cluster as AskedCluster
 from pessoa.client.config_admin import Change, Operation, ResourceType, alter_configs, list_resources
 from tests.apache.tool_server import Outcome, ToolServer
+from tests.tools.streams_member import streams_member
 
 THEIRS, OURS = "Aa", "BB"
 TIMEOUT_S = 120.0
@@ -99,6 +102,9 @@ def transcript(run: Runner, script: str, cluster: Cluster, prefix: str) -> list[
         for sign, value in zip(("@B", "@C", "@D"), cluster, strict=True):
             text = text.replace(sign, value)
         words = shlex.split(text)
+        if words[0] == "streams-member":
+            streams_member(cluster.servers, *words[1:])
+            continue
         outcome = run(words[0], *words[1:], stdin=stdin)
         if outcome.code == 0 and CHANGING & set(words):
             _wait_until_followed(cluster.servers)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pessoa.base.java_order import hash_order, partition_hash, string_hash
 from pessoa.cli.command_line import UsageError
-from pessoa.cli.consumer_groups import MISSING, SCENARIOS, error_line, group_ids
+from pessoa.cli.consumer_groups import MISSING, error_line, group_ids
 from pessoa.cli.tool_run import warn
 from pessoa.client.client_errors import KafkaFailure, RequestFailed, java_name, sentence
 from pessoa.client.group_admin import committed_offsets, delete_offsets, describe_group
@@ -32,6 +32,12 @@ _DURATION = re.compile(
     r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?\d+)D)?"
     r"(?:T(?:(?P<hours>[-+]?\d+)H)?(?:(?P<minutes>[-+]?\d+)M)?(?:(?P<seconds>[-+]?\d+(?:\.\d{0,9})?)S)?)?",
     re.IGNORECASE,
+)
+
+
+NO_SCENARIO = (
+    "Option '[reset-offsets]' requires one of the following scenarios: [[to-datetime], [by-duration], [to-latest], "
+    "[to-current], [to-earliest], [to-offset], [shift-by], [from-file]]"
 )
 
 
@@ -55,7 +61,7 @@ def reset(cluster: Cluster, given: Given) -> None:
             )
             chosen[group_id] = {}
     if given.has("export"):
-        print(_csv(chosen))
+        print(csv_of(chosen, with_group=len(chosen) > 1))
     else:
         print_new_offsets(chosen)
 
@@ -124,28 +130,26 @@ def parse_topics(cluster: Cluster, texts: list[str]) -> list[TopicPartition]:
 
 def _target(cluster: Cluster, given: Given, group_id: str, partitions: list[TopicPartition]) -> Offsets:
     if given.has("to-offset"):
-        return _clamp_offsets(cluster, dict.fromkeys(partitions, given.number("to-offset")))
+        return clamp_offsets(cluster, dict.fromkeys(partitions, given.number("to-offset")))
     if given.has("to-earliest"):
         return offsets_at(cluster, partitions, EARLIEST)
     if given.has("to-latest"):
         return offsets_at(cluster, partitions, LATEST)
     if given.has("shift-by"):
-        return _shift_offsets(cluster, given, group_id, partitions)
+        committed_at = {where: one.offset for where, one in committed_offsets(cluster, group_id).items()}
+        return shift_offsets(cluster, committed_at, given.number("shift-by"), partitions)
     if given.has("to-datetime"):
         return offsets_at_time(cluster, partitions, milliseconds(given.value("to-datetime")))
     if given.has("by-duration"):
         return offsets_at_time(cluster, partitions, int(time.time() * 1000) - duration_ms(given.value("by-duration")))
     if given.has("from-file"):
-        return _clamp_offsets(cluster, offsets_in_file(given.value("from-file"), group_id))
+        return clamp_offsets(cluster, offsets_in_file(given.value("from-file"), group_id))
     if given.has("to-current"):
         committed = committed_offsets(cluster, group_id)
         current = {partition: committed[partition].offset for partition in partitions if partition in committed}
         others = [partition for partition in partitions if partition not in committed]
         return current | offsets_at(cluster, others, LATEST)
-    listed = ", ".join(f"[{name}]" for name in ("to-datetime", "by-duration", "to-latest", "to-current", "to-earliest",
-                                                "to-offset", "shift-by", "from-file"))  # fmt: skip
-    assert len(SCENARIOS) == listed.count("[")
-    raise UsageError(f"Option '[reset-offsets]' requires one of the following scenarios: [{listed}]")
+    raise UsageError(NO_SCENARIO)
 
 
 def offsets_at(cluster: Cluster, partitions: list[TopicPartition], when: int) -> Offsets:
@@ -174,19 +178,17 @@ def offsets_at_time(cluster: Cluster, partitions: list[TopicPartition], when: in
     return offsets | offsets_at(cluster, empty, LATEST)
 
 
-def _shift_offsets(cluster: Cluster, given: Given, group_id: str, partitions: list[TopicPartition]) -> Offsets:
-    committed = committed_offsets(cluster, group_id)
-    shift = given.number("shift-by")
+def shift_offsets(cluster: Cluster, committed: Offsets, shift: int, partitions: list[TopicPartition]) -> Offsets:
     wanted = {}
     for partition in partitions:
         if partition not in committed:
             name = f"{partition[0]}-{partition[1]}"
             raise UsageError(f"Cannot shift offset for partition {name} since there is no current committed offset")
-        wanted[partition] = committed[partition].offset + shift
-    return _clamp_offsets(cluster, wanted)
+        wanted[partition] = committed[partition] + shift
+    return clamp_offsets(cluster, wanted)
 
 
-def _clamp_offsets(cluster: Cluster, wanted: Offsets) -> Offsets:
+def clamp_offsets(cluster: Cluster, wanted: Offsets) -> Offsets:
     """Return the offsets, none below the log start offset or above the log end offset of its partition."""
     partitions = list(wanted)
     starts, ends = offsets_at(cluster, partitions, EARLIEST), offsets_at(cluster, partitions, LATEST)
@@ -250,8 +252,7 @@ def offsets_in_file(path: str, group_id: str) -> Offsets:
     return offsets
 
 
-def _csv(chosen: dict[str, Offsets]) -> str:
-    with_group = len(chosen) > 1
+def csv_of(chosen: dict[str, Offsets], *, with_group: bool) -> str:
     lines = []
     for group_id, offsets in _groups(chosen):
         for topic, partition in hash_order(offsets, partition_hash):
@@ -281,14 +282,25 @@ def print_new_offsets(chosen: dict[str, Offsets]) -> None:
 
 
 def delete(cluster: Cluster, given: Given) -> None:
-    group_id = given.value("group")
+    delete_named(cluster, given.value("group"), given.values("topic"))
+
+
+def delete_named(cluster: Cluster, group_id: str, texts: list[str]) -> None:
+    """Delete the offsets of topics, or of some of their partitions (`topic:0,1`), and print what became of each."""
     results: dict[TopicPartition, str] = {}
     partitions: list[TopicPartition] = []
-    for text in given.values("topic"):
+    for text in texts:
         try:
             partitions += parse_topics(cluster, [text])
         except RequestFailed as failure:
             results[text, -1] = f"Error: {failure.java_text}"
+    delete_partitions(cluster, group_id, partitions, results)
+
+
+def delete_partitions(
+    cluster: Cluster, group_id: str, partitions: list[TopicPartition], results: dict[TopicPartition, str]
+) -> None:
+    """Delete the offsets of partitions, and print `results` with what became of them."""
     overall = _delete(cluster, group_id, partitions, results)
     if overall is ErrorCode.NONE:
         print(f"Request succeeded for deleting offsets from group {group_id}.")

@@ -93,6 +93,14 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "have it begin anew, its internal topics deleted",
         ),
     ),
+    "kafka-streams-groups": (
+        (f"kafka-streams-groups {_B} --describe --group contagem", "how far its input is read"),
+        (f"kafka-streams-groups {_B} --describe --group contagem --members", "who is in it, with which tasks"),
+        (
+            f"kafka-streams-groups {_B} --reset-offsets --group contagem --all-input-topics --to-earliest --execute",
+            "have it begin anew",
+        ),
+    ),
     "kafka-share-groups": (
         (f"kafka-share-groups {_B} --describe --group trabalhos", "where its partitions start, and their lag"),
         (f"kafka-share-groups {_B} --describe --group trabalhos --members", "who is in it"),

@@ -140,7 +140,7 @@ def _remove_members(cluster: Cluster, group_id: str, members: list[str]) -> None
 
     def attempt(node: int) -> None:
         request = LeaveGroupRequest(group_id=group_id, members=leaving)
-        answer = cluster.ask(request, LeaveGroupResponse, node=node, name="leaveGroup")
+        answer = cluster.ask(request, LeaveGroupResponse, coordinator=node, name="leaveGroup")
         check(answer.error_code)
         for member in answer.members:
             # One that is unknown has left by itself.

@@ -52,6 +52,7 @@ TOOLS = {
     "kafka-protobuf-console-producer": "console.schema_console:protobuf_producer",
     "kafka-protobuf-console-consumer": "console.schema_console:protobuf_consumer",
     "kafka-streams-application-reset": "streams_application_reset",
+    "kafka-streams-groups": "streams_groups",
     "kafka-dump-log": "dump_log.dump_log",
 }
 

@@ -309,7 +309,7 @@ def _uuid(text: str) -> Uuid:
 
 
 def _print_topics(cluster: Cluster, given: Given, topics: list[TopicInfo]) -> None:
-    from pessoa.base.java_order import hash_order, string_hash
+    from pessoa.base.java_order import described_order, hash_order, string_hash
     from pessoa.client.config_admin import ResourceType, Source, describe_configs
 
     if not topics:
@@ -319,7 +319,7 @@ def _print_topics(cluster: Cluster, given: Given, topics: list[TopicInfo]) -> No
     nodes = {node.node_id for node in cluster.nodes()}
     only_topics = given.has("topics-with-overrides")
     only_partitions = any(given.has(name) for name in _FILTERS if name != "topics-with-overrides")
-    for topic in hash_order(topics, lambda topic: string_hash(topic.name), capacity=len(topics)):
+    for topic in described_order(topics, lambda topic: string_hash(topic.name)):
         entries = settings[ResourceType.TOPIC, topic.name]
         own = [
             entry

@@ -128,20 +128,29 @@ class Cluster:
         answer: type[R],
         *,
         node: int | None = None,
+        coordinator: int | None = None,
         name: str = "",
         timeout_ms: int | None = None,
+        last_version: int | None = None,
     ) -> R:
-        """The answer of a node, or of any node. `name` is what the Java client calls this, for the error message."""
+        """The answer of a node, or of any node. `name` is what the Java client calls this, for the error message.
+
+        Where a coordinator is asked and cannot be reached, NETWORK_EXCEPTION: there may be another one by now.
+        """
         deadline = self.deadline(timeout_ms)
+        asked = node if coordinator is None else coordinator
         while True:
             connection: Connection | None = None
             try:
-                connection = self._connection(node, deadline)
+                connection = self._connection(asked, deadline)
                 waits = max(self._request_timeout_ms, timeout_ms or 0) / 1000
-                return connection.send(request, answer, min(deadline, time.monotonic() + waits))
+                version = None if last_version is None else min(last_version, connection.version_for(type(request)))
+                return connection.send(request, answer, min(deadline, time.monotonic() + waits), version)
             except ConnectionFailed as failure:
                 self._forget(connection)
-                self._wait_or_give_up(deadline, name, node, failure)
+                if coordinator is not None:
+                    raise RequestFailed(ErrorCode.NETWORK_EXCEPTION, str(failure)) from failure
+                self._wait_or_give_up(deadline, name, failure)
 
     def retried(self, attempt: Callable[[], T], *, name: str, timeout_ms: int | None = None) -> T:
         """What `attempt` returns, once it no longer fails with an error that passes."""
@@ -265,7 +274,7 @@ class Cluster:
             self._any = None
         self._by_node = {node: kept for node, kept in self._by_node.items() if kept is not connection}
 
-    def _wait_or_give_up(self, deadline: float, name: str, node: int | None, failure: ConnectionFailed) -> None:
+    def _wait_or_give_up(self, deadline: float, name: str, failure: ConnectionFailed) -> None:
         if time.monotonic() + self._backoff_s >= deadline:
             raise TimedOut(f"Timed out waiting for a node assignment. Call: {name}") from failure
         time.sleep(self._backoff_s)

@@ -116,7 +116,9 @@ def _consumer_group(cluster: Cluster, group_id: str, node: int) -> Group:
     )
 
     request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
-    answer = cluster.ask(request, ConsumerGroupDescribeResponse, node=node, name="describeConsumerGroups").groups[0]
+    answer = cluster.ask(
+        request, ConsumerGroupDescribeResponse, coordinator=node, name="describeConsumerGroups"
+    ).groups[0]
     check(answer.error_code, answer.error_message)
 
     def partitions(assignment: Assignment) -> list[TopicPartition]:
@@ -151,7 +153,7 @@ def _classic_group(cluster: Cluster, group_id: str, node: int) -> Group:
     from pessoa.wire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 
     request = DescribeGroupsRequest(groups=[group_id])
-    answer = cluster.ask(request, DescribeGroupsResponse, node=node, name="describeConsumerGroups").groups[0]
+    answer = cluster.ask(request, DescribeGroupsResponse, coordinator=node, name="describeConsumerGroups").groups[0]
     check(answer.error_code, answer.error_message)
     if answer.protocol_type not in ("", "consumer"):
         failure = KafkaFailure(f"GroupId {group_id} is not a consumer group ({answer.protocol_type}).")
@@ -185,8 +187,9 @@ def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, C
 
     def attempt(node: int) -> dict[TopicPartition, Committed]:
         # Topic ids came with version 10, and with them the need to know the names.
-        version = min(9, cluster.connection(node).version_for(OffsetFetchRequest))
-        answer = cluster.connection(node).send(request, OffsetFetchResponse, cluster.deadline(), version).groups[0]
+        answer = cluster.ask(
+            request, OffsetFetchResponse, coordinator=node, name="listConsumerGroupOffsets", last_version=9
+        ).groups[0]
         check(answer.error_code)
         found = {}
         for topic in answer.topics:
@@ -221,8 +224,9 @@ def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartit
     )
 
     def attempt(node: int) -> None:
-        version = min(9, cluster.connection(node).version_for(OffsetCommitRequest))
-        answer = cluster.connection(node).send(request, OffsetCommitResponse, cluster.deadline(), version)
+        answer = cluster.ask(
+            request, OffsetCommitResponse, coordinator=node, name="alterConsumerGroupOffsets", last_version=9
+        )
         for topic in answer.topics:
             for part in topic.partitions:
                 check(part.error_code)
@@ -235,7 +239,7 @@ def delete_group(cluster: Cluster, group_id: str) -> None:
 
     def attempt(node: int) -> None:
         request = DeleteGroupsRequest(groups_names=[group_id])
-        for result in cluster.ask(request, DeleteGroupsResponse, node=node, name="deleteConsumerGroups").results:
+        for result in cluster.ask(request, DeleteGroupsResponse, coordinator=node, name="deleteConsumerGroups").results:
             check(result.error_code)
 
     at_coordinator(cluster, group_id, attempt)
@@ -261,7 +265,7 @@ def delete_offsets(
     )
 
     def attempt(node: int) -> dict[TopicPartition, ErrorCode]:
-        answer = cluster.ask(request, OffsetDeleteResponse, node=node, name="offsetDelete")
+        answer = cluster.ask(request, OffsetDeleteResponse, coordinator=node, name="offsetDelete")
         check(answer.error_code)
         return {
             (topic.name, part.partition_index): ErrorCode.of(part.error_code)

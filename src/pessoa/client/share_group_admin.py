@@ -33,7 +33,9 @@ def describe_share_group(cluster: Cluster, group_id: str) -> Group:
     request = ShareGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
 
     def attempt(node: int) -> Group:
-        answer = cluster.ask(request, ShareGroupDescribeResponse, node=node, name="describeShareGroups").groups[0]
+        answer = cluster.ask(request, ShareGroupDescribeResponse, coordinator=node, name="describeShareGroups").groups[
+            0
+        ]
         check(answer.error_code, answer.error_message)
         members = [
             Member(
@@ -74,7 +76,7 @@ def share_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, Start
 
     def attempt(node: int) -> dict[TopicPartition, StartOffset]:
         name = "describeShareGroupOffsets"
-        answer = cluster.ask(request, DescribeShareGroupOffsetsResponse, node=node, name=name).groups[0]
+        answer = cluster.ask(request, DescribeShareGroupOffsetsResponse, coordinator=node, name=name).groups[0]
         check(answer.error_code, answer.error_message)
         found = {}
         for topic in answer.topics:
@@ -115,7 +117,7 @@ def alter_share_offsets(
     )
 
     def attempt(node: int) -> dict[TopicPartition, ErrorCode]:
-        answer = cluster.ask(request, AlterShareGroupOffsetsResponse, node=node, name="alterShareGroupOffsets")
+        answer = cluster.ask(request, AlterShareGroupOffsetsResponse, coordinator=node, name="alterShareGroupOffsets")
         check(answer.error_code, answer.error_message)
         return {
             (topic.topic_name, part.partition_index): ErrorCode.of(part.error_code)
@@ -139,7 +141,7 @@ def delete_share_offsets(cluster: Cluster, group_id: str, topics: Iterable[str])
     )
 
     def attempt(node: int) -> dict[str, RequestFailed | None]:
-        answer = cluster.ask(request, DeleteShareGroupOffsetsResponse, node=node, name="deleteShareGroupOffsets")
+        answer = cluster.ask(request, DeleteShareGroupOffsetsResponse, coordinator=node, name="deleteShareGroupOffsets")
         check(answer.error_code, answer.error_message)
         return {
             topic.topic_name: RequestFailed(topic.error_code, topic.error_message) if topic.error_code else None

@@ -7,7 +7,8 @@
     2 cases, 1 failed
 
 A directory stands for the `*.case` files below it. The exit status is 0 if all cases hold, 1 if one does not, 2 if a
-file cannot be read. User functions are those of `*.py` beside a case file.
+file cannot be read. User functions are those of `*.py` beside a case file that import
+`pessoa.ksql.functions.user_functions`; other scripts that lie there are not run.
 """
 
 from __future__ import annotations
@@ -71,4 +72,4 @@ def _failure_of(case: object) -> str:
 def _load_functions(folder: Path) -> None:
     from pessoa.ksql.server.function_loading import load_directory
 
-    load_directory(folder)
+    load_directory(folder, only_declaring=True)
