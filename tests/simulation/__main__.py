@@ -3,6 +3,8 @@
 make sim SEEDS=1-2000          all of them, on two processes; failing seeds come with the command to see them again
 make sim ARGS="--faults moving,power"   those of them that have both faults
 make sim ARGS=--secured        those of them whose clusters demand logins and rights
+make sim ARGS=--shares         those of them with members of a share group
+make sim ARGS=--streams        those of them with members of a streams group
 make sim SEED=123 TRACE=1      one of them, with everything that happens
 make sim SEED=123 ARGS=--plain the same plan without logins and rights, as it was before there were any
 
@@ -45,7 +47,14 @@ def main() -> int:
     first, _, last = options.seeds.partition("-")
     wanted = set(filter(None, options.faults.split(",")))
     plans = [Plan.of(seed) for seed in range(int(first), int(last or first) + 1)]
-    seeds = [one.seed for one in plans if wanted <= {*one.faults} and (one.is_secured or not options.secured)]
+    seeds = [
+        one.seed
+        for one in plans
+        if wanted <= {*one.faults}
+        and (one.is_secured or not options.secured)
+        and (one.share_members or not options.shares)
+        and (one.streams_members or not options.streams)
+    ]
     return _run_all(seeds, options.workers, options.cpu_limit_s)
 
 
@@ -56,6 +65,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--trace", action="store_true", help="with --seed: say what happens, and let the brokers log")
     parser.add_argument("--faults", default="", help="only seeds with all of these faults: moving,power")
     parser.add_argument("--secured", action="store_true", help="only seeds of secured clusters")
+    parser.add_argument("--shares", action="store_true", help="only seeds with members of a share group")
+    parser.add_argument("--streams", action="store_true", help="only seeds with members of a streams group")
     parser.add_argument("--plain", action="store_true", help="with --seed: as a cluster that demands no login")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument(

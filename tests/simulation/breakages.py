@@ -6,6 +6,7 @@ is broken that way.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +16,12 @@ from unittest.mock import patch
 from pessoa.broker import envelope_format
 from pessoa.broker.apis import produce
 from pessoa.broker.sasl_gate import SaslGate, SaslListener
+from pessoa.broker.share.state_persister import StatePersister
+from pessoa.coordinator.groups.streams import task_reconciliation
+from pessoa.coordinator.groups.streams.streams_group import TaskOwners
+from pessoa.coordinator.share.share_shard import ShareShard
+from pessoa.coordinator.share.share_state import ShareState
+from pessoa.coordinator.share.state_messages import WRITE, split
 from pessoa.log.compaction import log_cleaner, log_to_clean
 from pessoa.log.compaction.cleaning_pass import CleaningPass
 from pessoa.quorum import ready_steps
@@ -24,6 +31,11 @@ from pessoa.raft.machine import Raft
 from pessoa.replication.isr import UNKNOWN, InSyncReplicas
 from pessoa.replication.partition import Partition
 from pessoa.security.authorizer import Authorizer
+from pessoa.share import share_partition
+from pessoa.share.in_flight import Run
+from pessoa.share.share_partition import SharePartition
+from pessoa.share.share_sessions import ShareSessions
+from pessoa.share.state_batches import DeliveryState
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.message_headers import peek_api
@@ -177,6 +189,118 @@ def _keep_old_passwords() -> Any:
     return patch.object(SaslListener, "_find_user", find_once)
 
 
+def _let_any_leader_write() -> Any:
+    """The share coordinator takes writes of leaders that another has followed."""
+    write = ShareShard.write
+
+    def write_in_newest_epoch(self: ShareShard, request: Any, *details: Any) -> Any:
+        for topic in request.topics:
+            for one in topic.partitions:
+                one.leader_epoch = 1 << 30
+        return write(self, request, *details)
+
+    return patch.object(ShareShard, "write", write_in_newest_epoch)
+
+
+def _answer_before_it_is_stored() -> Any:
+    """An acknowledgement is answered when it is sent to the share coordinator."""
+    ask = StatePersister.ask
+
+    async def ask_without_waiting(self: StatePersister, api: Any, request: Any) -> Any:
+        answer = ask(self, api, request)
+        if api is not WRITE:
+            return await answer
+        task = asyncio.get_running_loop().create_task(answer)
+        task.add_done_callback(lambda _: None)
+        return WRITE.join([WRITE.response(key) for key, _ in split(request)])
+
+    return patch.object(StatePersister, "ask", ask_without_waiting)
+
+
+def _acquire_in_transition() -> Any:
+    """A record whose release is being stored is acquired, and then the write says what became of it (KAFKA-18084)."""
+    return patch.object(Run, "is_available", property(lambda self: self.state is DeliveryState.AVAILABLE))
+
+
+def _deliver_without_limit() -> Any:
+    """A record that no member can process comes again for ever."""
+    return patch.object(share_partition, "released_state", lambda *_: DeliveryState.AVAILABLE)
+
+
+def _forget_deliveries_when_a_session_closes() -> Any:
+    """What a closed session gives back has been delivered once less (KAFKA-19972)."""
+    release = SharePartition.release
+
+    def release_uncounted(self: SharePartition, member_id: str) -> Any:
+        self.in_flight.change_all(
+            lambda run: (
+                run._replace(delivery_count=run.delivery_count - 1)
+                if run.is_acquired and run.member_id == member_id
+                else run
+            )
+        )
+        return release(self, member_id)
+
+    return patch.object(SharePartition, "release", release_uncounted)
+
+
+def _take_holes_for_done() -> Any:
+    """A new leader takes records between those that were stored for acknowledged: they were in flight."""
+    load = share_partition._loaded_runs
+
+    def load_without_holes(*details: Any) -> Any:
+        return [
+            run._replace(state=DeliveryState.ACKNOWLEDGED) if not run.delivery_count else run for run in load(*details)
+        ]
+
+    return patch.object(share_partition, "_loaded_runs", load_without_holes)
+
+
+def _keep_locks_for_ever() -> Any:
+    """A member that falls silent keeps its records."""
+    return patch.object(SharePartition, "next_deadline_ms", lambda _: None)
+
+
+def _prune_to_the_newest_snapshot() -> Any:
+    """The share coordinator deletes what the other share partitions of its log need."""
+
+    def newest(self: ShareShard) -> int:
+        return max((state.snapshot_offset for state in self._states.values()), default=self._end_offset)
+
+    return patch.object(ShareShard, "prunable_offset", newest)
+
+
+def _let_old_writes_win() -> Any:
+    """A write takes the start offset back to where it was when the write was sent (KAFKA-19954)."""
+    merge = ShareState.merge
+
+    def merge_last(self: ShareState, update: Any) -> ShareState:
+        return merge(self, update)._replace(start_offset=update.start_offset, batches=tuple(update.batches))
+
+    return patch.object(ShareState, "merge", merge_last)
+
+
+def _accept_any_session_epoch() -> Any:
+    """A request that was sent twice is done twice."""
+    advance = ShareSessions._advance
+
+    def advance_always(self: ShareSessions, key: Any, epoch: int) -> Any:
+        session = self.get(key)
+        return advance(self, key, epoch if session is None or epoch < 0 else session.epoch)
+
+    return patch.object(ShareSessions, "_advance", advance_always)
+
+
+def _give_tasks_before_they_are_free() -> Any:
+    """A member of a streams group begins a task that another has not given up."""
+    return patch.object(TaskOwners, "is_free_for_active", lambda *_: True)
+
+
+def _take_tasks_for_given_up() -> Any:
+    """A member of a streams group is taken to have given up what it is told to give up, before it says so."""
+    return patch.object(task_reconciliation, "_still_has", lambda *_: False)
+
+
 BREAKAGES: dict[str, Callable[[], Any]] = {
     "no epoch check": _forget_the_epoch_check,
     "acknowledgement by any replica": _count_acknowledgements_of_any_replica,
@@ -195,6 +319,18 @@ BREAKAGES: dict[str, Callable[[], Any]] = {
     "forwarded as the broker": _forward_as_the_broker,
     "sessions without end": _forget_that_sessions_end,
     "old passwords kept": _keep_old_passwords,
+    "writes of deposed share leaders": _let_any_leader_write,
+    "acknowledged before it is stored": _answer_before_it_is_stored,
+    "acquired in transition": _acquire_in_transition,
+    "delivered without limit": _deliver_without_limit,
+    "deliveries forgotten": _forget_deliveries_when_a_session_closes,
+    "holes taken for done": _take_holes_for_done,
+    "locks without end": _keep_locks_for_ever,
+    "pruned to the newest snapshot": _prune_to_the_newest_snapshot,
+    "start offset taken back": _let_old_writes_win,
+    "any session epoch": _accept_any_session_epoch,
+    "tasks given before they are free": _give_tasks_before_they_are_free,
+    "tasks taken for given up": _take_tasks_for_given_up,
 }
 
 

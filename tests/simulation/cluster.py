@@ -35,12 +35,15 @@ from tests.simulation.producers import IdempotentProducer, Producer, Transaction
 from tests.simulation.quorum_operator import Operator
 from tests.simulation.readers import READ_COMMITTED, READ_UNCOMMITTED, Reader
 from tests.simulation.secured import Security, secured_settings
+from tests.simulation.shares import Shares
+from tests.simulation.streams_tasks import Streams
 from tests.simulation.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from pessoa.log.partition_log import PartitionLog
+    from pessoa.replication.partition import Partition
     from tests.simulation.client import Client
     from tests.simulation.plan import Plan
 
@@ -68,6 +71,10 @@ class Report:
     seconds: float
     acknowledged: int
     transactions: int
+    # Records that members of the share group were told to be done with.
+    shared: int = 0
+    # How often a member of the streams group began to run a task.
+    tasks_given: int = 0
 
 
 class Cluster:
@@ -84,9 +91,11 @@ class Cluster:
         self.controllers = [node for node in self.nodes if node.is_controller]
         self.directories: dict[int, Uuid] = {}
         self._security = Security(self, TOPIC, COPIES) if plan.is_secured else None
+        self.partitions = [TopicPartition(TOPIC, index) for index in range(plan.partitions)]
+        self._shares = Shares(self, self.partitions) if plan.share_members else None
+        self._streams = Streams(self, self.partitions) if plan.streams_members else None
         if plan.is_dynamic:
             self._format()
-        self.partitions = [TopicPartition(TOPIC, index) for index in range(plan.partitions)]
         self.clients: list[Client] = []
         self.client_hosts: list[str] = []
         self._broken: asyncio.Future[None] = self.loop.create_future()
@@ -168,6 +177,8 @@ class Cluster:
             self.loop.now_s,
             self.history.acknowledged,
             len(self.history.transactions),
+            0 if self._shares is None else self._shares.ledger.done_count,
+            0 if self._streams is None else self._streams.ledger.given,
         )
 
     async def _until_broken(self) -> None:
@@ -183,11 +194,11 @@ class Cluster:
             node.clock.skew_ms = self.rng.randint(-50, 50)
             node.start()
         admin = self.client(Admin, "admin")
-        await self._within(_WHOLE_WITHIN_S, self._as(admin, self._create_topics(admin)), "the topic was not created")
+        await self._within(_WHOLE_WITHIN_S, self.run_as(admin, self._create_topics(admin)), "the topic was not created")
         if self.plan.copiers:
             await self._within(
                 _WHOLE_WITHIN_S,
-                self._as(admin, admin.create_topic(COPIES, self.plan.partitions, self.plan.replication_factor)),
+                self.run_as(admin, admin.create_topic(COPIES, self.plan.partitions, self.plan.replication_factor)),
                 "the topic of the copies was not created",
             )
         self._start_clients(admin)
@@ -252,6 +263,10 @@ class Cluster:
             self._run_client(operator)
         for client in self._security.start() if self._security is not None else ():
             self._run_client(client)
+        for client in self._shares.start() if self._shares is not None else ():
+            self._run_client(client)
+        for client in self._streams.start() if self._streams is not None else ():
+            self._run_client(client)
 
     def order(self, what: str) -> None:
         """Something is to be done to the users of a secured cluster."""
@@ -277,10 +292,16 @@ class Cluster:
         copier.adds_by_producing = self.plan.copier_adds_by_producing
         return copier
 
-    def client(self, kind: type[Any], name: str) -> Any:
+    def client(self, kind: type[Any], name: str, rng: Random | None = None) -> Any:
+        """`rng` is what the client draws from; by default from the cluster's."""
         process = self.loop.new_process(name)
         client = kind(
-            name, self.fabric, process, [node.host for node in self.brokers], self.history, Random(self.rng.random())
+            name,
+            self.fabric,
+            process,
+            [node.host for node in self.brokers],
+            self.history,
+            rng or Random(self.rng.random()),
         )
         if self._security is not None:
             self._security.admit(client)
@@ -289,9 +310,12 @@ class Cluster:
         return client
 
     def _run_client(self, client: Client) -> None:
-        self._running.append(self._as(client, client.run()))
+        self._running.append(self.run_client(client))
 
-    def _as(self, client: Client, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def run_client(self, client: Client) -> asyncio.Task[None]:
+        return self.run_as(client, client.run())
+
+    def run_as(self, client: Client, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = self.loop.spawn(client.process, work, client.name)
         task.add_done_callback(self._client_done, context=_NO_PROCESS.context)
         return task
@@ -396,10 +420,10 @@ class Cluster:
     # The verdict.
 
     async def _verdict(self) -> None:
-        uncommitted = await self._read(READ_UNCOMMITTED)
+        uncommitted = await self.read(READ_UNCOMMITTED)
         await self._until_no_transaction_hangs()
         await self._until_no_move_hangs()
-        committed = await self._read(READ_COMMITTED)
+        committed = await self.read(READ_COMMITTED)
         self.history.check_complete(uncommitted, committed)
         if self.plan.copiers:
             copier = self._copier("last")
@@ -408,11 +432,15 @@ class Cluster:
             async def ask() -> None:
                 offsets.update(await copier.committed_offsets())
 
-            await self._within(_DONE_WITHIN_S, self._as(copier, ask()), "no broker says what the copiers committed")
+            await self._within(_DONE_WITHIN_S, self.run_as(copier, ask()), "no broker says what the copiers committed")
             self.history.check_copies(committed, offsets)
+        if self._shares is not None:
+            await self._shares.finish()
+        if self._streams is not None:
+            await self._streams.finish()
         self._compare_replicas()
 
-    async def _read(self, isolation: int) -> dict[TopicPartition, dict[int, bytes]]:
+    async def read(self, isolation: int) -> dict[TopicPartition, dict[int, bytes]]:
         reader: Reader = self.client(Reader, f"final{isolation}")
         reader.isolation = isolation
         found: dict[TopicPartition, dict[int, bytes]] = {}
@@ -424,12 +452,12 @@ class Cluster:
                     copies = TopicPartition(COPIES, partition.number)
                     found[copies] = await reader.read_all(copies)
 
-        await self._within(_DONE_WITHIN_S, self._as(reader, read()), "not everything could be read")
+        await self._within(_DONE_WITHIN_S, self.run_as(reader, read()), "not everything could be read")
         return found
 
     async def _until_no_transaction_hangs(self) -> None:
         end_s = self.loop.now_s + _DONE_WITHIN_S
-        while any(log.last_stable_offset != log.high_watermark for _, log in self._led()):
+        while any(one.log.last_stable_offset != one.log.high_watermark for _, one in self.led()):
             if self.loop.now_s > end_s:
                 raise Violation(f"a transaction hangs; {self._state()}")
             await asyncio.sleep(_LOOK_EVERY_S)
@@ -448,17 +476,18 @@ class Cluster:
             if len(set(kept)) != len(kept):
                 raise Violation(f"{node.host} has a log twice: {sorted(kept)}")
 
-    def _led(self) -> Iterator[tuple[Node, PartitionLog]]:
+    def led(self) -> Iterator[tuple[Node, Partition]]:
+        """The partitions that brokers take themselves for the leaders of."""
         for node in self.brokers:
-            assert node.broker is not None
-            for replica in node.broker.services.replicas.all():
+            services = getattr(node.broker, "services", None)
+            for replica in services.replicas.all() if services is not None else ():
                 if replica.is_leader:
-                    yield node, replica.log
+                    yield node, replica
 
     def _compare_replicas(self) -> None:
         """Below the high watermark all replicas have the same bytes; of what is compacted, the same but for what may be
         gone."""
-        contents: dict[tuple[str, int], tuple[Node, list[bytes]]] = {}
+        contents: dict[tuple[str, int], tuple[Node, dict[int, bytes]]] = {}
         for node in self.brokers:
             assert node.broker is not None
             replicas = node.broker.services.replicas.all()
@@ -468,21 +497,21 @@ class Cluster:
                     continue
                 batches = _committed_batches(replica.log)
                 first, known = contents.setdefault((replica.topic, replica.index), (node, batches))
-                for ours, theirs in zip(batches, known, strict=False):
-                    if ours != theirs:
+                for offset in batches.keys() & known.keys():
+                    if batches[offset] != known[offset]:
                         raise Violation(
                             f"{replica.topic}-{replica.index}: {node.host} and {first.host} have different bytes "
-                            f"at {int.from_bytes(ours[:8], 'big')}"
+                            f"at {offset}"
                         )
 
 
-def _committed_batches(log: PartitionLog) -> list[bytes]:
-    return [
-        bytes(batch.view)
+def _committed_batches(log: PartitionLog) -> dict[int, bytes]:
+    return {
+        batch.base_offset: bytes(batch.view)
         for segment in log.segments
         for _, batch in segment.batches()
         if batch.last_offset < log.high_watermark
-    ]
+    }
 
 
 def _first(error: BaseException | None) -> BaseException | None:

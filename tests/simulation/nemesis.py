@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # API keys of what may be held back and delivered later: Produce, EndTxn, TxnOffsetCommit, AddPartitionsToTxn.
 _HELD_APIS = frozenset((0, 24, 26, 28))
+# And of share groups: ShareFetch, ShareAcknowledge, InitializeShareGroupState, WriteShareGroupState.
+_HELD_SHARE_APIS = frozenset((78, 79, 83, 85))
 # What a pass of compaction does to the disk: writes a segment anew, puts it in the place of others, says so.
 _STEPS_OF_CLEANING: tuple[tuple[KindOrAll, str], ...] = (
     ("change", "*.cleaned"),
@@ -71,6 +73,7 @@ class Nemesis:
             "cut": self._cut,
             "one-way": self._cut_one_way,
             "lonely": self._isolate,
+            "estranged": self._estrange,
             "late": self._storm,
             "reset": self._storm,
             "hold": self._storm,
@@ -380,6 +383,22 @@ class Nemesis:
                 self._cluster.fabric.cut(one, other)
         await self._mend()
 
+    async def _estrange(self) -> None:
+        """A broker does not hear from the controller, and so not of the leaders that follow it; it reaches all others,
+        and clients go on talking to it."""
+        fabric, leader = self._cluster.fabric, self._cluster.quorum_leader()
+        topic = self._cluster.plain_topics[0]
+        others = [node.host for node in self._cluster.brokers if node is not leader]
+        leading = [node.host for node, replica in self._cluster.led() if replica.topic == topic and node.host in others]
+        if leader is None or not others:
+            return
+        host = self._rng.choice(leading or others)
+        fabric.cut(leader.host, host)
+        fabric.cut(host, leader.host)
+        await asyncio.sleep(3.0 + self._rng.random() * 3.0)
+        fabric.mend(leader.host, host)
+        fabric.mend(host, leader.host)
+
     async def _isolate(self) -> None:
         """Cut off a voter that does not lead. When it comes back, the quorum has not even noticed (KIP-996)."""
         cluster = self._cluster
@@ -420,5 +439,7 @@ class Nemesis:
             weather.late, weather.late_s = 0.3, rng.choice((0.1, 1.0, 3.0))
         if "hold" in faults:
             weather.hold, weather.hold_s, weather.held_apis = 0.2, rng.choice((0.5, 5.0)), _HELD_APIS
+            if self._plan.share_members:
+                weather.held_apis |= _HELD_SHARE_APIS
         await asyncio.sleep(rng.random() * 3)
         weather.reset, weather.late, weather.hold = calm

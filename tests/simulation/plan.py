@@ -32,8 +32,16 @@ _OFTEN = {
 }
 # What is done to a secured cluster besides.
 SECURITY_FAULTS = ("rights", "password", "token")
+# And to one with a share group.
+SHARE_FAULTS = ("estranged",)
 # One seed in so many has users, passwords and rights.
 _SECURED = 6
+# And one of so many of the others has a share group.
+_SHARED = 6
+# And one of so many without users has a streams group.
+_STREAMING = 10
+# How often a record is delivered to a share group.
+DELIVERY_LIMIT = 4
 # One seed in so many is left in peace: what fails there fails without any fault.
 _PEACEFUL = 12
 
@@ -79,6 +87,12 @@ class Plan:
     is_secured: bool = False
     # After so long a session has to be renewed (KIP-368); 0: never.
     reauth_ms: int = 0
+    # Members of a share group (KIP-932), beside all others.
+    share_members: int = 0
+    # The share group sees committed records only.
+    is_share_committed: bool = False
+    # Members of a streams group (KIP-1071), beside all others.
+    streams_members: int = 0
 
     @classmethod
     def of(cls, seed: int, most_nodes: int = 5, *, may_be_secured: bool = True) -> Plan:
@@ -108,9 +122,17 @@ class Plan:
         if has_directories and more.random() < 0.6:
             faults = tuple(sorted((*faults, "moving")))
         more = Random(seed ^ 0x5EC)
-        is_secured, reauth_ms = more.randrange(_SECURED) == 0 and may_be_secured, more.choice((0, 1_500, 3_000))
+        has_users, reauth_ms = more.randrange(_SECURED) == 0, more.choice((0, 1_500, 3_000))
+        is_secured = has_users and may_be_secured
         if is_secured:
             faults = tuple(sorted((*faults, *more.sample(SECURITY_FAULTS, more.randint(1, 3)))))
+        more = Random(seed ^ 0x5A2E)
+        has_shares = more.randrange(_SHARED) == 0 and not has_users
+        share_members, is_share_committed = more.choice((1, 2, 2, 3)), more.random() < 0.5
+        if has_shares and more.random() < 0.4:
+            faults = tuple(sorted((*faults, *SHARE_FAULTS)))
+        more = Random(seed ^ 0x57E4)
+        has_streams, streams_members = more.randrange(_STREAMING) == 0 and not has_users, more.choice((1, 2, 3, 3))
         return cls(
             seed=seed,
             nodes=nodes,
@@ -145,6 +167,9 @@ class Plan:
             has_directories=has_directories,
             is_secured=is_secured,
             reauth_ms=reauth_ms if is_secured else 0,
+            share_members=share_members if has_shares else 0,
+            is_share_committed=is_share_committed and has_shares,
+            streams_members=streams_members if has_streams else 0,
         )
 
     @property
@@ -178,6 +203,37 @@ class Plan:
     def _cleaning(self) -> dict[str, str]:
         retention_ms = _BRIEFLY_MS if self.drops_tombstones else _FOR_EVER_MS
         return _CLEANING | {"log.cleaner.delete.retention.ms": str(retention_ms)}
+
+    def _sharing(self) -> dict[str, str]:
+        """Locks are short, and what the share coordinator stores is written whole and pruned often."""
+        return {
+            "group.share.session.timeout.ms": "2000",
+            "group.share.min.session.timeout.ms": "1000",
+            "group.share.heartbeat.interval.ms": "400",
+            "group.share.min.heartbeat.interval.ms": "100",
+            "group.share.assignment.interval.ms": "100",
+            "group.share.record.lock.duration.ms": "1500",
+            "group.share.min.record.lock.duration.ms": "1000",
+            "group.share.delivery.count.limit": str(DELIVERY_LIMIT),
+            "group.share.partition.max.record.locks": "100",
+            "group.share.initialize.retry.interval.ms": "2000",
+            "share.coordinator.state.topic.num.partitions": "2",
+            "share.coordinator.state.topic.replication.factor": str(self.replication_factor),
+            "share.coordinator.state.topic.min.isr": str(self.min_insync_replicas),
+            "share.coordinator.snapshot.update.records.per.snapshot": "4",
+            "share.coordinator.cold.partition.snapshot.interval.ms": "1500",
+            "share.coordinator.state.topic.prune.interval.ms": "700",
+        }
+
+    def _streaming(self) -> dict[str, str]:
+        return {
+            "group.streams.session.timeout.ms": "2000",
+            "group.streams.min.session.timeout.ms": "1000",
+            "group.streams.heartbeat.interval.ms": "400",
+            "group.streams.min.heartbeat.interval.ms": "100",
+            "group.streams.assignment.interval.ms": "100",
+            "group.streams.initial.rebalance.delay.ms": "300",
+        }
 
     def settings(self) -> dict[str, str]:
         """Timeouts are short, so that a short run sees sessions end and replicas fall behind."""
@@ -214,6 +270,8 @@ class Plan:
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
             **(_OFTEN if self.has_snapshots else {}),
             **(self._cleaning() if self.is_compacted else {}),
+            **(self._sharing() if self.share_members else {}),
+            **(self._streaming() if self.streams_members else {}),
             "log.dirs": ",".join(self.directories),
             # Slow enough that a node may die in the middle.
             "replica.alter.log.dirs.io.max.bytes.per.second": "5000",

@@ -34,14 +34,36 @@ PLANS: dict[str, tuple[tuple[str, ...], bool, str]] = {
     "forwarded as the broker": (("rights",), False, "the intruder"),
     "sessions without end": (("rights",), False, "its session had ended"),
     "old passwords kept": (("password",), False, "is refused"),
+    "writes of deposed share leaders": (("estranged",), False, "is delivered again"),
+    "acknowledged before it is stored": (("cut", "kill", "pause"), False, "is delivered again"),
+    "acquired in transition": ((), False, "is in transition"),
+    "delivered without limit": ((), False, "delivered"),
+    "deliveries forgotten": ((), False, "are forgotten"),
+    "holes taken for done": (("kill",), False, "lost"),
+    "locks without end": ((), False, "its lock has ended long before"),
+    "pruned to the newest snapshot": ((), False, "a replay has"),
+    "start offset taken back": ((), False, "forgets that"),
+    "any session epoch": ((), False, "twice"),
+    "tasks given before they are free": ((), False, "is active at"),
+    "tasks taken for given up": ((), False, "has not given it up"),
 }
 # How many voters there are, and how many replicas: rot is for what has some.
 SHAPES = {"made-up epochs believed": (3, 1), "damaged batches kept": (1, 3)}
+# What is wrong with share groups, and how many partitions and members those have.
+_FIRST_OF_SHARES, _FIRST_OF_STREAMS = (
+    list(PLANS).index(name) for name in ("writes of deposed share leaders", "tasks given before they are free")
+)
+SHARING = dict.fromkeys(list(PLANS)[_FIRST_OF_SHARES:_FIRST_OF_STREAMS], (1, 2))
+SHARING["pruned to the newest snapshot"] = (3, 2)
+# What is wrong with streams groups, and how many members those have.
+STREAMING = dict.fromkeys(list(PLANS)[_FIRST_OF_STREAMS:], 3)
 # Plans of clusters that demand a login.
 SECURED = ("rights", "password")
 SECONDS = {"made-up epochs believed": 6.0}
 # Plans of which several mistakes are made are innocent once.
-DIFFERENT_PLANS = list({plan[:2]: name for name, plan in PLANS.items()}.values())
+DIFFERENT_PLANS = list(
+    {(*plan[:2], SHARING.get(name), STREAMING.get(name)): name for name, plan in PLANS.items()}.values()
+)
 SEEDS = range(1, 31)
 # Enough to see that the plans themselves are innocent.
 INNOCENT_SEEDS = range(1, 4)
@@ -50,7 +72,8 @@ INNOCENT_SEEDS = range(1, 4)
 def plan_for(name: str, seed: int) -> Plan:
     faults, is_synced, _ = PLANS[name]
     plan = Plan.of(seed)
-    is_compacted, is_secured = "cleaning" in faults, faults[0] in SECURED
+    is_compacted, is_secured = "cleaning" in faults, bool({*faults} & {*SECURED})
+    partitions, share_members = SHARING.get(name, (1, 0))
     voters, replication_factor = SHAPES.get(name, (3, 3))
     return replace(
         plan,
@@ -58,11 +81,11 @@ def plan_for(name: str, seed: int) -> Plan:
         voters=voters,
         replication_factor=replication_factor,
         min_insync_replicas=min(replication_factor, 2),
-        partitions=1,
+        partitions=partitions,
         is_synced=is_synced,
         is_harsh=False,
         faults=faults,
-        seconds=5.0 if is_compacted or is_secured else SECONDS.get(name, 12.0),
+        seconds=5.0 if is_compacted or is_secured or not faults else SECONDS.get(name, 12.0),
         idempotent_producers=1 if is_compacted or name in SHAPES else 2,
         transactional_producers=1 if is_compacted else 0,
         group_members=0,
@@ -75,6 +98,9 @@ def plan_for(name: str, seed: int) -> Plan:
         has_directories=plan.has_directories and name not in SHAPES,
         is_secured=is_secured,
         reauth_ms=1_500 if is_secured else 0,
+        share_members=share_members,
+        is_share_committed=False,
+        streams_members=STREAMING.get(name, 0),
     )
 
 

@@ -13,11 +13,14 @@ import pytest
 from tests.simulation.cluster import run
 from tests.simulation.cpu_limit import CPU_LIMIT_S, OutOfTime, cpu_limit
 from tests.simulation.history import Violation
-from tests.simulation.plan import FAULTS, SECURITY_FAULTS, Plan
+from tests.simulation.plan import FAULTS, SECURITY_FAULTS, SHARE_FAULTS, Plan
+from tests.simulation.streams_members import SUBTOPOLOGIES
 
 SEEDS = int(os.environ.get("PESSOA_SIM_SEEDS", "2000"))
 SEEDS_PER_TEST = 50
 SECURED_SEED = 6
+SHARING_SEED = 10
+STREAMING_SEED = 10
 
 
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_PER_TEST))
@@ -30,7 +33,7 @@ def test_nothing_acknowledged_is_lost(first: int) -> None:
             pytest.fail(f"seed {seed}: {failure}\n\n    make sim SEED={seed} TRACE=1\n")
 
 
-@pytest.mark.parametrize("seed", [1, 3, 14, SECURED_SEED])
+@pytest.mark.parametrize("seed", [1, 3, 14, SECURED_SEED, SHARING_SEED])
 def test_a_seed_is_one_run(seed: int) -> None:
     first, second = run(Plan.of(seed)), run(Plan.of(seed))
     assert first == second
@@ -53,6 +56,36 @@ def test_one_seed_in_six_is_secured_and_the_others_are_what_they_were() -> None:
         assert not plain.is_secured
         assert plan.is_secured or plan == plain
         assert {*plan.faults} - {*SECURITY_FAULTS} == {*plain.faults}
+
+
+def test_one_seed_in_seven_has_a_share_group() -> None:
+    plans = [Plan.of(seed) for seed in range(1, 3_001)]
+    sharing = [plan for plan in plans if plan.share_members]
+    assert 350 < len(sharing) < 500
+    assert {fault for plan in sharing for fault in plan.faults} >= {*FAULTS, *SHARE_FAULTS}
+    assert {plan.share_members for plan in sharing} == {1, 2, 3}
+    assert {plan.is_share_committed for plan in sharing} == {True, False}
+    assert any(plan.is_compacted for plan in sharing)
+    assert not any(plan.is_secured for plan in sharing)
+
+
+def test_one_seed_in_twelve_has_a_streams_group() -> None:
+    plans = [Plan.of(seed) for seed in range(1, 3_001)]
+    streaming = [plan for plan in plans if plan.streams_members]
+    assert 200 < len(streaming) < 320
+    assert {fault for plan in streaming for fault in plan.faults} >= {*FAULTS}
+    assert {plan.streams_members for plan in streaming} == {1, 2, 3}
+    assert any(plan.share_members for plan in streaming)
+    assert not any(plan.is_secured for plan in streaming)
+
+
+def test_tasks_move_between_members_of_a_streams_group() -> None:
+    plan = Plan.of(STREAMING_SEED)
+    assert run(plan).tasks_given > 2 * len(SUBTOPOLOGIES) * plan.partitions
+
+
+def test_members_of_a_share_group_are_done_with_records() -> None:
+    assert run(Plan.of(SHARING_SEED)).shared > 0
 
 
 def test_seeds_vary_in_shape_and_faults() -> None:

@@ -24,6 +24,7 @@ from pessoa.log.partition_log import ReadUpTo
 from pessoa.raft.memory import Memory as RaftMemory
 from pessoa.records.batch import batches
 from pessoa.records.record import records
+from pessoa.wire.stored.record_framing import SHARE_LOG
 from tests.simulation.compaction import Memory
 from tests.simulation.history import Violation
 from tests.simulation.readers import identity
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from tests.simulation.history import History
     from tests.simulation.node import Node
     from tests.simulation.rights import Rights
+    from tests.simulation.share_watch import ShareWatch
+    from tests.simulation.streams_tasks import StreamsWatch
 
 _READ_BYTES = 1 << 20
 
@@ -55,6 +58,7 @@ class _Place:
     committed: dict[int, tuple[int, int, int, str]] = field(default_factory=dict)
     # Of a compacted partition, instead: its batches are made anew.
     memory: Memory | None = None
+    is_share_state: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -98,6 +102,10 @@ class Watch:
         # Of a secured cluster: what users may do, and what they wrote.
         self.rights: Rights | None = None
         self.history: History | None = None
+        # Of a cluster with a share group.
+        self.shares: ShareWatch | None = None
+        # Of a cluster with a streams group.
+        self.streams: StreamsWatch | None = None
         # (topic id, partition, leader epoch) → node
         self._leaders: dict[tuple[Uuid, int, int], int] = {}
         # quorum epoch → node
@@ -169,6 +177,10 @@ class Watch:
                     seen.log, seen.high_watermark = log, log.high_watermark
                 if log.log_end_offset < seen.place.reached and not partition.is_offline and self._is_member(node):
                     self._look_at_laggard(node, partition, seen.place.reached)
+        if self.shares is not None:
+            self.shares.look(node, services.coordinators)
+        if self.streams is not None:
+            self.streams.look(node, services.coordinators)
         if node.cleaned:
             cleaned = [one for one in services.replicas.all() if one.log.directory in node.cleaned]
             self.look_at_compacted(node, cleaned)
@@ -193,6 +205,10 @@ class Watch:
                     )
             offset = log.log_end_offset
 
+    def reached(self, topic: str, index: int) -> int:
+        """The highest high watermark that any replica of the partition has had."""
+        return max((one.reached for name, one in self._places.items() if name[:2] == (topic, index)), default=0)
+
     def look_at_compacted(self, node: Node, replicas: Iterable[Partition]) -> None:
         """Whether what compaction has taken out of them may be gone."""
         for partition in replicas:
@@ -205,6 +221,7 @@ class Watch:
         place = self._places.get(name)
         if place is None:
             place = self._places[name] = _Place(f"{partition.topic}-{partition.index}")
+            place.is_share_state = partition.topic == SHARE_LOG
             if partition.topic in self._compacted:
                 place.memory = Memory(place.name, self._retention_s)
         return _SeenReplica(place)
@@ -295,6 +312,8 @@ class Watch:
                     place.memory.commit(batch, self._now_s(), node.host)
                     continue
                 found = (batch.last_offset, batch.partition_leader_epoch, batch.crc)
+                if self.shares is not None and place.is_share_state and batch.base_offset not in committed:
+                    self.shares.commit(batch)
                 known = committed.setdefault(batch.base_offset, (*found, node.host))
                 if known[:3] != found:
                     raise Violation(
