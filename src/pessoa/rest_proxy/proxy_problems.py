@@ -135,6 +135,7 @@ undecodable = Problem(408, 40801, "Error deserializing message: {}")
 instance_exists = Problem(
     409, 40902, "Consumer with specified consumer ID already exists in the specified consumer group."
 )
+group_has_members = Problem(409, 409, "Group {} has members: stop them, then delete it.")
 illegal_state = Problem(409, 40903, "Illegal state: {}")
 bad_request = Problem(400, 400, "Bad Request: {}")
 unprocessable = Problem(422, 422, "{}")

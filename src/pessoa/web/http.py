@@ -132,6 +132,8 @@ class Connection(asyncio.Protocol):
         self._app = app
         self._state = server_state
         self._parser = httptools.HttpRequestParser(self)
+        # The head that a parser is shown again, behind which the body of a request comes that is known already.
+        self._is_going_on = False
         self._queue: deque[Exchange] = deque()
         self._current: Exchange | None = None
         # The exchange whose request is being parsed; the last of the queue, or the current one.
@@ -190,19 +192,47 @@ class Connection(asyncio.Protocol):
             return
         self._idle_bytes += len(data)
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._idle_bytes = 0
-            asked = self._parsing or (self._queue[-1] if self._queue else self._current)
-            if asked is not None:
-                asked.keep_alive = False
-                self._upgraded = asked
-                asked.add(data[upgrade.args[0] :])
+            while data:
+                data = self._parse(data)
         except httptools.HttpParserError as wrong:
             log.debug("%s does not speak HTTP: %s", self._peer, wrong)
             self.refuse(400)
         if self._idle_bytes > self._limits.head_bytes:
             self.refuse(431 if self._is_in_head else 400)
+
+    def _parse(self, data: bytes) -> bytes:
+        """Feed the parser; return what is left for the one that takes over behind a request that offers HTTP/2."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._idle_bytes = 0
+            rest = data[upgrade.args[0] :]
+            if self._offers_http2():
+                self._go_on_in_http1()
+                return rest
+            asked = self._parsing or (self._queue[-1] if self._queue else self._current)
+            if asked is not None:
+                asked.keep_alive = False
+                self._upgraded = asked
+                asked.add(rest)
+        return b""
+
+    def _offers_http2(self) -> bool:
+        """Whether the request would go on in another protocol that is no websocket; a server may leave that."""
+        return self._parser.should_upgrade() and (b"upgrade", b"websocket") not in (
+            (name, value.lower()) for name, value in self._headers
+        )
+
+    def _body_headers(self) -> list[tuple[bytes, bytes]]:
+        return [one for one in self._headers if one[0] in (b"content-length", b"transfer-encoding")]
+
+    def _go_on_in_http1(self) -> None:
+        """Take another parser: the one that has seen Upgrade reads no body and no further request."""
+        self._parser = httptools.HttpRequestParser(self)
+        if self._parsing is not None:
+            self._is_going_on = True
+            lines = b"".join(name + b": " + value + b"\r\n" for name, value in self._body_headers())
+            self._parser.feed_data(b"POST / HTTP/1.1\r\n" + lines + b"\r\n")
 
     def eof_received(self) -> bool:
         """Return True: a client that has sent all its requests may still wait for answers, so the connection stays."""
@@ -236,6 +266,8 @@ class Connection(asyncio.Protocol):
     # What the parser says.
 
     def on_message_begin(self) -> None:
+        if self._is_going_on:
+            return
         self._headers = []
         self._url = b""
         self._is_in_head = True
@@ -250,6 +282,9 @@ class Connection(asyncio.Protocol):
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        if self._is_going_on:
+            self._is_going_on = False
+            return
         self._is_in_head = False
         if self._is_deaf:
             return
@@ -292,6 +327,9 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._idle_bytes = 0
+        if self._offers_http2() and self._body_headers():
+            # The body is still to come, through another parser.
+            return
         parsed, self._parsing = self._parsing, None
         if parsed is not None:
             parsed.complete()

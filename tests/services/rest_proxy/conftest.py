@@ -9,10 +9,17 @@ import pytest
 from pessoa.testing import Broker
 from tests.services.rest_proxy.stage import Rest, proxy_in_front_of
 
+# Members of share and streams groups get what is theirs with a later heartbeat: no test shall wait five seconds for it.
+SOON = {
+    "group.share.min.heartbeat.interval.ms": "200",
+    "group.share.heartbeat.interval.ms": "200",
+    "group.streams.initial.rebalance.delay.ms": "0",
+}
+
 
 @pytest.fixture(scope="session")
 def pessoa_cluster() -> Iterator[str]:
-    with Broker() as broker:
+    with Broker(SOON) as broker:
         yield broker.bootstrap_servers
 
 
@@ -21,6 +28,7 @@ def apache_cluster() -> Iterator[str]:
     from tests.apache.broker import ApacheKafka
 
     settings = {
+        **SOON,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
         "group.initial.rebalance.delay.ms": "0",

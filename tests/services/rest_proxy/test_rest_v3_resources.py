@@ -45,7 +45,7 @@ def test_the_cluster_links_to_everything_in_it(rest: Rest) -> None:
 
 
 def test_every_path_of_another_cluster_is_not_found(rest: Rest) -> None:
-    for path in ("", "/topics", "/brokers", "/acls", "/consumer-groups"):
+    for path in ("", "/topics", "/brokers", "/acls", "/consumer-groups", "/share-groups", "/streams-groups"):
         assert outcome(rest.get(f"/v3/clusters/elsewhere{path}")) == (404, 404)
 
 

@@ -190,6 +190,28 @@ def test_a_request_to_upgrade_is_answered_as_if_it_were_none(port: int) -> None:
         assert caller.answer() == (200, b'{"path":"/deaf"}')
 
 
+def test_a_connection_stays_after_a_request_that_offers_http2(port: int) -> None:
+    offer = "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"
+    head = "\r\n".join(
+        ["POST /echo HTTP/1.1", "Host: x", "Content-Type: application/json", *offer, "Content-Length: 5"]
+    )
+    with Caller(port) as caller:
+        caller.send(get("/deaf", *offer))
+        assert caller.answer() == (200, b'{"path":"/deaf"}')
+        for pieces in ([f"{head}\r\n\r\n".encode(), b"[1", b",2]"], [f"{head}\r\n\r\n[1,2]".encode()]):
+            for piece in pieces:
+                # The server has read one piece before the next one comes.
+                caller.send(piece)
+                time.sleep(0.05)
+            assert caller.answer() == (200, b'{"size":5}')
+        caller.send(f"{head}\r\n\r\n[1,2]".encode() + get("/deaf"))
+        assert caller.answer() == (200, b'{"size":5}')
+        assert caller.answer() == (200, b'{"path":"/deaf"}')
+        # As many in one piece as fit.
+        caller.send(get("/deaf", *offer) * 400)
+        assert [caller.answer() for _ in range(400)] == [(200, b'{"path":"/deaf"}')] * 400
+
+
 @pytest.mark.parametrize(
     ("data", "status"),
     [

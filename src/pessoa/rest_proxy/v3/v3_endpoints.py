@@ -10,6 +10,8 @@ from pessoa.rest_proxy.v3 import config_endpoints as configs
 from pessoa.rest_proxy.v3 import group_endpoints as groups
 from pessoa.rest_proxy.v3 import partition_endpoints as partitions
 from pessoa.rest_proxy.v3 import record_endpoints as records
+from pessoa.rest_proxy.v3 import share_group_endpoints as share
+from pessoa.rest_proxy.v3 import streams_group_endpoints as streams
 from pessoa.rest_proxy.v3 import topic_endpoints as topics
 from pessoa.rest_proxy.v3.resource_links import Collection
 from pessoa.web.routing import Endpoint, Handler, Query
@@ -52,6 +54,8 @@ def v3_endpoints(proxy: Proxy) -> list[Row]:
         *_all_configs_rows(proxy),
         *_acl_rows(proxy),
         *_group_rows(proxy),
+        *_share_group_rows(proxy),
+        *_streams_group_rows(proxy),
         *_record_rows(proxy),
     ]
 
@@ -149,6 +153,49 @@ def _group_rows(proxy: Proxy) -> list[Row]:
         row("consumer-group-lag-summary.get", "GET", f"{path}/lag-summary", here.lag_summary, "The worst of it",
             answer=groups.LagSummary),
     ]  # fmt: skip
+
+
+def _share_group_rows(proxy: Proxy) -> list[Row]:
+    here = share.ShareGroupEndpoints(proxy)
+    path = "/share-groups/{group_id}"
+    member = path + "/consumers/{consumer_id}"
+    return [
+        row("share-groups.list", "GET", "/share-groups", here.groups, "The share groups", answer=Collection),
+        row("share-groups.get", "GET", path, here.group, "A share group", answer=share.ShareGroup),
+        row("share-groups.delete", "DELETE", path, here.delete, "Delete a share group without members", status=204),
+        row("share-group-consumers.list", "GET", f"{path}/consumers", here.consumers, "Its members",
+            answer=Collection),
+        row("share-group-consumers.get", "GET", member, here.consumer, "A member", answer=share.ShareConsumer),
+        row("share-group-consumer-assignments.list", "GET", f"{member}/assignments", here.assignments,
+            "The partitions of a member", answer=Collection),
+    ]  # fmt: skip
+
+
+def _streams_group_rows(proxy: Proxy) -> list[Row]:
+    here = streams.StreamsGroupEndpoints(proxy)
+    path = "/streams-groups/{group_id}"
+    member = path + "/members/{member_id}"
+    subtopology = "/subtopologies/{subtopology_id}"
+    rows = [
+        row("streams-groups.list", "GET", "/streams-groups", here.groups, "The streams groups", answer=Collection),
+        row("streams-groups.get", "GET", path, here.group, "A streams group", answer=streams.StreamsGroup),
+        row("streams-group-members.list", "GET", f"{path}/members", here.members, "Its members", answer=Collection),
+        row("streams-group-members.get", "GET", member, here.member, "A member", answer=streams.StreamsMember),
+        row("streams-group-subtopologies.list", "GET", f"{path}/subtopologies", here.subtopologies,
+            "The subtopologies of its application", answer=Collection),
+        row("streams-group-subtopologies.get", "GET", path + subtopology, here.subtopology, "A subtopology",
+            answer=streams.StreamsSubtopology),
+    ]  # fmt: skip
+    for which in (streams.CURRENT, streams.TARGET):
+        name, kind = f"streams-group-member-{which}", f"{member}/{which}/{{assignments_type}}"
+        rows += [
+            row(f"{name}.get", "GET", f"{member}/{which}", here.assignment(which), "The tasks of a member, by kind",
+                answer=streams.StreamsAssignment),
+            row(f"{name}.list", "GET", kind, here.tasks(which), "Its tasks of one kind", answer=Collection),
+            row(f"{name}.get-tasks", "GET", kind + subtopology, here.tasks_of_subtopology(which),
+                "Those of a subtopology", answer=streams.StreamsTasks),
+        ]  # fmt: skip
+    return rows
 
 
 def _record_rows(proxy: Proxy) -> list[Row]:
