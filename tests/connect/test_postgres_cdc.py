@@ -276,7 +276,10 @@ def test_a_slot_that_is_gone_ends_the_task_with_a_sentence_unless_a_new_snapshot
     database.sql("INSERT INTO contas VALUES (2)")
     source.read(1)
     source.connector.stop()
-    database.sql("SELECT pg_drop_replication_slot(%s)", database.settings["slot.name"])
+    dropping = Source({**database.settings, "slot.drop.on.stop": "true"}, source.offset)
+    dropping.poll()
+    dropping.connector.stop()
+    assert database.sql("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", database.settings["slot.name"]) == []
     with pytest.raises(DatabaseFailure, match=r"snapshot\.mode=when_needed"):
         Source(database.settings, source.offset).poll()
     again = Source({**database.settings, "snapshot.mode": "when_needed"}, source.offset)

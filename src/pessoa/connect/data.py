@@ -44,6 +44,11 @@ class DataFailure(Exception):
     """A value does not fit its schema, its converter or its transform."""
 
 
+# What a value raises that does not fit where it is put: a number beyond 64 bits, half a character (JSON may have
+# "\ud800"), a zero byte. It is a fault of its record, and never of the records beside it.
+MISFITS = (DataFailure, ArithmeticError, LookupError, TypeError, ValueError)
+
+
 class Type(StrEnum):
     INT8 = "int8"
     INT16 = "int16"

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from pessoa.connect.connector import RetriableFailure
-from pessoa.connect.data import DataFailure, Record
+from pessoa.connect.data import MISFITS, DataFailure, Record
 
 if TYPE_CHECKING:
     from pessoa.pipelines.python_sink import KafkaRow
@@ -75,7 +75,7 @@ class ErrorTolerance:
                     raise self._outcome(RecordFailure(stage, where, error)) from error
                 time.sleep(min(pause, self._pause_s, left if self._retry_s >= 0 else pause))
                 pause *= 2
-            except (DataFailure, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            except MISFITS as error:
                 raise self._outcome(RecordFailure(stage, where, error)) from error
 
     def _outcome(self, failure: RecordFailure) -> Exception:

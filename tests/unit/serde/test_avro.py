@@ -145,3 +145,15 @@ def test_data_that_does_not_fit_is_refused() -> None:
     for text in (unwrapped, wrapped_wrong, "x", 3):
         with pytest.raises(DataProblem):
             codec.from_json(text)
+
+
+@pytest.mark.parametrize("size", [4096, 4097, 1_000_000])
+def test_a_decimal_with_more_digits_than_can_be_read_quickly_is_refused(size: int) -> None:
+    plain = AvroCodec(parse_avro('"bytes"')[0])
+    decimals = AvroCodec(parse_avro('{"type": "bytes", "logicalType": "decimal", "precision": 20000, "scale": 2}')[0])
+    data = plain.encode(b"\x01" * size)
+    if size <= 4096:
+        assert decimals.decode(data) is not None
+    else:
+        with pytest.raises(DataProblem, match=f"a decimal of {size} bytes"):
+            decimals.decode(data)

@@ -19,7 +19,18 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pessoa.connect.connector import RetriableFailure
-from pessoa.connect.data import DATE, DECIMAL, LOGICAL, TIME, TIMESTAMP, ConnectValue, DataFailure, Schema, Type
+from pessoa.connect.data import (
+    DATE,
+    DECIMAL,
+    LOGICAL,
+    MISFITS,
+    TIME,
+    TIMESTAMP,
+    ConnectValue,
+    DataFailure,
+    Schema,
+    Type,
+)
 
 if TYPE_CHECKING:
     import psycopg
@@ -50,6 +61,10 @@ class Database(ABC):
 
     def quote(self, name: str) -> str:
         return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
+
+    def name(self, name: str) -> str:
+        """A name in a statement with parameters."""
+        return self.quote(name)
 
     # Statements and transactions.
 
@@ -99,33 +114,33 @@ class Database(ABC):
     # SQL.
 
     def insert_sql(self, table: str, columns: Sequence[str]) -> str:
-        names = ", ".join(self.quote(each) for each in columns)
+        names = ", ".join(self.name(each) for each in columns)
         marks = ", ".join([self.placeholder] * len(columns))
-        return f"INSERT INTO {self.quote(table)} ({names}) VALUES ({marks})"  # noqa: S608
+        return f"INSERT INTO {self.name(table)} ({names}) VALUES ({marks})"  # noqa: S608
 
     def insert_once_sql(self, table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
         """Return an INSERT that does nothing where a row of this key exists: no two records share such a key."""
-        conflict = ", ".join(self.quote(each) for each in keys)
+        conflict = ", ".join(self.name(each) for each in keys)
         return f"{self.insert_sql(table, columns)} ON CONFLICT ({conflict}) DO NOTHING"
 
     def upsert_sql(self, table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
         """Return an INSERT that updates the row of this key where it exists, in the words of both databases."""
-        conflict = ", ".join(self.quote(each) for each in keys)
+        conflict = ", ".join(self.name(each) for each in keys)
         others = [each for each in columns if each not in keys]
-        sets = ", ".join(f"{self.quote(each)} = excluded.{self.quote(each)}" for each in others)
+        sets = ", ".join(f"{self.name(each)} = excluded.{self.name(each)}" for each in others)
         action = f"DO UPDATE SET {sets}" if sets else "DO NOTHING"
         return f"{self.insert_sql(table, columns)} ON CONFLICT ({conflict}) {action}"
 
     def update_sql(self, table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
         """Return an UPDATE, whose parameters are the other columns first, then the keys."""
-        sets = ", ".join(f"{self.quote(each)} = {self.placeholder}" for each in columns if each not in keys)
-        return f"UPDATE {self.quote(table)} SET {sets} WHERE {self._where(keys)}"  # noqa: S608
+        sets = ", ".join(f"{self.name(each)} = {self.placeholder}" for each in columns if each not in keys)
+        return f"UPDATE {self.name(table)} SET {sets} WHERE {self._where(keys)}"  # noqa: S608
 
     def delete_sql(self, table: str, keys: Sequence[str]) -> str:
-        return f"DELETE FROM {self.quote(table)} WHERE {self._where(keys)}"  # noqa: S608
+        return f"DELETE FROM {self.name(table)} WHERE {self._where(keys)}"  # noqa: S608
 
     def _where(self, keys: Sequence[str]) -> str:
-        return " AND ".join(f"{self.quote(each)} = {self.placeholder}" for each in keys)
+        return " AND ".join(f"{self.name(each)} = {self.placeholder}" for each in keys)
 
     def create_sql(self, table: str, columns: Sequence[tuple[str, Schema]], keys: Sequence[str]) -> str:
         lines = [self.column_sql(name, schema, is_key=name in keys) for name, schema in columns]
@@ -188,12 +203,16 @@ class Sqlite(Database):
             self._connection.executemany(sql, rows)
         except sqlite3.Error as wrong:
             raise _sqlite_failure(wrong, sql) from None
+        except MISFITS as wrong:
+            raise DatabaseFailure(f"a value does not fit SQLite: {wrong}") from None
 
     def _execute(self, sql: str, values: Row) -> sqlite3.Cursor:
         try:
             return self._connection.execute(sql, values)
         except sqlite3.Error as wrong:
             raise _sqlite_failure(wrong, sql) from None
+        except MISFITS as wrong:
+            raise DatabaseFailure(f"a name or value does not fit SQLite: {wrong}") from None
 
     def commit(self) -> None:
         self._connection.commit()
@@ -272,6 +291,10 @@ _TABLES_SQL = """
 class Postgres(Database):
     placeholder = "%s"
 
+    def name(self, name: str) -> str:
+        # psycopg looks for its placeholders everywhere.
+        return self.quote(name).replace("%", "%%")
+
     def __init__(self, url: str, user: str | None, password: str | None) -> None:
         import psycopg
 
@@ -315,6 +338,9 @@ class Postgres(Database):
                 cursor.executemany(sql, list(rows))
         except self._psycopg.Error as wrong:
             raise self._failure(wrong) from None
+        except MISFITS as wrong:
+            self.rollback()
+            raise DatabaseFailure(f"a value does not fit PostgreSQL: {wrong}") from None
 
     def _execute(self, sql: str, values: Row) -> psycopg.Cursor:
         try:
@@ -322,6 +348,9 @@ class Postgres(Database):
             return self._connection.execute(sql, values or None)
         except self._psycopg.Error as wrong:
             raise self._failure(wrong) from None
+        except MISFITS as wrong:
+            self.rollback()
+            raise DatabaseFailure(f"a name or value does not fit PostgreSQL: {wrong}") from None
 
     def _failure(self, wrong: psycopg.Error) -> Exception:
         # Connections that break, deadlocks, a server that shuts down.

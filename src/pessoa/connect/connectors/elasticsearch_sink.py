@@ -25,7 +25,7 @@ from pessoa.base.config_values import Value, at_least, one_of_ignoring_case
 from pessoa.base.json_value import JsonObject
 from pessoa.connect.connector import RetriableFailure, SinkConnector
 from pessoa.connect.connectors.search_documents import DocumentRules, lines_of, mapping_of
-from pessoa.connect.data import DataFailure, Record, Type
+from pessoa.connect.data import MISFITS, DataFailure, Record, Type
 from pessoa.connect.definition import (
     BOOLEAN,
     HIGH,
@@ -180,7 +180,7 @@ class ElasticsearchSinkConnector(SinkConnector):
         try:
             index = self._index(record)
             lines = lines_of(record, index, self._rules)
-        except DataFailure as wrong:
+        except MISFITS as wrong:
             if not self._config.boolean("drop.invalid.message"):
                 self.report(record, wrong)
             return None

@@ -24,11 +24,13 @@ from pessoa.connect.connector import (
     offset_number,
 )
 from pessoa.connect.data import STRING as STRING_SCHEMA
-from pessoa.connect.data import Record, java_text
+from pessoa.connect.data import DataFailure, Record, java_text
 from pessoa.connect.definition import HIGH, INT, LOW, REQUIRED, STRING, Config, Table, key
 
 FILENAME, POSITION = "filename", "position"
 _READ_BYTES = 1 << 16
+# No broker takes a record that is longer; a file without newlines would fill the memory.
+LONGEST_LINE = 64 << 20
 
 
 class FileStreamSourceConnector(SourceConnector):
@@ -60,7 +62,9 @@ class FileStreamSourceConnector(SourceConnector):
         self._partition = {FILENAME: self._path}
         self._position = offset_number(offsets.of(self._partition), POSITION)
         self._file: IO[bytes] | None = None
+        # What was read and is no record yet, and how much of it has no newline.
         self._rest = b""
+        self._searched = 0
 
     def poll(self) -> list[Record]:
         file = self._open()
@@ -68,13 +72,19 @@ class FileStreamSourceConnector(SourceConnector):
             return []
         records: list[Record] = []
         while len(records) < self._batch:
-            newline = self._rest.find(b"\n")
+            newline = self._rest.find(b"\n", self._searched)
             if newline < 0:
+                self._searched = len(self._rest)
+                if self._searched > LONGEST_LINE:
+                    if records:
+                        break
+                    raise DataFailure(f"{self._path} has a line of more than {LONGEST_LINE >> 20} MB: is it text?")
                 data = self._read(file)
                 if not data:
                     break
                 self._rest += data
                 continue
+            self._searched = 0
             line, self._rest = self._rest[:newline], self._rest[newline + 1 :]
             self._position += newline + 1
             text = line.removesuffix(b"\r").decode(errors="replace")
@@ -125,7 +135,9 @@ class FileStreamSinkConnector(SinkConnector):
 
     def put(self, records: Sequence[Record]) -> None:
         # One write: lines of several partitions do not get into each other.
-        self._file.write(b"".join(java_text(each.value_schema, each.value).encode() + b"\n" for each in records))
+        self._file.write(
+            b"".join(java_text(each.value_schema, each.value).encode(errors="replace") + b"\n" for each in records)
+        )
         self._file.flush()
 
     def stop(self) -> None:

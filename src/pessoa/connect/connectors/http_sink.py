@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pessoa.base.config_values import Value, at_least, one_of
 from pessoa.connect.connector import SinkConnector
 from pessoa.connect.converters.json_converter import PLAIN_JSON
-from pessoa.connect.data import DataFailure, Record
+from pessoa.connect.data import MISFITS, DataFailure, Record
 from pessoa.connect.definition import (
     BOOLEAN,
     HIGH,
@@ -118,15 +118,31 @@ class HttpSinkConnector(SinkConnector):
     def put(self, records: Sequence[Record]) -> None:
         config = self._config
         if not config.boolean("batching.enabled"):
-            for record in records:
-                self._send([record], self._text(record))
+            for record, text in self._texts(records):
+                self._send([record], text)
             return
         size = config.integer("batch.max.size")
         words = ("batch.prefix", "batch.separator", "batch.suffix")
         prefix, separator, suffix = (_unescape(config.string(word)) for word in words)
-        for first in range(0, len(records), size):
-            part = records[first : first + size]
-            self._send(part, f"{prefix}{separator.join(self._text(record) for record in part)}{suffix}")
+        written = self._texts(records)
+        for first in range(0, len(written), size):
+            part = written[first : first + size]
+            body = prefix + separator.join(text for _, text in part) + suffix
+            self._send([record for record, _ in part], body)
+
+    def _texts(self, records: Sequence[Record]) -> list[tuple[Record, str]]:
+        """The records that have a text, with it; the others are reported."""
+        found = []
+        for record in records:
+            try:
+                text = self._text(record)
+                # Half a character has no bytes.
+                text.encode()
+            except MISFITS as failure:
+                self.report(record, failure)
+            else:
+                found.append((record, text))
+        return found
 
     def _text(self, record: Record) -> str:
         value = record.value

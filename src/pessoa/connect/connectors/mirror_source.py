@@ -2,9 +2,10 @@
 
 Every partition is copied to the partition of the same number, with keys, headers and timestamps, into a topic that the
 replication policy names. Topics are made with as many partitions and with their own settings; later changes of both
-follow. Offsets differ here, so after every batch a record of the offset-syncs topic says which offset there is which
-here: when a batch has been written and the next has not begun, what comes next there is what comes next here. The
-checkpoint connector (`mirror_checkpoints.py`) translates the offsets of consumer groups with it.
+follow, and so do access control lists (`mirror_acls.py`). Offsets differ here, so after every batch a record of the
+offset-syncs topic says which offset there is which here: when a batch has been written and the next has not begun, what
+comes next there is what comes next here. The checkpoint connector (`mirror_checkpoints.py`) translates the offsets of
+consumer groups with it.
 
 The part of a partition is `{"cluster": "porto", "topic": "orders", "partition": 0}`, its offset `{"offset": 41}`, that
 of the last record that was copied, as Apache's connector writes it.
@@ -22,6 +23,7 @@ from pessoa.base.config_values import at_least
 from pessoa.base.json_value import JsonObject
 from pessoa.connect.clients import Outbox
 from pessoa.connect.connector import Offset, OffsetRefused, Offsets, Partition, SourceConnector, offset_number
+from pessoa.connect.connectors.mirror_acls import AclSync
 from pessoa.connect.connectors.mirror_clusters import (
     BYTES_DEFAULTS,
     PAUSE_S,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("pessoa.connect")
 
 POLL_S = 0.05
+REFUSED_PAUSE_S = 60
 # Settings of a topic that are decided where it is.
 NOT_COPIED = (
     r"follower\.replication\.throttled\.replicas", r"leader\.replication\.throttled\.replicas",
@@ -68,6 +71,9 @@ class MirrorSourceConnector(SourceConnector):
         key("sync.topic.configs.interval.seconds", INT, 600, at_least(1), LOW, "How often.", group="Topics"),
         key("config.properties.exclude", LIST, NOT_COPIED, HIGH, "Regular expressions for settings that do not.",
             group="Topics"),
+        key("sync.topic.acls.enabled", BOOLEAN, True, LOW, "Whether access control lists of topics follow.",
+            group="Topics"),
+        key("sync.topic.acls.interval.seconds", INT, 600, at_least(1), LOW, "How often.", group="Topics"),
         key("emit.offset-syncs.enabled", BOOLEAN, True, LOW, "Whether offset syncs are written.", group="Offsets"),
         key("consumer.poll.records", INT, 2000, at_least(1), LOW, "The most records of one poll.", group="Topics"),
         key(TASK, INT, 0, at_least(0), LOW, "The number of the task.", group="Task"),
@@ -111,7 +117,8 @@ class MirrorSourceConnector(SourceConnector):
         # The partitions that are copied, and the offset behind the last record that was given of each.
         self._next: dict[tuple[str, int], int] = {}
         self._synced: dict[tuple[str, int], int] = {}
-        self._refresh_due_s = self._configs_due_s = 0.0
+        self._refresh_due_s = self._configs_due_s = self._acls_due_s = 0.0
+        self._acls = AclSync(self._clusters, self._takes)
 
     def stop(self) -> None:
         if self._consumer is not None:
@@ -221,6 +228,13 @@ class MirrorSourceConnector(SourceConnector):
             if self._config.boolean("sync.topic.configs.enabled"):
                 self._sync_configs()
             self._configs_due_s = now_s + self._config.integer("sync.topic.configs.interval.seconds")
+        if self._config.integer(TASK) == 0 and now_s >= self._acls_due_s:
+            interval_s = self._config.integer("sync.topic.acls.interval.seconds")
+            # A cluster that refuses is not asked as often as one that is away.
+            self._acls_due_s = now_s + min(interval_s, REFUSED_PAUSE_S)
+            if self._config.boolean("sync.topic.acls.enabled"):
+                self._acls.sync()
+            self._acls_due_s = now_s + interval_s
 
     def _is_record(self, message: Message) -> bool:
         error = message.error()

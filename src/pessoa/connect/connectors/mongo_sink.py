@@ -25,7 +25,7 @@ from pessoa.connect.connectors.mongo_documents import (
     id_of,
     short_name,
 )
-from pessoa.connect.data import DataFailure, Record
+from pessoa.connect.data import MISFITS, DataFailure, Record
 from pessoa.connect.definition import BOOLEAN, HIGH, INT, LOW, MEDIUM, REQUIRED, STRING, Config, Settings, Table, key
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class MongoSinkConnector(SinkConnector):
         for record in records:
             try:
                 write = self._write_of(record)
-            except DataFailure as wrong:
+            except MISFITS as wrong:
                 self.report(record, wrong)
                 continue
             if write is not None:
@@ -146,6 +146,7 @@ class MongoSinkConnector(SinkConnector):
         return _with_decimals(found)
 
     def _write_all(self, name: str, writes: list[tuple[Record, Write]]) -> None:
+        from bson.errors import BSONError
         from pymongo import MongoClient
         from pymongo.errors import BulkWriteError, ConnectionFailure, ExecutionTimeout, PyMongoError
 
@@ -167,8 +168,15 @@ class MongoSinkConnector(SinkConnector):
                 writes = rest
             except (ConnectionFailure, ExecutionTimeout) as gone:
                 raise RetriableFailure(f"MongoDB does not answer: {gone}") from None
-            except PyMongoError as failure:
-                raise DataFailure(f"MongoDB has refused a write: {failure}") from None
+            except (PyMongoError, BSONError, *MISFITS) as failure:
+                if len(writes) == 1:
+                    self.report(writes[0][0], DataFailure(f"MongoDB has refused a write: {failure}"))
+                    return
+                # A document that cannot be written at all keeps the others out of the request. What was written is
+                # written once more, which changes nothing.
+                for write in writes:
+                    self._write_all(name, [write])
+                return
             else:
                 return
 

@@ -25,7 +25,7 @@ from pessoa.base.config_values import Value, at_least, one_of
 from pessoa.connect.connector import RetriableFailure, SinkConnector
 from pessoa.connect.connectors.object_formats import FORMATS, Format
 from pessoa.connect.connectors.object_partitioners import PARTITIONERS, Partitioner
-from pessoa.connect.data import DataFailure, Record, Schema
+from pessoa.connect.data import MISFITS, DataFailure, Record, Schema
 from pessoa.connect.definition import (
     BOOLEAN,
     HIGH,
@@ -108,7 +108,7 @@ class _ObjectSink(SinkConnector):
                 continue
             try:
                 folder = self._partitioner.folder(record)
-            except DataFailure as failure:
+            except MISFITS as failure:
                 self.report(record, failure)
                 continue
             files.setdefault((record.topic, folder, record.partition, record.value_schema), []).append(record)
@@ -127,7 +127,7 @@ class _ObjectSink(SinkConnector):
         config = self._config
         try:
             data = self._format.encode(records)
-        except DataFailure as failure:
+        except MISFITS as failure:
             if len(records) == 1:
                 self.report(records[0], failure)
                 return

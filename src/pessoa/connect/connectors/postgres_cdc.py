@@ -22,8 +22,7 @@ from __future__ import annotations
 
 import logging
 import time as clock
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 from pessoa.base.config_values import ConfigProblem, Value, at_least, one_of
 from pessoa.base.json_value import JsonObject
@@ -37,18 +36,14 @@ from pessoa.connect.connector import (
     offset_number,
 )
 from pessoa.connect.connectors.databases import DatabaseFailure
-from pessoa.connect.connectors.debezium_events import CapturedTable, TableColumn, Where, heartbeat
+from pessoa.connect.connectors.debezium_events import CapturedTable, TableColumn, heartbeat
 from pessoa.connect.connectors.debezium_types import Handling
 from pessoa.connect.connectors.pg_catalogue import Catalogue, CatalogueColumn, SnapshotReader, TableToRead
-from pessoa.connect.connectors.pg_replication import Keepalive, ReplicationConnection, quote
+from pessoa.connect.connectors.pg_log import LogReader
+from pessoa.connect.connectors.pg_replication import ReplicationConnection, quote
+from pessoa.connect.connectors.pg_snapshot import SnapshotEvents
 from pessoa.connect.connectors.pgoutput import (
-    Begin,
-    Change,
-    Commit,
-    Message,
     Relation,
-    Truncate,
-    decode,
     lsn_text,
 )
 from pessoa.connect.connectors.table_filter import TableFilter, filter_keys
@@ -77,8 +72,8 @@ SNAPSHOT_MODES = ("initial", "initial_only", "no_data", "never", "when_needed")
 # How long a poll waits for the server when nothing has come, and how long it collects what comes.
 WAIT_S = 0.05
 COLLECT_S = 0.5
-# The server is told at most this often that changes are safe.
-CONFIRM_S = 0.5
+# How long a server may take to notice that a connection is closed.
+DROP_S = 10.0
 
 
 def _plugin_complaint(value: Value, _: Settings) -> str | None:
@@ -198,8 +193,8 @@ class PostgresConnector(SourceConnector):
         # What was written down, and what was given by `poll`.
         self._committed = self._given = dict(offsets.of({"server": self._server}))
         self._catalogue: Catalogue | None = None
-        self._snapshot: _Snapshot | None = None
-        self._stream: _Stream | None = None
+        self._snapshot: SnapshotEvents | None = None
+        self._stream: LogReader | None = None
         self._failures = 0
         self._due_s = 0.0
         self._heartbeat_due_s = 0.0
@@ -235,9 +230,19 @@ class PostgresConnector(SourceConnector):
             self._stream.confirm_quietly(self._safe_lsn(self._stream))
         self._disconnect()
         if self._config.boolean("slot.drop.on.stop"):
-            catalogue = Catalogue(_parameters(self._config))
-            slot = self._config.string("slot.name").replace("'", "''")
-            catalogue.run(f"SELECT pg_drop_replication_slot('{slot}')")
+            self._drop_slot(self._config.string("slot.name"))
+
+    def _drop_slot(self, name: str) -> None:
+        """Drop the slot, when the server has noticed that our connection is closed."""
+        catalogue = Catalogue(_parameters(self._config))
+        try:
+            deadline_s = clock.monotonic() + DROP_S
+            while (slot := catalogue.slot(name)) is not None and slot.is_active and clock.monotonic() < deadline_s:
+                clock.sleep(WAIT_S)
+            if slot is not None:
+                quoted = name.replace("'", "''")
+                catalogue.run(f"SELECT pg_drop_replication_slot('{quoted}')")
+        finally:
             catalogue.close()
 
     def _disconnect(self) -> None:
@@ -297,7 +302,7 @@ class PostgresConnector(SourceConnector):
             if wants_snapshot:
                 reader = SnapshotReader(_parameters(config), snapshot_name)
                 tables = self._captured_tables(catalogue)
-                self._snapshot = _Snapshot(reader, tables, self._given if is_unfinished else {})
+                self._snapshot = SnapshotEvents(reader, tables, self._given if is_unfinished else {})
         finally:
             # The snapshot that it exported ends with it; the reader has it by now.
             if creator is not None:
@@ -374,7 +379,7 @@ class PostgresConnector(SourceConnector):
         except BaseException:
             connection.close()
             raise
-        self._stream = _Stream(connection, (lsn, event), lambda relation: self._table_of(catalogue, relation))
+        self._stream = LogReader(connection, (lsn, event), lambda relation: self._table_of(catalogue, relation))
 
     def _table_of(self, catalogue: Catalogue, relation: Relation) -> CapturedTable | None:
         if not self._filter.takes_table(relation.schema, relation.table):
@@ -382,7 +387,7 @@ class PostgresConnector(SourceConnector):
         cells = [CatalogueColumn(each, True, None) for each in relation.columns]
         return self._captured(catalogue, relation, cells, catalogue.columns(relation.id))
 
-    def _poll_stream(self, stream: _Stream) -> list[Record]:
+    def _poll_stream(self, stream: LogReader) -> list[Record]:
         config = self._config
         skipped = config.entries("skipped.operations")
         records: list[Record] = []
@@ -400,11 +405,11 @@ class PostgresConnector(SourceConnector):
         )
         return records or (self._heartbeat(stream) if is_idle else [])
 
-    def _safe_lsn(self, stream: _Stream) -> int:
+    def _safe_lsn(self, stream: LogReader) -> int:
         """Return where the log may be dropped, when all that was given is written down."""
         return max(stream.clear_lsn, offset_number(self._committed, "lsn"))
 
-    def _heartbeat(self, stream: _Stream) -> list[Record]:
+    def _heartbeat(self, stream: LogReader) -> list[Record]:
         interval_ms = self._config.integer("heartbeat.interval.ms")
         now_s = clock.monotonic()
         if not interval_ms or now_s < self._heartbeat_due_s:
@@ -465,150 +470,3 @@ def _check_database(config: Config) -> Mapping[str, str]:
     if slot is not None and slot.plugin != "pgoutput":
         return {"slot.name": f"this slot is of the plugin {slot.plugin}; choose another name"}
     return {}
-
-
-class _Snapshot:
-    """The rows of all captured tables as events of the operation r, in the order of tables and keys."""
-
-    def __init__(
-        self, reader: SnapshotReader, tables: list[tuple[CapturedTable, TableToRead]], offset: Mapping[str, object]
-    ) -> None:
-        self._reader = reader
-        self._rows = self._all_rows(tables, offset)
-        # One row is read ahead: the last of all is marked.
-        self._ahead = next(self._rows, None)
-
-    @property
-    def is_done(self) -> bool:
-        return self._ahead is None
-
-    def _all_rows(
-        self, tables: list[tuple[CapturedTable, TableToRead]], offset: Mapping[str, object]
-    ) -> Generator[_SnapshotRow]:
-        begun = str(offset.get("table", ""))
-        for table, to_read in sorted(tables, key=lambda pair: f"{pair[1].schema}.{pair[1].name}"):
-            name = f"{to_read.schema}.{to_read.name}"
-            if name < begun:
-                continue
-            last = offset.get("last") if name == begun else None
-            behind = [str(each) for each in last] if isinstance(last, list) and to_read.keys else None
-            number = int(str(offset.get("row", 0))) if behind is not None else 0
-            places = [list(to_read.columns).index(each) for each in to_read.keys]
-            for cells in self._reader.rows(to_read, behind):
-                number += 1
-                yield _SnapshotRow(table, name, cells, number, [str(cells[place]) for place in places])
-
-    def next_records(self, count: int) -> list[Record]:
-        records: list[Record] = []
-        now_us = clock.time_ns() // 1000
-        while self._ahead is not None and len(records) < count:
-            row, self._ahead = self._ahead, next(self._rows, None)
-            offset: JsonObject = {"snapshot": "INITIAL", "table": row.name, "row": row.number, "last": list(row.key)}
-            mark = "last" if self._ahead is None else "true"
-            where = Where(self._reader.lsn, now_us, None, offset, mark)
-            records += row.table.events("r", None, row.cells, False, where, now_us)
-        return records
-
-    def close(self) -> None:
-        self._rows.close()
-        self._reader.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _SnapshotRow:
-    table: CapturedTable
-    name: str
-    cells: tuple[str | None, ...]
-    number: int
-    key: list[str]
-
-
-_MakeTable = Callable[[Relation], CapturedTable | None]
-
-
-class _Stream:
-    """The log from an offset on, as records. `clear_lsn` is where no transaction is open and everything has come."""
-
-    def __init__(self, connection: ReplicationConnection, behind: tuple[int, int], make_table: _MakeTable) -> None:
-        self.connection = connection
-        self.clear_lsn = 0
-        self._behind = behind
-        self._make_table = make_table
-        self._tables: dict[int, CapturedTable | None] = {}
-        self._transaction: Begin | None = None
-        self._event = 0
-        self._last_commit_lsn: int | None = None
-        self._received_lsn = 0
-        self._wants_answer = False
-        self._confirmed_lsn = 0
-        self._confirmed_at_s = clock.monotonic()
-
-    def receive(self, records: list[Record], skipped: tuple[str, ...], *, tombstones: bool) -> bool:
-        """Add the records of one message; False if nothing has come."""
-        found = self.connection.receive()
-        if found is None:
-            return False
-        if isinstance(found, Keepalive):
-            self._received_lsn = max(self._received_lsn, found.end_lsn)
-            self._wants_answer |= found.wants_answer
-            if self._transaction is None:
-                self.clear_lsn = max(self.clear_lsn, found.end_lsn)
-            return True
-        self._received_lsn = max(self._received_lsn, found.lsn)
-        records += self._records(decode(found.data), found.lsn, skipped, tombstones)
-        return True
-
-    def _records(self, message: Message, lsn: int, skipped: tuple[str, ...], tombstones: bool) -> Iterator[Record]:
-        match message:
-            case Begin():
-                self._transaction, self._event = message, 0
-            case Commit():
-                self._transaction, self._last_commit_lsn = None, message.commit_lsn
-                self.clear_lsn = max(self.clear_lsn, message.end_lsn)
-                self._received_lsn = max(self._received_lsn, message.end_lsn)
-            case Relation():
-                self._tables[message.id] = self._make_table(message)
-            case Change():
-                where = self._next_place(lsn)
-                table = self._tables[message.relation_id]
-                if where is not None and table is not None and message.operation not in skipped:
-                    yield from table.events(
-                        message.operation, message.old, message.new, message.old_is_key, where,
-                        clock.time_ns() // 1000, tombstones=tombstones,
-                    )  # fmt: skip
-            case Truncate():
-                where = self._next_place(lsn)
-                for table in [self._tables[each] for each in message.relation_ids]:
-                    if where is not None and table is not None and "t" not in skipped:
-                        yield table.truncated(where, clock.time_ns() // 1000)
-
-    def _next_place(self, lsn: int) -> Where | None:
-        """Return where the next change of the transaction is; None if it was given before a restart."""
-        begin = self._transaction
-        assert begin is not None
-        self._event += 1
-        if (begin.commit_lsn, self._event) <= self._behind:
-            return None
-        offset: JsonObject = {
-            "lsn": begin.commit_lsn, "event": self._event, "txId": begin.xid, "ts_usec": begin.time_us,
-        }  # fmt: skip
-        return Where(lsn, begin.time_us, begin.xid, offset, last_commit_lsn=self._last_commit_lsn)
-
-    def maybe_confirm(self, safe_lsn: int, interval_s: float) -> None:
-        """Tell the server what is safe, if that is new, if it has asked, or if it was not told for long."""
-        since_s = clock.monotonic() - self._confirmed_at_s
-        is_new = safe_lsn > self._confirmed_lsn and since_s >= CONFIRM_S
-        if is_new or self._wants_answer or since_s >= interval_s:
-            safe = max(safe_lsn, self._confirmed_lsn)
-            self.connection.confirm(max(self._received_lsn, safe), safe)
-            self._confirmed_lsn, self._confirmed_at_s, self._wants_answer = safe, clock.monotonic(), False
-
-    def confirm_quietly(self, safe_lsn: int) -> None:
-        """Tell the server at the end; if it is gone, it will be told after the next start."""
-        try:
-            self.connection.confirm(max(self._received_lsn, safe_lsn), safe_lsn)
-        except RetriableFailure as failure:
-            log.info("the server was not told that changes up to %s are safe: %s", lsn_text(safe_lsn), failure)
-
-    def close(self) -> None:
-        self.connection.close()

@@ -76,7 +76,8 @@ def body_of(schema: Schema | None, value: ConnectValue, rules: DocumentRules) ->
             return [body_of(None if schema is None else schema.values, one, rules) for one in value]
         case dict():
             return _object(schema, value, rules)
-    assert isinstance(value, Binary)
+    if not isinstance(value, Binary):
+        raise DataFailure(f"a value of the type {type(value).__name__} is nothing that JSON has")
     return base64.b64encode(value).decode()
 
 

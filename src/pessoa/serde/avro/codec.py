@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Callable
 
 import fastavro
-from fastavro.read import SchemaResolutionError
+from fastavro.read import LOGICAL_READERS, SchemaResolutionError
 from fastavro.schema import SchemaParseException
 
 from pessoa.base.json_value import JsonValue
@@ -33,6 +34,21 @@ FAILURES = (
     ValueError,
     struct.error,
 )
+# Of a decimal: some ten thousand digits, read in milliseconds. The time grows with the square: 400 kB took 20 s.
+MOST_DECIMAL_BYTES = 4096
+
+
+def _bounded(read: Callable[..., object]) -> Callable[..., object]:
+    def bounded(data: bytes, *schemas: object) -> object:
+        if len(data) > MOST_DECIMAL_BYTES:
+            raise ValueError(f"a decimal of {len(data)} bytes is longer than {MOST_DECIMAL_BYTES}")
+        return read(data, *schemas)
+
+    return bounded
+
+
+for _kind in ("bytes-decimal", "fixed-decimal"):
+    LOGICAL_READERS[_kind] = _bounded(LOGICAL_READERS[_kind])
 
 
 class AvroCodec:

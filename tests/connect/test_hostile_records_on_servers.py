@@ -1,0 +1,45 @@
+"""Records that no sink was made for, on PostgreSQL and MongoDB: each is written or reported, and the others arrive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from pessoa.connect.connectors.jdbc_sink import JdbcSinkConnector
+from pessoa.connect.connectors.mongo_sink import MongoSinkConnector
+from tests.connect.postgres import binaries, postgres
+from tests.connect.servers import mongo
+from tests.unit.connect.test_connectors import opened
+from tests.unit.connect.test_hostile_records import GOOD, HOSTILE, records
+
+
+@pytest.mark.skipif(binaries() is None, reason="there is no PostgreSQL here (Debian: postgresql)")
+def test_a_table_of_postgresql_takes_or_refuses_every_record_and_has_the_good_ones() -> None:
+    with postgres() as server, psycopg.connect(server.url().removeprefix("jdbc:"), autocommit=True) as connection:
+        settings = {"connection.url": server.url(), "auto.create": "true", "auto.evolve": "true", "max.retries": "0"}
+        for name, hostile in HOSTILE.items():
+            sink = opened(JdbcSinkConnector, settings)
+            sink.put(records(hostile))
+            sink.stop()
+            rows = connection.execute("SELECT id, name FROM items ORDER BY id").fetchall()
+            assert {(6, "first"), (7, "good")} <= set(rows), (name, sink.refused)
+            assert len(rows) + len(sink.refused) == 4, (name, rows, sink.refused)
+            connection.execute("DROP TABLE items")
+
+
+@pytest.mark.apache
+def test_documents_of_mongodb_are_written_or_refused_and_the_good_ones_are_there() -> None:
+    from pymongo import MongoClient
+
+    with mongo() as url, MongoClient[dict[str, Any]](url) as client:
+        for number, (name, hostile) in enumerate(HOSTILE.items()):
+            settings = {"connection.uri": url, "database": "loja", "collection": f"c{number}"}
+            sink = opened(MongoSinkConnector, settings)
+            sink.put(records(hostile))
+            sink.stop()
+            found = list(client["loja"][f"c{number}"].find({}, {"_id": False}))
+            assert GOOD in found, (name, sink.refused)
+            expected = 4 - 2 * (hostile is None)
+            assert len(found) + len(sink.refused) == expected, (name, found, sink.refused)
