@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from pessoa.pipelines.engine import Engine, EngineRefused
-from pessoa.pipelines.plan import BYTES, Sink, Source
+from pessoa.pipelines.plan import BYTES, Aggregate, Column, Sink, Source
 from pessoa.pipelines.queries import Delivery, QuerySpec, SpecRefused
 from pessoa.pipelines.traces import empty_folder
 from pessoa.testing import Broker
@@ -123,9 +127,9 @@ def test_a_checkpoint_that_only_spark_reaches_is_emptied_by_spark(spark: Any, tm
     assert left == set()
 
 
-@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize(("delivery", "is_longer"), [("at-least-once", False), ("exactly-once", True)])
 def test_a_topic_that_is_deleted_and_made_again_is_named_and_nothing_is_read_twice(
-    engine: Engine, servers: str, delivery: Delivery
+    engine: Engine, servers: str, delivery: Delivery, is_longer: bool
 ) -> None:
     source, target = f"again-{delivery}", f"copied-{delivery}"
     make_topic(servers, source)
@@ -135,13 +139,83 @@ def test_a_topic_that_is_deleted_and_made_again_is_named_and_nothing_is_read_twi
     engine.start(QuerySpec("again", plan=plan, delivery=delivery, speed="micro-batch", max_restarts=0, slots=1))
     eventually(lambda: len(values(servers, target)) == 50, about=engine.queries)
     eventually(lambda: engine.query("again").progress.lag == 0, about=engine.queries)
+    if is_longer:
+        # Spark would take the new topic for the old one, and pass its first records over.
+        engine.pause("again")
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 3})
     admin.delete_topics([source])[source].result(60)
     eventually(lambda: source not in admin.list_topics(timeout=60).topics)
     make_topic(servers, source)
-    fill(servers, source, ((b"k%d" % number, b"new %d" % number) for number in range(10)))
+    fill(servers, source, ((b"k%d" % number, b"new %d" % number) for number in range(200 if is_longer else 10)))
+    if is_longer:
+        engine.resume("again")
     eventually(lambda: engine.query("again").state == "FAILED", about=engine.queries)
     error = engine.query("again").error
     assert "deleted and made again" in error, error
     assert "under another name" in error, error
     assert values(servers, target) == sorted(f"old {number}" for number in range(50))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 48 MB that Spark's process sees as well."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=48m", "none", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, timeout=60).returncode != 0:
+        pytest.skip("disks are mounted by root alone, where the kernel lets it")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True, timeout=60)
+
+
+def fill_up(folder: Path) -> Path:
+    """Leave not a byte on its disk; the file that takes it all."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file:
+        # In steps, since a step that does not fit takes nothing.
+        for step in (1 << 20, 1 << 12):
+            try:
+                while True:
+                    os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, step)
+            except OSError as problem:
+                if problem.errno != errno.ENOSPC:
+                    raise
+    return filler
+
+
+def test_a_full_disk_under_the_state_is_named_and_nothing_is_lost_or_doubled(
+    servers: str, spark_address: str, small_disk: Path
+) -> None:
+    source, target = "into-full-disk", "out-of-full-disk"
+    make_topic(servers, source)
+    make_topic(servers, target)
+    plan = Sink(Aggregate(Source(source), (Column("count", "count(*)"),)), target)
+
+    def feed() -> None:
+        fill(servers, source, ((b"k%d" % (number % 5), b"x") for number in range(100)))
+
+    def counts() -> dict[bytes, list[int]]:
+        found: dict[bytes, list[int]] = {}
+        for message in read_all(servers, target):
+            found.setdefault(message.key(), []).append(json.loads(message.value())["count"])
+        return found
+
+    def has_counted(count: int) -> bool:
+        return {key: seen[-1] for key, seen in counts().items()} == {b"k%d" % key: count for key in range(5)}
+
+    feed()
+    with Engine(servers, home=small_disk / "home", spark_remote=spark_address, state_topic=None) as engine:
+        engine.start(QuerySpec("full", plan=plan, delivery="exactly-once", slots=1, max_restarts=50))
+        eventually(lambda: has_counted(20), about=engine.queries)
+        filler = fill_up(small_disk)
+        feed()
+        eventually(lambda: "there is no space left on a disk" in engine.query("full").error, about=engine.queries)
+        assert engine.query("full").status().state in ("RESTARTING", "STARTING", "RUNNING")
+        feed()
+        filler.unlink()
+        eventually(lambda: has_counted(60), about=engine.queries)
+        eventually(lambda: engine.query("full").status().state == "RUNNING", about=engine.queries)
+    # A batch that was repeated would have told a count twice.
+    assert all(seen == sorted(set(seen)) for seen in counts().values()), counts()

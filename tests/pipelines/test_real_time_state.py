@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from pessoa.pipelines.engine import Engine
-from pessoa.pipelines.plan import Distinct, Format, How, Join, Node, Sink, Source, Union
+from pessoa.pipelines.plan import Distinct, Filter, Format, How, Join, Node, PlanRefused, Sink, Source, Union
 from pessoa.pipelines.queries import QuerySpec
 from pessoa.testing import Broker
 from tests.support.topics import eventually, fill, make_topic, read_all
@@ -136,3 +136,10 @@ def test_two_tables_are_joined_in_real_time_and_a_deletion_is_told(world: World)
     world.wait_for_last({b"ana": None, b"rui": sold("rui", 2, "R.")[1]})
     world.send("clients", (b"ana", b'{"nome": "Ana"}'))
     world.wait_for_last({b"ana": sold("ana", 3, "Ana")[1], b"rui": sold("rui", 2, "R.")[1]})
+
+
+def test_a_plan_that_spark_refuses_when_it_starts_is_refused_in_the_plans_words(world: World) -> None:
+    world.make("sales", "out")
+    with pytest.raises(PlanRefused, match=r"filter valr > 10: there is no column valr; there are .*valor"):
+        world.start("wrong", Filter(sales(world), "valr > 10"))
+    assert world.engine.queries() == []

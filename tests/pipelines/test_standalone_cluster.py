@@ -1,10 +1,21 @@
-"""The same pipeline file in one process (local) and on a Spark standalone cluster with two workers."""
+"""The same pipeline file in one process (local) and on a Spark standalone cluster with two workers.
+
+Its checkpoint moves with it, from one to the other and back: an exactly-once copy writes each record once over all
+three runs, and a windowed count goes on from the state that the run before has left. On the cluster the executors die
+under other queries.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import time
+from collections import Counter
 from pathlib import Path
 
 from pessoa.pipelines.engine import Engine
+from pessoa.pipelines.plan import BYTES, Aggregate, Column, Sink, Source
 from pessoa.pipelines.queries import QuerySpec
 from pessoa.pipelines.spark_server import SparkOptions
 from pessoa.testing import Broker
@@ -12,30 +23,48 @@ from tests.support.spark import SMALL, SMALL_JVM
 from tests.support.spark_cluster import StandaloneCluster
 from tests.support.topics import eventually, fill, make_topic, read_all
 
-FLOW = f"{Path(__file__).with_name('flows.py')}:shout"
+FLOWS = Path(__file__).with_name("flows.py")
 PATIENCE_S = 600.0
+RUN_RECORDS = 400
+KEYS = 7
 
 
-def test_a_pipeline_file_writes_the_same_on_one_machine_and_on_two_workers(
+def test_a_pipeline_file_moves_with_its_checkpoint_from_one_machine_to_two_workers_and_back(
     broker: Broker, spark_address: str, tmp_path: Path
 ) -> None:
     servers = broker.bootstrap_servers
-    for topic in ("input", "from-local", "from-cluster"):
+    for topic in ("input", "shouted", "counted"):
         make_topic(servers, topic)
-    fill(servers, "input", ((b"k%d" % (number % 7), b"word %d" % number) for number in range(1000)))
-    expected = sorted(b"WORD %d" % number for number in range(1000))
+    home, away = tmp_path / "home", tmp_path / "away"
+    # All records are of one minute, so a key has one count; of a recent one, or the topic would not keep them.
+    minute_ms = (int(time.time()) // 60 - 60) * 60_000
+    written = 0
 
-    def run(engine: Engine, topic: str) -> None:
-        engine.start(
-            QuerySpec("shout", start_function=FLOW, topic=topic, delivery="exactly-once", slots=2, trigger_ms=200)
-        )
-        eventually(lambda: written(topic) == expected, PATIENCE_S, about=engine.queries)
+    def run(engine: Engine) -> None:
+        """Fill the input with some more, and wait until both queries have written all that there is."""
+        nonlocal written
+        numbers = range(written, written + RUN_RECORDS)
+        pairs = ((b"k%d" % (number % KEYS), b"word %d" % number) for number in numbers)
+        written += fill(servers, "input", pairs, [minute_ms] * RUN_RECORDS)
+        shout = QuerySpec("shout", start_function=f"{FLOWS}:shout", topic="shouted", delivery="exactly-once", slots=2)
+        count = QuerySpec("count", start_function=f"{FLOWS}:windowed_count", topic="counted", output_mode="update")
+        for spec in (shout, count):
+            engine.start(spec)
+        eventually(is_all_there, PATIENCE_S, about=engine.queries)
 
-    def written(topic: str) -> list[bytes]:
-        return sorted(message.value() for message in read_all(servers, topic))
+    def is_all_there() -> bool:
+        shouted = sorted(message.value() for message in read_all(servers, "shouted"))
+        # A record that was written twice would stay so for ever.
+        assert len(shouted) <= written
+        counts = {message.key(): message.value() for message in read_all(servers, "counted")}
+        expected = Counter(b"k%d" % (number % KEYS) for number in range(written))
+        return shouted == sorted(b"WORD %d" % number for number in range(written)) and counts == {
+            key: b"%d=%d" % (minute_ms // 1000, count) for key, count in expected.items()
+        }
 
-    with Engine(servers, home=tmp_path / "local", spark_remote=spark_address, state_topic=None) as engine:
-        run(engine, "from-local")
+    with Engine(servers, home=home, spark_remote=spark_address, state_topic=None) as engine:
+        run(engine)
+    home.rename(away)
     with StandaloneCluster(tmp_path / "cluster") as cluster:
         options = SparkOptions(
             master=cluster.master,
@@ -47,6 +76,50 @@ def test_a_pipeline_file_writes_the_same_on_one_machine_and_on_two_workers(
             },
             java_options=SMALL_JVM,
         )
-        with Engine(servers, home=tmp_path / "driver", spark=options, state_topic=None) as engine:
-            run(engine, "from-cluster")
+        with Engine(servers, home=away, spark=options, state_topic=None) as engine:
+            run(engine)
         assert cluster.executors() == {"worker-0", "worker-1"}
+        with Engine(servers, home=tmp_path / "other", spark=options, state_topic=None) as engine:
+            executors_may_die(cluster, engine, servers)
+    away.rename(home)
+    with Engine(servers, home=home, spark_remote=spark_address, state_topic=None) as engine:
+        run(engine)
+
+
+def executors_may_die(cluster: StandaloneCluster, engine: Engine, servers: str) -> None:
+    """Kill the executors under two queries: nothing is lost, and nothing is doubled with exactly-once."""
+    make_topic(servers, "fed")
+    for topic in ("tallied", "single", "copied"):
+        make_topic(servers, topic, partitions=1)
+    fill(servers, "fed", ((b"k%d" % (number % KEYS), b"word %d" % number) for number in range(1000)))
+    counting = Sink(Aggregate(Source("fed"), (Column("count", "count(*)"),)), "tallied")
+    engine.start(QuerySpec("tally", plan=counting, delivery="exactly-once", slots=1, trigger_ms=200))
+    engine.start(QuerySpec("live", plan=Sink(Source("single", BYTES, BYTES), "copied", BYTES, BYTES), trigger_ms=5000))
+    assert engine.query("live").status().speed == "real-time"
+
+    def counts() -> dict[bytes, list[int]]:
+        found: dict[bytes, list[int]] = {}
+        for message in read_all(servers, "tallied"):
+            found.setdefault(message.key(), []).append(json.loads(message.value())["count"])
+        return found
+
+    def are_counted(total: int) -> bool:
+        return sum(seen[-1] for seen in counts().values()) == total
+
+    def is_copied(*values: bytes) -> bool:
+        return {message.value() for message in read_all(servers, "copied")} == set(values)
+
+    fill(servers, "single", [(b"k", b"before")])
+    eventually(lambda: are_counted(1000) and is_copied(b"before"), PATIENCE_S, about=engine.queries)
+    before = cluster.executor_pids()
+    assert len(before) == 2
+    for executor in before:
+        os.kill(executor, signal.SIGKILL)
+    fill(servers, "fed", ((b"k%d" % (number % KEYS), b"word %d" % number) for number in range(1000, 1500)))
+    fill(servers, "single", [(b"k", b"after")])
+    eventually(lambda: are_counted(1500) and is_copied(b"before", b"after"), PATIENCE_S, about=engine.queries)
+    # A batch that was written twice would have told a count twice.
+    assert all(seen == sorted(set(seen)) for seen in counts().values()), counts()
+    # Spark gives the tasks to new executors by itself, also those of a query in real time.
+    assert {status.state for status in engine.queries()} == {"RUNNING"}
+    assert not set(before) & set(cluster.executor_pids())

@@ -2,6 +2,7 @@
 
     spark_address   sc://… of the server, for an engine to use as its `spark_remote`
     spark           a session of it, for one module
+    spark_log       the file that the server logs to
 
 Starting Spark takes seconds of two cores, so the first process that needs it starts it and the others use it too. Each
 user holds a shared lock on a file; the one that started the server ends it when it gets that lock for itself.
@@ -19,6 +20,9 @@ from typing import Any
 import pytest
 
 from pessoa.pipelines.spark_server import SparkOptions, SparkServer, session_at
+
+# Making an archive takes a minute of one core, which the tests want.
+os.environ.setdefault("PESSOA_CLASS_ARCHIVE", "use")
 
 # Quick to start rather than fast at full speed: C1 only, one collector thread, and Spark's classes are taken as they
 # are, which is a fifth of the processor time until the first batch is done.
@@ -65,6 +69,13 @@ def spark_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         if server is not None:
             fcntl.flock(users, fcntl.LOCK_EX)
             server.stop()
+
+
+@pytest.fixture
+def spark_log(spark_address: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if os.environ.get("PESSOA_TEST_SPARK"):
+        pytest.skip("the log of a Spark that was there before is not known")
+    return _shared_folder(tmp_path_factory) / "spark" / "spark.log"
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from typing import Self
 from pessoa.pipelines import spark_server
 from pessoa.pipelines.jars import spark_jars
 from pessoa.pipelines.java import find_java, options
+from tests.support.service_process import children
 from tests.support.spark import SMALL_JVM
 
 HOST = "127.0.0.1"
@@ -54,6 +55,11 @@ class StandaloneCluster:
     def executors(self) -> set[str]:
         """The workers that have run something, by the folders of their executors."""
         return {path.parent.parent.name for path in self._folder.glob("worker-*/app-*/*") if path.is_dir()}
+
+    def executor_pids(self) -> list[int]:
+        """The processes of executors that run now: the children of the workers, which are children of guardians."""
+        workers = [java for guardian in self._processes[1:] for java in children(guardian.pid)]
+        return [executor for worker in workers for executor in children(worker)]
 
     def _run_worker(self, number: int) -> Path:
         name = f"worker-{number}"

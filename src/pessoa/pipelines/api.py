@@ -33,6 +33,7 @@ from pessoa.pipelines.java import NoJava
 from pessoa.pipelines.launching import client_settings
 from pessoa.pipelines.plan import PlanRefused
 from pessoa.pipelines.queries import QueryStatus, SpecRefused, State, from_value
+from pessoa.pipelines.registry_values import registry_values
 from pessoa.pipelines.spark_server import SparkUnavailable
 from pessoa.pipelines.table_api import table_endpoints
 from pessoa.pipelines.table_shelf import TableShelf
@@ -92,7 +93,7 @@ def pipelines_app(engine: Engine, tables: TableShelf | None = None) -> App:
             for action in ACTIONS
         ),
         Endpoint("GET", "/task-slots", api.task_slots, "Spark's task slots.", answer=TaskSlotsAnswer),
-        *table_endpoints(shelf),
+        *table_endpoints(shelf, registry_values(engine.kafka.schema_registry_url)),
     ]
     app = make_app("pipelines", rows, lifespan=running)
     app.metrics.registry.register(QueryMetrics(engine))

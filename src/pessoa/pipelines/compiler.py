@@ -86,6 +86,7 @@ LETTER_HEADERS = {
 }
 NO_ERROR = "CAST(NULL AS STRUCT<message: STRING, topic: STRING>)"
 HEADERS_TYPE = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
+SINK_COLUMNS = ("topic", "key", "value", "headers", "timestamp")
 RECORD_COLUMNS = ("topic", "partition", "offset", "key", "value", "timestamp", "headers")
 
 
@@ -112,10 +113,12 @@ def compile(  # noqa: A001
     functions: NamedFunctions | None = None,
     rows: Mapping[str, DataFrame] | None = None,
     real_time: bool = False,
+    looks: bool = True,
 ) -> DataFrame:
-    """What a plan that ends in a Sink writes: topic, key, value, headers, timestamp. Any other plan gives its rows.
+    """What a plan that ends in a Sink writes (SINK_COLUMNS). Any other plan gives its rows.
 
-    `real_time`: it is to run in real-time mode, where joins with tables are aggregates.
+    `real_time`: it is to run in real-time mode, where joins with tables are aggregates. `looks`: Spark is asked whether
+    the plan is right.
     """
     from pessoa.pipelines.refusals import in_the_plans_words
 
@@ -123,7 +126,8 @@ def compile(  # noqa: A001
     with in_the_plans_words(plan, compiler):
         frame = compiler.flow(plan).frame
         # Spark Connect looks at a plan only when it is asked something.
-        frame.schema  # noqa: B018
+        if looks:
+            frame.schema  # noqa: B018
     return frame
 
 

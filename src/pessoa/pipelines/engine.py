@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
 from pessoa.client.topic_creation import TIMEOUT_S, TopicUnavailable
+from pessoa.pipelines.jars import JarsUnavailable
+from pessoa.pipelines.java import NoJava
 from pessoa.pipelines.launching import client_settings
 from pessoa.pipelines.plan import KafkaSettings, PlanRefused
 from pessoa.pipelines.queries import QuerySpec, QueryStatus, SpecRefused, Target, find_function, from_value, to_value
@@ -34,7 +36,7 @@ from pessoa.pipelines.query_handle import Query
 from pessoa.pipelines.query_keeper import QueryKeeper
 from pessoa.pipelines.slow_steps import saying
 from pessoa.pipelines.spark_link import SparkLink
-from pessoa.pipelines.spark_server import SparkOptions, SparkServer
+from pessoa.pipelines.spark_server import SparkOptions, SparkServer, SparkUnavailable
 from pessoa.pipelines.state_topic import STATE_TOPIC, StateTopic
 from pessoa.pipelines.task_slots import NoTaskSlots, TaskSlots
 from pessoa.pipelines.traces import Traces
@@ -73,7 +75,7 @@ class Engine:
         self._say = say
         self._mutex = threading.RLock()
         settings = client_settings(self.kafka)
-        self._traces = Traces(home, settings, checkpoints, lambda: self._spark.session)
+        self._traces = Traces(home, settings, checkpoints, self._session_for_removal)
         self._home_lock = _lock(home)
         self._keeper = QueryKeeper(self.kafka, self._spark, self._traces, self._mutex)
         # The keeper's own, by short names.
@@ -267,6 +269,16 @@ class Engine:
         with self._mutex:
             self._refuse_if_closed()
             return self._spark.connect()
+
+    def _session_for_removal(self) -> SparkSession | None:
+        """The session with Spark, which is started if need be: a checkpoint may be where nothing else reaches. A query
+        that begins under the name of a deleted one would go on from it, without its markers."""
+        with self._mutex:
+            try:
+                return self._spark.connect()
+            except (SparkUnavailable, NoJava, JarsUnavailable) as missing:
+                log.warning("%s", missing)
+                return None
 
     def task_slots(self) -> TaskSlots:
         """Spark's task slots, and how many of them are held. Before Spark has started there are none on a cluster."""

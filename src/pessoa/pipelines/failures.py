@@ -32,13 +32,35 @@ _STATE_REFUSED = (
 )
 
 
-# What Spark's source says when its checkpoint names offsets that a topic does not have (its option failOnDataLoss).
-_DATA_LOST = re.compile(r"(?i)data may have been lost|KAFKA_DATA_LOSS|offset was changed from")
-DATA_LOST = (
-    "records that were to be read are gone: a topic was deleted and made again, or its records were removed before they"
-    " were read. Nothing was read twice or passed over; to go on with what the topic has now, delete the query or start"
-    " it anew under another name"
+# What Spark's source says when its checkpoint names offsets that a topic does not have (its option failOnDataLoss):
+# many words that are always the same, and the reason. Only behind the name of an exception: a record or a message of
+# the user's own may have the same words in it.
+_DATA_LOST = re.compile(
+    r"(?:with exception: |(?:[\w$]+\.)+[\w$]+: )(?:\[KAFKA_DATA_LOSS[.\w]*\] )?Some data may have been lost"
+    r" because they are not(?:.*?Reason:\s*(.*?)\s*(?=SQLSTATE|\n\s*at |\n\n|$))?",
+    re.DOTALL,
 )
+DATA_LOST = "records that were to be read are gone: "
+# By words of Spark's reason.
+_HOW_LOST = {
+    "offset was changed from": "a topic was deleted and made again",
+    "have been deleted": "a topic was deleted",
+    "Cannot find initial offsets": "a topic was deleted",
+    "Added partition": "the first ones of a new partition were removed unread",
+    "": "they were removed before they were read, or a topic was deleted and made again",
+}
+_GO_ON = "to go on with what the topic has now, delete the query or start it anew under another name"
+_FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded")
+FULL_DISK = (
+    "there is no space left on a disk that Spark writes to (the checkpoint and the state of the query, or Spark's local"
+    " files). The query goes on from its last batch when there is room"
+)
+_EXECUTOR_LOST = re.compile(r"ExecutorLostFailure \(executor \S+ exited [^\n]*?Reason: ([^\n]*)")
+
+
+def made_again(topic: str) -> str:
+    """The reason of a query whose topic is not the one that it has read so far."""
+    return f"{DATA_LOST}the topic {topic} was deleted and made again since the query began to read it; {_GO_ON}"
 
 
 def is_final(reason: str) -> bool:
@@ -55,8 +77,14 @@ def plain(text: str) -> str:
     """The reason of a failure that Spark tells in `text`."""
     if bad_record := _BAD_RECORD.search(text):
         return bad_record[0][:MOST_CHARACTERS]
-    if _DATA_LOST.search(text):
-        return f"{DATA_LOST} ({_cause(text)})"[:MOST_CHARACTERS]
+    if lost := _DATA_LOST.search(text):
+        reason = " ".join((lost[1] or _cause(text)).split())
+        how = next(how for words, how in _HOW_LOST.items() if words in reason)
+        return f"{DATA_LOST}{how}. Nothing was read twice or passed over; {_GO_ON} ({reason})"[:MOST_CHARACTERS]
+    if _FULL_DISK.search(text):
+        return f"{FULL_DISK} ({_cause(text)})"[:MOST_CHARACTERS]
+    if executor := _EXECUTOR_LOST.search(text):
+        return f"an executor of Spark's cluster was lost: {executor[1].strip()}"[:MOST_CHARACTERS]
     tracebacks = list(_PYTHON.finditer(text))
     if tracebacks:
         last = tracebacks[-1]

@@ -21,6 +21,7 @@ import os
 import shutil
 import subprocess
 import urllib.request
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,6 +83,22 @@ def fetch(
         if missing:
             _get_all(missing, directory, progress, need)
     return paths
+
+
+def jar_of(folder: Path) -> Path:
+    """The classes in a folder as a jar in the cache: Java keeps no class in an archive that was found in a folder."""
+    classes = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.class"))}
+    digest = hashlib.sha256(repr(classes).encode()).hexdigest()
+    directory = cache_directory() / "jars"
+    jar = directory / f"pessoa-{digest[:16]}.jar"
+    if not jar.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        partial = directory / f"{jar.name}.{os.getpid()}"
+        with zipfile.ZipFile(partial, "w") as file:
+            for name, content in classes.items():
+                file.writestr(name, content)
+        partial.rename(jar)
+    return jar
 
 
 @contextmanager

@@ -22,12 +22,12 @@ or two more (`WRITTEN_ASIDE`). It does so in real-time mode by itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from pessoa.pipelines.plan import KafkaSettings, Node, Source, every, inputs
+from pessoa.pipelines.plan import KafkaSettings, Node, Sink, Source, every, inputs
 from pessoa.pipelines.python_sink import into_python
 from pessoa.pipelines.queries import QuerySpec, Speed, find_function
 from pessoa.pipelines.spark_versions import SPARK_VERSION
@@ -149,14 +149,17 @@ def holding_streams(plan: Node) -> Node:
     return hold(plan)
 
 
-def records_of(spec: QuerySpec, spark: SparkSession, kafka: KafkaSettings, *, loads_tables: bool = False) -> DataFrame:
+def records_of(
+    spec: QuerySpec, spark: SparkSession, kafka: KafkaSettings, *, loads_tables: bool = False, looks: bool = True
+) -> DataFrame:
+    """What the query writes. Raises PlanRefused in the plan's words if Spark, which `looks` at it, finds it wrong."""
     if spec.plan is not None:
         from pessoa.pipelines import compiler
 
         is_fast = speed_of(spec) == "real-time"
         reading = settings_of_reader(spec, kafka)
         plan = holding_streams(spec.plan) if loads_tables else spec.plan
-        return compiler.compile(plan, spark, kafka=reading, functions=spec.functions, real_time=is_fast)
+        return compiler.compile(plan, spark, kafka=reading, functions=spec.functions, real_time=is_fast, looks=looks)
     function = find_function(spec.start_function) if isinstance(spec.start_function, str) else spec.start_function
     assert function is not None, "a specification has a plan or a function"
     return function(spark, kafka)
@@ -177,7 +180,10 @@ def launch(
     choose_file_manager(spark, checkpoint)
     for name, value in spec.spark_settings.items():
         spark.conf.set(name, value)
-    records = records_of(spec, spark, kafka, loads_tables=loads_tables)
+    # Spark looks at a plan when it starts it; to ask before would be a quarter of the time that a start takes. Our own
+    # writers ask for its columns.
+    is_known = isinstance(spec.plan, Sink) and speed_of(spec) == "real-time"
+    records = records_of(spec, spark, kafka, loads_tables=loads_tables, looks=not is_known)
     writer, options = (records, {}) if spec.table is not None else _writer(spec, records, kafka, slots)
     # PySpark has no type for the real-time trigger.
     stream: Any = writer.writeStream.queryName(spec.id).outputMode(mode_of(spec))
@@ -191,7 +197,12 @@ def launch(
         stream = stream.trigger(processingTime=f"{spec.trigger_ms} milliseconds")
     if may_write_progress_aside(spec):
         stream = stream.options(**WRITTEN_ASIDE)
-    started: StreamingQuery = stream.start()
+    try:
+        started: StreamingQuery = stream.start()
+    except Exception:
+        # If it is the plan's fault, this says so in the plan's words.
+        records_of(spec, spark, kafka, loads_tables=loads_tables)
+        raise
     return started
 
 
@@ -206,10 +217,19 @@ def has_java_classes(spark: SparkSession) -> bool:
     return True
 
 
-def with_times_in_headers(records: DataFrame) -> DataFrame:
+def columns_of(spec: QuerySpec, records: DataFrame) -> Sequence[str]:
+    """The columns of what a query writes. Only a plan that ends in no topic has to ask Spark for them."""
+    if not isinstance(spec.plan, Sink):
+        return records.columns
+    from pessoa.pipelines.compiler import SINK_COLUMNS
+
+    return SINK_COLUMNS
+
+
+def with_times_in_headers(records: DataFrame, columns: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions
 
-    given = "coalesce(headers, array())" if "headers" in records.columns else "array()"
+    given = "coalesce(headers, array())" if "headers" in columns else "array()"
     headers = f"IF(timestamp IS NULL, {given}, concat({given}, array({_TIME_HEADER})))"
     return records.withColumn("headers", functions.expr(headers))
 
@@ -236,8 +256,9 @@ def _writer(
     options = spark_settings(settings_of_sink(spec, kafka))
     if spec.topic is not None:
         options["topic"] = spec.topic
+    columns = columns_of(spec, records)
     if is_timed:
-        records = with_times_in_headers(records)
+        records = with_times_in_headers(records, columns)
         options["kafka.interceptor.classes"] = TIME_INTERCEPTOR
-    known = [name for name in ("topic", "partition", "key", "value", "headers") if name in records.columns]
+    known = [name for name in ("topic", "partition", "key", "value", "headers") if name in columns]
     return records.select(*known), options

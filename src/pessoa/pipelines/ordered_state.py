@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pessoa.pipelines.plan import KafkaSettings
@@ -103,10 +104,14 @@ def load(program: str, argument: bytes) -> OrderedProgram:
     return found
 
 
-def pack(value: object) -> bytes:
-    """A value of this process for the workers of its own Spark, functions included; `unpack` is its inverse."""
+def pack(value: object, by_value: Iterable[ModuleType] = ()) -> bytes:
+    """A value of this process for the workers of its own Spark, functions included; `unpack` is its inverse.
+
+    Functions of modules that workers cannot import, `by_value`, are packed with what they use."""
     from pyspark import cloudpickle
 
+    for module in by_value:
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     packed: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
     return packed
 

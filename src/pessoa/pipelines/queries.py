@@ -204,3 +204,6 @@ class QueryStatus(msgspec.Struct, frozen=True):
     task_slots: int = 0
     # What it does before it does what it is for, and how far that is.
     doing: str = ""
+    # Topics, as far as its plan names them or its progress tells.
+    sources: tuple[str, ...] = ()
+    sinks: tuple[str, ...] = ()

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pessoa.pipelines.launching import speed_of
+from pessoa.pipelines.plan_topics import topics_written
 from pessoa.pipelines.queries import QuerySpec, QueryStatus, State, Target
 from pessoa.pipelines.query_progress import Progress
+from pessoa.pipelines.topic_ids import topics_read
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -30,6 +32,8 @@ class Query:
         self.next_start_s = 0.0
         # Whether the topic that an exactly-once query needs was seen since it last failed.
         self.has_markers = False
+        # Whether the topics that it reads were seen to be those that it began with, since it last ran.
+        self.has_topics = False
         # The partitions of the topics that it reads, if it was asked since it last failed; and the task slots it holds.
         self.partitions: Mapping[str, int] | None = None
         self.task_slots = 0
@@ -49,11 +53,18 @@ class Query:
     @property
     def is_prepared(self) -> bool:
         has_markers = self.has_markers or self.spec.delivery != "exactly-once"
-        return has_markers and (self.partitions is not None or not self.is_real_time)
+        has_topics = self.has_topics or not self.topics()
+        return has_topics and has_markers and (self.partitions is not None or not self.is_real_time)
 
     @property
     def is_real_time(self) -> bool:
         return speed_of(self.spec) == "real-time"
+
+    def topics(self) -> set[str]:
+        """The topics that it reads, as far as its plan or progress tell; none for connectors, which have their own."""
+        if self.spec.writer is not None or self.spec.table is not None:
+            return set()
+        return topics_read(self.spec.plan) | {topic for topic, _, _ in self.progress.offsets}
 
     def doing(self) -> str:
         """What it does before it does what it is for; empty if it does that, or nothing."""
@@ -69,7 +80,10 @@ class Query:
         return should_run and self.running is None and time.monotonic() >= self.next_start_s
 
     def status(self) -> QueryStatus:
+        plan = self.spec.plan
+        sinks = {self.spec.topic or "", *(topics_written(plan) if plan is not None else ())} - {""}
         return QueryStatus(
             self.spec.id, self.state, self.spec.delivery, speed_of(self.spec), self.restarts, self.error,
             self.spec.group, self.progress, self.task_slots if self.running is not None else 0, self.doing(),
+            tuple(sorted(self.topics())), tuple(sorted(sinks)),
         )  # fmt: skip

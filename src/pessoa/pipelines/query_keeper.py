@@ -6,6 +6,7 @@ A thread looks after everything about twice a second:
     a query has ended        start it again after a pause that doubles; give up when it has made no progress for
                              `max_restarts` attempts in a row, with the reason in its status
     a query has progressed   keep the numbers, commit its offsets to its group
+    a topic was made again   end the queries that read it, with the reason (topic_ids.py)
 
 The locks are those of engine.py: `mutex` is held while a query is changed or Spark is asked, and never while a cluster
 is asked something. What a query needs from the cluster before it can start is asked for in `_prepare`, without it.
@@ -17,6 +18,7 @@ import dataclasses
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pessoa.client.topic_creation import TopicUnavailable
@@ -34,6 +36,7 @@ from pessoa.pipelines.query_progress import Progress, read_progress
 from pessoa.pipelines.spark_link import SparkLink
 from pessoa.pipelines.spark_server import SparkUnavailable, in_use
 from pessoa.pipelines.task_slots import NoTaskSlots, TaskSlots, count_partitions, refuse_if_full, slots_wanted
+from pessoa.pipelines.topic_ids import KeptTopics, TopicLook, TopicMadeAgain
 from pessoa.pipelines.traces import Traces
 
 if TYPE_CHECKING:
@@ -63,6 +66,7 @@ class QueryKeeper:
         self.closing = threading.Event()
         self.queries: dict[str, Query] = {}
         self.groups = GroupOffsets(client_settings(kafka))
+        self._topic_look = TopicLook(client_settings(kafka))
 
     def __repr__(self) -> str:
         return f"<QueryKeeper of {len(self.queries)} queries, {self.spark}>"
@@ -75,6 +79,7 @@ class QueryKeeper:
     def watch(self) -> None:
         while not self.closing.wait(LOOK_INTERVAL_S):
             self._prepare()
+            self._look_at_topics()
             with self.mutex:
                 self.look()
 
@@ -90,6 +95,8 @@ class QueryKeeper:
                 self.prepare_query(query, MARKERS_TIMEOUT_S)
             except TopicUnavailable as missing:
                 self._failed_to_prepare(query, str(missing), counts=not missing.may_pass)
+            except TopicMadeAgain as other:
+                self._failed_to_prepare(query, str(other))
             except Exception as failure:
                 # A disk or a client may fail in many ways. Without this thread nothing would be looked after any more.
                 log.exception("query %s could not be prepared", query.spec.id)
@@ -106,10 +113,39 @@ class QueryKeeper:
             if query.is_due() and not self.closing.is_set():
                 self._note_failure(query, reason, counts=counts)
 
+    def _look_at_topics(self) -> None:
+        """End queries whose topics were made again. Reads and writes files, and asks the cluster without waiting."""
+        running = [query for query in list(self.queries.values()) if query.running is not None]
+        seen = self._topic_look.answer({topic for query in running for topic in query.topics()})
+        for query in running if seen else ():
+            # One that is deleted, or begins anew, is in other hands.
+            if not self.names.maybe_take(query.spec.id):
+                continue
+            try:
+                if self.queries.get(query.spec.id) is query:
+                    self._note_topics(query, seen)
+            except TopicMadeAgain as other:
+                with self.mutex:
+                    if query.running is not None:
+                        self._note_failure(query, str(other))
+            except Exception:
+                # A disk may fail in many ways. Without this thread nothing would be looked after any more.
+                log.exception("the topics of query %s could not be noted", query.spec.id)
+            finally:
+                self.names.give_back(query.spec.id)
+
+    def _note_topics(self, query: Query, seen: Mapping[str, str]) -> None:
+        own = query.topics()
+        found = {topic: topic_id for topic, topic_id in seen.items() if topic in own}
+        if found:
+            KeptTopics(self.traces.folder(query.spec.id)).note(found)
+
     def prepare_query(self, query: Query, timeout_s: float) -> None:
         if query.spec.delivery == "exactly-once":
             self.traces.make_markers(query.spec.id, query.spec.slots, timeout_s)
             query.has_markers = True
+        self._note_topics(query, self._topic_look.ask(query.topics()))
+        query.has_topics = True
         if query.is_real_time:
             query.partitions = count_partitions(client_settings(self.kafka), query.spec.plan)
 
@@ -247,12 +283,14 @@ class QueryKeeper:
         for query in self.queries.values():
             if query.running is not None:
                 # No fault of the query's: it starts again at once, and it does not count.
-                query.running = None
+                query.running, query.has_topics = None, False
                 query.state, query.error = "RESTARTING", reason
                 query.restarts += 1
                 query.next_start_s = 0.0
 
     def end(self, query: Query) -> None:
         running, query.running = query.running, None
+        # A topic may be made again while it rests.
+        query.has_topics = False
         if running is not None and self.spark.session is not None and not self.spark.has_ended:
             self.ending.stop(query.spec.id, running)

@@ -87,7 +87,7 @@ def _look_up_columns(format_: Format, subject: str, plain_name: str, kafka: Kafk
             return msgspec.structs.replace(format_, columns=avro_columns(whole, plain_name), schema=written_out)
         from pessoa.pipelines.protobuf_columns import message_columns
 
-        file = _link_files(text, references)
+        file = link_files(text, references)
         return msgspec.structs.replace(
             format_, columns=message_columns(_message(file, format_.message)[1]), schema=text
         )
@@ -105,7 +105,7 @@ def avro_whole(text: str, references: dict[str, str]) -> AvroType:
     return parse_avro(text, known)[0]
 
 
-def _link_files(text: str, references: dict[str, str]) -> ProtoFile:
+def link_files(text: str, references: dict[str, str]) -> ProtoFile:
     from pessoa.serde.protobuf.linking import link, read_proto
 
     return link(read_proto(text), {name: read_proto(each, name) for name, each in references.items()})
@@ -201,7 +201,7 @@ class Decoder:
         from pessoa.serde.protobuf.codec import ProtobufCodec
         from pessoa.serde.protobuf.plain_values import as_dict
 
-        codec = ProtobufCodec(_link_files(written.text, written.references))
+        codec = ProtobufCodec(link_files(written.text, written.references))
         names = {field.name for field in self._columns}
 
         def read(payload: bytes) -> Row:
@@ -277,7 +277,7 @@ class Encoder:
 
         from pessoa.serde.protobuf.plain_values import fill
 
-        indexes, descriptor = _message(_link_files(self._text, {}), self._format.message)
+        indexes, descriptor = _message(link_files(self._text, {}), self._format.message)
         make, prefix = GetMessageClass(descriptor), encode_message_indexes(indexes)
 
         def write(row: Row) -> bytes:

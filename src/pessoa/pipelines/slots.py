@@ -21,17 +21,23 @@ def kept_slots(folder: Path, wanted: int) -> int:
         if not text.strip().isdecimal():
             raise SlotsUnreadable(f"{path} should hold the number of slots that the query has, and holds {text!r}")
         return int(text)
+    write_whole(path, str(wanted))
+    return wanted
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file of a query's folder, so that it has all of the text or is as it was, also after a loss of power."""
+    folder = path.parent
     folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / "slots.partial"
-    with partial.open("w", encoding="ascii") as file:
-        file.write(str(wanted))
+    partial = path.with_name(f"{path.name}.partial")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     partial.rename(path)
-    # The names as well: without the file, a machine that lost its power would take the number of today.
+    # The names as well: without the file, a machine that lost its power would take what is true today.
     for named in (folder, folder.parent):
         sync_names(named)
-    return wanted
 
 
 def sync_names(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Steps that may take long, and say so: what is being done and for how long, every two seconds until it is.
+"""Steps that may take long, and say so: what is being done and for how long, never silent for two seconds.
 
     with saying(say, "Starting Spark"):            Starting Spark: 2 s so far
         …                                          Starting Spark: 4 s so far (2 MB of log)
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-INTERVAL_S = 2.0
+INTERVAL_S = 1.8
 
 
 @contextmanager

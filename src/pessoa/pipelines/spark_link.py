@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pessoa.pipelines.slow_steps import saying
-from pessoa.pipelines.spark_server import SparkOptions, SparkServer, SparkUnavailable, forget
+from pessoa.pipelines.spark_server import SparkOptions, SparkServer, SparkUnavailable, forget, import_client_aside
 from pessoa.pipelines.task_slots import slots_of_master, slots_of_session, with_room
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ class SparkLink:
         if self.server is None or not self.server.is_running:
             master = with_room(self._options.master)
             self._say(f"Starting Spark ({master}); this takes some seconds")
+            # Beside Java, which is waited for anyway.
+            import_client_aside()
             with saying(self._say, "Starting Spark"):
                 self.server = SparkServer.start(self._home / "spark", self._options, self._say_progress)
             self._say(f"Spark is ready after {self.server.ready_after_s:.1f} s ({master})")

@@ -23,13 +23,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pessoa.pipelines.jars import JarsUnavailable, Progress, fetch, spark_jars
-from pessoa.pipelines.java import find_java, options
+from pessoa.pipelines.class_archive import ClassArchive
+from pessoa.pipelines.jars import JarsUnavailable, Progress, fetch, jar_of, spark_jars
+from pessoa.pipelines.java import Java, find_java, options
 from pessoa.pipelines.task_slots import with_room
 
 if TYPE_CHECKING:
@@ -37,8 +38,16 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 MAIN_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
-# Our own, for Spark's producers: the sources, and what `javac --release 17 -g:none` made of them.
+# Our own, for Spark's producers and its files: the sources, and what `javac --release 17 -g:none` made of them.
 JAVA_CLASSES = Path(__file__).with_name("java_classes")
+# Java's second compiler waits until code has run ten times as often as by its own numbers. A query brings classes of
+# its own, and compiling those of thirty queries twice took longer than all else in their start (docs/decisions/0020).
+PATIENT_COMPILER = (
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 20.0
 POLL_INTERVAL_S = 0.05
@@ -84,13 +93,28 @@ SETTINGS: Mapping[str, str] = {
     **STATE_SETTINGS,
     # 200 tasks a batch is for a hundred machines.
     "spark.sql.shuffle.partitions": "4",
+    # The classes that Spark writes for a plan are kept, for so many of them; a windowed count has about twenty. With
+    # Spark's 100, thirty queries in real-time mode threw out each other's: every batch compiled its plan again.
+    "spark.sql.codegen.cache.maxEntries": "5000",
     # A row in real-time mode leaves a shuffle after so many milliseconds at most; it is 25 with Spark's own number.
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
+    # As many as there are cores otherwise, and `local[256]` counts as 256 cores. They hand on messages, and are idle.
+    "spark.rpc.netty.dispatcher.numThreads": "8",
     "spark.sql.session.timeZone": "UTC",
     # A Python worker has 15 s to call back otherwise, which a busy machine may need for its imports.
     "spark.python.authenticate.socketTimeout": "2m",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
 }
+
+
+def local_settings(cores: int) -> dict[str, str]:
+    """What differs more where all tasks run on this machine."""
+    return {
+        # State in more partitions than there are cores is no faster, and each is a task, a store and its files.
+        "spark.sql.shuffle.partitions": str(min(4, max(2, cores))),
+        # Hadoop's own starts a program (`chmod`) for each file of a checkpoint.
+        "spark.hadoop.fs.file.impl": "pessoa.LocalFiles",
+    }
 
 
 class SparkUnavailable(Exception):
@@ -109,12 +133,16 @@ _DEFAULT_OPTIONS = SparkOptions()
 
 
 class SparkServer:
-    def __init__(self, process: subprocess.Popen[bytes], port: int, token: str, log_path: Path, ready_s: float) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], port: int, token: str, log_path: Path, ready_s: float,
+        archive: ClassArchive,
+    ) -> None:  # fmt: skip
         self.port = port
         self.log_path = log_path
         self.ready_after_s = ready_s
         self._process = process
         self._token = token
+        self._archive = archive
         self._stopping = threading.Lock()
 
     def __repr__(self) -> str:
@@ -128,7 +156,13 @@ class SparkServer:
         """Start and wait until sessions are served. Raises NoJava, JarsUnavailable or SparkUnavailable."""
         home.mkdir(parents=True, exist_ok=True)
         token = secrets.token_urlsafe(24)
-        command = command_line(home, chosen, progress)
+        jars = fetch(progress=progress)
+        java = find_java()
+        class_path = [*sorted(spark_jars().glob("*.jar")), *jars, jar_of(JAVA_CLASSES)]
+        archive = ClassArchive(java, class_path)
+        # Other options would make another archive, and there is to be one.
+        kept = archive.options(may_make=not chosen.java_options)
+        command = command_line(home, chosen, java, class_path, kept, jars)
         log_path = home / "spark.log"
         began_s = time.monotonic()
         with log_path.open("ab") as log:
@@ -143,7 +177,8 @@ class SparkServer:
                 start_new_session=True,
             )
         port = _wait_for_port(process, log_path, position, began_s + START_TIMEOUT_S)
-        return cls(process, port, token, log_path, time.monotonic() - began_s)
+        archive.make_later()
+        return cls(process, port, token, log_path, time.monotonic() - began_s, archive)
 
     @property
     def pid(self) -> int:
@@ -167,6 +202,7 @@ class SparkServer:
     def stop(self) -> None:
         """Ask the server to end, and see that it does."""
         with self._stopping:
+            self._archive.stop()
             if self.is_running:
                 self._process.terminate()
                 try:
@@ -203,6 +239,16 @@ def session_at(address: str) -> SparkSession:
     return session
 
 
+def import_client_aside() -> None:
+    """Import PySpark's client in a thread of its own. What is wrong with it is said by `session_at`."""
+    threading.Thread(target=_import_client, name="pessoa-import-pyspark", daemon=True).start()
+
+
+def _import_client() -> None:
+    with suppress(ImportError):
+        import pyspark.sql.connect.session  # noqa: F401
+
+
 def forget(session: Any) -> None:
     """Let go of a session whose server is not to be asked any more.
 
@@ -234,30 +280,29 @@ def _be_impatient(session: Any) -> None:
     session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=LONGEST_BACKOFF_MS)])
 
 
-def command_line(home: Path, chosen: SparkOptions, progress: Progress) -> list[str]:
-    java = find_java()
-    jars = fetch(progress=progress)
+def command_line(
+    home: Path, chosen: SparkOptions, java: Java, class_path: Sequence[Path], more: Sequence[str], jars: Sequence[Path]
+) -> list[str]:
     logging = home / "log4j2.properties"
     logging.write_text(_LOGGING, encoding="utf-8")
+    is_local = chosen.master.startswith("local")
+    # Executors elsewhere fetch the jars from the driver; in the driver itself they stand on the class path.
     settings = {
         **SETTINGS,
+        **(local_settings(os.cpu_count() or 1) if is_local else {"spark.jars": ",".join(map(str, jars))}),
         "spark.master": with_room(chosen.master),
         "spark.local.dir": str(home / "scratch"),
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.pyspark.python": sys.executable,
         **(chosen.settings or {}),
     }
-    if not chosen.master.startswith("local"):
-        # Executors fetch these from the driver; in the driver itself they stand on the class path.
-        settings.setdefault("spark.jars", ",".join(str(jar) for jar in jars))
-    class_path = os.pathsep.join([str(spark_jars() / "*"), *map(str, jars), str(JAVA_CLASSES)])
     return [
         *(sys.executable, "-S", "-E", str(Path(__file__).with_name("guardian.py"))),
-        *(str(java.executable), f"-Xmx{chosen.memory}", *options(), *chosen.java_options),
+        *(str(java.executable), f"-Xmx{chosen.memory}", *options(), *PATIENT_COMPILER, *more, *chosen.java_options),
         f"-Dlog4j2.configurationFile={logging.as_uri()}",
         f"-Dderby.system.home={home}",
         *(f"-D{key}={value}" for key, value in settings.items()),
-        *("-cp", class_path, MAIN_CLASS),
+        *("-cp", os.pathsep.join(map(str, class_path)), MAIN_CLASS),
     ]
 
 

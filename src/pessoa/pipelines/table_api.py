@@ -9,7 +9,8 @@
 The first question about a topic opens its table, which reads the topic and follows it. `wait_ms` waits until the table
 has everything that was written before the question, and answers 503 if that takes longer.
 
-Keys and values are bytes. They are shown as JSON where they are, as text where they are UTF-8, else as {"base64": …}.
+Keys and values are bytes. They are shown as JSON where they are, by their schema where they name one of the registry,
+as text where they are UTF-8, else as {"base64": …}.
 Keys are asked for as text; `key_format=base64` (or `long`, `integer`, …: Kafka's serialisers) says otherwise.
 """
 
@@ -22,6 +23,7 @@ import json
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 from starlette.requests import Request
@@ -29,6 +31,7 @@ from starlette.responses import Response
 
 from pessoa.base.json_value import JsonValue
 from pessoa.pipelines.materialised_table import Entry, MaterialisedTable, Staleness, TableBehind
+from pessoa.pipelines.registry_values import RegistryFailed, RegistryValues
 from pessoa.pipelines.table_shelf import TableShelf
 from pessoa.pipelines.table_store import StoreInUse
 from pessoa.serde import primitive_codecs
@@ -74,8 +77,8 @@ _WAIT = Query("wait_ms", "integer", "Wait so long for what was written before th
 _LIMIT = Query("limit", "integer", f"At most so many rows; {MOST_ROWS} is the most.")
 
 
-def table_endpoints(shelf: TableShelf) -> list[Endpoint]:
-    api = TableApi(shelf)
+def table_endpoints(shelf: TableShelf, registry: RegistryValues | None = None) -> list[Endpoint]:
+    api = TableApi(shelf, registry)
     bounds = (Query("key"), Query("from"), Query("to"), Query("prefix"), _KEY_FORMAT, _LIMIT, _WAIT)
     windows = (Query("key"), Query("start", "integer"), Query("end", "integer"), _KEY_FORMAT, _LIMIT, _WAIT)
     return [
@@ -86,8 +89,9 @@ def table_endpoints(shelf: TableShelf) -> list[Endpoint]:
 
 
 class TableApi:
-    def __init__(self, shelf: TableShelf) -> None:
+    def __init__(self, shelf: TableShelf, registry: RegistryValues | None) -> None:
         self._shelf = shelf
+        self._registry = registry
 
     async def list(self, request: Request) -> Response:
         def describe() -> list[TableAnswer]:
@@ -148,20 +152,25 @@ class TableApi:
         more = found[limit].key if len(found) > limit else None
         return RowsAnswer(
             table.topic,
-            [_row(entry, is_windowed) for entry in found[:limit]],
+            [_row(entry, is_windowed, self._registry) for entry in found[:limit]],
             *staleness,
             next=None if more is None else base64.urlsafe_b64encode(more).decode(),
         )
 
 
-def _row(entry: Entry, is_windowed: bool) -> RowAnswer:
+def _row(entry: Entry, is_windowed: bool, registry: RegistryValues | None) -> RowAnswer:
     key, start = entry.key, None
     if is_windowed:
         key, (start,) = key[:-8], struct.unpack(">q", key[-8:])
-    return RowAnswer(_shown(key), _shown(entry.value), entry.timestamp_ms, entry.partition, entry.offset, start)
+    shown_key, shown_value = _shown(key, registry), _shown(entry.value, registry)
+    return RowAnswer(shown_key, shown_value, entry.timestamp_ms, entry.partition, entry.offset, start)
 
 
-def _shown(data: bytes) -> JsonValue:
+def _shown(data: bytes, registry: RegistryValues | None = None) -> object:
+    if registry is not None and data[:1] == b"\0":
+        with suppress(DataProblem, RegistryFailed):
+            # Bytes that only look so, or a registry that is away: they are shown as what they are.
+            return registry.decode(data)
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -13,7 +13,8 @@ the deletion is written down first, as a file, and every step can be taken again
                 the markers go; they belong to a checkpoint, and mean nothing to another
                 <home>/deleting/<id> goes
 
-A checkpoint in a store that only Spark reaches (S3, HDFS) is emptied by Spark (`empty_folder`), while there is one.
+A checkpoint in a store that only Spark reaches (S3, HDFS) is emptied by Spark (`empty_folder`), which is started for it
+if need be.
 
 The next engine in this home does all of it again where it finds that file (`remove_condemned`). If the cluster still
 knows the query, it was never told, and the query stays. A step that fails leaves what comes after it as it was.
@@ -53,7 +54,7 @@ class Traces:
     ) -> None:
         """`settings` are librdkafka's; `checkpoints` is where they are kept if not in the home: a path or a URI.
 
-        `session` gives the one with Spark, if there is one.
+        `session` gives the one with Spark, if there can be one.
         """
         self._queries = home / "queries"
         self._deleting = home / "deleting"

@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +26,7 @@ from pessoa.pipelines.plan import Aggregate, Column, Sink, Source
 from pessoa.pipelines.queries import QuerySpec, to_value
 from pessoa.pipelines.slots import kept_slots
 from pessoa.pipelines.spark_link import SparkLink
+from pessoa.pipelines.topic_ids import TopicIdsUnreadable, TopicLook, TopicMadeAgain
 from pessoa.pipelines.topic_writer import marker_topic
 from tests.support.topics import eventually
 
@@ -50,6 +51,11 @@ class Cluster:
         # What became of markers, in order.
         self.steps: list[str] = []
         self.while_removing: Callable[[], object] = lambda: None
+        # Of the topics that it has.
+        self.topic_ids: dict[str, str] = {}
+
+    def ids_of(self, topics: Collection[str]) -> dict[str, str]:
+        return {topic: topic_id for topic, topic_id in self.topic_ids.items() if topic in topics}
 
     def ensure_topic(self, *_: object) -> None:
         self.was_asked.set()
@@ -102,6 +108,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setattr(SparkLink, "_connect", lambda _: made.session())
     monkeypatch.setattr(query_keeper, "LOOK_INTERVAL_S", 0.01)
     monkeypatch.setattr(query_keeper, "FIRST_PAUSE_S", 0.0)
+    for name in ("ask", "answer"):
+        monkeypatch.setattr(TopicLook, name, made.ids_of)
     yield made
     made.may_answer.set()
 
@@ -552,7 +560,7 @@ def test_a_query_that_should_run_waits_for_task_slots_without_being_given_up(
         engine.stop("first")
         engine.start(QuerySpec("second", plan=count_of("vendas"), max_restarts=0))
         engine.resume("first")
-        assert "needs 5 task slots" in engine.query("first").status().error
+        eventually(lambda: "needs 5 task slots" in engine.query("first").status().error)
         engine.delete("second")
         eventually(lambda: engine.query("first").status().state == "RUNNING")
 
@@ -571,3 +579,67 @@ def test_a_query_whose_state_real_time_mode_does_not_take_goes_on_in_micro_batch
         status = query.status()
         assert (status.speed, status.restarts, query.spec.output_mode) == ("micro-batch", 0, "update")
         assert "start it anew under another name" in status.error
+
+
+READS_SALES = QuerySpec("a", plan=Sink(Source("vendas"), "out"), speed="micro-batch")
+
+
+def test_a_query_ends_when_its_topic_was_made_again_while_it_ran(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.topic_ids = {"vendas": "old", "outro": "x"}
+    with Engine("nowhere:9092", home=tmp_path, spark_remote="sc://nowhere", state_topic=None) as engine:
+        engine.start(READS_SALES)
+        cluster.topic_ids = {"vendas": "new", "outro": "y"}
+        eventually(lambda: engine.query("a").state == "FAILED", DEADLINE_S, pause_s=0.01)
+        assert "the topic vendas was deleted and made again" in engine.query("a").error
+        assert "under another name" in engine.query("a").error
+        # It stays so, and a query that begins anew reads the topic that is there.
+        engine.restart("a")
+        eventually(lambda: engine.query("a").state == "FAILED", DEADLINE_S, pause_s=0.01)
+        assert len(cluster.launched) == 1
+        engine.delete("a")
+        engine.start(READS_SALES)
+        assert len(cluster.launched) == 2
+
+
+def test_a_query_is_not_resumed_when_its_topic_was_made_again_while_it_rested(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is noticed while it runs would come too late.
+    monkeypatch.setattr(TopicLook, "answer", lambda *_: {})
+    cluster.topic_ids = {"vendas": "old"}
+    with Engine("nowhere:9092", home=tmp_path, spark_remote="sc://nowhere", state_topic=None) as engine:
+        engine.start(READS_SALES)
+        engine.pause("a")
+        cluster.topic_ids = {"vendas": "new"}
+        engine.resume("a")
+        eventually(lambda: engine.query("a").state == "FAILED", DEADLINE_S, pause_s=0.01)
+        assert len(cluster.launched) == 1
+
+
+def test_a_query_is_refused_when_its_topic_was_made_again_while_no_engine_ran(cluster: Cluster, tmp_path: Path) -> None:
+    for topic_id in ("old", "", "old"):
+        # A cluster that does not tell is no reason to refuse.
+        cluster.topic_ids = {"vendas": topic_id} if topic_id else {}
+        with Engine("nowhere:9092", home=tmp_path, spark_remote="sc://nowhere", state_topic=None) as engine:
+            engine.start(READS_SALES)
+    cluster.topic_ids = {"vendas": "new"}
+    with Engine("nowhere:9092", home=tmp_path, spark_remote="sc://nowhere", state_topic=None) as engine:
+        with pytest.raises(TopicMadeAgain, match="the topic vendas was deleted and made again"):
+            engine.start(READS_SALES)
+        assert engine.queries() == []
+        (tmp_path / "queries" / "a" / "topics").write_text("nothing")
+        with pytest.raises(TopicIdsUnreadable, match="should hold the ids"):
+            engine.start(READS_SALES)
+
+
+def test_spark_is_started_to_remove_a_checkpoint_that_only_it_reaches(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emptied: list[str] = []
+    monkeypatch.setattr(traces, "empty_folder", lambda _, place: emptied.append(place))
+    cluster.remembered["a"] = {"spec": {"start_function": "flows:copy", "topic": "out"}, "target": "PAUSED"}
+    settings: dict[str, Any] = {"home": tmp_path, "spark_remote": "sc://nowhere", "checkpoints": "s3a://bucket/c"}
+    with Engine("nowhere:9092", **settings) as engine:
+        assert cluster.connections == 0
+        engine.delete("a")
+        assert (emptied, cluster.connections) == (["s3a://bucket/c/a"], 1)

@@ -62,13 +62,54 @@ def test_a_record_that_stops_a_pipeline_is_the_whole_reason_and_final() -> None:
     assert not is_final(plain(JAVA))
 
 
-def test_records_that_are_gone_are_told_as_that_and_end_the_query_for_good() -> None:
-    text = (
-        "[STREAM_FAILED] Query terminated with exception: Some data may have been lost\n"
-        "java.lang.IllegalStateException: Partition vendas-0's offset was changed from 50 to 10\n"
-        "\tat a.B.c(B.scala:1)"
+def lost(reason: str, code: str = "") -> str:
+    return (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Some of it is wrong SQLSTATE: XXKST\n"
+        f"org.apache.spark.sql.kafka010.KafkaIllegalStateException: {code}Some data may have been"
+        " lost because they are not available in Kafka any more; either the data was aged out by Kafka or the topic may"
+        " have been deleted before all the data in the\ntopic was processed.\nIf you don't want your streaming query to"
+        f" fail on such cases, set the source option failOnDataLoss to false.\nReason:\n{reason} SQLSTATE: 22000\n"
+        "\tat a.B.c(B.scala:1)\n"
     )
-    reason = plain(text)
-    assert "a topic was deleted and made again" in reason
-    assert "vendas-0's offset was changed from 50 to 10" in reason
+
+
+def test_records_that_are_gone_are_told_with_the_reason_and_end_the_query_for_good() -> None:
+    reason = plain(lost("Partition vendas-0 offset was changed from 50 to 10.\nThis could"))
+    assert reason.startswith("records that were to be read are gone: a topic was deleted and made again. Nothing was")
+    assert reason.endswith("(Partition vendas-0 offset was changed from 50 to 10. This could)")
     assert is_final(reason)
+    reason = plain(lost("Partitions Set(vendas-0) have been deleted.", "[KAFKA_DATA_LOSS.PARTITIONS_DELETED] "))
+    assert reason.startswith("records that were to be read are gone: a topic was deleted. Nothing")
+    reason = plain(lost("Starting offset for vendas-0 was 3 but consumer reset to 9."))
+    assert "they were removed before they were read, or a topic was deleted and made again" in reason
+    assert is_final(reason)
+
+
+def test_records_that_are_gone_without_a_reason_are_told_all_the_same() -> None:
+    text = (
+        "a.b.KafkaIllegalStateException: Some data may have been lost because they are not available in Kafka any more;"
+    )
+    assert "or a topic was deleted and made again" in plain(text)
+    assert is_final(plain(text))
+
+
+def test_words_of_a_users_own_failure_are_not_taken_for_sparks() -> None:
+    text = PYTHON.replace(
+        "this record is poison", "[KAFKA_DATA_LOSS.X] Some data may have been lost because they are not"
+    )
+    assert plain(text).startswith("ValueError: [KAFKA_DATA_LOSS.X] Some data may have been lost")
+    assert not is_final(plain(text))
+
+
+def test_a_full_disk_and_a_lost_executor_are_told_as_that_and_may_pass() -> None:
+    full = "[STREAM_FAILED] Query terminated\njava.io.IOException: No space left on device\n\tat a.B.c(B.scala:1)"
+    assert plain(full).startswith("there is no space left on a disk that Spark writes to")
+    assert plain(full).endswith("(No space left on device (IOException))")
+    executor = (
+        "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most"
+        " recent failure: Lost task 0.3 in stage 3.0 (TID 9) (127.0.0.1 executor 1): ExecutorLostFailure (executor 1"
+        " exited unrelated to the running tasks) Reason: Command exited with code 137\nDriver stacktrace:"
+    )
+    assert plain(executor) == "an executor of Spark's cluster was lost: Command exited with code 137"
+    assert not is_final(plain(full))
+    assert not is_final(plain(executor))
