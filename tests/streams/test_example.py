@@ -1,13 +1,16 @@
-"""examples/vendas.py: on records in memory, and as a program that Ctrl-C ends."""
+"""examples/vendas.py: on records in memory, and as a program in a terminal that Ctrl-C ends."""
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -53,26 +56,54 @@ def test_the_example_runs_as_a_program_until_ctrl_c(broker: Broker, spark_addres
     producer.produce("clientes", key="ana", value=b'{"nome": "Ana", "cidade": "Lisboa"}')
     producer.produce("vendas", key="ana", value=json.dumps({"produto": "faca", "valor": 12, "quantidade": 2}).encode())
     assert producer.flush(DEADLINE_S) == 0
+    screen, terminal = pty.openpty()
     program = subprocess.Popen(
         [sys.executable, str(EXAMPLE), broker.bootstrap_servers],
         env={**os.environ, "PESSOA_SPARK": spark_address, "PESSOA_HOME": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=terminal,
+        stderr=terminal,
     )
+    os.close(terminal)
+    said: list[bytes] = []
+    reader = threading.Thread(target=read_all, args=(screen, said))
+    reader.start()
     try:
-        wait_for_a_record(broker, "vendas-por-minuto", program)
+        wait_for_a_record(broker, "vendas-por-minuto", program, said)
+        # Its last query may still be starting.
+        deadline_s = time.monotonic() + DEADLINE_S
+        while "→ vendas-com-cidade: ".encode() not in b"".join(said):
+            assert program.poll() is None, said
+            assert time.monotonic() < deadline_s, said
+            time.sleep(0.05)
         program.send_signal(signal.SIGINT)
-        said, _ = program.communicate(timeout=DEADLINE_S)
+        program.wait(DEADLINE_S)
     finally:
         if program.poll() is None:
             program.kill()
-            program.communicate()
-    assert program.returncode == 0, said
-    assert "vendas-app-vendas-caras → vendas-caras: real-time" in said
+            program.wait()
+        reader.join()
+        os.close(screen)
+    lines = [line.rpartition("\r")[2] for line in b"".join(said).decode().replace("\r\n", "\n").split("\n")]
+    assert program.returncode == 0, lines
+    assert lines[0] == f"vendas-app: looking at {broker.bootstrap_servers}"
+    assert "Starting vendas-app-vendas-caras" in lines, lines
+    assert "vendas-app-vendas-caras → vendas-caras: real-time" in lines, lines
+    # A line that tells how long something takes is overwritten by the next.
+    assert not any(line.endswith("so far") for line in lines), lines
 
 
-def wait_for_a_record(broker: Broker, topic: str, program: subprocess.Popen[str]) -> None:
+def read_all(screen: int, said: list[bytes]) -> None:
+    """What the program writes, until it has closed its terminal, which Linux calls an error."""
+    try:
+        while data := os.read(screen, 65536):
+            said.append(data)
+    except OSError as closed:
+        if closed.errno != errno.EIO:
+            raise
+
+
+def wait_for_a_record(broker: Broker, topic: str, program: subprocess.Popen[bytes], said: list[bytes]) -> None:
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "teste", "auto.offset.reset": "earliest"}
     )
@@ -80,7 +111,7 @@ def wait_for_a_record(broker: Broker, topic: str, program: subprocess.Popen[str]
     deadline_s = time.monotonic() + DEADLINE_S
     try:
         while (record := consumer.poll(0.2)) is None or record.error() is not None:
-            assert program.poll() is None, program.communicate()[0]
-            assert time.monotonic() < deadline_s, f"nothing came to {topic}"
+            assert program.poll() is None, said
+            assert time.monotonic() < deadline_s, f"nothing came to {topic}: {said}"
     finally:
         consumer.close()

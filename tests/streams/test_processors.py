@@ -13,7 +13,7 @@ import pytest
 
 from pessoa.streams import App, Context, PlanRefused, Record, sliding
 from pessoa.testing import Broker
-from tests.streams.test_running import consume, produce
+from tests.streams.test_running import consume, latest, produce
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
@@ -138,6 +138,38 @@ def test_tables_are_joined_by_a_foreign_key_and_follow_changes_of_both(spark: An
         "1": None, "2": "Bia", "3": "Bia", "4": None,
     }  # fmt: skip
     assert next(record.value for record in reversed(out["com-ou-sem"]) if record.key == "1")["valor"] == 10.0
+
+
+def test_a_join_by_a_foreign_key_follows_while_it_runs(broker: Broker, spark_address: str, tmp_path: Path) -> None:
+    name = f"t{uuid4().hex[:8]}"
+    app = App(name, broker.bootstrap_servers, spark=spark_address, home=tmp_path / "home")
+    orders = app.table(f"{name}-pedidos", value="cliente STRING, valor DOUBLE")
+    clients = app.table(f"{name}-clientes", value="nome STRING")
+    orders.join(clients, foreign_key="cliente").to(f"{name}-out")
+
+    def are(**names: str | None) -> Any:
+        wanted = {(f"{name}-out", key.encode()): value for key, value in names.items()}
+
+        def hold(records: list[Any]) -> bool:
+            found = latest(records)
+            return all((found[key] or {}).get("nome") == value for key, value in wanted.items() if key in found) and (
+                wanted.keys() <= found.keys()
+            )
+
+        return hold
+
+    clientes, pedidos = f"{name}-clientes", f"{name}-pedidos"
+    produce(broker, clientes, *((key, {"nome": nome}) for key, nome in (("a", "Ana"), ("b", "Bia"), ("c", "Caio"))))
+    produce(
+        broker, pedidos, *((f"p{number}", {"cliente": key, "valor": number}) for number, key in enumerate("aac", 1))
+    )
+    with app.start() as running:
+        assert len(running.status()) == 3
+        consume(broker, [f"{name}-out"], are(p1="Ana", p2="Ana", p3="Caio"), running.check)
+        # A row of the right side changes and another goes; a row of the left side names another.
+        produce(broker, clientes, ("a", {"nome": "Anabela"}), ("c", None))
+        produce(broker, pedidos, ("p2", {"cliente": "b", "valor": 2}))
+        consume(broker, [f"{name}-out"], are(p1="Anabela", p2="Bia", p3=None), running.check)
 
 
 def test_of_equal_rows_the_first_passes(spark: Any) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import uuid
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from confluent_kafka import Message, Producer
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -17,9 +19,14 @@ from pessoa.pipelines.in_memory import KafkaRecord, frame_of
 from pessoa.pipelines.plan import Errors, Filter, Format, KafkaSettings, Node, PlanRefused, Sink, Source
 from pessoa.pipelines.registry_formats import resolve_schemas
 from pessoa.serde.framing import frame
+from pessoa.streams import App, avro
+from pessoa.streams.running import PipelineFailed
+from pessoa.testing import Broker
+from tests.streams.test_running import DEADLINE_S, consume
 
 OLD = {"type": "record", "name": "Venda", "fields": [{"name": "valor", "type": "double"}]}
 NEW = {**OLD, "fields": [*OLD["fields"], {"name": "moeda", "type": "string", "default": "EUR"}]}
+OTHER = {**OLD, "fields": [{"name": "valor", "type": "string"}]}
 PROTO = """
 syntax = "proto3";
 message Venda {
@@ -99,3 +106,53 @@ def test_a_subject_that_is_missing_is_named(registry_url: str, topic: str) -> No
         resolve_schemas(plan, KafkaSettings("", schema_registry_url=registry_url))
     with pytest.raises(PlanRefused, match="needs the address of a schema registry"):
         resolve_schemas(plan, KafkaSettings(""))
+
+
+def test_a_schema_that_changes_under_a_running_app_changes_no_columns_and_what_does_not_fit_is_a_bad_record(
+    broker: Broker, registry_url: str, spark_address: str, topic: str, tmp_path: Path
+) -> None:
+    def send(schema: Any, value: Any) -> None:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        with SchemaRegistryClient({"url": registry_url}) as client:
+            producer.produce(topic, key="ana", value=serialised(client, topic, schema, value))
+        assert producer.flush(DEADLINE_S) == 0
+
+    def app(name: str, **more: Any) -> App:
+        made = App(f"{topic}-{name}", broker.bootstrap_servers, schema_registry=registry_url, spark=spark_address,
+                   home=tmp_path / name, **more)  # fmt: skip
+        made.stream(topic, value=avro()).to(f"{topic}-{name}-out")
+        return made
+
+    def written(records: list[Message], topic: str) -> list[Any]:
+        return [json.loads(record.value() or b"") for record in records if record.topic() == topic]
+
+    send(OLD, {"valor": 1.5})
+    tolerant, strict = app("a", on_error="dead-letter"), app("b", delivery="exactly-once")
+    with tolerant.start() as first, strict.start() as second:
+        send(NEW, {"valor": 2.5, "moeda": "BRL"})
+        good = [{"valor": 1.5}, {"valor": 2.5}]
+        outs = [f"{topic}-a-out", f"{topic}-b-out"]
+
+        def check() -> None:
+            first.check()
+            second.check()
+
+        found = consume(broker, outs, lambda records: len(records) == 4, check)
+        assert [written(found, out) for out in outs] == [good, good]
+        with httpx.Client(base_url=registry_url) as http:
+            assert http.put(f"/config/{topic}-value", json={"compatibility": "NONE"}).is_success
+        send(OTHER, {"valor": "muito"})
+        send(NEW, {"valor": 3.5, "moeda": "EUR"})
+        letters = f"{topic}-a-dead-letters"
+        found = consume(broker, [outs[0], letters], lambda records: len(records) == 4, first.check)
+        assert written(found, outs[0]) == [*good, {"valor": 3.5}]
+        (letter,) = [record for record in found if record.topic() == letters]
+        message = dict(letter.headers() or [])["__streams.errors.message"]
+        assert isinstance(message, bytes)
+        assert message.startswith(b"its value is not avro: "), message
+        with pytest.raises(
+            PipelineFailed, match=f"a bad record stopped the pipeline: {topic}-0@2: its value is not avro"
+        ):
+            consume(broker, [outs[1]], lambda records: len(records) > 2, second.check)
+        (status,) = second.status()
+        assert status.state == "FAILED"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +16,9 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Consumer, Message, Producer
 
-from pessoa.streams import App, PlanRefused, tumbling
+from pessoa.streams import App, PlanRefused, double, tumbling
+from pessoa.streams import running as running_file
+from pessoa.streams.running import Running
 from pessoa.testing import Broker
 
 # Spark gives the Python process that it asks about state ten seconds to start. On a busy machine that may fail, and the
@@ -206,3 +210,29 @@ def test_an_empty_topic_teaches_no_columns(broker: Broker, prefix: str, make_app
     app.stream(f"{prefix}-vazio").filter("valor > 1").to(f"{prefix}-saida")
     with pytest.raises(PlanRefused, match=r"the columns of .*-vazio are not known"):
         app.start()
+
+
+def test_a_long_catch_up_is_told_as_a_bar_until_it_is_over(
+    broker: Broker, prefix: str, make_app: Callable[..., App], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_file, "RECORDS_PER_BATCH", 500)
+    sales, doubled = f"{prefix}-vendas", f"{prefix}-dobros"
+    produce(broker, sales, *(("ana", {"produto": "x", "valor": number}) for number in range(6_000)))
+    app = make_app()
+    app.stream(sales, value=Sale).map_values(lambda sale: sale.valor * 2, returns=float).to(doubled, value=double)
+    said: list[str] = []
+    with Running(app, said.append) as running:
+        waiting = threading.Thread(target=running.wait)
+        waiting.start()
+        try:
+            consume(broker, [doubled], lambda records: len(records) == 6_000, running.check)
+            deadline_s = time.monotonic() + DEADLINE_S
+            while f"{prefix}-{doubled} has caught up" not in said:
+                assert time.monotonic() < deadline_s, said
+                time.sleep(0.1)
+        finally:
+            running.stop()
+            waiting.join()
+    bars = [sentence for sentence in said if "▕" in sentence]
+    assert bars, said
+    assert re.search(r"-dobros ▕█*░+▏ \d+ % · [\d,]+ of [\d,]+ records · [\d,]+ a second", bars[0]), bars

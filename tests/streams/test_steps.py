@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from pessoa.streams import App, PlanRefused, Record, tumbling
+from pessoa.streams import App, PlanRefused, Record, sliding, tumbling
 from pessoa.testing import Broker
 from tests.streams.test_running import consume, latest, produce
 
@@ -131,14 +131,15 @@ def test_rows_go_through_a_topic_into_a_query_of_their_own(broker: Broker, spark
     name = f"t{uuid4().hex[:8]}"
     app = App(name, broker.bootstrap_servers, spark=spark_address, home=tmp_path / "home")
     sales = app.stream(f"{name}-vendas", value=Sale)
-    sales.select_key("produto").through(f"{name}-meio", partitions=3).group_by_key().sum("valor").to(f"{name}-somas")
+    middle_rows = sales.select_key("produto").through(f"{name}-meio", partitions=3)
+    middle_rows.repartition(2).group_by_key().sum("valor").to(f"{name}-somas")
     minute_ms = (int(time.time()) // 60 - 60) * 60_000
     produce(
         broker, f"{name}-vendas", *((key, {"produto": sale.produto, "valor": sale.valor}) for key, sale in SALES * 2),
         timestamp_ms=minute_ms,
     )  # fmt: skip
     with app.start() as running:
-        assert len(running.status()) == 2
+        assert len(running.status()) == 3
         found = consume(
             broker, [f"{name}-somas"],
             lambda records: latest(records).get((f"{name}-somas", b"faca")) == {"sum": 24.0}, running.check,
@@ -147,7 +148,54 @@ def test_rows_go_through_a_topic_into_a_query_of_their_own(broker: Broker, spark
     assert found
     assert {json.loads(record.key() or b"")["key"] for record in middle} == {"faca", "copo", "prato"}
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    assert len(admin.list_topics(f"{name}-meio", timeout=20).topics[f"{name}-meio"].partitions) == 3
+    known = admin.list_topics(timeout=20).topics
+    assert len(known[f"{name}-meio"].partitions) == 3
+    assert len(known[f"{name}-{name}-somas-2-repartition"].partitions) == 2
+
+
+def test_sliding_and_final_windows_groups_together_and_look_ups_follow_while_the_app_runs(
+    broker: Broker, spark_address: str, tmp_path: Path
+) -> None:
+    name = f"t{uuid4().hex[:8]}"
+    app = App(name, broker.bootstrap_servers, spark=spark_address, home=tmp_path / "home")
+    sales = app.stream(f"{name}-vendas", value=Sale)
+    returned = app.stream(f"{name}-devolucoes", value={"valor": float})
+    by_key = sales.group_by_key()
+    by_key.window(sliding("10 s", grace="1 min")).sum("valor", "total").to(f"{name}-deslizantes", windows=False)
+    by_key.window(tumbling("1 min", grace="0 s")).count().suppress().to(f"{name}-finais", windows=False)
+    balance = by_key.cogroup("v", d=returned.group_by_key())
+    balance.aggregate(saldo="coalesce(sum(v.valor), 0) - coalesce(sum(d.valor), 0)").to(f"{name}-saldos")
+    sales.join(app.global_table(f"{name}-produtos", value={"preco": float}), on="produto").to(f"{name}-precos")
+    minute_ms = (int(time.time()) // 60 - 60) * 60_000
+
+    def sell(second: int, produto: str, valor: float) -> None:
+        sale = {"produto": produto, "valor": valor}
+        produce(broker, f"{name}-vendas", ("ana", sale), timestamp_ms=minute_ms + second * 1000)
+
+    def wait_for(topic: str, expected: set[Any], read: Any) -> None:
+        def has_come(records: list[Any]) -> bool:
+            return {read(key, value) for (_, key), value in latest(records).items()} == expected
+
+        consume(broker, [f"{name}-{topic}"], has_come, running.check)
+
+    def windowed(column: str) -> Any:
+        """The second at which a window starts, and the value of a column."""
+        return lambda key, value: ((int.from_bytes(key[-8:], "big") - minute_ms) / 1000, value[column])
+
+    produce(broker, f"{name}-produtos", ("faca", {"preco": 9}), ("copo", {"preco": 5}))
+    produce(broker, f"{name}-devolucoes", ("ana", {"valor": 0.5}))
+    sell(0, "faca", 1)
+    sell(5, "copo", 2)
+    with app.start() as running:
+        wait_for("deslizantes", {(-10.0, 1.0), (-5.0, 3.0), (0.001, 2.0)}, windowed("total"))
+        wait_for("saldos", {2.5}, lambda _, value: value["saldo"])
+        wait_for("precos", {5.0}, lambda _, value: value["preco"])
+        sell(600, "faca", 4)
+        produce(broker, f"{name}-devolucoes", ("ana", {"valor": 1}))
+        wait_for("finais", {(0.0, 2)}, windowed("count"))
+        wait_for("deslizantes", {(-10.0, 1.0), (-5.0, 3.0), (0.001, 2.0), (590.0, 4.0)}, windowed("total"))
+        wait_for("saldos", {5.5}, lambda _, value: value["saldo"])
+        wait_for("precos", {9.0}, lambda _, value: value["preco"])
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import datetime
+import json
+import shutil
 import time
 from pathlib import Path
 from uuid import uuid4
 
 import httpx
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
-from pessoa.streams import App, PlanRefused, avro, tumbling
+from pessoa.pipelines.api import pipelines_app
+from pessoa.pipelines.engine import Engine
+from pessoa.serde.framing import frame
+from pessoa.streams import App, PlanRefused, avro, protobuf, tumbling
 from pessoa.testing import Broker
+from pessoa.web.asgi_app import App as WebApp
+from pessoa.web.serving import ThreadedServer
 from tests.streams.test_running import DEADLINE_S, produce
 
 
@@ -57,9 +68,58 @@ def test_named_state_is_asked_by_key_range_and_window_while_the_app_runs(
         (row,) = httpx.get(f"{url}/tables/{name}-totais-changelog/rows?key=ana").json()["rows"]
         assert row["value"] == {"total": 3.0}
         assert len(httpx.get(f"{url}/queries").json()) == 2
-    # When nothing runs, it is still what it was.
+    # When nothing runs, it is still what it was; without its files it is restored from the changelog.
     assert app.store("totais").get("ana") == {"total": 3.0}
     app.close_tables()
+    shutil.rmtree(tmp_path / "home" / "tables")
+    assert app.store("totais").get("ana", fresh=True) == {"total": 3.0}
+    app.close_tables()
+
+
+CLIENT = {"type": "record", "name": "Cliente", "fields": [{"name": "id", "type": "long"}]}
+ADDRESS = 'syntax = "proto3"; message Morada { string cidade = 1; repeated int64 andares = 2; }'
+
+
+def test_a_store_reads_avro_and_protobuf_with_the_schema_registry(
+    broker: Broker, registry_url: str, tmp_path: Path
+) -> None:
+    topic = f"t{uuid4().hex[:8]}"
+    with httpx.Client(base_url=registry_url) as http:
+        key = {"schema": json.dumps(CLIENT)}
+        assert http.post(f"/subjects/{topic}-key/versions", json=key).is_success
+        body = {"schema": ADDRESS, "schemaType": "PROTOBUF"}
+        address_id = http.post(f"/subjects/{topic}-value/versions", json=body).json()["id"]
+    with SchemaRegistryClient({"url": registry_url}) as client:
+        serialise = AvroSerializer(client, json.dumps(CLIENT), conf={"auto.register.schemas": False})
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        for number, city in enumerate((b"Lisboa", b"Faro"), 1):
+            made = serialise({"id": number}, SerializationContext(topic, MessageField.KEY))
+            # The message as protoc would write it: field 1, then two packed numbers in field 2.
+            data = b"\x0a" + bytes([len(city)]) + city + b"\x12\x02\x03" + bytes([number])
+            producer.produce(topic, key=made, value=frame(address_id, b"\0" + data))
+        producer.produce(topic, key=b"\0\0\x0f\xff\xff\0", value=b"lixo")
+        assert producer.flush(DEADLINE_S) == 0
+    app = App("loja", broker.bootstrap_servers, schema_registry=registry_url, home=tmp_path)
+    app.table(topic, key=avro(), value=protobuf()).to("copia")
+    store = app.store(topic)
+    assert store.get(2, fresh=True) == {"cidade": "Faro", "andares": [3, 2]}
+    assert store.get({"id": 1}) == {"cidade": "Lisboa", "andares": [3, 1]}
+    assert store.get(7) is None
+    with pytest.raises(PlanRefused, match="does not fit its schema"):
+        store.get("ana")
+    with pytest.raises(PlanRefused, match="the registry has no schema with the id 1048575"):
+        list(store.all())
+    engine = Engine(broker.bootstrap_servers, home=tmp_path / "e", state_topic=None, schema_registry_url=registry_url)
+
+    async def make() -> WebApp:
+        return pipelines_app(engine, app.tables)
+
+    with ThreadedServer(make, port=0) as server:
+        rows = httpx.get(f"{server.url}/tables/{topic}/rows").json()["rows"]
+    assert [(row["key"], row["value"]) for row in rows] == [
+        ({"id": 1}, {"cidade": "Lisboa", "andares": [3, 1]}), ({"id": 2}, {"cidade": "Faro", "andares": [3, 2]}),
+        ({"base64": "AAAP__8A"}, "lixo"),
+    ]  # fmt: skip
 
 
 def test_a_store_that_is_not_there_or_cannot_be_read_is_refused_with_its_reason(tmp_path: Path) -> None:
@@ -68,7 +128,7 @@ def test_a_store_that_is_not_there_or_cannot_be_read_is_refused_with_its_reason(
     app.stream("vendas", value="valor DOUBLE").group_by_key().count().to("totais")
     with pytest.raises(PlanRefused, match="loja has no store vendas: it has clientes, copia, totais"):
         app.store("vendas")
-    with pytest.raises(PlanRefused, match="are avro, which stores do not read"):
+    with pytest.raises(PlanRefused, match=r"are avro, which is read with a schema registry: name it with App\("):
         app.store("copia")
     with pytest.raises(PlanRefused, match="totais has no windows: ask for get"):
         next(app.store("totais").windows("ana"))

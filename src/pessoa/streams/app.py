@@ -333,6 +333,9 @@ class App:
             self._run(http_port)
         except (PlanRefused, PipelineFailed) as refused:
             raise SystemExit(f"{self.id}: {refused}") from None
+        except KeyboardInterrupt:
+            # Ctrl-C before everything ran: what had been started is closed by now.
+            raise SystemExit(130) from None
 
     def _run(self, http_port: int | None) -> None:
         with ProgressReport() as progress:
@@ -347,12 +350,14 @@ class App:
 
     def store(self, name: str) -> Store:
         """The rows of a table of this app, called like its topic, or as `stored` named it: see queryable_state.py."""
+        from pessoa.pipelines.registry_values import registry_values
         from pessoa.streams.queryable_state import Store
 
         found = stored_tables(self)
         if name not in found:
             raise PlanRefused(f"{self.id} has no store {name}: it has {', '.join(sorted(found)) or 'none'}")
-        return Store(found[name], self.tables.open(found[name].topic))
+        registry = registry_values(self.kafka.schema_registry_url)
+        return Store(found[name], self.tables.open(found[name].topic), registry)
 
     @property
     def tables(self) -> TableShelf:

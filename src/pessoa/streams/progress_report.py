@@ -1,11 +1,11 @@
-"""What `app.run()` says: each step when it begins, and every two seconds that it goes on.
+"""What `app.run()` says: each step when it begins, and before two seconds of silence are over while it goes on.
 
     Starting Spark (local[256]); this takes some seconds
     … Starting Spark: 2 s so far
     … Starting Spark: 4 s so far
 
-The engine tells of its own slow steps (`pipelines.slow_steps`); where nobody has spoken for two seconds, a thread here
-says again what is under way. On a terminal the lines with dots take each other's place.
+The engine tells of its own slow steps (`pipelines.slow_steps`); where nothing was said for nearly two seconds, a thread
+here says again what is under way. On a terminal the lines with dots take each other's place.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ import threading
 import time
 from typing import Self, TextIO
 
-INTERVAL_S = 2.0
+# Behind that of `slow_steps`, so that nothing is said twice, and two seconds with the time between two looks.
+INTERVAL_S = 1.9
+LOOK_S = 0.1
+# What the engine says when a query needs Spark, and when that goes on with it (`pipelines.spark_link`).
+STARTING_SPARK, SPARK_IS_READY = "Starting Spark", "Spark is ready"
 
 
 class ProgressReport:
@@ -25,6 +29,8 @@ class ProgressReport:
         self._mutex = threading.Lock()
         self._step = ""
         self._began_s = 0.0
+        # The step within which Spark is started, and since when it goes on.
+        self._outer = ("", 0.0)
         self._said_s = 0.0
         self._runs = False
         # The length of a line that the next one overwrites.
@@ -49,9 +55,17 @@ class ProgressReport:
             if sentence.endswith("so far") or " so far (" in sentence:
                 self._write(f"… {sentence}", passes=True)
                 return
-            is_step = not self._runs or sentence.startswith("Starting ")
-            self._step, self._began_s = sentence if is_step else "", time.monotonic()
+            self._begin(sentence)
             self._write(sentence)
+
+    def _begin(self, sentence: str) -> None:
+        if sentence.startswith(SPARK_IS_READY):
+            self._step, self._began_s = self._outer
+            return
+        if sentence.startswith(STARTING_SPARK):
+            self._outer = (self._step, self._began_s)
+        is_step = not self._runs or sentence.startswith("Starting ")
+        self._step, self._began_s = sentence if is_step else "", time.monotonic()
 
     def rest(self) -> None:
         """Everything runs, and nothing is under way any more."""
@@ -59,7 +73,7 @@ class ProgressReport:
             self._step, self._runs = "", True
 
     def _repeat(self) -> None:
-        while not self._ended.wait(INTERVAL_S / 4):
+        while not self._ended.wait(min(LOOK_S, INTERVAL_S / 4)):
             with self._mutex:
                 now_s = time.monotonic()
                 if self._step and now_s >= self._said_s + INTERVAL_S:

@@ -8,6 +8,9 @@
 A store is called like the topic that the table is written to or read from, or as `stored` named it. It is a copy of
 that topic beside this process (`pipelines.materialised_table`), so it can be asked while the app runs, from another
 program, and when nothing runs; `staleness()` says how old it is. Keys are in the order of their bytes.
+
+Avro and Protobuf are read by the schemas that wrote them (`pipelines.registry_values`); a key is asked for as the
+latest schema of its subject writes it.
 """
 
 from __future__ import annotations
@@ -16,11 +19,14 @@ import datetime
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from pessoa.pipelines.materialised_table import Entry, MaterialisedTable, Staleness
 from pessoa.pipelines.plan import NOTHING, Format, PlanRefused, Window
+from pessoa.pipelines.registry_values import RegistryFailed, RegistryValues
 from pessoa.pipelines.stages import REGISTRY_FORMATS
+from pessoa.serde.schema_problems import DataProblem
 from pessoa.streams.trial import from_bytes, to_bytes
 
 FRESH_S = 30.0
@@ -43,15 +49,16 @@ class WindowedRow(NamedTuple):
 
 
 class Store:
-    def __init__(self, stored: StoredTable, table: MaterialisedTable) -> None:
-        for format_ in (stored.key, stored.value):
-            if format_.kind in REGISTRY_FORMATS:
-                raise PlanRefused(
-                    f"the records of {stored.topic} are {format_.kind}, which stores do not read: write the table as"
-                    " JSON, or ask with ksql"
-                )
+    def __init__(self, stored: StoredTable, table: MaterialisedTable, registry: RegistryValues | None = None) -> None:
         if stored.key.kind == NOTHING:
             raise PlanRefused(f"the records of {stored.topic} have no key to ask for")
+        self._registry = registry
+        for format_ in (stored.key, stored.value):
+            if format_.kind in REGISTRY_FORMATS and registry is None:
+                raise PlanRefused(
+                    f"the records of {stored.topic} are {format_.kind}, which is read with a schema registry: name it"
+                    ' with App(…, schema_registry="http://localhost:8081")'
+                )
         self._stored = stored
         self._table = table
 
@@ -71,7 +78,7 @@ class Store:
         self._freshen(fresh)
         first, last = (None if key is None else self._key(key) for key in (start, end))
         for entry in self._table.range(first, last):
-            yield from_bytes(self._stored.key, entry.key), self._value(entry)
+            yield self._read(self._stored.key, entry.key), self._value(entry)
 
     def all(self, *, fresh: bool = False) -> Iterator[tuple[Any, Any]]:
         return self.range(fresh=fresh)
@@ -122,7 +129,7 @@ class Store:
         else:
             inner, (start_ms,) = entry.key[:-8], struct.unpack(">q", entry.key[-8:])
             end_ms = start_ms + window.size_ms
-        key = from_bytes(self._stored.key, inner)
+        key = self._read(self._stored.key, inner)
         return WindowedRow(key, _moment(start_ms), _moment(end_ms), self._value(entry))
 
     def _refuse_windows(self, asked: str, instead: str) -> None:
@@ -134,13 +141,38 @@ class Store:
             self._table.wait_until_read(self._table.end_offsets(), time.monotonic() + FRESH_S)
 
     def _key(self, key: object) -> bytes:
-        data = to_bytes(self._stored.key, key)
+        data = self._key_bytes(key)
         if data is None:
             raise PlanRefused("a table has no row without a key")
         return data
 
     def _value(self, entry: Entry) -> Any:
-        return from_bytes(self._stored.value, entry.value)
+        return self._read(self._stored.value, entry.value)
+
+    def _key_bytes(self, key: object) -> bytes | None:
+        format_ = self._stored.key
+        if key is None or isinstance(key, bytes) or format_.kind not in REGISTRY_FORMATS:
+            return to_bytes(format_, key)
+        assert self._registry is not None, "a store of such records is refused without one"
+        with _in_the_stores_words(self._stored.topic):
+            return self._registry.encode(key, format_.subject or f"{self._stored.topic}-key")
+
+    def _read(self, format_: Format, data: bytes) -> Any:
+        if format_.kind not in REGISTRY_FORMATS:
+            return from_bytes(format_, data)
+        assert self._registry is not None, "a store of such records is refused without one"
+        with _in_the_stores_words(self._stored.topic):
+            return self._registry.decode(data)
+
+
+@contextmanager
+def _in_the_stores_words(topic: str) -> Iterator[None]:
+    try:
+        yield
+    except RegistryFailed as failed:
+        raise PlanRefused(f"the schemas of {topic} are not to be had: {failed}") from None
+    except DataProblem as wrong:
+        raise PlanRefused(f"a key or value of {topic} does not fit its schema: {wrong}") from None
 
 
 def _milliseconds(moment: datetime.datetime | None) -> int | None:

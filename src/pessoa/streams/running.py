@@ -17,12 +17,28 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
+import msgspec
+
 from pessoa.pipelines.engine import Engine
 from pessoa.pipelines.launching import client_settings
-from pessoa.pipelines.plan import Node, PlanRefused, Sink, Source, Speed, every
+from pessoa.pipelines.plan import (
+    Aggregate,
+    Apply,
+    Filter,
+    FlatMap,
+    Node,
+    PlanRefused,
+    Project,
+    Rekey,
+    Sink,
+    Source,
+    Speed,
+    every,
+    inputs,
+)
 from pessoa.pipelines.queries import QuerySpec, QueryStatus
 from pessoa.pipelines.registry_formats import resolve_schemas
-from pessoa.pipelines.stages import Stage, why_not_real_time
+from pessoa.pipelines.stages import Stage, why_not_real_time, with_inputs
 from pessoa.streams.app import App, finish_sink
 from pessoa.streams.backlog import Backlog
 
@@ -37,6 +53,8 @@ SAMPLE_COUNT = 200
 SAMPLE_TIMEOUT_S = 10.0
 ADMIN_TIMEOUT_S = 20.0
 LOOK_INTERVAL_S = 0.5
+# Some seconds with a Python function (20,000 to 100,000 records a second), against a tenth of a second for a batch.
+RECORDS_PER_BATCH = 250_000
 
 
 class PipelineFailed(Exception):
@@ -211,13 +229,18 @@ class Running:
             self._engine.start(
                 QuerySpec(
                     part.query,
-                    plan=part.plan,
+                    plan=self._plan(part),
                     functions=self._app.functions.by_name,
                     delivery=self._app.delivery,
                     speed=self._speed(part),
                     keep_timestamps=self._app.keep_times,
                 )
             )
+
+    def _plan(self, stage: Stage) -> Node:
+        """The plan, in batches that end now and then if it reads a long past: between two of them there is progress to
+        tell, and a crash repeats no more than one. Real-time mode has an end of its own."""
+        return in_limited_batches(stage.plan) if self._app.why_slow(stage.plan) else stage.plan
 
     def _speed(self, stage: Stage) -> Speed | None:
         """What the app wants, for the queries that can."""
@@ -230,6 +253,31 @@ class Running:
         compiler = Compiler(node, self._engine.session(), self._app.kafka, self._app.functions.by_name, None)
         with in_the_plans_words(node, compiler):
             return compiler.types(node)
+
+
+def in_limited_batches(plan: Node) -> Node:
+    """The plan with at most RECORDS_PER_BATCH of each batch, where it makes no difference how a topic is cut.
+
+    It does where rows of two sources meet, which must be read equally far, and where a watermark follows the records:
+    in a batch it moves with the fastest partition, and what comes later in another one would be late.
+    """
+    nodes = every(plan)
+    is_free = all(
+        isinstance(node, Source | Project | Apply | Filter | FlatMap | Rekey | Sink)
+        or (isinstance(node, Aggregate) and node.window is None)
+        for node in nodes
+    )
+    sources = [node for node in nodes if isinstance(node, Source)]
+    if not is_free or len(sources) != 1:
+        return plan
+
+    def limit(node: Node) -> Node:
+        if isinstance(node, Source):
+            limits = {"maxOffsetsPerTrigger": str(RECORDS_PER_BATCH)}
+            return msgspec.structs.replace(node, options={**limits, **node.options})
+        return with_inputs(node, tuple(map(limit, inputs(node))))
+
+    return limit(plan)
 
 
 def _topics(admin: AdminClient, servers: str) -> set[str]:

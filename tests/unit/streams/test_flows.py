@@ -17,12 +17,14 @@ from pessoa.pipelines.plan import (
     Filter,
     Function,
     Join,
+    Node,
     Project,
     Rekey,
     Sink,
     Source,
     Window,
     Within,
+    every,
     to_json,
 )
 from pessoa.streams import (
@@ -41,6 +43,7 @@ from pessoa.streams import (
 )
 from pessoa.streams.app import finish_sink
 from pessoa.streams.learning import learn_columns
+from pessoa.streams.running import RECORDS_PER_BATCH, in_limited_batches
 from pessoa.streams.windows import milliseconds
 
 
@@ -269,3 +272,20 @@ def test_columns_are_learnt_from_records() -> None:
         "a DOUBLE, b STRING, c STRUCT<x: BOOLEAN, y: BIGINT>, d ARRAY<DOUBLE>, e STRING, f STRING"
     )
     assert learn_columns([b"x"]) == ""
+
+
+def test_batches_are_limited_only_where_it_makes_no_difference_how_a_topic_is_cut() -> None:
+    app = App("loja")
+    sales = app.stream("vendas", value="valor DOUBLE")
+    sales.filter("valor > 1").to("a")
+    sales.group_by_key().count().to("b")
+    sales.group_by_key().window(tumbling("1 min")).count().to("c")
+    sales.join(app.table("clientes", value="nome STRING")).to("d")
+    sales.merge(app.stream("mais", value="valor DOUBLE")).to("e")
+
+    def limits(plan: Node) -> list[str | None]:
+        sources = [node for node in every(in_limited_batches(plan)) if isinstance(node, Source)]
+        return [source.options.get("maxOffsetsPerTrigger") for source in sources]
+
+    most = str(RECORDS_PER_BATCH)
+    assert [limits(plan) for plan in app.plans] == [[most], [most], [None], [None, None], [None, None]]

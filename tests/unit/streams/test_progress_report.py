@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from pessoa.pipelines import slow_steps
 from pessoa.streams import App, progress_report, running
 from pessoa.streams.progress_report import ProgressReport
 
@@ -35,6 +36,22 @@ def test_a_step_that_lasts_is_said_again_until_nothing_is_under_way(monkeypatch:
     lines = out.getvalue().splitlines()
     assert lines[:2] == ["Starting Spark", "… Starting Spark: 0 s so far"]
     assert lines[-2:] == ["it runs", "in two queries"]
+
+
+def test_the_engine_speaks_first_and_no_step_is_silent_for_more_than_two_seconds() -> None:
+    assert slow_steps.INTERVAL_S < progress_report.INTERVAL_S
+    assert progress_report.INTERVAL_S + progress_report.LOOK_S <= 2.0
+
+
+def test_the_query_that_waited_for_spark_is_what_goes_on_when_spark_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_report, "INTERVAL_S", 0.02)
+    out = io.StringIO()
+    with ProgressReport(out) as progress:
+        progress.say("Starting vendas-caras")
+        progress.say("Starting Spark (local[256]); this takes some seconds")
+        progress.say("Spark is ready after 6.2 s (local[256])")
+        wait_for(out, "… Starting vendas-caras: 0 s so far\n")
+    assert "… Spark is ready" not in out.getvalue()
 
 
 def test_news_of_what_runs_are_said_once_and_a_new_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,3 +100,15 @@ def test_run_says_what_it_looks_for_and_ends_with_a_sentence_if_no_broker_answer
         app.run()
     assert str(ended.value).startswith("loja: no broker answers at 127.0.0.1:1 within 0 s")
     assert capsys.readouterr().out.startswith("loja: looking at 127.0.0.1:1\n")
+
+
+def test_ctrl_c_while_an_app_starts_ends_the_program_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "Running", interrupt)
+    app = App("loja", "127.0.0.1:1")
+    app.stream("vendas", value="valor DOUBLE").to("copia")
+    with pytest.raises(SystemExit) as ended:
+        app.run()
+    assert ended.value.code == 130
