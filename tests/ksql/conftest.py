@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from pessoa.testing import Broker
-from tests.support.spark import spark, spark_address
+from tests.support.spark import spark, spark_address, spark_log
 
-__all__ = ["broker", "spark", "spark_address"]
+__all__ = ["broker", "spark", "spark_address", "spark_log"]
 
 
 @pytest.fixture(scope="module")

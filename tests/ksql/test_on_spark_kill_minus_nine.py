@@ -1,7 +1,7 @@
-"""Spark, the process of the queries and the broker are killed under load, with exactly-once.
+"""Spark, the ksql server and the broker are killed under load, with exactly-once.
 
 What readers of committed records see is what a run without faults gives: for each key the same records in the same
-order, each once.
+order, each once. The server finds its statements in the command topic, and its queries go on from their checkpoints.
 """
 
 from __future__ import annotations
@@ -15,42 +15,66 @@ import threading
 from pathlib import Path
 from queue import Empty, Queue
 
+import httpx
+
 from pessoa.ksql.operators.records import KafkaRecord
 from pessoa.testing import Broker
-from tests.ksql.runner_process import CATALOGUE, STATEMENTS
-from tests.ksql.statements import Row, by_key, in_process, plan_of, row
+from tests.ksql.statements import Row, by_key, catalogue_of, in_process, plan_of, row
 from tests.support.topics import eventually, fill, make_topic, read_all
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUND = 400
 FIRST_MS = 1_700_000_000_000
 PATIENCE_S = 400.0
+SOURCES = """
+CREATE STREAM sales (id BIGINT KEY, item STRING, amount INT) WITH (KAFKA_TOPIC='sales', VALUE_FORMAT='JSON');
+CREATE TABLE owners (id BIGINT PRIMARY KEY, item STRING, amount INT) WITH (KAFKA_TOPIC='sales', VALUE_FORMAT='JSON');
+"""
+STATEMENTS = {
+    "COPIED": "CREATE STREAM copied AS SELECT id, UCASE(item) AS item, amount FROM sales WHERE amount >= 0;",
+    "SOME": """CREATE TABLE some AS SELECT item, COUNT(*) AS n, SUM(amount) AS total, COLLECT_SET(id) AS ids FROM sales
+        GROUP BY item HAVING SUM(amount) % 3 <> 0;""",
+    "GROUPED": "CREATE TABLE grouped AS SELECT item, COUNT(*) AS n, SUM(amount) AS total FROM owners GROUP BY item;",
+}
+CATALOGUE = catalogue_of(SOURCES)
 
 
-class RunnerProcess:
+class ServerProcess:
     def __init__(self, servers: str, home: Path) -> None:
-        self._command = [sys.executable, "-m", "tests.ksql.runner_process", servers, str(home)]
-        self._lines: Queue[str] = Queue()
+        self._command = [sys.executable, "-m", "tests.ksql.server_process", servers, str(home)]
+        self._told: dict[str, Queue[str]] = {"server": Queue(), "spark": Queue()}
         self._process: subprocess.Popen[str] | None = None
+        self.url = ""
 
     def start(self) -> None:
         self._process = subprocess.Popen(
             self._command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
         )
         threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+        self.url = self._next("server")
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         with process.stdout as lines:
             for line in lines:
-                self._lines.put(line)
+                what, _, told = line.strip().partition(" ")
+                self._told[what].put(told)
+
+    def _next(self, what: str) -> str:
+        try:
+            return self._told[what].get(timeout=PATIENCE_S)
+        except Empty:
+            raise AssertionError(f"the {what} has not started") from None
 
     def spark(self) -> int:
         """The process group of Spark that was started last; waits until it is there."""
-        try:
-            return int(self._lines.get(timeout=PATIENCE_S).split()[1])
-        except Empty:
-            raise AssertionError("Spark has not started") from None
+        return int(self._next("spark"))
+
+    def run(self, text: str) -> list[dict[str, object]]:
+        answer = httpx.post(f"{self.url}/ksql", json={"ksql": text}, timeout=PATIENCE_S)
+        assert answer.status_code == 200, answer.text
+        found: list[dict[str, object]] = answer.json()
+        return found
 
     def kill(self) -> None:
         assert self._process is not None
@@ -84,38 +108,45 @@ def test_outputs_are_those_of_a_run_without_faults(tmp_path: Path) -> None:
             wanted = len(wanted_rows("COPIED", count))
             eventually(lambda: len(read_all(servers, "COPIED")) >= wanted, PATIENCE_S, pause_s=0.5)
 
-        process = RunnerProcess(servers, tmp_path)
-        process.start()
+        server = ServerProcess(servers, tmp_path)
+        server.start()
         try:
             feed()
-            spark = process.spark()
+            server.run(SOURCES + "".join(STATEMENTS.values()))
+            spark = server.spark()
             wait_for_output_of(ROUND)
             feed()
             os.killpg(spark, signal.SIGKILL)
             feed()
-            process.spark()
+            server.spark()
             wait_for_output_of(2 * ROUND)
             feed()
-            process.kill()
-            process.start()
-            process.spark()
+            server.kill()
+            server.start()
+            server.spark()
             wait_for_output_of(3 * ROUND)
             broker.kill()
             broker.start()
             feed()
             for name in STATEMENTS:
-                wanted = by_key(wanted_rows(name, written))
-
-                def is_there(name: str = name, wanted: object = wanted) -> bool:
-                    return by_key(rows_of(servers, name)) == wanted
-
-                def shown(name: str = name, wanted: dict[bytes | None, list[tuple[object, int]]] = wanted) -> str:
-                    found = by_key(rows_of(servers, name))
-                    return f"{name}: " + str({key: len(found.get(key, [])) - len(rows) for key, rows in wanted.items()})
-
-                eventually(is_there, PATIENCE_S, pause_s=0.5, about=shown)
+                wait_for_rows_of_a_run_without_faults(servers, name, written)
+            (shown,) = server.run("SHOW QUERIES;")
+            assert str(shown).count("'RUNNING': 1") == len(STATEMENTS), shown
         finally:
-            process.kill()
+            server.kill()
+
+
+def wait_for_rows_of_a_run_without_faults(servers: str, name: str, count: int) -> None:
+    wanted = by_key(wanted_rows(name, count))
+
+    def is_there() -> bool:
+        return by_key(rows_of(servers, name)) == wanted
+
+    def shown() -> str:
+        found = by_key(rows_of(servers, name))
+        return f"{name}: " + str({key: len(found.get(key, [])) - len(rows) for key, rows in wanted.items()})
+
+    eventually(is_there, PATIENCE_S, pause_s=0.5, about=shown)
 
 
 def wanted_rows(name: str, count: int) -> list[Row]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
-from pessoa.ksql.operators.records import KafkaRecord
+from pessoa.ksql.operators.in_process import InProcessQuery
+from pessoa.ksql.operators.query_settings import QuerySettings
+from pessoa.ksql.operators.records import KafkaRecord, ProcessingFailure
+from pessoa.ksql.operators.schema_source import MemorySchemas
 from pessoa.ksql.query_runner import PersistentQuery
+from pessoa.ksql.server.function_loading import load_directory
 from pessoa.ksql.spark.query_choice import MICRO_BATCHES, SPEED
 from pessoa.ksql.spark.spark_query_runner import SparkQueryRunner
 from pessoa.pipelines.engine import Engine
@@ -168,6 +174,110 @@ def test_native_and_ordered_ways_give_what_the_pure_runtime_gives(runner: SparkQ
         eventually(all_there, about=shown)
     status = runner.status("CSAS_ENRICHED_ORDERED_1")
     assert (status.state, status.speed) == ("RUNNING", "micro-batches")
+
+
+SKIPPED = """CREATE STREAM {0} (id BIGINT KEY, item STRING, amount INT, at BIGINT)
+    WITH (KAFKA_TOPIC='{0}', VALUE_FORMAT='JSON', TIMESTAMP='at');"""
+SKIPPED_RECORDS = [
+    (key(1), b'{"item": "tea", "amount": 5, "at": 1000}'),
+    (key(1), b"{broken"),
+    (key(1), b'{"item": "tea", "amount": [1], "at": 1000}'),
+    (b"short", b'{"item": "tea", "at": 1000}'),
+    (key(1), b'{"item": "tea", "amount": 5}'),
+    (key(1), b'{"item": "tea", "amount": 5, "at": -1}'),
+    (key(1), None),
+    (key(2), b'{"item": "cup", "amount": 6, "at": 2000}'),
+    # Goes on, and a column of it has no value.
+    (key(2), b'{"item": "pot", "at": 2000}'),
+]
+
+
+@pytest.mark.parametrize("ordered", [False, True], ids=["native", "ordered"])
+def test_skipped_records_and_failed_expressions_are_told_in_the_processing_log(
+    runner: SparkQueryRunner, servers: str, spark_log: Path, ordered: bool
+) -> None:
+    topic = f"skipped_{'ordered' if ordered else 'native'}"
+    catalogue = catalogue_of(SKIPPED.format(topic))
+    text = f"CREATE STREAM {topic}_copied AS SELECT id, item, amount + 1 AS more FROM {topic} WHERE id > 0;"
+    plan = plan_of(text, catalogue)
+    failures: list[ProcessingFailure] = []
+    query = InProcessQuery(plan, QuerySettings(log=failures.append), MemorySchemas())
+    wanted = [
+        row(*made[:3])
+        for offset, record in enumerate(SKIPPED_RECORDS)
+        for made in query.take(KafkaRecord(topic, 0, offset, 5_000, *record))
+    ]
+    assert (len(wanted), len(failures)) == (3, 7)
+    for name in (topic, f"{topic}_COPIED".upper()):
+        make_topic(servers, name, 1, retention_ms="-1")
+    fill(servers, topic, SKIPPED_RECORDS, [5_000] * len(SKIPPED_RECORDS))
+    runner.start(PersistentQuery(f"CSAS_{topic}_1", text, plan, {SPEED: MICRO_BATCHES} if ordered else {}))
+    assert runner.status(f"CSAS_{topic}_1").speed == ("micro-batches" if ordered else "real-time")
+    sink = f"{topic}_COPIED".upper()
+    eventually(
+        lambda: by_key(rows_of(servers, sink)) == by_key(wanted),
+        about=lambda: (rows_of(servers, sink), wanted, runner.status(f"CSAS_{topic}_1")),
+    )
+    entries = [line for line in spark_log.read_text().splitlines() if f"({topic}-0 at " in line]
+    told = {(word, place) for line in entries for word, place in re.findall(r"([A-Z]+): .* \(\S+ at (\d+)\)$", line)}
+    assert told == {(one.kind.name, str(one.offset)) for one in failures}, entries
+
+
+USER_FUNCTIONS = """
+from pessoa.ksql.functions.user_functions import udaf, udf, udtf
+
+@udf("SPARK_SHOUT", "(STRING) STRING")
+def shout(text):
+    return text.upper() + "!"
+
+@udtf("SPARK_LETTERS", "(STRING) STRING")
+def letters(text):
+    return list(text)
+
+@udaf("SPARK_LONGEST", "(STRING) STRING")
+class Longest:
+    def initial(self):
+        return ""
+    def add(self, state, text):
+        return max(state, text, key=len)
+    def merge(self, one, other):
+        return max(one, other, key=len)
+    def result(self, state):
+        return state
+"""
+WITH_USER_FUNCTIONS = {
+    "SHOUTED": "CREATE STREAM shouted AS SELECT id, SPARK_SHOUT(item) AS item, SPARK_LETTERS(item) AS l FROM orders;",
+    "LONGEST": "CREATE TABLE longest AS SELECT id, SPARK_LONGEST(item) AS item FROM orders GROUP BY id;",
+}
+
+
+def test_user_functions_work_in_persistent_queries(runner: SparkQueryRunner, servers: str, tmp_path: Path) -> None:
+    (tmp_path / "on_spark.py").write_text(USER_FUNCTIONS)
+    assert load_directory(tmp_path) == ["on_spark"]
+    for name, text in WITH_USER_FUNCTIONS.items():
+        topic = start(runner, servers, name, text, ordered=True)
+        wanted = by_key(expected(text))
+        assert wanted
+        eventually(
+            lambda topic=topic, wanted=wanted: by_key(rows_of(servers, topic)) == wanted,  # type: ignore[misc]
+            about=lambda topic=topic: (rows_of(servers, topic), runner.status(f"CSAS_{topic}_1")),
+        )
+
+
+def test_terminate_deletes_the_topics_between_stages(runner: SparkQueryRunner, servers: str) -> None:
+    text = ORDERED[SEVERAL_STAGES]
+    topic = start(runner, servers, f"{SEVERAL_STAGES}_ENDED", text, ordered=True)
+    query_id = f"CSAS_{topic}_1"
+    admin = AdminClient({"bootstrap.servers": servers})
+
+    def internal_topics() -> list[str]:
+        return [name for name in admin.list_topics(timeout=30).topics if query_id in name]
+
+    assert internal_topics()
+    runner.terminate(query_id, delete_state=True)
+    eventually(lambda: not internal_topics(), about=internal_topics)
+    assert topic in admin.list_topics(timeout=30).topics
+    assert runner.status(query_id).state == "ERROR"
 
 
 def last_of_each(rows: list[Row]) -> dict[bytes | None, object]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+
+import pytest
 
 from pessoa.testing import Broker
 from tests.connect.serving import PretendingRunner, connect_worker
@@ -50,3 +55,42 @@ def test_a_connect_that_is_away_is_named(broker: Broker, tmp_path: Path) -> None
         refused = ksql.refused("SHOW CONNECTORS;")
         assert refused["error_code"] == 50000
         assert "http://127.0.0.1:1 does not answer" in refused["message"]
+
+
+class Listening(BaseHTTPRequestHandler):
+    """A Connect without connectors that writes down with which logins it was asked."""
+
+    logins: list[str | None]
+
+    def do_GET(self) -> None:
+        self.logins.append(self.headers["Authorization"])
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}" if self.path.startswith("/connectors") else b"[]")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def listening() -> Iterator[tuple[str, list[str | None]]]:
+    logins: list[str | None] = []
+    server = HTTPServer(("127.0.0.1", 0), type("Asked", (Listening,), {"logins": logins}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", logins
+    server.shutdown()
+    server.server_close()
+
+
+def test_connect_is_asked_with_the_login_of_the_caller_unless_the_server_has_its_own(
+    broker: Broker, tmp_path: Path, listening: tuple[str, list[str | None]]
+) -> None:
+    url, logins = listening
+    own = {"ksql.connect.basic.auth.user.info": "ksql:secret"}
+    for service_id, more in (("callers_", {}), ("own_", own)):
+        settings = {"ksql.service.id": service_id, "ksql.connect.url": url, **more}
+        with ksql_server(broker.bootstrap_servers, tmp_path / service_id, settings) as ksql:
+            for header in ({"Authorization": "Basic YW5hOng="}, {}):
+                sent = ksql.post("/ksql", json={"ksql": "SHOW CONNECTORS; SHOW CONNECTOR PLUGINS;"}, headers=header)
+                assert sent.status_code == 200, sent.text
+    assert logins == ["Basic YW5hOng="] * 2 + [None] * 2 + ["Basic a3NxbDpzZWNyZXQ="] * 4

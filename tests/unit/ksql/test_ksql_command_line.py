@@ -124,3 +124,19 @@ def test_cases_of_a_file_are_run_and_failures_told(tmp_path: Path) -> None:
     assert said[-1] == "1 cases, 1 failed"
     assert run_case_files([no], said.append) == 2
     assert run_case_files([], said.append) == 2
+
+
+def test_scripts_beside_a_case_file_are_not_run_unless_they_have_user_functions(tmp_path: Path) -> None:
+    (tmp_path / "tool.py").write_text(f"open({str(tmp_path / 'was_run')!r}, 'w').close()")
+    (tmp_path / "functions.py").write_text(
+        "from pessoa.ksql.functions.user_functions import udf\n"
+        "@udf('BESIDE_A_CASE', '(INT) INT')\ndef beside(x):\n    return x + 1\n"
+    )
+    (tmp_path / "some.case").write_text(
+        "given:\nCREATE STREAM s (id STRING KEY, n INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');\n"
+        "## called\nCREATE STREAM o AS SELECT id, BESIDE_A_CASE(n) AS d FROM s EMIT CHANGES;\n"
+        'in:\ns "a" {"n": 2}\nout:\nO "a" {"D": 3}\n'
+    )
+    said: list[str] = []
+    assert run_case_files([tmp_path / "some.case"], said.append) == 0, said
+    assert not (tmp_path / "was_run").exists()

@@ -36,11 +36,13 @@ COLLECT_SET CORRELATION COUNT COUNT_DISTINCT EARLIEST_BY_OFFSET HISTOGRAM LATEST
 STDDEV_SAMPLE SUM TOPK TOPKDISTINCT ATTR EXPLODE CUBE_EXPLODE
 """.split()  # fmt: skip
 
+# Looked at before any test runs: some load functions of their own.
+KNOWN = known_names()
 EXAMPLES = [(name, example) for name, row in scalar_functions().items() for example in row.examples]
 
 
 def test_the_table_has_the_functions_of_the_reference() -> None:
-    assert known_names() == sorted(REFERENCE)
+    assert sorted(REFERENCE) == KNOWN
 
 
 @pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[example for _, example in EXAMPLES])

@@ -27,7 +27,8 @@ class WritingRunner:
     def start(self, query: PersistentQuery) -> None:
         if self.refusal is not None:
             raise self.refusal
-        self._asked.append(f"start {query.id}")
+        told = "".join(f" {name}={value}" for name, value in query.properties.items())
+        self._asked.append(f"start {query.id}{told}")
 
     def pause(self, query_id: str) -> None:
         self._asked.append(f"pause {query_id}")
@@ -99,6 +100,23 @@ def test_terminated_and_replaced_queries_end(supervisor: QuerySupervisor, asked:
     assert asked == ["start CSAS_B_1", "terminate CSAS_B_1", "start CSAS_B_1"]
     settle(supervisor, state(STREAM, QUERY, replaced, "TERMINATE ALL;"))
     assert asked[-1] == "terminate CSAS_B_1 with its state"
+
+
+def test_alter_system_starts_queries_again_with_what_it_set_and_they_keep_their_place(
+    supervisor: QuerySupervisor, asked: list[str]
+) -> None:
+    supervisor.lead(True)
+    wanted = state(STREAM, QUERY)
+    settle(supervisor, wanted)
+    wanted = state("ALTER SYSTEM 'ksql.streams.auto.offset.reset'='earliest';", after=wanted)
+    settle(supervisor, wanted)
+    again = ["terminate CSAS_B_1", "start CSAS_B_1 auto.offset.reset=earliest"]
+    assert asked == ["start CSAS_B_1", *again]
+    own = Command(QUERY.replace("B AS", "C AS"), {"auto.offset.reset": "latest"})
+    settle(supervisor, apply_command(wanted, own, 5).state)
+    assert asked[3:] == ["start CSAS_C_5 auto.offset.reset=latest"]
+    with pytest.raises(KsqlError, match="Not recognizable"):
+        state("ALTER SYSTEM 'no.such.property'='1';", after=wanted)
 
 
 def test_a_pause_that_is_refused_does_not_stop_the_others(supervisor: QuerySupervisor, asked: list[str]) -> None:

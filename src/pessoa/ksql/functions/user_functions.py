@@ -26,7 +26,9 @@ They are Python: who may put a file into `ksql.extension.dir` runs code as the s
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Protocol, TypeVar
 
 from pessoa.ksql.functions.aggregate_states import Aggregate
@@ -41,6 +43,13 @@ from pessoa.ksql.types.sql_types import Value
 F = TypeVar("F", bound=Callable[..., object])
 C = TypeVar("C", bound="type[UserAggregate]")
 USER = "USER"
+# The names of modules that files of users become; no other process can import them.
+MODULE_PREFIX = "pessoa_user_functions_"
+
+
+def user_modules() -> list[ModuleType]:
+    """Return the modules of all files of users that were loaded."""
+    return [module for name, module in list(sys.modules.items()) if name.startswith(MODULE_PREFIX)]
 
 
 class UserAggregate(Protocol):

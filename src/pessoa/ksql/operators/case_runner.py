@@ -16,6 +16,7 @@ from pessoa.ksql.analysis.logical_plan import JoinStep, LogicalPlan, ReadSource,
 from pessoa.ksql.analysis.source_catalogue import Catalogue, FormatOptions, Source
 from pessoa.ksql.case_files import Case, CaseRecord
 from pessoa.ksql.ksql_errors import KsqlError
+from pessoa.ksql.operators.case_assertions import AssertedRows, FailedAssertion, assert_source
 from pessoa.ksql.operators.case_records import CaseCodec, expected_json, same_json, shown_values
 from pessoa.ksql.operators.format_codecs import Side
 from pessoa.ksql.operators.in_process import InProcessQuery
@@ -26,6 +27,7 @@ from pessoa.ksql.operators.records import KafkaRecord, OutputRecord, ProcessingF
 from pessoa.ksql.operators.result_rows import ResultRow
 from pessoa.ksql.operators.schema_source import MemorySchemas, SchemaSource
 from pessoa.ksql.syntax.parser import parse_statements
+from pessoa.ksql.syntax.statement_nodes import AssertSource, AssertValues
 from pessoa.ksql.types.sql_types import Value
 
 DEFAULT_PARTITIONS = 4
@@ -48,6 +50,10 @@ class OpenCase:
     # Records of INSERT INTO … VALUES, by topic.
     inserts: list[tuple[str, OutputRecord]] = field(default_factory=list)
     failures: list[ProcessingFailure] = field(default_factory=list)
+    asserted: AssertedRows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.asserted = AssertedRows(self.settings, self.schemas)
 
     def source_of(self, topic: str) -> Source:
         """Return the stream or table that says how a topic is written: the one that is called so, or reads it."""
@@ -95,6 +101,10 @@ def open_case(case: Case) -> OpenCase:
         for parsed in parse_statements(text):
             decision = analyse(parsed, opened.catalogue)
             opened.catalogue = decision.catalogue
+            if isinstance(parsed.statement, AssertValues):
+                opened.asserted.add(parsed.statement, opened.catalogue)
+            elif isinstance(parsed.statement, AssertSource):
+                assert_source(parsed.statement, opened.catalogue)
             if decision.insert is not None:
                 record = inserted_record(decision.insert, settings, opened.schemas)
                 opened.inserts.append((decision.insert.target.topic, record))
@@ -112,8 +122,12 @@ def run_case(case: Case, make_query: MakeQuery = InProcessQuery) -> None:
     if case.error is not None:
         _expect_error(case, make_query)
         return
-    opened = open_case(case)
-    written, rows = _run(opened, make_query)
+    try:
+        opened = open_case(case)
+        written, rows = _run(opened, make_query)
+        opened.asserted.check(_all_records(opened, written))
+    except FailedAssertion as failed:
+        raise CaseFailure(str(failed)) from None
     check_outputs(opened, written)
     check_rows(opened, rows)
     check_log(case, opened.failures)
@@ -122,8 +136,10 @@ def run_case(case: Case, make_query: MakeQuery = InProcessQuery) -> None:
 def _expect_error(case: Case, make_query: MakeQuery) -> None:
     assert case.error is not None
     try:
-        _run(open_case(case), make_query)
-    except (KsqlError, QueryFailure) as error:
+        opened = open_case(case)
+        written, _ = _run(opened, make_query)
+        opened.asserted.check(_all_records(opened, written))
+    except (KsqlError, QueryFailure, FailedAssertion) as error:
         shown = str(error)
         for line in case.error:
             if line not in shown:
@@ -155,6 +171,16 @@ def _run(opened: OpenCase, make_query: MakeQuery) -> tuple[dict[str, list[KafkaR
                 found += [_written(opened, sink, one, written) for one in out]
         pending.extendleft(reversed(found))
     return written, rows
+
+
+def _all_records(opened: OpenCase, written: Mapping[str, list[KafkaRecord]]) -> dict[str, list[KafkaRecord]]:
+    """Return the records of each topic: those that went in, then those that queries wrote."""
+    found: dict[str, list[KafkaRecord]] = defaultdict(list)
+    for record in opened.input_records():
+        found[record.topic].append(record)
+    for topic, records in written.items():
+        found[topic] += records
+    return found
 
 
 def _written(

@@ -9,7 +9,7 @@ from pessoa.ksql.server import entities
 from pessoa.ksql.server.entities import Entity
 from pessoa.ksql.server.kafka_clients import KafkaClients
 from pessoa.ksql.server.ksql_problems import ASSERTION_FAILED, KsqlProblem
-from pessoa.ksql.server.registry_access import RegistrySchemas
+from pessoa.ksql.server.registry_access import ServerSchemas
 from pessoa.ksql.syntax.query_nodes import Duration
 from pessoa.ksql.syntax.statement_nodes import AssertSchema, AssertTopic, Statement
 
@@ -37,7 +37,7 @@ def assert_topic(clients: KafkaClients, statement: Statement, text: str) -> Enti
     return entities.entity("assert_topic", text, topicName=statement.topic, exists=statement.exists)
 
 
-def assert_schema(schemas: RegistrySchemas, statement: Statement, text: str) -> Entity:
+def assert_schema(schemas: ServerSchemas, statement: Statement, text: str) -> Entity:
     assert isinstance(statement, AssertSchema)
     what = " ".join(
         filter(None, [f"subject {statement.subject}" if statement.subject else "",

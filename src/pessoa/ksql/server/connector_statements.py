@@ -1,7 +1,12 @@
-"""Statements about connectors: questions to Connect's REST interface (`ksql.connect.url`)."""
+"""Statements about connectors: questions to Connect's REST interface (`ksql.connect.url`).
+
+Connect is asked with the login of the server (`ksql.connect.basic.auth.user.info`); without one, with that of the
+caller, as ksqlDB does: the caller must be allowed at Connect what the statement does.
+"""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -19,10 +24,15 @@ _TIMEOUT_S = 30.0
 
 
 class Connectors:
-    def __init__(self, url: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, url: str, settings: Mapping[str, str], authorization: str | None = None) -> None:
         """`settings` are those below `ksql.connect.`: basic.auth.user.info and ssl.truststore.location count."""
         self._url = url.rstrip("/")
         self._settings = settings
+        # The header of the caller.
+        self._authorization = authorization
+
+    def for_caller(self, authorization: str | None) -> Connectors:
+        return Connectors(self._url, self._settings, authorization)
 
     def __repr__(self) -> str:
         return f"<Connectors of {self._url}>"
@@ -93,12 +103,10 @@ class Connectors:
     def _ask(self, method: str, path: str, body: object = None, *, text: str, may_miss: bool = False) -> httpx.Response:
         import httpx
 
-        user, colon, password = self._settings.get("basic.auth.user.info", "").partition(":")
         try:
             response = httpx.request(
-                method, self._url + path, json=body, timeout=_TIMEOUT_S, verify=self._trust(),
-                auth=(user, password) if colon else None,
-            )  # fmt: skip
+                method, self._url + path, json=body, timeout=_TIMEOUT_S, verify=self._trust(), headers=self._login()
+            )
         except httpx.HTTPError as failure:
             raise KsqlProblem(
                 SERVER_ERROR, f"Connect at {self._url} does not answer: {failure}. ksql.connect.url says where it is.",
@@ -107,6 +115,12 @@ class Connectors:
         if response.status_code >= 400 and not (may_miss and response.status_code == 404):
             raise KsqlProblem(BAD_STATEMENT, f"Connect refused: {_message(response)}", text)
         return response
+
+    def _login(self) -> dict[str, str]:
+        own = self._settings.get("basic.auth.user.info")
+        if own:
+            return {"Authorization": f"Basic {base64.b64encode(own.encode()).decode()}"}
+        return {} if self._authorization is None else {"Authorization": self._authorization}
 
     def _trust(self) -> Any:
         authority = self._settings.get("ssl.truststore.location")

@@ -7,18 +7,25 @@ import logging
 import sys
 from pathlib import Path
 
+from pessoa.ksql.functions.user_functions import MODULE_PREFIX
+
 log = logging.getLogger("pessoa.ksql")
 
-PACKAGE = "pessoa_user_functions"
+_DECLARING = b"pessoa.ksql.functions.user_functions"
 
 
-def load_directory(directory: Path) -> list[str]:
-    """Run the files of a directory, and return their names; a file that fails is named in the log and left out."""
+def load_directory(directory: Path, *, only_declaring: bool = False) -> list[str]:
+    """Run the files of a directory, and return their names; a file that fails is named in the log and left out.
+
+    With `only_declaring`, files that do not import user_functions are left alone: the directory is not one of ours.
+    """
     if not directory.is_dir():
         return []
     loaded = []
     for path in sorted(directory.glob("*.py")):
-        name = f"{PACKAGE}_{path.stem}"
+        if only_declaring and _DECLARING not in path.read_bytes():
+            continue
+        name = MODULE_PREFIX + path.stem
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None, path
         assert spec.loader is not None, path

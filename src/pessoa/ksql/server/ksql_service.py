@@ -27,7 +27,7 @@ from pessoa.ksql.server.materialised_tables import MaterialisedTables
 from pessoa.ksql.server.pull_queries import PullQueries
 from pessoa.ksql.server.push_queries import PushQueries
 from pessoa.ksql.server.query_supervisor import QuerySupervisor
-from pessoa.ksql.server.registry_access import RegistrySchemas
+from pessoa.ksql.server.registry_access import ServerSchemas
 from pessoa.ksql.server.server_config import CONNECT, KsqlConfig
 from pessoa.ksql.server.source_codecs import SourceCodecs
 from pessoa.ksql.server.statement_execution import Engine, StatementExecution
@@ -48,7 +48,7 @@ class KsqlServer:
     def __init__(self, config: KsqlConfig, cluster_id: str, address: str, make_runner: MakeRunner) -> None:
         self.config = config
         clients = KafkaClients(config)
-        schemas = RegistrySchemas(config.registry_settings)
+        schemas = ServerSchemas(config.registry_settings)
         self._supervisor = QuerySupervisor(lambda: make_runner(config))
         # Of this server alone, also where another one of the same id has the same home.
         folder = f"{config.service_id}{address.rpartition(':')[2]}"

@@ -18,6 +18,7 @@ from pessoa.ksql.analysis.source_catalogue import Catalogue, Source
 from pessoa.ksql.ksql_errors import SemanticFailure
 from pessoa.ksql.query_runner import PersistentQuery
 from pessoa.ksql.server.commands import Command
+from pessoa.ksql.server.server_config import check_query_property, query_property_name
 from pessoa.ksql.suggestions import did_you_mean
 from pessoa.ksql.syntax import statement_nodes as nodes
 from pessoa.ksql.syntax.parser import parse_statement
@@ -29,7 +30,7 @@ class KsqlState:
     catalogue: Catalogue = field(default_factory=Catalogue)
     queries: Mapping[str, PersistentQuery] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
-    # ALTER SYSTEM.
+    # What ALTER SYSTEM set: it holds for queries that say nothing else, also for those that run already.
     system: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -69,7 +70,9 @@ def apply_command(state: KsqlState, command: Command, offset: int, defaults: Def
         case nodes.ControlQuery(action, query_id):
             return _control(state, action, query_id)
         case nodes.AlterSystem(name, value):
-            changed = replace(state, system={**state.system, name: value})
+            if wrong := check_query_property(name, value):
+                raise SemanticFailure(wrong, decision.statement.at, hint="SHOW PROPERTIES; lists those that there are.")
+            changed = replace(state, system={**state.system, query_property_name(name) or name: value})
             return Applied(changed, f"System property {name} was set to {value}.")
     raise SemanticFailure("This statement cannot stand in a command topic.")
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from pessoa.ksql.analysis.logical_plan import LogicalPlan
 from pessoa.ksql.ksql_errors import KsqlError
@@ -29,6 +29,8 @@ _LONGEST_RETRY_S = 60.0
 @dataclass
 class _Running:
     query: PersistentQuery
+    # What ALTER SYSTEM had set when it was started.
+    system: Mapping[str, str]
     is_paused: bool = False
 
 
@@ -137,15 +139,15 @@ class QuerySupervisor:
     def _reconcile(self, wanted: KsqlState, *, delete_state: bool) -> None:
         for query_id, running in list(self._running.items()):
             now = wanted.queries.get(query_id)
-            if now is None or now is not running.query:
-                # A replaced query keeps the place that it has read to.
+            if now is None or now is not running.query or wanted.system != running.system:
+                # A replaced query, and one that gets other properties, keep the place that they have read to.
                 self._end(query_id, delete_state=delete_state and now is None)
         for query_id in [one for one in self._failed if one not in wanted.queries]:
             del self._failed[query_id]
         for query_id, query in wanted.queries.items():
             failed = self._failed.get(query_id)
             if query_id not in self._running and (failed is None or failed.retry_at_s <= time.monotonic()):
-                self._begin(query)
+                self._begin(query, wanted.system)
         for query_id, running in self._running.items():
             pauses = query_id in wanted.paused
             if pauses != running.is_paused and self._runner is not None:
@@ -155,12 +157,12 @@ class QuerySupervisor:
                     log.warning("the query %s is not %s: %s", query_id, "paused" if pauses else "resumed", refused)
                 running.is_paused = pauses
 
-    def _begin(self, query: PersistentQuery) -> None:
+    def _begin(self, query: PersistentQuery, system: Mapping[str, str]) -> None:
         try:
             with self._changed:
                 if self._runner is None:
                     self._runner = self._make_runner()
-            self._runner.start(query)
+            self._runner.start(replace(query, properties={**system, **query.properties}))
         except Exception as failure:
             log.exception("the query %s cannot be started", query.id)
             before = self._failed.get(query.id)
@@ -168,7 +170,7 @@ class QuerySupervisor:
             self._failed[query.id] = _Failed(str(failure), time.monotonic() + pause_s, pause_s)
         else:
             self._failed.pop(query.id, None)
-            self._running[query.id] = _Running(query)
+            self._running[query.id] = _Running(query, system)
 
     def _end(self, query_id: str, *, delete_state: bool) -> None:
         assert self._runner is not None

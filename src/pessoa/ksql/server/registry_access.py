@@ -1,4 +1,4 @@
-"""The schema registry, as statements and codecs use it: `operators/schema_source.py` over HTTP.
+"""The schema registry, as statements use it.
 
 columns of a subject      CREATE STREAM … without columns takes those of `<topic>-value` (and `-key`), the latest
 schemas of a source       registered when it is created, deleted with DROP … DELETE TOPIC
@@ -11,27 +11,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from pessoa.client.registry_client import (
-    RegisteredSchema,
-    RegistryClient,
-    RegistryFailed,
-    RegistryRefused,
-    by_id,
-    by_version,
-    do,
-    register,
-    resolved,
-)
+from pessoa.client.registry_client import RegistryClient, RegistryFailed, RegistryRefused, do
 from pessoa.ksql.analysis.format_rules import FORMATS
 from pessoa.ksql.analysis.source_catalogue import Source
 from pessoa.ksql.operators.schema_source import KnownSchema
+from pessoa.ksql.registry_schemas import RegistrySchemas
 from pessoa.ksql.server.ksql_problems import BAD_STATEMENT, NO_REGISTRY, SERVER_ERROR, KsqlProblem
 from pessoa.ksql.syntax import statement_nodes as nodes
 from pessoa.ksql.syntax.statement_nodes import ColumnDefinition, ColumnRole, SourceKind, Statement
 
 log = logging.getLogger("pessoa.ksql")
-
-_NOT_FOUND = 404
 
 
 class _Side(NamedTuple):
@@ -41,56 +30,34 @@ class _Side(NamedTuple):
     role: ColumnRole
 
 
-class RegistrySchemas:
-    """A SchemaSource. Without a registry every question is refused with 42801."""
+class ServerSchemas(RegistrySchemas):
+    """What statements ask of the registry as well. Without one every question is refused with 42801."""
 
     def __init__(self, settings: Mapping[str, str] | None) -> None:
-        self._client = None if settings is None else RegistryClient(settings)
-
-    def __repr__(self) -> str:
-        return f"<RegistrySchemas {self._client!r}>"
-
-    def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-
-    @property
-    def is_there(self) -> bool:
-        return self._client is not None
+        super().__init__(settings or {})
+        self.is_there = settings is not None
 
     @property
     def client(self) -> RegistryClient:
-        if self._client is None:
+        if not self.is_there:
             raise KsqlProblem(
                 NO_REGISTRY,
                 "KSQL is not configured to use a schema registry. To enable it, please set ksql.schema.registry.url",
             )
-        return self._client
-
-    # What codecs ask.
-
-    def by_id(self, schema_id: int) -> KnownSchema | None:
-        try:
-            found = self.client.ask(resolved(by_id(schema_id)))
-        except RegistryRefused as refused:
-            if refused.status == _NOT_FOUND:
-                return None
-            raise
-        return KnownSchema(schema_id, found.type, found.text, found.references)
+        return super().client
 
     def latest_of_subject(self, subject: str) -> KnownSchema | None:
         try:
-            found = self.client.ask(resolved(by_version(subject)))
-        except RegistryRefused as refused:
-            if refused.status == _NOT_FOUND:
-                return None
+            return super().latest_of_subject(subject)
+        except RegistryRefused:
             raise
         except RegistryFailed as failure:
             raise KsqlProblem(SERVER_ERROR, f"The schema registry does not answer: {failure}") from None
-        return KnownSchema(found.id, found.type, found.text, found.references)
 
     def register(self, subject: str, schema_type: str, text: str) -> int:
-        return self.client.ask(register(subject, RegisteredSchema(text, schema_type=schema_type)))
+        # Statements, and people, delete subjects while a server runs.
+        self.forget_registered()
+        return super().register(subject, schema_type, text)
 
     # What statements ask.
 
@@ -127,7 +94,7 @@ class RegistrySchemas:
                     log.warning("the subject %s-%s stays: %s", source.topic, side, failure)
 
 
-def with_inferred_columns(statement: Statement, schemas: RegistrySchemas, default_format: str | None) -> Statement:
+def with_inferred_columns(statement: Statement, schemas: ServerSchemas, default_format: str | None) -> Statement:
     """Return CREATE with the columns of the registry, if it declares none for a side whose format has schemas."""
     if not isinstance(statement, nodes.CreateSource):
         return statement
@@ -153,7 +120,7 @@ def with_inferred_columns(statement: Statement, schemas: RegistrySchemas, defaul
 
 
 def _columns_of(
-    side: _Side, given: Mapping[str, str], schemas: RegistrySchemas, statement: nodes.CreateSource
+    side: _Side, given: Mapping[str, str], schemas: ServerSchemas, statement: nodes.CreateSource
 ) -> list[ColumnDefinition]:
     from pessoa.ksql.server.schema_columns import columns_of_schema
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pessoa.ksql.analysis.source_catalogue import Source
@@ -21,19 +21,11 @@ class SourceCodec(NamedTuple):
     value: Codec
 
     def encode_key(self, values: Sequence[Value]) -> bytes | None:
-        given = values if any(one is not None for one in values) else None
-        return self._encoded(lambda: self.key.encode(given, None).key)
-
-    def encode_value(self, values: Sequence[Value]) -> bytes | None:
-        return self._encoded(lambda: self.value.encode(values))
-
-    def _encoded(self, encode: Callable[[], bytes | None]) -> bytes | None:
         try:
-            return encode()
+            return self.key.encode(values if any(one is not None for one in values) else None, None).key
         except CodecFailure as failure:
-            raise KsqlProblem(
-                BAD_STATEMENT, f"Could not serialize the row for '{self.source.name}': {failure}"
-            ) from None
+            message = f"Could not serialize the row for '{self.source.name}': {failure}"
+            raise KsqlProblem(BAD_STATEMENT, message) from None
 
 
 class SourceCodecs:

@@ -30,7 +30,7 @@ from pessoa.ksql.server.kafka_clients import KafkaClients, KafkaRefused, TopicFa
 from pessoa.ksql.server.ksql_problems import BAD_STATEMENT, KsqlProblem
 from pessoa.ksql.server.ksql_state import Applied
 from pessoa.ksql.server.query_supervisor import QuerySupervisor
-from pessoa.ksql.server.registry_access import RegistrySchemas, with_inferred_columns
+from pessoa.ksql.server.registry_access import ServerSchemas, with_inferred_columns
 from pessoa.ksql.server.server_config import KsqlConfig
 from pessoa.ksql.server.statement_session import Session
 from pessoa.ksql.server.statement_shows import describe_all, describe_function, describe_source, explain, show
@@ -56,7 +56,7 @@ class Engine:
     clients: KafkaClients
     commands: CommandLog
     supervisor: QuerySupervisor
-    schemas: RegistrySchemas
+    schemas: ServerSchemas
     connectors: Connectors
     inserter: Inserter
     push: PushQueries
@@ -142,10 +142,13 @@ class StatementExecution:
             nodes.AssertSchema: lambda: assert_schema(engine.schemas, statement, text),
         }
         found = look.get(type(statement))
-        entity = found() if found is not None else engine.connectors.execute(statement, text)
+        entity = found() if found is not None else self._connectors(session).execute(statement, text)
         if parsed.warnings:
             entity["warnings"] = [*_listed(entity.get("warnings")), *({"message": one} for one in parsed.warnings)]
         return entity
+
+    def _connectors(self, session: Session) -> Connectors:
+        return self._engine.connectors.for_caller(session.authorization)
 
     # What changes something.
 

@@ -13,6 +13,8 @@ from pessoa.ksql.server.server_config import check_query_property, query_propert
 class Session:
     properties: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
+    # The header with which the caller came in.
+    authorization: str | None = field(default=None, repr=False)
 
     def set(self, name: str, value: str, statement: str | None = None) -> None:
         """Set a property; a KsqlProblem if there is none of this name, or it cannot have this value."""

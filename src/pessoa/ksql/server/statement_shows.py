@@ -53,7 +53,7 @@ def show(engine: Engine, statement: Statement, text: str, session: Session) -> E
         case Shown.TYPES:
             return entities.entity("type_list", text, types=entities.type_list(catalogue.types))
         case Shown.CONNECTOR_PLUGINS:
-            return engine.connectors.plugins(text)
+            return engine.connectors.for_caller(session.authorization).plugins(text)
 
 
 # Topics and queries.

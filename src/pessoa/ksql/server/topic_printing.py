@@ -16,7 +16,7 @@ from typing import NamedTuple
 from pessoa.ksql.operators.records import KafkaRecord
 from pessoa.ksql.server.kafka_clients import KafkaClients
 from pessoa.ksql.server.query_rows import ResultRow, RowFeed
-from pessoa.ksql.server.registry_access import RegistrySchemas
+from pessoa.ksql.server.registry_access import ServerSchemas
 from pessoa.ksql.server.topic_reader import SourceReader
 from pessoa.ksql.syntax.statement_nodes import PrintTopic
 
@@ -29,7 +29,7 @@ class Guess(NamedTuple):
     text: str
 
 
-def guess(data: bytes | None, schemas: RegistrySchemas | None) -> Guess:
+def guess(data: bytes | None, schemas: ServerSchemas | None) -> Guess:
     """Return the format that bytes look like, and their text."""
     if data is None:
         return Guess("", "<null>")
@@ -53,7 +53,7 @@ def guess(data: bytes | None, schemas: RegistrySchemas | None) -> Guess:
     return Guess("KAFKA_STRING", text) if text else Guess("UNRECOGNISED BYTES", data.hex())
 
 
-def _with_schema(data: bytes, schemas: RegistrySchemas) -> Guess | None:
+def _with_schema(data: bytes, schemas: ServerSchemas) -> Guess | None:
     from pessoa.serde.codecs import codec_for
     from pessoa.serde.framing import unframe
     from pessoa.serde.schema_problems import DataProblem, SchemaProblem
@@ -69,7 +69,7 @@ def _with_schema(data: bytes, schemas: RegistrySchemas) -> Guess | None:
 
 
 class TopicPrinter:
-    def __init__(self, clients: KafkaClients, schemas: RegistrySchemas, statement: PrintTopic) -> None:
+    def __init__(self, clients: KafkaClients, schemas: ServerSchemas, statement: PrintTopic) -> None:
         self._schemas = schemas if schemas.is_there else None
         self._statement = statement
         self._reader = SourceReader(clients, {statement.topic: statement.from_beginning}, "_confluent-ksql-print")

@@ -1,8 +1,8 @@
 """Bytes to columns and back in Spark SQL, as ksql's codecs read and write them.
 
-A side becomes three texts: what has to be computed first (each under a name), a column for each of ksql's, and whether
-the record must be skipped. JSON is read twice, as texts and as variants, since a text alone does not say whether it
-was `true` or `"true"`:
+A side becomes three texts: what has to be computed first (each under a name), a column for each of ksql's, and what is
+wrong with a record that must be skipped. JSON is read twice, as texts and as variants, since a text alone does not say
+whether it was `true` or `"true"`:
 
     fields   names, texts and kinds of the object's fields, the last first: of two with one name the last counts
     t<i>     the text of column i: the field of its name, else the one whose name is it in upper case
@@ -33,8 +33,8 @@ class Reading(NamedTuple):
 
     steps: tuple[tuple[tuple[str, str], ...], ...]
     columns: tuple[str, ...]
-    # Whether the record is skipped; empty: never.
-    is_bad: str
+    # A sentence if the record is skipped, else null; empty: it never is.
+    mistake: str
     # Whether there is no value; empty for a key.
     is_null: str = ""
 
@@ -64,7 +64,8 @@ def _read_primitive(data: str, columns: Sequence[SchemaColumn]) -> Reading:
     if column.type not in _KAFKA:
         raise NotNative(f"{column.type} is no type of Kafka's serialisers")
     found = decoder(Format(_KAFKA[column.type]), data, data, data)
-    return Reading((), tuple(found.columns.values()), f"{found.error} IS NOT NULL" if found.error else "")
+    mistake = f"concat({sql_text(f'the {data} ')}, {found.error})" if found.error else ""
+    return Reading((), tuple(found.columns.values()), mistake)
 
 
 def _read_json(columns: Sequence[SchemaColumn]) -> Reading:
@@ -90,10 +91,15 @@ def _read_json(columns: Sequence[SchemaColumn]) -> Reading:
         place = f"CAST(coalesce({own}, {upper}) - 1 AS INT)"
         chosen += [(f"t{index}", f"get(texts, {place})"), (f"k{index}", f"get(kinds, {place})")]
     values = [_json_column(f"t{index}", f"k{index}", column.type) for index, column in enumerate(columns)]
-    wrong = [f"(t{index} IS NOT NULL AND {value} IS NULL)" for index, value in enumerate(values)]
+    wrong = [
+        f"WHEN t{index} IS NOT NULL AND {value} IS NULL"
+        f" THEN {sql_text(f'the field {column.name} of the value is no {column.type}')}"
+        for index, (column, value) in enumerate(zip(columns, values, strict=True))
+    ]
     is_null = "(value IS NULL OR trim(json) = 'null')"
-    is_bad = f"NOT {is_null} AND (names IS NULL OR NOT is_valid_utf8(json) OR {' OR '.join(wrong)})"
-    return Reading((fields, arrays, tuple(chosen)), tuple(values), is_bad, is_null)
+    no_object = "WHEN names IS NULL OR NOT is_valid_utf8(json) THEN 'the value is no JSON object'"
+    mistake = f"CASE WHEN {is_null} THEN NULL {no_object} {' '.join(wrong)} END"
+    return Reading((fields, arrays, tuple(chosen)), tuple(values), mistake, is_null)
 
 
 def json_time(column: SchemaColumn) -> str:

@@ -3,7 +3,7 @@
 The passes, each printable (EXPLAIN shows them):
 
     steps        the row of steps from the source to the result, if there is nothing but those that Spark has
-    reading      bytes → columns of the source, and which records are skipped
+    reading      bytes → columns of the source, and which records are skipped, with an entry in the processing log
     rows         WHERE, PARTITION BY or GROUP BY with its window, SELECT: texts in Spark SQL
     plan         the pipelines' plan
 
@@ -17,7 +17,7 @@ way; of one with the default grace of about a day, only records that are a day l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -37,6 +37,7 @@ from pessoa.ksql.analysis.source_catalogue import Source as KsqlSource
 from pessoa.ksql.analysis.typed_expressions import Typed
 from pessoa.ksql.functions.aggregates import ResolvedAggregate
 from pessoa.ksql.operators.query_settings import FAIL_ON_BAD_RECORD, FAIL_ON_BAD_TIMESTAMP, WRAP_SINGLE_VALUES
+from pessoa.ksql.operators.records import FailureKind
 from pessoa.ksql.spark.native_aggregates import aggregate_sql
 from pessoa.ksql.spark.native_formats import Reading, json_time, read_key, read_value, write_side
 from pessoa.ksql.spark.native_refusals import NotNative
@@ -46,12 +47,12 @@ from pessoa.ksql.syntax.query_nodes import Emit, WindowKind
 from pessoa.ksql.syntax.statement_nodes import SourceKind
 from pessoa.ksql.types.sql_types import BIGINT, TIMESTAMP
 from pessoa.pipelines.explain import tree
+from pessoa.pipelines.formats import sql_text
 from pessoa.pipelines.plan import (
     BYTES,
     NOTHING,
     Aggregate,
     Column,
-    Errors,
     Filter,
     Format,
     Node,
@@ -63,6 +64,8 @@ from pessoa.pipelines.plan import (
     Window,
 )
 
+# What a row's entry in the processing log says of where its record lies.
+_PLACE = "' (', rowtopic, '-', rowpartition, ' at ', rowoffset, ')'"
 # Below this a window's grace was chosen, and is meant by partition.
 LEAST_GRACE_MS = 12 * 3_600_000
 WINDOWED_KEYS = {"partitioner.class": "pessoa.WindowedKeyPartitioner"}
@@ -87,6 +90,8 @@ class _Draft:
     # Whether the value is null; empty behind an aggregate.
     is_null: str
     is_windowed: bool = False
+    # How often failures were asked for: the columns with their entries are numbered.
+    logged: int = 0
     notes: list[str] = field(default_factory=list)
 
 
@@ -204,12 +209,11 @@ def _read(step: Step, start: Start) -> tuple[_Draft, Reading]:
     ):
         columns.append(Column(f"c{index}", text))
         made[names[column.name]] = f"c{index}"
-    bad = " OR ".join(f"({one})" for one in (key.is_bad, value.is_bad) if one) or "false"
-    columns += [Column("bad", bad), Column("gone", value.is_null)]
-    node = Filter(Project(node, tuple(columns)), "NOT bad")
-    if source.timestamp is not None:
-        # A record without a value has no such column, and with it no time.
-        node = Filter(node, "NOT gone")
+    columns += [
+        Column("bad", _failure(key, value, is_timed=source.timestamp is not None)),
+        Column("gone", value.is_null),
+    ]
+    node = _logged(Project(node, tuple(columns)), "bad", goes_on=False)
     prefix = step.names[0][1].removesuffix(step.names[0][0])
     made |= {
         prefix + ROWTIME: "unix_millis(rowtime)",
@@ -220,38 +224,78 @@ def _read(step: Step, start: Start) -> tuple[_Draft, Reading]:
 
 
 def _timed(node: Source, source: KsqlSource) -> Source:
-    """Return the source with the times of its TIMESTAMP column; records without one are skipped."""
+    """Return the source with the times of its TIMESTAMP column; a record without one has a time that none can have."""
     column = next((one for one in source.value if one.name == source.timestamp), None)
     if column is None or source.value_format != "JSON" or column.type not in (BIGINT, TIMESTAMP):
         raise NotNative("the TIMESTAMP column is read by ksql's own codec")
-    return msgspec.structs.replace(node, timestamp=json_time(column), errors=Errors("skip"))
+    return msgspec.structs.replace(node, timestamp=f"coalesce({json_time(column)}, timestamp_millis(-1))")
+
+
+def _failure(key: Reading, value: Reading, *, is_timed: bool) -> str:
+    """Return the entry of the processing log for a record that is skipped; it is null for all others."""
+    read = [one.mistake for one in (key, value) if one.mistake]
+    kinds = [f"concat('{FailureKind.DESERIALISATION.name}: ', {one})" for one in read]
+    whens = ["WHEN rowtime < timestamp_millis(0) THEN 'the time is negative, or there is none'"]
+    if is_timed:
+        whens.append(f"WHEN {value.is_null} THEN 'the TIMESTAMP column is null'")
+    kinds.append(f"concat('{FailureKind.PROCESSING.name}: ', CASE {' '.join(whens)} END)")
+    return f"coalesce({', '.join(kinds)})"
 
 
 def _reading_text(reading: Reading) -> str:
     lines = [f"{name} = {text}" for step in reading.steps for name, text in step if name not in ("json", "names")]
     columns = [f"c{index} = {text}" for index, text in enumerate(reading.columns)]
-    return "\n".join([*lines, *columns, f"skipped if {reading.is_bad or 'never'}"])
+    return "\n".join([*lines, *columns, f"skipped for {reading.mistake or 'nothing'}"])
 
 
 # Pass 3: rows.
 
 
+def _logged(node: Node, entry: str, *, goes_on: bool) -> Filter:
+    """Return the rows with an entry of the processing log for each whose column `entry` is not null.
+
+    Spark calls a method of ours for it, which answers whether the row goes on.
+    """
+    method = "note" if goes_on else "skip"
+    call = f"java_method('pessoa.ProcessingLog', '{method}', concat({entry}, {_PLACE}))"
+    return Filter(node, f"IF({entry} IS NULL, true, CAST({call} AS BOOLEAN))")
+
+
+def _log_failures(draft: _Draft, items: Sequence[tuple[str, Sql]]) -> None:
+    """Log the rows for which an expression fails, with the names of such. Behind an aggregate a row has no place."""
+    listed = ", ".join(f"IF({sql.fails}, {sql_text(name)}, NULL)" for name, sql in items if sql.fails)
+    if not listed or not draft.is_null:
+        return
+    failed = f"nullif(concat_ws(', ', {listed}), '')"
+    entry = f"concat('{FailureKind.PROCESSING.name}: no value could be computed for ', {failed})"
+    name = f"failed{draft.logged}"
+    draft.logged += 1
+    column = Column(name, f"IF({draft.is_null}, NULL, {entry})")
+    draft.node = _logged(Project(draft.node, (column,), keep=True), name, goes_on=True)
+
+
 def _apply(step: Step, draft: _Draft, plan: LogicalPlan) -> None:
     match step:
         case FilterStep(_, condition):
-            text = translate(condition, draft.columns).is_true
+            decided = translate(condition, draft.columns)
+            text = decided.is_true
+            _log_failures(draft, [("WHERE", decided)])
             draft.notes.append(f"WHERE {text}")
             draft.node = Filter(draft.node, f"NOT {draft.is_null} AND {text}")
         case RekeyStep(_, keys):
-            for number, (name, typed) in enumerate(keys):
-                _add(draft, f"p{number}", name, _unless_null(draft, translate(typed, draft.columns)))
+            moved = [(name, translate(typed, draft.columns)) for name, typed in keys]
+            _log_failures(draft, moved)
+            for number, (name, sql) in enumerate(moved):
+                _add(draft, f"p{number}", name, _unless_null(draft, sql))
         case AggregateStep():
             _aggregate(step, draft, plan)
         case ProjectStep(_, columns):
             made: dict[str, str] = {}
             added: list[Column] = []
-            for number, (name, typed) in enumerate(columns):
-                text = f"CAST({translate(typed, draft.columns).or_null} AS {spark_type(typed.type)})"
+            found = [translate(typed, draft.columns) for _, typed in columns]
+            _log_failures(draft, [(name, sql) for (name, _), sql in zip(columns, found, strict=True)])
+            for number, ((name, typed), sql) in enumerate(zip(columns, found, strict=True)):
+                text = f"CAST({sql.or_null} AS {spark_type(typed.type)})"
                 draft.notes.append(f"o{number} = {text}  -- {name}")
                 added.append(Column(f"o{number}", text))
                 made[name] = f"o{number}"
@@ -272,6 +316,7 @@ def _unless_null(draft: _Draft, sql: Sql) -> str:
 
 def _aggregate(step: AggregateStep, draft: _Draft, plan: LogicalPlan) -> None:
     before = dict(draft.columns)
+    _log_failures(draft, _inputs_of(step, before))
     groups: list[str] = []
     for number, (name, typed) in enumerate(step.keys):
         _add(draft, f"g{number}", name, f"CAST({translate(typed, before).or_null} AS {spark_type(typed.type)})")
@@ -306,6 +351,12 @@ def _aggregate(step: AggregateStep, draft: _Draft, plan: LogicalPlan) -> None:
         windowed = "concat(key, unhex(lpad(hex(ws), 16, '0')))"
         draft.node = Filter(Rekey(draft.node, (Column("key", windowed),)), "ws >= 0")
     draft.columns, draft.is_null = after, ""
+
+
+def _inputs_of(step: AggregateStep, columns: Mapping[str, str]) -> list[tuple[str, Sql]]:
+    """Return what an aggregate computes of a row: its keys and the arguments, by the names of their results."""
+    inputs = [*step.keys, *((name, child) for name, typed in step.aggregates for child in typed.children)]
+    return [(name, translate(typed, columns)) for name, typed in inputs]
 
 
 def _key_columns(plan: LogicalPlan) -> list[str]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from pessoa.ksql.functions.user_functions import user_modules
 from pessoa.ksql.operators.key_partitioner import partition_of
 from pessoa.ksql.operators.records import KafkaRecord, OutputRecord, ProcessingFailure
 from pessoa.ksql.operators.stream_order import merge_in_stream_order
@@ -36,7 +37,7 @@ class StageArgument:
     output_partitions: int
 
     def to_bytes(self) -> bytes:
-        return pack(self)
+        return pack(self, user_modules())
 
 
 def load(argument: bytes) -> OrderedProgram:

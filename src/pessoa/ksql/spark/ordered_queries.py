@@ -20,9 +20,9 @@ from pessoa.ksql.functions.function_rows import Surroundings
 from pessoa.ksql.operators.query_settings import QuerySettings
 from pessoa.ksql.operators.schema_source import MemorySchemas, SchemaSource
 from pessoa.ksql.operators.topology import Stage, Topology, build_topology
+from pessoa.ksql.registry_schemas import RegistrySchemas
 from pessoa.ksql.spark.ordered_program import PROGRAM, StageArgument, WallSurroundings, log_failure
 from pessoa.ksql.spark.query_names import application_id, engine_name, internal_topic
-from pessoa.ksql.spark.registry_schemas import RegistrySchemas
 from pessoa.pipelines.ordered_state import OrderedQuery, start_function
 from pessoa.pipelines.plan import Start
 from pessoa.pipelines.queries import Delivery, QuerySpec

@@ -136,6 +136,7 @@ class SparkQueryRunner:
         # Unknown before Spark was asked.
         self._writes_times: bool | None = None
         self._ways = engine.home / "ksql-ways"
+        self._admin_client: AdminClient | None = None
 
     def __repr__(self) -> str:
         return f"<SparkQueryRunner with {len(self._running)} queries on {self._engine!r}>"
@@ -242,6 +243,8 @@ class SparkQueryRunner:
 
     def close(self) -> None:
         self._engine.close()
+        with self._lock:
+            self._admin_client = None
 
     # How it is done.
 
@@ -253,9 +256,13 @@ class SparkQueryRunner:
         return running
 
     def _admin(self) -> AdminClient:
+        """Return one client for all queries: a new one takes 50 ms until it has its first answer."""
         from confluent_kafka.admin import AdminClient
 
-        return AdminClient({**client_settings(self._engine.kafka), "log_level": "3"})
+        with self._lock:
+            if self._admin_client is None:
+                self._admin_client = AdminClient({**client_settings(self._engine.kafka), "log_level": "3"})
+            return self._admin_client
 
     def _specs(
         self, query: PersistentQuery, choice: Choice, properties: Mapping[str, str]

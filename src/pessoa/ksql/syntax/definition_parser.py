@@ -77,12 +77,7 @@ def _parse_source(cursor: TokenCursor, kind: SourceKind, or_replace: bool, is_so
 
 
 def parse_columns(cursor: TokenCursor) -> tuple[ColumnDefinition, ...]:
-    cursor.expect_symbol("(")
-    found = [_parse_column(cursor)]
-    while cursor.take_symbol(","):
-        found.append(_parse_column(cursor))
-    cursor.expect_symbol(")")
-    return tuple(found)
+    return cursor.list_in_brackets(_parse_column)
 
 
 def _parse_column(cursor: TokenCursor) -> ColumnDefinition:
@@ -167,22 +162,12 @@ def parse_insert(cursor: TokenCursor) -> Statement:
 
 def parse_names(cursor: TokenCursor) -> tuple[str, ...]:
     """Return the names of columns in brackets."""
-    cursor.expect_symbol("(")
-    names = [cursor.expect_name("the name of a column")]
-    while cursor.take_symbol(","):
-        names.append(cursor.expect_name("the name of a column"))
-    cursor.expect_symbol(")")
-    return tuple(names)
+    return cursor.list_in_brackets(lambda cursor: cursor.expect_name("the name of a column"))
 
 
 def parse_row(cursor: TokenCursor) -> tuple[Expression, ...]:
     """Return expressions in brackets."""
-    cursor.expect_symbol("(")
-    values = [parse_expression(cursor)]
-    while cursor.take_symbol(","):
-        values.append(parse_expression(cursor))
-    cursor.expect_symbol(")")
-    return tuple(values)
+    return cursor.list_in_brackets(parse_expression)
 
 
 def parse_alter(cursor: TokenCursor) -> Statement:

@@ -65,10 +65,7 @@ def _binding_or(cursor: TokenCursor) -> Expression:
 
 def parse_list(cursor: TokenCursor) -> tuple[Expression, ...]:
     """Return one expression or more, separated by commas."""
-    found = [_binding_or(cursor)]
-    while cursor.take_symbol(","):
-        found.append(_binding_or(cursor))
-    return tuple(found)
+    return cursor.list_of(_binding_or)
 
 
 def parse_number(cursor: TokenCursor) -> Literal:

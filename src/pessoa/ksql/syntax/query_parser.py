@@ -38,9 +38,7 @@ def parse_query(cursor: TokenCursor) -> Query:
     token = cursor.expect_word("SELECT")
     if cursor.at_word("DISTINCT"):
         raise cursor.error("SELECT DISTINCT is not possible", hint="GROUP BY the columns into a table.")
-    items = [_parse_item(cursor)]
-    while cursor.take_symbol(","):
-        items.append(_parse_item(cursor))
+    items = cursor.list_of(_parse_item)
     if not cursor.at_word("FROM"):
         raise cursor.unexpected("',' or FROM", ["FROM"])
     cursor.next()
@@ -61,7 +59,7 @@ def parse_query(cursor: TokenCursor) -> Query:
     partition_by = late_partition or _parse_late_partition(cursor, partition_by)
     _refuse_what_follows(cursor)
     return Query(
-        tuple(items), source, tuple(joins), window, where, group_by, partition_by, having, emit, limit, at=token.at
+        items, source, tuple(joins), window, where, group_by, partition_by, having, emit, limit, at=token.at
     )  # fmt: skip
 
 
@@ -210,17 +208,10 @@ def _parse_grouping(cursor: TokenCursor) -> tuple[Expression, ...]:
     """Return the expressions of GROUP BY or PARTITION BY, which may stand in brackets together."""
     if _is_bracketed_list(cursor):
         cursor.next()
-        found = _parse_expressions(cursor)
+        found = cursor.list_of(parse_expression)
         cursor.expect_symbol(")")
         return found
-    return _parse_expressions(cursor)
-
-
-def _parse_expressions(cursor: TokenCursor) -> tuple[Expression, ...]:
-    found = [parse_expression(cursor)]
-    while cursor.take_symbol(","):
-        found.append(parse_expression(cursor))
-    return tuple(found)
+    return cursor.list_of(parse_expression)
 
 
 def _is_bracketed_list(cursor: TokenCursor) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from pessoa.ksql.ksql_errors import Position, SyntaxFailure
 from pessoa.ksql.suggestions import closest
@@ -10,6 +11,7 @@ from pessoa.ksql.syntax.sql_tokens import RESERVED, Token, TokenKind
 
 # A parser that descends takes some five calls of Python per level.
 DEEPEST_NESTING = 60
+T = TypeVar("T")
 
 
 class TokenCursor:
@@ -113,6 +115,19 @@ class TokenCursor:
         return int(token.value)
 
     # Nesting.
+
+    def list_of(self, parse: Callable[[TokenCursor], T]) -> tuple[T, ...]:
+        """Return what `parse` reads, once or more, separated by commas."""
+        found = [parse(self)]
+        while self.take_symbol(","):
+            found.append(parse(self))
+        return tuple(found)
+
+    def list_in_brackets(self, parse: Callable[[TokenCursor], T]) -> tuple[T, ...]:
+        self.expect_symbol("(")
+        found = self.list_of(parse)
+        self.expect_symbol(")")
+        return found
 
     def deeper(self) -> None:
         self._nesting += 1

@@ -11,11 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pessoa.ksql.analysis.source_catalogue import Source
+from pessoa.ksql.ksql_errors import KsqlError
 from pessoa.ksql.operators.format_codecs import CodecFailure
 from pessoa.ksql.operators.json_format import json_reader
 from pessoa.ksql.server.api.query_endpoints import DELIMITED, JSON, TAKEN
 from pessoa.ksql.server.api.streamed_answer import StreamedAnswer
-from pessoa.ksql.server.ksql_problems import BAD_REQUEST, KsqlProblem
+from pessoa.ksql.server.ksql_problems import BAD_REQUEST, BAD_STATEMENT, KsqlProblem
 from pessoa.ksql.server.row_json import encode_json
 from pessoa.ksql.server.statement_execution import Engine
 from pessoa.ksql.types.sql_types import Value
@@ -65,10 +66,11 @@ class Inserts:
         async for line in lines:
             try:
                 row = self._row(source, line)
-                await asyncio.to_thread(self._engine.inserter.write, source, row, None)
+                await asyncio.to_thread(self._engine.inserter.write, source, row)
             except KsqlProblem as problem:
-                failed = {"status": "error", "seq": number, "error_code": problem.code, "message": problem.message}
-                yield encode_json(failed) + b"\n"
+                yield _failed(number, problem.code, problem.message)
+            except KsqlError as wrong:
+                yield _failed(number, BAD_STATEMENT, str(wrong))
             else:
                 yield encode_json({"status": "ok", "seq": number}) + b"\n"
             number += 1
@@ -89,6 +91,10 @@ class Inserts:
             except CodecFailure as wrong:
                 raise KsqlProblem(BAD_REQUEST, f"Can't coerce a field of type {known}: {wrong}") from None
         return row
+
+
+def _failed(number: int, code: int, message: str) -> bytes:
+    return encode_json({"status": "error", "seq": number, "error_code": code, "message": message}) + b"\n"
 
 
 async def _lines(request: Request) -> AsyncGenerator[bytes, None]:

@@ -287,10 +287,9 @@ class Queries:
     ) -> AsyncGenerator[bytes, None]:
         engine, plan, feed = self._engine, decision.plan, RowFeed()
         assert plan is not None
+        properties = {**engine.commands.state.system, **session.properties}
         try:
-            running = await asyncio.to_thread(
-                engine.push.start, parsed.text, plan, session.properties, feed, to_end=to_end
-            )
+            running = await asyncio.to_thread(engine.push.start, parsed.text, plan, properties, feed, to_end=to_end)
         except KafkaRefused as refused:
             raise KsqlProblem(NOT_FOUND, str(refused), parsed.text) from None
         except KsqlError as wrong:

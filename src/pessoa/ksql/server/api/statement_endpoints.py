@@ -99,6 +99,7 @@ class Statements:
     async def ksql(self, request: Request) -> Response:
         body = await read_json(request, KsqlRequest)
         session = make_session(body.streams_properties, body.session_variables)
+        session.authorization = request.headers.get("authorization")
         return _json(request, await asyncio.to_thread(self._run, body, session))
 
     def _run(self, body: KsqlRequest, session: Session) -> list[Entity]:

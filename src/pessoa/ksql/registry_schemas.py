@@ -1,6 +1,8 @@
-"""The schema registry as codecs ask it, in the server and in Spark's workers: a client that is made where it is needed.
+"""The schema registry as codecs ask it, in Spark's workers and in the server: `operators/schema_source.py` over HTTP.
 
-What is known of an id, and under which id a text was registered, stays so. The latest schema of a subject does not.
+The client is made where it is needed: the settings travel to workers, a connection cannot. What an id means stays so,
+and is asked for once; the latest schema of a subject does not. A text is registered once by a query; a server, which
+deletes subjects as well, forgets what it registered (`server/registry_access.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ class RegistrySchemas:
         """`settings` are the registry client's: schema.registry.url and the rest."""
         self._settings = dict(settings)
         self._client: RegistryClient | None = None
+        # An id that was never asked for before costs a request; the number of schemas in a registry bounds them.
         self._known: dict[int, KnownSchema] = {}
         self._registered: dict[tuple[str, str, str], int] = {}
 
@@ -35,15 +38,20 @@ class RegistrySchemas:
     def __repr__(self) -> str:
         return f"<RegistrySchemas, {len(self._known)} known>"
 
-    def _asked(self) -> RegistryClient:
+    @property
+    def client(self) -> RegistryClient:
         if self._client is None:
             self._client = RegistryClient(self._settings)
         return self._client
 
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
     def by_id(self, schema_id: int) -> KnownSchema | None:
         if schema_id not in self._known:
             try:
-                found = self._asked().ask(resolved(by_id(schema_id)))
+                found = self.client.ask(resolved(by_id(schema_id)))
             except RegistryRefused as refused:
                 if refused.status == _NOT_FOUND:
                     return None
@@ -53,7 +61,7 @@ class RegistrySchemas:
 
     def latest_of_subject(self, subject: str) -> KnownSchema | None:
         try:
-            return KnownSchema(*self._asked().ask(resolved(by_version(subject))))
+            return KnownSchema(*self.client.ask(resolved(by_version(subject))))
         except RegistryRefused as refused:
             if refused.status == _NOT_FOUND:
                 return None
@@ -63,5 +71,9 @@ class RegistrySchemas:
         place = (subject, schema_type, text)
         if place not in self._registered:
             schema = RegisteredSchema(text, schema_type=schema_type)
-            self._registered[place] = self._asked().ask(register(subject, schema))
+            self._registered[place] = self.client.ask(register(subject, schema))
         return self._registered[place]
+
+    def forget_registered(self) -> None:
+        """Ask for the ids of texts again: a subject was deleted, and has none of them."""
+        self._registered.clear()
