@@ -7,14 +7,30 @@ import hashlib
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Page
 
 VERSION = "4.10.3"
 # What `npm view axe-core@4.10.3 dist.integrity` says.
 SHA512 = "Xm7bpRXnDSX2YE2YFfBk2FnF0ep6tmG7xPh8iHee8MIcrgq762Nkce856dYtJYLkuIoYZvGfTs/PbZhideTcEg=="
 FOLDER = Path(__file__).parents[2] / "build" / "axe-core"
+
+
+def serious_faults(page: Page, script: str, rules: Sequence[str] = ()) -> list[tuple[str, str, str]]:
+    """Where, which and what: the faults that axe-core calls serious or critical on an open page, by all of its rules or
+    by these."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(script)
+    chosen = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+    found = page.evaluate("options => axe.run(document, options)", chosen)
+    return [
+        (page.url, one["id"], one["nodes"][0]["html"][:160])
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
 
 
 def axe_script() -> str:

@@ -23,14 +23,18 @@ class Platform(NamedTuple):
 class ControlCenter:
     """`pessoa control-center` as a process; `url` is where it says that it listens."""
 
-    def __init__(self, servers: str, registry: str, *overrides: str) -> None:
+    def __init__(
+        self, servers: str, registry: str, *overrides: str, connect: str = "", ksql: str = "", pipelines: str = ""
+    ) -> None:
+        """Services without a URL are not configured."""
+        settings = (
+            f"confluent.controlcenter.connect.cluster={connect}", f"confluent.controlcenter.ksql.url={ksql}",
+            f"pessoa.control.center.pipelines.url={pipelines}", *overrides,
+        )  # fmt: skip
         command = [
             sys.executable, "-m", "pessoa", "control-center", "--port", "0", "--bootstrap-server", servers,
-            "--schema-registry", registry, *(word for one in overrides for word in ("--override", one)),
+            "--schema-registry", registry, *(word for one in settings for word in ("--override", one)),
         ]  # fmt: skip
-        away = ("confluent.controlcenter.connect.cluster=", "confluent.controlcenter.ksql.url=",
-                "pessoa.control.center.pipelines.url=")  # fmt: skip
-        command += [word for one in away for word in ("--override", one)]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert self.process.stdout is not None

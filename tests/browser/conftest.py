@@ -19,6 +19,11 @@ from tests.browser.sample_data import fill
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+# ACLs can be seen and made; without one for a topic, all may do everything.
+SETTINGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true", "super.users": "User:ANONYMOUS",
+}  # fmt: skip
 USERS = "ada: secret, admin\nruy: secret, reader\nedu: secret, editor\n"
 
 
@@ -37,7 +42,7 @@ def platform(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     folder = tmp_path_factory.mktemp("control-center")
     users = folder / "users"
     users.write_text(USERS)
-    with Cluster(brokers=3) as cluster, SchemaRegistry(cluster.bootstrap_servers) as registry:
+    with Cluster(brokers=3, settings=SETTINGS) as cluster, SchemaRegistry(cluster.bootstrap_servers) as registry:
         fill(cluster.bootstrap_servers, registry.url)
         servers = cluster.bootstrap_servers
         data = f"pessoa.control.center.data.dir={folder}"

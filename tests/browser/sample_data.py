@@ -32,10 +32,7 @@ def fill(servers: str, registry: str | None, orders: int = 400) -> None:
         future.result(30)
     producer = Producer({"bootstrap.servers": servers, "message.max.bytes": 8_000_000, "linger.ms": 5})
     for number in range(orders):
-        order = {
-            "id": number, "customer": f"c-{number % 17}", "city": CITIES[number % 5], "amount": round(number * 1.37, 2),
-            "card": {"number": f"4000-{number:04d}", "holder": "Bernardo Soares"}, "items": [{"name": "tea", "n": 2}],
-        }  # fmt: skip
+        order = an_order(number)
         headers: list[tuple[str, str | bytes | None]] = [("trace", f"t-{number}".encode()), ("source", b"web")]
         producer.produce("orders", msgspec.json.encode(order), f"c-{number % 17}".encode(), headers=headers)
         producer.produce("clicks", f"/page/{number % 9}".encode(), f"u-{number % 31}".encode())
@@ -51,6 +48,13 @@ def fill(servers: str, registry: str | None, orders: int = 400) -> None:
     producer.flush(60)
     commit(servers, "billing", "orders", orders // 6)
     commit(servers, "reports", "orders", orders // 20)
+
+
+def an_order(number: int) -> dict[str, object]:
+    return {
+        "id": number, "customer": f"c-{number % 17}", "city": CITIES[number % 5], "amount": round(number * 1.37, 2),
+        "card": {"number": f"4000-{number:04d}", "holder": "Bernardo Soares"}, "items": [{"name": "tea", "n": 2}],
+    }  # fmt: skip
 
 
 def _produce_payments(producer: Producer, registry: str) -> None:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import httpx
-import pytest
-from playwright.sync_api import Browser, expect
+import ast
+import re
+from pathlib import Path
 
-from tests.browser.axe_core import axe_script
+import httpx
+from playwright.sync_api import Browser, Page, ViewportSize, expect
+
+from pessoa import control_center
+from tests.browser.axe_core import axe_script, serious_faults
 from tests.browser.center_process import Platform
 
+# What is looked at of each page; `test_every_page_of_the_route_table_is_looked_at` says what is missing.
 PAGES = (
     "/", "/classroom", "/brokers", "/brokers/1", "/topics", "/topics/orders", "/topics/orders?tab=messages",
     "/topics/orders?tab=config", "/topics/payments?tab=schema", "/topics/orders?tab=groups",
-    "/topics/orders?tab=access", "/consumers", "/consumers/billing", "/schemas", "/schemas/payments-value",
-    "/schemas/payments-value?version=2&against=1", "/connect", "/ksql", "/lineage", "/access", "/access?tab=quotas",
-    "/access?tab=users", "/alerts", "/settings", "/audit",
+    "/topics/orders?tab=analysis", "/topics/orders?tab=access", "/consumers", "/consumers/billing", "/schemas",
+    "/schemas/payments-value", "/schemas/payments-value?version=2&against=1", "/connect", "/connect/nowhere", "/ksql",
+    "/lineage", "/access", "/access?tab=quotas", "/access?tab=users", "/alerts", "/settings", "/audit", "/login",
 )  # fmt: skip
-# Colours are of the style sheet, and these have all of them.
-DARK_PAGES = ("/", "/topics", "/topics/orders?tab=messages", "/consumers/billing", "/alerts")
-# The colours of the editor on /ksql are CodeMirror's own.
-PLAIN_PAGES = tuple(one for one in PAGES if one != "/ksql")
+# The look of a page depends on its theme and width, and so do these rules of axe-core; the others are checked once.
+DESKTOP: ViewportSize = {"width": 1360, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+TURN_DARK = "window.Quasar && Quasar.Dark.set(true); document.body.classList.replace('theme-light', 'theme-dark')"
+TURN_LIGHT = "window.Quasar && Quasar.Dark.set(false); document.body.classList.replace('theme-dark', 'theme-light')"
+RULES_OF_LOOKS = ["color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size"]
 
 
 def test_a_reader_sees_masked_fields_and_cannot_change_anything(browser: Browser, platform: Platform) -> None:
@@ -51,10 +58,24 @@ def test_a_session_that_has_ended_leads_to_the_login(browser: Browser, platform:
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Home")
     page.wait_for_function("window.did_handshake")
+    # One that follows messages, and one that does nothing by itself, whose button must not act for a user who is gone.
+    tail, still = context.new_page(), context.new_page()
+    tail.goto("/topics/orders?tab=messages&start=live")
+    still.goto("/access?tab=users")
+    for one in (tail, still):
+        one.wait_for_function("window.did_handshake")
+    still.get_by_role("button", name="Set a password").click()
+    still.get_by_label("User").fill("intruder")
+    still.get_by_label("Password").fill("let me in")
     cookies = {one["name"]: one["value"] for one in context.cookies()}
     httpx.get(f"{platform.guarded}/logout", cookies=cookies)
     page.wait_for_url("**/login**", timeout=20_000)
+    tail.wait_for_url("**/login?next=/topics/orders%3Ftab%3Dmessages%26start%3Dlive", timeout=20_000)
+    still.get_by_role("button", name="Save").click()
+    still.wait_for_url("**/login?next=/access%3Ftab%3Dusers", timeout=20_000)
     context.close()
+    users = httpx.get(f"{platform.guarded}/api/v1/users", auth=("ada", "secret")).raise_for_status()
+    assert "intruder" not in users.text
 
 
 def test_api_wants_a_login_and_no_foreign_page(platform: Platform) -> None:
@@ -70,24 +91,67 @@ def test_api_wants_a_login_and_no_foreign_page(platform: Platform) -> None:
     assert "/api/v1/topics/{topic}/messages" in document["paths"]
 
 
-@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
-def test_axe_finds_no_serious_fault_on_any_page(browser: Browser, platform: Platform, is_dark: bool) -> None:
+def served_paths() -> set[str]:
+    """The addresses of the route table, read from the files that register them; a tab is behind the address."""
+    found = {"/login"}
+    for file in (Path(control_center.__file__).parent / "pages").glob("*.py"):
+        tree = ast.parse(file.read_text())
+        tabs = [
+            str(key)
+            for node in tree.body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TABS"
+            for key, _ in ast.literal_eval(node.value)
+        ]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "page":
+                path = ast.literal_eval(node.args[1])
+                found |= {f"{path}?tab={tab}" if tab else path for tab in tabs or [""]}
+    return found
+
+
+def test_every_page_of_the_route_table_is_looked_at() -> None:
+    paths = served_paths()
+    assert len(paths) > 25
+    shapes = {path: re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path))) for path in paths}
+    missing = [path for path, shape in shapes.items() if not any(shape.fullmatch(one) for one in PAGES)]
+    assert not missing, "add an example of each to PAGES"
+
+
+def faults_of_ksql(page: Page, script: str) -> list[tuple[str, ...]]:
+    faults: list[tuple[str, ...]] = []
+    for theme in ("dark", "light"):
+        page.context.add_cookies([{"name": "pessoa_theme", "value": theme, "url": page.url}])
+        page.set_viewport_size(DESKTOP)
+        page.reload()
+        # The editor has its colours and its completions.
+        page.wait_for_selector("[data-completes]", state="attached")
+        faults += [(theme, *one) for one in serious_faults(page, script)]
+        page.set_viewport_size(PHONE)
+        faults += [(f"{theme} phone", *one) for one in serious_faults(page, script, RULES_OF_LOOKS)]
+    return faults
+
+
+def test_axe_finds_no_serious_fault_on_any_page_in_any_look(browser: Browser, platform: Platform) -> None:
     script = axe_script()
     context = browser.new_context(base_url=platform.url, locale="en-US", bypass_csp=True)
-    theme = "dark" if is_dark else "light"
-    context.add_cookies([{"name": "pessoa_theme", "value": theme, "url": platform.url}])
+    context.add_cookies([{"name": "pessoa_theme", "value": "light", "url": platform.url}])
     page = context.new_page()
     faults = []
-    for path in DARK_PAGES if is_dark else PLAIN_PAGES:
+    for path in PAGES:
+        page.set_viewport_size(DESKTOP)
         page.goto(path)
-        page.wait_for_selector(".main")
-        page.evaluate(script)
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        faults += [
-            (path, one["id"], one["nodes"][0]["html"][:160])
-            for one in found["violations"]
-            if one["impact"] in ("serious", "critical")
-        ]
+        page.wait_for_selector(".main, .login")
+        if path == "/ksql":
+            # Its editor takes its colours when the page is loaded.
+            faults += faults_of_ksql(page, script)
+            continue
+        faults += [("light", *one) for one in serious_faults(page, script)]
+        page.evaluate(TURN_DARK)
+        faults += [("dark", *one) for one in serious_faults(page, script, RULES_OF_LOOKS)]
+        page.set_viewport_size(PHONE)
+        faults += [("dark phone", *one) for one in serious_faults(page, script, RULES_OF_LOOKS)]
+        page.evaluate(TURN_LIGHT)
+        faults += [("phone", *one) for one in serious_faults(page, script, RULES_OF_LOOKS)]
     context.close()
     assert not faults
 
@@ -98,7 +162,7 @@ def test_a_phone_shows_every_page_without_scrolling_sideways(browser: Browser, p
     wide = []
     for path in PAGES:
         page.goto(path)
-        page.wait_for_selector(".main")
+        page.wait_for_selector(".main, .login")
         if page.evaluate("document.documentElement.scrollWidth") > 391:
             wide.append(path)
     context.close()

@@ -103,7 +103,7 @@ def test_a_saved_filter_is_offered_again_and_messages_are_downloaded(page: Page)
     page.get_by_role("button", name="Save the filter").click()
     page.get_by_label("Name").fill("first partition")
     page.get_by_role("button", name="Save", exact=True).click()
-    expect(page.get_by_text("Everybody finds it")).to_be_visible()
+    expect(page.get_by_text("All users find it")).to_be_visible()
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV").click()
     assert download.value.suggested_filename == "orders.csv"

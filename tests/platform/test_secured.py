@@ -392,6 +392,9 @@ def test_services_use_each_other_and_the_brokers_as_themselves(secured: Secured)
     made = admin.post(secured.url(8083, "/connectors"), json=stopped)
     assert made.status_code == 201, made.text
     assert "first" in secured.confluent("status", "connectors")
+    # ksql asks Connect with its caller's login: its own principal may not.
+    listed = admin.post(secured.url(8088, "/ksql"), json={"ksql": "SHOW CONNECTORS;"})
+    assert '"first"' in listed.text, listed.text
 
 
 def test_what_the_platform_says_is_what_works(secured: Secured) -> None:

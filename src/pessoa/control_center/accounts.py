@@ -16,7 +16,7 @@ import base64
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pessoa.web.auth import Authenticator, User
@@ -43,8 +43,14 @@ class Accounts:
         default_role: str,
         idle_s: float,
         named_roles: Mapping[str, str] | None = None,
+        role_of: Callable[[str], str | None] | None = None,
+        *,
+        has_proxy: bool = False,
     ) -> None:
-        """`named_roles` are those that the settings give to users by their names."""
+        """`named_roles` are those that the settings give to users by their names, `role_of` those of a directory; with
+        `has_proxy` a proxy logs users in."""
+        self._has_proxy = has_proxy
+        self._role_of_directory = role_of
         self._named_roles = named_roles or {}
         self._authenticator = authenticator
         self._users = users
@@ -57,7 +63,7 @@ class Accounts:
 
     @property
     def demands_login(self) -> bool:
-        return self._authenticator is not None
+        return self._authenticator is not None or self._has_proxy
 
     async def log_in(self, name: str, password: str) -> str:
         """The token of a new session. 401 for a wrong password."""
@@ -66,7 +72,13 @@ class Accounts:
 
     async def log_in_by(self, header: str) -> str:
         """The token of a new session for the caller that an Authorization header proves."""
-        person = await self.by_header(header)
+        return self._begin(await self.by_header(header))
+
+    def begin_session(self, name: str) -> str:
+        """The token of a new session for a user whom a proxy has logged in."""
+        return self._begin(Person(name, self._role_of(name)))
+
+    def _begin(self, person: Person) -> str:
         token = secrets.token_urlsafe(32)
         self._sessions[token] = (person, time.monotonic() + self._idle_s)
         while len(self._sessions) > MAX_SESSIONS:
@@ -77,14 +89,16 @@ class Accounts:
         self._sessions.pop(token or "", None)
 
     async def by_header(self, header: str | None) -> Person:
-        if self._authenticator is None:
+        if not self.demands_login:
             return Person("anonymous", self._default_role)
+        if self._authenticator is None:
+            raise HttpProblem(401, "The proxy before the control centre logs users in; it has named none.")
         caller = await self._authenticator.caller_of(header)
         return Person(caller.name, self._role_of(caller.name))
 
     def by_cookie(self, token: str | None) -> Person | None:
         """The person of a session, which this use prolongs; None without one."""
-        if self._authenticator is None:
+        if not self.demands_login:
             return Person("anonymous", self._default_role)
         known = self._sessions.get(token or "")
         if known is None or known[1] < time.monotonic():
@@ -96,6 +110,8 @@ class Accounts:
     def _role_of(self, name: str) -> str:
         if name in self._named_roles:
             return self._named_roles[name]
+        if self._role_of_directory is not None and (found := self._role_of_directory(name)) is not None:
+            return found
         user = self._users.get(name)
         named = [role for role in ROLES if user is not None and role in user.roles]
         return named[-1] if named else self._default_role

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from copy import copy
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class AuditEntry(msgspec.Struct, frozen=True):
 class AuditLog:
     def __init__(self, directory: Path | None) -> None:
         self.entries: deque[AuditEntry] = deque(maxlen=MAX_ENTRIES)
+        self._prefix = ""
         self._file: RotatingFileHandler | None = None
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
@@ -38,11 +40,17 @@ class AuditLog:
         return f"<AuditLog of {len(self.entries)} entries>"
 
     def note(self, user: str, action: str, target: str, outcome: str = "ok") -> None:
-        entry = AuditEntry(int(time.time() * 1000), user, action, target[:256], outcome[:256])
+        entry = AuditEntry(int(time.time() * 1000), user, action, f"{self._prefix}{target}"[:256], outcome[:256])
         self.entries.append(entry)
         if self._file is not None:
             text = msgspec.json.encode(entry).decode()
             self._file.emit(logging.LogRecord("audit", logging.INFO, "", 0, text, None, None))
+
+    def of_cluster(self, name: str) -> AuditLog:
+        """The same log for the changes of one of several clusters, which it names in their targets."""
+        found = copy(self)
+        found._prefix = f"{name}: "
+        return found
 
     def close(self) -> None:
         if self._file is not None:

@@ -10,15 +10,16 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from pessoa.base.clock import SystemClock
 from pessoa.client.acl_admin import Entry as AclEntry
 from pessoa.client.acl_admin import Pattern, create_acls, delete_acls, describe_acls
 from pessoa.client.cluster_client import Cluster
 from pessoa.client.config_admin import Change, Operation, ResourceType, alter_configs, describe_configs
-from pessoa.client.group_admin import commit_offsets, delete_group, describe_group
+from pessoa.client.group_admin import commit_offsets, delete_group
 from pessoa.client.quota_admin import (
     Credential,
     Entity,
@@ -35,10 +36,13 @@ from pessoa.client.topic_admin import NewTopic, create_partitions, create_topic,
 from pessoa.control_center.accounts import Accounts, Person, demand
 from pessoa.control_center.alerts import AlertBook, Facts, evaluate, send_to_webhooks
 from pessoa.control_center.audit_trail import AuditLog
-from pessoa.control_center.center_config import Config
+from pessoa.control_center.center_config import Config, ldap_settings
 from pessoa.control_center.cluster_watch import ClusterWatch
 from pessoa.control_center.config_rows import config_rows
+from pessoa.control_center.group_details import forget_share_topic, group_details, reset_share_offsets
 from pessoa.control_center.kafka_link import KafkaLink
+from pessoa.control_center.ldap_login import LdapDirectory
+from pessoa.control_center.limits import parse_limits
 from pessoa.control_center.masking import parse_masks, paths_for
 from pessoa.control_center.message_decoding import Decoder
 from pessoa.control_center.message_reading import MAX_LIMIT, MessageQuery, Scan, plan_ranges
@@ -49,8 +53,11 @@ from pessoa.control_center.replica_plan import BadReplication, plan_replicas
 from pessoa.control_center.service_links import ServiceLink, Services
 from pessoa.control_center.stored_state import StateFile
 from pessoa.control_center.texts import Text
-from pessoa.control_center.views import ConfigRow, GroupView, MemberView, OffsetRow, Overview
-from pessoa.web.auth import read_users
+from pessoa.control_center.topic_analysis import AnalysisScan
+from pessoa.control_center.topic_copy import CopyScan
+from pessoa.control_center.views import ClusterRow, ConfigRow, GroupView, OffsetRow, Overview
+from pessoa.web.auth import Authenticator, BearerAuth, read_users
+from pessoa.web.kafka_users import KafkaUsers
 from pessoa.web.problems import HttpProblem
 from pessoa.web.trust import tls_context
 
@@ -65,23 +72,34 @@ SCRAM_ITERATIONS = 8192
 
 
 class Center:
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, first: Center | None = None) -> None:
+        """`first` is the centre of the first cluster, whose users, filters, rules and audit log are those of all."""
         self.config = config
-        directory = None if config.data_dir is None else Path(config.data_dir)
         self.link = KafkaLink(config.bootstrap_servers, config.client)
         self.watch = ClusterWatch(self.link)
-        self.state = StateFile(directory)
-        self.audit = AuditLog(directory)
         self.alerts = AlertBook()
         self.metrics = MetricsPages(config.metrics_urls, self._metrics_port)
-        users = read_users(config.http.users_file) if config.http.users_file else {}
-        self.authenticator = config.http.authenticator(config.bootstrap_servers, config.client)
-        named = {**dict.fromkeys(config.editors, "editor"), **dict.fromkeys(config.admins, "admin")}
-        self.accounts = Accounts(self.authenticator, users, config.role, config.idle_ms / 1000, named)
-        self.oidc = _oidc(config)
+        if first is None:
+            directory = None if config.data_dir is None else Path(config.data_dir)
+            self.state, self.audit = StateFile(directory), AuditLog(directory)
+            users = read_users(config.http.users_file) if config.http.users_file else {}
+            directory_of_users = _directory(config)
+            self.authenticator = _authenticator(config, directory_of_users)
+            named = {**dict.fromkeys(config.editors, "editor"), **dict.fromkeys(config.admins, "admin")}
+            role_of = None if directory_of_users is None else directory_of_users.role_of
+            self.accounts = Accounts(self.authenticator, users, config.role, config.idle_ms / 1000, named, role_of,
+                                     has_proxy=bool(config.proxy_user_header))  # fmt: skip
+            self.oidc = _oidc(config)
+            self.clusters: dict[str, Center] = {config.name: self}
+            self.clusters |= {name: Center(one, self) for name, one in config.further.items()}
+        else:
+            self.state, self.audit = first.state, first.audit.of_cluster(config.name)
+            self.authenticator, self.accounts, self.oidc = first.authenticator, first.accounts, first.oidc
+            self.clusters = first.clusters
         self.services = _services(config)
         registry = {"schema.registry.url": config.registry_url, **config.registry_settings}
         self.decoder = Decoder(RegistryClient(registry) if config.registry_url else None)
+        self.limits = parse_limits(config.limits)
         self._looked_at_s = float("-inf")
         self._woken = asyncio.Event()
         self.sample_trouble: str | None = None
@@ -89,8 +107,26 @@ class Center:
     def __repr__(self) -> str:
         return f"<Center of {self.link!r}>"
 
+    def of_cluster(self, name: str | None) -> Center:
+        """The centre of a cluster; this one without a name. 404 for a name that there is not."""
+        if not name:
+            return self
+        found = self.clusters.get(name)
+        if found is None:
+            raise HttpProblem(404, f"There is no cluster {name}: there are {', '.join(self.clusters)}.", 40404)
+        return found
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
+        """Samples of all clusters are taken while the block runs; at its end they are let go."""
+        async with AsyncExitStack() as stack:
+            stack.callback(self.audit.close)
+            for one in self.clusters.values():
+                await stack.enter_async_context(one._sampling())
+            yield
+
+    @asynccontextmanager
+    async def _sampling(self) -> AsyncIterator[None]:
         sampler = asyncio.create_task(self._sample_for_ever())
         try:
             yield
@@ -100,7 +136,6 @@ class Center:
             await self.services.close()
             await self.metrics.close()
             await asyncio.to_thread(self.link.close)
-            self.audit.close()
 
     async def _metrics_port(self, broker: int) -> int | None:
         """Where one of our brokers serves /metrics; None for Apache's, and where it is not served."""
@@ -177,42 +212,73 @@ class Center:
         return await self.link.ask(lambda cluster: config_rows(cluster, kind, name))
 
     async def group(self, name: str) -> GroupView:
-        listing = (await self.watch.groups(0.5)).get(name)
-        if listing is None:
-            listing = (await self.watch.groups(0.0)).get(name)
-        if listing is None:
+        remembered = (await self.watch.groups(0.5)).get(name) or (await self.watch.groups(0.0)).get(name)
+        if remembered is None:
             raise HttpProblem(404, f"There is no group {name}.", 40403)
-        kind = listing.listing.kind or "classic"
-        lags = (await self.watch.group_lags()).get(name, {})
-        ends = await self.watch.ends(sorted({topic for topic, _ in listing.committed}))
-        members: list[MemberView] = []
-        assignor, coordinator, state = "", -1, listing.listing.state
-        if kind in ("classic", "consumer"):
-            found = await self.link.ask(lambda cluster: describe_group(cluster, name))
-            state, assignor, coordinator = found.state, found.assignor, found.coordinator.node_id
-            members = [
-                MemberView(one.member_id, one.client_id, one.host, one.instance_id, sorted(one.assignment))
-                for one in found.members
-            ]
-        owners = {at: one.client_id or one.id for one in members for at in one.partitions}
+        kind = (remembered.listing.kind or "classic").lower()
+        found = await self.link.ask(lambda cluster: group_details(cluster, name, kind))
+        owners: dict[tuple[str, int], list[str]] = {}
+        for one in found.members:
+            for at in one.partitions:
+                owners.setdefault(at, []).append(one.client_id or one.id)
+        shown = sorted(set(found.committed) | set(owners) | set(found.starts))
+        # Asked after the committed offsets and now: an end that was remembered may lie before them, and hide the lag.
+        ends = await self.watch.ends(sorted({topic for topic, _ in shown}), age_s=0.0)
         rows = []
-        for at in sorted(set(listing.committed) | set(owners)):
-            committed = listing.committed.get(at)
+        for at in shown:
+            committed, start = found.committed.get(at), found.starts.get(at)
+            offset = committed.offset if committed else start.offset if start else None
             end = ends.get(at[0], {}).get(at[1])
+            lag = start.lag if start is not None else None
+            if lag is None and committed is not None and end is not None:
+                lag = max(0, end.latest - committed.offset)
             rows.append(
-                OffsetRow(*at, committed.offset if committed else None, end.latest if end else None, lags.get(at),
-                          owners.get(at, ""))
+                OffsetRow(*at, offset, end.latest if end else None, lag, ", ".join(sorted(owners.get(at, ()))))
             )  # fmt: skip
-        return GroupView(name, state, kind, coordinator, assignor, members, rows, sum(lags.values()),
-                         why_not(state, kind))  # fmt: skip
+        return GroupView(name, found.state, kind, found.coordinator, found.assignor, found.members, rows,
+                         sum(row.lag or 0 for row in rows), why_not(found.state, kind),
+                         list(found.topology))  # fmt: skip
 
-    async def messages(self, query: MessageQuery) -> Scan:
+    async def messages(self, person: Person, query: MessageQuery) -> Scan:
         """A scan that has begun."""
+        self.limits.demand(person, "topic", query.topic)
         if not 1 <= query.limit <= MAX_LIMIT:
             raise HttpProblem(400, f"A limit is from 1 to {MAX_LIMIT}.")
         ends = (await self.watch.ends([(await self.watch.topic_info(query.topic)).name], age_s=0.0))[query.topic]
         at_time = await self.watch.offsets_at(query.topic, query.amount) if query.start == "time" else {}
         return Scan(query, plan_ranges(query, ends, at_time), self.link.consumer, self.decoder)
+
+    async def analyse(self, person: Person, topic: str) -> AnalysisScan:
+        """A reading of the whole topic that has begun."""
+        self.limits.demand(person, "topic", topic)
+        ends = (await self.watch.ends([(await self.watch.topic_info(topic)).name], age_s=0.0))[topic]
+        query = MessageQuery(topic, "earliest")
+        return AnalysisScan(query, plan_ranges(query, ends, {}), self.link.consumer, self.decoder)
+
+    async def copy_topic(self, person: Person, topic: str, to: str, cluster: str | None = None) -> CopyScan:
+        """A copy of the messages that the topic has now to a topic that is there. 403 for a user who does not see all
+        of them."""
+        demand(person, "editor")
+        other = self if cluster is None else self.of_cluster(cluster)
+        self.limits.demand(person, "topic", topic)
+        other.limits.demand(person, "topic", to)
+        if self.hidden_paths(topic, person):
+            raise HttpProblem(403, f"{person.name} does not see all fields of {topic}, and a copy would show them.")
+        if other is self and to == topic:
+            raise HttpProblem(400, "A topic cannot be copied to itself: name another.")
+        await other.watch.topic_info(to)
+        ends = (await self.watch.ends([(await self.watch.topic_info(topic)).name], age_s=0.0))[topic]
+        query = MessageQuery(topic, "earliest")
+        self.audit.note(person.name, "copy topic", f"{topic} to {to} of {other.config.name}")
+        return CopyScan(query, plan_ranges(query, ends, {}), self.link.consumer, self.decoder, other.link.producer, to)
+
+    def demand_queries(self, person: Person) -> None:
+        """403 for a user from whom masks or limits hide something: a ksql query would show it."""
+        has_masks = bool(parse_masks(f"{self.config.masks}\n{self.state.stored.masks}"))
+        if (has_masks and not person.may("admin")) or not self.limits.allow_all(person, "topic"):
+            raise HttpProblem(
+                403, f"{person.name} does not see all fields of all topics, and a query would show them.", 40304
+            )
 
     def hidden_paths(self, topic: str, person: Person) -> tuple[tuple[str, ...], ...]:
         if person.may("admin"):
@@ -237,9 +303,15 @@ class Center:
 
     # Changing.
 
-    async def _change(self, person: Person, role: str, action: str, target: str, change: Callable[[Cluster], T]) -> T:
+    async def _change(
+        self, person: Person, role: str, action: str, target: str, change: Callable[[Cluster], T],
+        on: tuple[str, str] | None = None,
+    ) -> T:  # fmt: skip
+        """`on` is the resource whose limits count: its kind and its name."""
         try:
             demand(person, role)
+            if on is not None:
+                self.limits.demand(person, *on)
             done = await self.link.ask(change)
         except HttpProblem as problem:
             self.audit.note(person.name, action, target, problem.message)
@@ -252,12 +324,14 @@ class Center:
         self, person: Person, name: str, partitions: int, replication: int, configs: Mapping[str, str]
     ) -> None:
         topic = NewTopic(name, partitions, replication, configs=configs)
-        await self._change(person, "editor", "create topic", name, lambda cluster: create_topic(cluster, topic))
+        await self._change(
+            person, "editor", "create topic", name, lambda cluster: create_topic(cluster, topic), ("topic", name)
+        )
 
     async def add_partitions(self, person: Person, name: str, total: int) -> None:
         await self._change(
             person, "editor", "add partitions", f"{name} to {total}",
-            lambda cluster: create_partitions(cluster, {name: (total, None)}),
+            lambda cluster: create_partitions(cluster, {name: (total, None)}), ("topic", name),
         )  # fmt: skip
 
     async def change_replication(self, person: Person, name: str, factor: int) -> None:
@@ -275,10 +349,12 @@ class Center:
             for failure in failed.values():
                 raise failure
 
-        await self._change(person, "admin", "change replication", f"{name} to {factor}", change)
+        await self._change(person, "admin", "change replication", f"{name} to {factor}", change, ("topic", name))
 
     async def delete_topic(self, person: Person, name: str) -> None:
-        await self._change(person, "admin", "delete topic", name, lambda cluster: delete_topics(cluster, [name]))
+        await self._change(
+            person, "admin", "delete topic", name, lambda cluster: delete_topics(cluster, [name]), ("topic", name)
+        )
 
     async def set_config(self, person: Person, kind: ResourceType, name: str, key: str, value: str | None) -> None:
         """None takes a key back to its default."""
@@ -286,6 +362,7 @@ class Center:
         await self._change(
             person, "admin", "set configuration", f"{kind.name.lower()} {name}: {key}",
             lambda cluster: alter_configs(cluster, (kind, name), [change]),
+            ("topic", name) if kind is ResourceType.TOPIC else None,
         )  # fmt: skip
 
     async def empty_topic(self, person: Person, name: str) -> None:
@@ -315,13 +392,14 @@ class Center:
                     for part in result.partitions:
                         check(part.error_code)
 
-        await self._change(person, "admin", "empty topic", name, delete)
+        await self._change(person, "admin", "empty topic", name, delete, ("topic", name))
 
     async def produce(
         self, person: Person, topic: str, key: bytes | None, value: bytes | None,
         headers: list[tuple[str, bytes]] | None = None, partition: int = -1,
     ) -> tuple[int, int]:  # fmt: skip
         demand(person, "editor")
+        self.limits.demand(person, "topic", topic)
         await self.watch.topic_info(topic)
         placed = await self.link.produce(topic, key, value, headers or [], partition)
         self.audit.note(person.name, "produce", f"{topic}-{placed[0]} at {placed[1]}")
@@ -331,9 +409,7 @@ class Center:
     async def plan_reset(self, name: str, topic: str, way: str, amount: int | None) -> list[ResetRow]:
         """What a reset would do. Raises an `HttpProblem`."""
         group = (await self.watch.groups(0.5)).get(name)
-        committed = {} if group is None else {
-            at: one.offset for at, one in group.committed.items() if at[0] == topic
-        }  # fmt: skip
+        committed = {} if group is None else group.offsets_of(topic)
         ends = (await self.watch.ends([(await self.watch.topic_info(topic)).name], age_s=0.0))[topic]
         found = await self.watch.offsets_at(topic, amount) if way == "time" and amount is not None else {}
         try:
@@ -350,12 +426,23 @@ class Center:
         if reason is not None:
             raise HttpProblem(409, reason)
         offsets = {(row.topic, row.partition): row.target for row in rows}
+        is_share = listing is not None and listing.listing.kind.lower() == "share"
+        reset = reset_share_offsets if is_share else commit_offsets
         await self._change(
-            person, "editor", "reset offsets", name, lambda cluster: commit_offsets(cluster, name, offsets)
+            person, "editor", "reset offsets", name, lambda cluster: reset(cluster, name, offsets), ("group", name)
         )
 
+    async def forget_share_topic(self, person: Person, name: str, topic: str) -> None:
+        """Delete the start offsets of a topic from a share group without members."""
+        await self._change(
+            person, "admin", "delete share offsets", f"{name}: {topic}",
+            lambda cluster: forget_share_topic(cluster, name, topic), ("group", name),
+        )  # fmt: skip
+
     async def delete_group(self, person: Person, name: str) -> None:
-        await self._change(person, "admin", "delete group", name, lambda cluster: delete_group(cluster, name))
+        await self._change(
+            person, "admin", "delete group", name, lambda cluster: delete_group(cluster, name), ("group", name)
+        )
 
     async def add_acl(self, person: Person, pattern: Pattern, entry: AclEntry) -> None:
         target = f"{entry} on {pattern}"
@@ -384,6 +471,40 @@ class Center:
             alter_credentials(cluster, name, [], [mechanism for mechanism, _ in known])
 
         await self._change(person, "admin", "set user" if password else "remove user", name, change)
+
+
+async def cluster_rows(center: Center, t: Text) -> list[ClusterRow]:
+    """Every cluster; one that does not answer says so in its sentence."""
+
+    async def ask(name: str, one: Center) -> ClusterRow:
+        try:
+            image, health = await one.watch.image(10.0), await one.watch.health(t)
+        except HttpProblem as problem:
+            return ClusterRow(name, one.link.servers, problem.message, "bad")
+        last = one.watch.history.last
+        return ClusterRow(
+            name, one.link.servers, str(health), health.level.value, len(image.nodes.nodes), len(image.topics),
+            last("in"), last("out"), last("lag"),
+        )  # fmt: skip
+
+    return list(await asyncio.gather(*(ask(name, one) for name, one in center.clusters.items())))
+
+
+def _directory(config: Config) -> LdapDirectory | None:
+    settings = ldap_settings(config)
+    return None if settings is None else LdapDirectory(settings, lambda: tls_context(config.http.authority))
+
+
+def _authenticator(config: Config, directory: LdapDirectory | None) -> Authenticator | None:
+    """What lets users in: the users of a file, of Kafka or of a directory; bearers of tokens beside them."""
+    if directory is None:
+        return config.http.authenticator(config.bootstrap_servers, config.client)
+    # The same bounds and memory as for logins that brokers try.
+    users = KafkaUsers(directory.log_in, config.http.remember_ms, config.http.realm)
+    verifier = config.http.verifier()
+    if verifier is None:
+        return users
+    return BearerAuth(verifier, SystemClock().now_ms, realm=config.http.realm, roles=config.http.roles, also=users)
 
 
 def _oidc(config: Config) -> OidcLogin | None:

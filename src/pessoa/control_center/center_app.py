@@ -25,8 +25,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pessoa.control_center.accounts import COOKIE
 from pessoa.control_center.api.endpoints import endpoints
+from pessoa.control_center.api.tool_endpoint import tool_endpoint
 from pessoa.control_center.center import Center
 from pessoa.control_center.center_config import Config
+from pessoa.control_center.proxy_login import ProxyLogin
 from pessoa.control_center.request_guard import RequestGuard
 from pessoa.net.freed_memory import bound_arenas
 from pessoa.web.answers import Answer
@@ -36,7 +38,7 @@ from pessoa.web.routing import Endpoint
 from pessoa.web.serving import bind, loop_factory
 
 _OF_THE_API = ("/api/", "/health", "/metrics")
-_FOR_CALLERS = ("/metrics", "/api/docs", "/api/openapi.json")
+_FOR_CALLERS = ("/metrics", "/api/docs", "/api/openapi.json", "/api/mcp")
 _GRACE_S = 3
 
 
@@ -56,8 +58,10 @@ def api_app(center: Center) -> App:
     async def trouble() -> str | None:
         return None
 
+    api = endpoints(center)
     rows = [
-        *endpoints(center),
+        *api,
+        tool_endpoint(api),
         Endpoint("GET", "/api/openapi.json", openapi, is_listed=False, produces=()),
         Endpoint("GET", "/api/docs", docs, is_listed=False, produces=()),
     ]
@@ -88,6 +92,12 @@ class CenterApp:
         self.center = center
         self._api = api_app(center)
         self._pages = pages_app(center)
+        config = center.config
+        self._proxy = (
+            ProxyLogin(center.accounts, config.proxy_user_header, config.proxy_addresses)
+            if config.proxy_user_header
+            else None
+        )
         self._guarded = RequestGuard(self._dispatch, center.config.allowed_hosts)
 
     def __repr__(self) -> str:
@@ -101,6 +111,8 @@ class CenterApp:
         await self._guarded(scope, receive, send)
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._proxy is not None and scope["type"] in ("http", "websocket"):
+            scope = self._proxy.with_session(scope)
         is_api = scope["type"] == "http" and scope["path"].startswith(_OF_THE_API)
         if is_api and scope["path"] in _FOR_CALLERS:
             # Endpoints of the API ask for the caller themselves; these are of every service, and know no sessions.

@@ -3,6 +3,9 @@
 `bootstrap.servers` and the settings of Kafka clients (security., sasl., ssl.) stand without a prefix. Where services
 are is said by Confluent's keys: confluent.controlcenter.schema.registry.url, .connect.cluster, .ksql.url. A key with a
 name in its middle (`…connect.local.cluster`) is taken as well.
+
+Further clusters have a name: `confluent.controlcenter.kafka.<name>.bootstrap.servers`, and with the same beginning the
+settings of their clients and `schema.registry.url`, `connect.cluster`, `ksql.url`, `pipelines.url`, `metrics.urls`.
 """
 
 from __future__ import annotations
@@ -11,16 +14,28 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 
 from pessoa.base.config_values import ConfigProblem, at_least, one_of
 from pessoa.client.librdkafka import security_settings
 from pessoa.control_center.accounts import ROLES
+from pessoa.control_center.ldap_login import LdapSettings
+from pessoa.control_center.limits import BadLimit, parse_limits
 from pessoa.control_center.masking import BadMask, parse_masks
 from pessoa.web.http_settings import HttpSettings, Listener, read_http_settings
 from pessoa.web.settings import read_settings, setting
 
 logger = logging.getLogger(__name__)
 DEFAULT_PORT = 9021
+_CLUSTER = re.compile(r"confluent\.controlcenter\.kafka\.([A-Za-z0-9_-]{1,40})\.(.+)")
+_OF_A_CLUSTER = {
+    "schema.registry.url": "confluent.controlcenter.schema.registry.url",
+    "connect.cluster": "confluent.controlcenter.connect.cluster",
+    "ksql.url": "confluent.controlcenter.ksql.url",
+    "pipelines.url": "pessoa.control.center.pipelines.url",
+    "metrics.urls": "pessoa.control.center.metrics.urls",
+}
+_KEYS = ("bootstrap.servers", *_OF_A_CLUSTER.values())
 _NAMED = re.compile(r"confluent\.controlcenter\.(connect|ksql)\.[^.]+\.(cluster|url)")
 
 
@@ -49,6 +64,31 @@ class Config:
     oidc_token_url: str = setting("pessoa.control.center.oidc.token.url", "", "Where the code becomes a token.")
     oidc_client_id: str = setting("pessoa.control.center.oidc.client.id", "", "Our name at the provider.")
     oidc_client_secret: str = setting("pessoa.control.center.oidc.client.secret", "", "Our password there.")
+    ldap_url: str = setting("pessoa.control.center.ldap.url", "", "A directory whose users log in: ldaps://host.")
+    ldap_user_dn: str = setting("pessoa.control.center.ldap.user.dn", "", "uid={name},ou=people,dc=example,dc=org")
+    ldap_search_base: str = setting("pessoa.control.center.ldap.search.base", "", "Where users are searched instead.")
+    ldap_search_attribute: str = setting("pessoa.control.center.ldap.search.attribute", "uid", "What has their name.")
+    ldap_bind_dn: str = setting(
+        "pessoa.control.center.ldap.bind.dn", "", "The user of the control centre that searches."
+    )
+    ldap_bind_password: str = setting("pessoa.control.center.ldap.bind.password", "", "The password of that user.")
+    ldap_groups_base: str = setting("pessoa.control.center.ldap.groups.base", "", "Where the groups of users are.")
+    ldap_groups_attribute: str = setting(
+        "pessoa.control.center.ldap.groups.attribute", "member", "What names a group's members: member, memberUid, …"
+    )
+    ldap_admin_groups: tuple[str, ...] = setting(
+        "pessoa.control.center.ldap.admin.groups", (), "Groups whose members are admins."
+    )
+    ldap_editor_groups: tuple[str, ...] = setting(
+        "pessoa.control.center.ldap.editor.groups", (), "Groups whose members are editors."
+    )
+    proxy_user_header: str = setting(
+        "pessoa.control.center.proxy.user.header", "", "The header in which a proxy names the user, such as X-User."
+    )
+    proxy_addresses: tuple[str, ...] = setting(
+        "pessoa.control.center.proxy.addresses", ("127.0.0.1", "::1"), "The addresses of that proxy."
+    )
+    limits: str = setting("pessoa.control.center.limits", "", "Which resources users may touch: user: topic pattern; …")
     masks: str = setting("pessoa.control.center.masks", "", "What readers do not see: topics: value.field, …; …")
     idle_ms: int = setting(
         "pessoa.control.center.session.idle.ms", 1_800_000, "When a session without use ends.", rule=at_least(1)
@@ -59,8 +99,29 @@ class Config:
     home: str | None = setting(
         "pessoa.control.center.home", None, "The home of `pessoa up`, whose brokers may be hurt."
     )
+    name: str = setting("pessoa.control.center.cluster.name", "main", "How the first cluster is called.")
+    # By name; their configurations differ in what is of a cluster.
+    further: Mapping[str, Config] = field(default_factory=dict)
     client: Mapping[str, str] = field(default_factory=dict)
     registry_settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def ldap_settings(config: Config) -> LdapSettings | None:
+    """Raises a `ConfigProblem`."""
+    if not config.ldap_url:
+        return None
+    found = LdapSettings(
+        config.ldap_url, config.ldap_user_dn, config.ldap_search_base, config.ldap_search_attribute,
+        config.ldap_bind_dn, config.ldap_bind_password, config.ldap_groups_base, config.ldap_groups_attribute,
+        config.ldap_admin_groups, config.ldap_editor_groups,
+    )  # fmt: skip
+    found.check()
+    if config.http.takes_passwords:
+        raise ConfigProblem(
+            "pessoa.control.center.ldap.url", config.ldap_url,
+            "passwords are already checked by pessoa.authentication.users.file or pessoa.authentication.kafka",
+        )  # fmt: skip
+    return found
 
 
 def from_properties(given: Mapping[str, str]) -> Config:
@@ -71,15 +132,58 @@ def from_properties(given: Mapping[str, str]) -> Config:
         parse_masks(config.masks)
     except BadMask as wrong:
         raise ConfigProblem("pessoa.control.center.masks", config.masks, str(wrong)) from None
+    try:
+        parse_limits(config.limits)
+    except BadLimit as wrong:
+        raise ConfigProblem("pessoa.control.center.limits", config.limits, str(wrong)) from None
     http = read_http_settings(plain, config.http.listener, realm="control-center")
     if config.oidc_authorization_url and not (config.oidc_token_url and config.oidc_client_id and http.keys_url):
         raise ConfigProblem(
             "pessoa.control.center.oidc.authorization.url", config.oidc_authorization_url,
             "it needs …oidc.token.url, …oidc.client.id and oauthbearer.jwks.endpoint.url as well",
         )  # fmt: skip
-    registry = {key: value for key, value in given.items() if key.startswith(("schema.registry.", "basic.auth."))}
-    client = {key: value for key, value in security_settings(given).items() if not key.startswith("ssl.keystore")}
-    return replace(config, http=http, client=client, registry_settings=registry)
+    whole = replace(config, http=http, client=_client(given), registry_settings=_registry(given))
+    ldap_settings(whole)
+    for address in config.proxy_addresses:
+        try:
+            ip_address(address)
+        except ValueError as wrong:
+            raise ConfigProblem("pessoa.control.center.proxy.addresses", address, str(wrong)) from None
+    further = {name: _further(whole, name, its) for name, its in _clusters(given).items()}
+    if config.name in further:
+        raise ConfigProblem(
+            "pessoa.control.center.cluster.name", config.name, "a further cluster has this name as well"
+        )
+    return replace(whole, further=further)
+
+
+def _client(given: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in security_settings(given).items() if not key.startswith("ssl.keystore")}
+
+
+def _registry(given: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in given.items() if key.startswith(("schema.registry.", "basic.auth."))}
+
+
+def _clusters(given: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """What is said of each further cluster, by its name and without the beginning of its keys."""
+    found: dict[str, dict[str, str]] = {}
+    for key, value in given.items():
+        if match := _CLUSTER.fullmatch(key):
+            found.setdefault(match[1], {})[match[2]] = value
+    return found
+
+
+def _further(first: Config, name: str, given: Mapping[str, str]) -> Config:
+    if not given.get("bootstrap.servers"):
+        key = f"confluent.controlcenter.kafka.{name}.bootstrap.servers"
+        raise ConfigProblem(key, "", "a cluster needs the addresses of its brokers")
+    none = dict.fromkeys(_OF_A_CLUSTER.values(), "")
+    own = {_OF_A_CLUSTER.get(key, key): value for key, value in given.items()}
+    config = read_settings(
+        replace(first, metrics_urls=()), {**none, **{key: value for key, value in own.items() if key in _KEYS}}
+    )
+    return replace(config, name=name, home=None, client=_client(given), registry_settings=_registry(given))
 
 
 def _without_name(key: str) -> str:

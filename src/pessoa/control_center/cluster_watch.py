@@ -1,4 +1,4 @@
-"""What the cluster is now, asked when somebody wants to know and remembered for a moment.
+"""What the cluster is now, asked when a page or an alert needs it and remembered for a moment.
 
 Every question has an age that its answer may have: a page with ten browsers on it costs the brokers as much as with
 one. Ends of logs are asked for the topics that are shown, so a list of 10,000 topics asks for the fifty of its page;
@@ -11,16 +11,18 @@ it every two seconds while a page is open, and every half a minute otherwise.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from pessoa.client.client_errors import KafkaFailure, Unsupported
+from pessoa.client.client_errors import KafkaFailure
 from pessoa.client.cluster_client import Cluster, NodesAnswer
 from pessoa.client.group_admin import Committed, GroupListing, committed_offsets, list_groups
 from pessoa.client.offset_admin import EARLIEST, LATEST, list_offsets, offset_or_none
+from pessoa.client.share_group_admin import StartOffset, share_offsets
 from pessoa.client.topic_admin import TopicInfo, list_topics
 from pessoa.control_center.health_report import Health, PartitionState, report
 from pessoa.control_center.kafka_link import KafkaLink
@@ -105,6 +107,17 @@ class Sizes:
 class GroupOffsets:
     listing: GroupListing
     committed: Mapping[TopicPartition, Committed]
+    # Of share groups: where each partition starts.
+    starts: Mapping[TopicPartition, StartOffset] = field(default_factory=dict)
+
+    def offsets_of(self, topic: str) -> dict[TopicPartition, int]:
+        """Where the group is in each partition of a topic that it has been in."""
+        found = {at: one.offset for at, one in self.committed.items()}
+        found |= {at: one.offset for at, one in self.starts.items() if one.offset is not None}
+        return {at: offset for at, offset in found.items() if at[0] == topic}
+
+    def topics(self) -> list[str]:
+        return sorted({topic for topic, _ in (*self.committed, *self.starts)})
 
 
 class ClusterWatch:
@@ -295,6 +308,10 @@ class ClusterWatch:
             self._note_ends(old, await self._link.ask(lambda cluster: _ask_ends(cluster, wanted)))
         return {name: self._known_ends(name) for name in topics}
 
+    def topic_rate(self, topic: str) -> float | None:
+        """Messages per second, by the ends that were asked for last; None where they were asked for once."""
+        return self._rates.rate(f"topic:{topic}")
+
     def _note_ends(self, topics: Iterable[str], found: Mapping[TopicPartition, Ends]) -> None:
         now, now_ms = time.monotonic(), int(time.time() * 1000)
         by_topic: dict[str, dict[int, Ends]] = {name: {} for name in topics}
@@ -352,8 +369,17 @@ class ClusterWatch:
                 for at, one in group.committed.items()
                 if at[1] in ends.get(at[0], {})
             }
+            | {at: one.lag for at, one in group.starts.items() if one.lag is not None}
             for name, group in groups.items()
         }
+
+    async def group_rate(self, name: str) -> float | None:
+        """Messages per second by which the group's committed offsets move; None where they were seen once."""
+        group = (await self.groups()).get(name)
+        if group is None:
+            return None
+        moved = sum(one.offset for one in group.committed.values())
+        return self._rates.read(f"group:{name}", int(time.time() * 1000), moved)
 
     async def topic_lags(self) -> dict[str, int]:
         lags: dict[str, int] = {}
@@ -366,9 +392,9 @@ class ClusterWatch:
         groups, lags = await self.groups(), await self.group_lags()
         return [
             GroupRow(
-                name, group.listing.state or "?", group.listing.kind or "classic",
-                topics=sorted({topic for topic, _ in group.committed}),
-                lag=sum(lags[name].values()) if name in lags and group.committed else None,
+                name, group.listing.state or "?", (group.listing.kind or "classic").lower(),
+                topics=group.topics(),
+                lag=sum(lags[name].values()) if name in lags and group.topics() else None,
             )
             for name, group in sorted(groups.items())
         ]  # fmt: skip
@@ -482,13 +508,13 @@ def _ask_groups(cluster: Cluster) -> dict[str, GroupOffsets]:
     found = {}
     for number, listing in enumerate(sorted(list_groups(cluster))):
         committed: Mapping[TopicPartition, Committed] = {}
-        if number < GROUPS_SAMPLED and listing.kind != "share":
-            try:
-                committed = committed_offsets(cluster, listing.group_id)
-            except Unsupported:
-                committed = {}
-            except KafkaFailure:
-                # The group has gone, or its coordinator is moving: it is shown without its lag.
-                committed = {}
-        found[listing.group_id] = GroupOffsets(listing, committed)
+        starts: Mapping[TopicPartition, StartOffset] = {}
+        if number < GROUPS_SAMPLED:
+            # A group that has gone, or whose coordinator is moving, is shown without its lag.
+            with contextlib.suppress(KafkaFailure):
+                if listing.kind.lower() == "share":
+                    starts = share_offsets(cluster, listing.group_id)
+                else:
+                    committed = committed_offsets(cluster, listing.group_id)
+        found[listing.group_id] = GroupOffsets(listing, committed, starts)
     return found

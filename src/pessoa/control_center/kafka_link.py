@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from pessoa.client.client_errors import KafkaFailure, RequestFailed, TimedOut, Unsupported
 from pessoa.client.cluster_client import Cluster
@@ -36,6 +36,8 @@ _FORBIDDEN = (
 )  # fmt: skip
 # A page may show 5 MB messages, and a topic may take larger ones.
 _PRODUCE_MAX_BYTES = 64 << 20
+# What a producer may hold, beside one message that is larger.
+_QUEUED_KB = 65_536
 
 
 class KafkaLink:
@@ -92,6 +94,12 @@ class KafkaLink:
             }
         )
 
+    def producer(self) -> Producer:
+        return Producer(
+            {**self._librdkafka, "client.id": CLIENT_ID, "acks": "all", "message.max.bytes": _PRODUCE_MAX_BYTES,
+             "message.timeout.ms": 15_000, "queue.buffering.max.kbytes": _QUEUED_KB, "log_level": 0}
+        )  # fmt: skip
+
     async def produce(
         self, topic: str, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]], partition: int = -1
     ) -> tuple[int, int]:
@@ -113,10 +121,7 @@ class KafkaLink:
         def send() -> None:
             with self._producing:
                 if self._producer is None:
-                    self._producer = Producer(
-                        {**self._librdkafka, "client.id": CLIENT_ID, "acks": "all", "message.max.bytes":
-                         _PRODUCE_MAX_BYTES, "message.timeout.ms": 15_000, "log_level": 0}
-                    )  # fmt: skip
+                    self._producer = self.producer()
                 producer = self._producer
             # The headers of its stubs are of texts.
             producer.produce(topic, value, key, partition, delivered, headers=list(headers))
@@ -124,6 +129,9 @@ class KafkaLink:
 
         try:
             await loop.run_in_executor(self._workers, send)
+        except KafkaException as refused:
+            # A partition that is not there, or a record that is too large, before it is sent.
+            raise HttpProblem(400, f"The record was not taken: {refused.args[0].str()}") from None
         except (BufferError, ValueError) as failure:
             raise HttpProblem(503, f"The record cannot be sent now: {failure}") from None
         return await done

@@ -4,7 +4,7 @@
     *: headers.authorization
 
 A path that begins with `**.` names a field at any depth. What is masked keeps its type for the eye: `••••` for
-everything. Search and filters see what is masked, too, so that nobody can guess at a hidden value by filtering for it.
+everything. Search and filters work on the masked message, so that a filter cannot guess at a hidden value.
 """
 
 from __future__ import annotations

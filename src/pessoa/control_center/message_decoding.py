@@ -1,7 +1,9 @@
-"""What the bytes of a record say: JSON, a schema's Avro, Protobuf or JSON, text, a number, or hexadecimal.
+"""What the bytes of a record say: JSON, a schema's Avro, Protobuf or JSON, XML, CBOR, MessagePack, text, a number, or
+hexadecimal.
 
-    auto        null → framed with a schema id that the registry has → JSON → printable text → hexadecimal
-    a format    json, text, hex, int, avro (any registered schema), msgpack
+    auto        null → framed with a schema id that the registry has → JSON → XML → printable text
+                → Smile, or a map or an array in MessagePack or CBOR to the last byte → hexadecimal
+    a format    json, text, hex, int, avro (any registered schema), msgpack, cbor, smile, xml
 
 A record is hostile: the result is plain data (texts, numbers, lists, objects), which pages put into elements as text. A
 schema is asked for once and kept; an id that the registry does not know is remembered for a while, so that a topic
@@ -18,11 +20,13 @@ import msgspec
 from pessoa.base.json_value import JsonValue
 from pessoa.base.weighted_cache import WeightedCache
 from pessoa.client.registry_client import RegistryClient, RegistryFailed, by_id, resolved
+from pessoa.control_center.binary_formats import BadBinary, decode_cbor, decode_xml
+from pessoa.control_center.smile_format import HEADER, decode_smile
 from pessoa.serde.codecs import Codec, codec_for
 from pessoa.serde.framing import unframe
 from pessoa.serde.schema_problems import DataProblem, SchemaProblem
 
-FORMATS = ("auto", "json", "text", "hex", "int", "avro", "msgpack")
+FORMATS = ("auto", "json", "text", "hex", "int", "avro", "msgpack", "cbor", "smile", "xml")
 _UNKNOWN_S = 30.0
 _HEX_BYTES = 64 * 1024
 _SCHEMA_BYTES = 8 << 20
@@ -60,6 +64,12 @@ class Decoder:
                 return _json(data) or Decoded("text", data.decode("utf-8", "replace"), trouble="This is not JSON.")
             case "msgpack":
                 return _msgpack(data)
+            case "cbor":
+                return _cbor(data)
+            case "smile":
+                return _smile(data)
+            case "xml":
+                return _xml(data)
             case "int" if len(data) in (1, 2, 4, 8):
                 return Decoded("int", int.from_bytes(data, "big", signed=True))
             case "int":
@@ -69,7 +79,9 @@ class Decoder:
             return by_schema
         if wanted == "avro":
             return Decoded("hex", data[:_HEX_BYTES].hex(" "), trouble="No registered schema fits these bytes.")
-        return _json(data) or _text(data) or _hex(data)
+        if data[:3] == HEADER:
+            return _guessed_binary(data) or _text(data) or _hex(data)
+        return _json(data) or _guessed_xml(data) or _text(data) or _guessed_binary(data) or _hex(data)
 
     def _by_schema(self, data: bytes) -> Decoded | None:
         if self._registry is None or len(data) < 5 or data[0] != 0:
@@ -124,6 +136,46 @@ def _msgpack(data: bytes) -> Decoded:
         return Decoded("msgpack", msgspec.to_builtins(msgspec.msgpack.decode(data), str_keys=True))
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as wrong:
         return Decoded("hex", data[:_HEX_BYTES].hex(" "), trouble=f"This is not MessagePack: {wrong}")
+
+
+def _cbor(data: bytes) -> Decoded:
+    try:
+        return Decoded("cbor", decode_cbor(data))
+    except BadBinary as wrong:
+        return Decoded("hex", data[:_HEX_BYTES].hex(" "), trouble=f"This is not CBOR: {wrong}")
+
+
+def _smile(data: bytes) -> Decoded:
+    try:
+        return Decoded("smile", decode_smile(data))
+    except BadBinary as wrong:
+        return Decoded("hex", data[:_HEX_BYTES].hex(" "), trouble=f"This is not Smile: {wrong}")
+
+
+def _xml(data: bytes) -> Decoded:
+    try:
+        return Decoded("xml", decode_xml(data))
+    except BadBinary as wrong:
+        return Decoded("text", data.decode("utf-8", "replace"), trouble=f"This is not XML: {wrong}")
+
+
+def _guessed_xml(data: bytes) -> Decoded | None:
+    """XML that says so in its first characters. HTML without a declaration stays the text that it is."""
+    if not data[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<?xml"):
+        return None
+    found = _xml(data)
+    return found if found.format == "xml" else None
+
+
+def _guessed_binary(data: bytes) -> Decoded | None:
+    """Smile by its header; of the others a map or an array that is not empty, for in other bytes they fit by chance."""
+    if data[:3] == HEADER and (smile := _smile(data)).trouble is None:
+        return smile
+    for decode in (_msgpack, _cbor):
+        found = decode(data)
+        if found.trouble is None and isinstance(found.value, dict | list) and found.value:
+            return found
+    return None
 
 
 def _text(data: bytes) -> Decoded | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -44,6 +45,11 @@ _TRIM_BYTES = 4 << 20
 # Both waits are for failures alone.
 _OPEN_S = 10.0
 _SILENCE_S = 20.0
+
+
+_SIGN = re.compile(r'["{}\[\]:,]')
+_WORD = re.compile(r"[a-z0-9_]+")
+_EXPONENT = re.compile(rb"[0-9]e[+-]?[0-9]")
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -143,6 +149,7 @@ class Scan:
         self._ranges = dict(ranges)
         self._open_consumer = open_consumer
         self._decoder = decoder
+        self._words = search_words(query.search) if query.search.isascii() else ()
         self._loop = asyncio.get_running_loop()
         self._batches: asyncio.Queue[list[Message] | None] = asyncio.Queue()
         self._room = threading.Semaphore(_WAITING_BATCHES)
@@ -269,14 +276,11 @@ class Scan:
         return message if query.whole_values else _cut(message)
 
     def _may_match(self, record: KafkaMessage, text: str) -> bool:
-        """A quick look at the bytes of what is no schema's, before anything is decoded: most messages of a search end
-        here. Text that was escaped in JSON could hide from it, so anything but plain ASCII is decoded."""
-        if query_needs_decoding(text):
+        """A quick look at the bytes before anything is decoded: most messages of a search end here."""
+        if not text.isascii() or "\\" in text:
             return True
-        wanted = text.lower().encode()
-        for data in (record.value(), record.key()):
-            if data and (data[0] == 0 or b"\\" in data or wanted in data.lower()):
-                return True
+        if any(data and may_show(data, self._words) for data in (record.value(), record.key())):
+            return True
         return bool(record.headers())
 
     def _hand_over(self, batch: list[Message]) -> None:
@@ -293,8 +297,22 @@ class Scan:
             log.debug("the loop has ended before the scan of %s", self.query.topic)
 
 
-def query_needs_decoding(text: str) -> bool:
-    return not text.isascii() or '"' in text or "\\" in text
+def search_words(text: str) -> tuple[bytes, ...]:
+    """What must be in the bytes of a message that shows an ASCII text: all of it, or its words where it has a sign of
+    JSON, whose spaces are not those of the bytes."""
+    lowered = text.lower()
+    if _SIGN.search(lowered) is None:
+        return (lowered.encode(),)
+    return tuple(dict.fromkeys(one.encode() for one in _WORD.findall(lowered)))
+
+
+def may_show(data: bytes, words: tuple[bytes, ...]) -> bool:
+    """False if these bytes, decoded and shown as text, cannot have all the words: text and JSON without escapes and
+    without exponents show what they have. Other formats are not known before they are decoded."""
+    if data[0] < 9 or data[0] > 127 or b"\\" in data:
+        return True
+    lowered = data.lower()
+    return all(one in lowered for one in words) or _EXPONENT.search(lowered) is not None
 
 
 def to_message(record: KafkaMessage, query: MessageQuery, decoder: Decoder) -> Message:

@@ -76,8 +76,8 @@ def _target(way: str, amount: int, current: int | None, end: Ends, found: int | 
 
 def why_not(state: str, kind: str) -> str | None:
     """Why the offsets of a group cannot be reset now, None if they can."""
-    if kind == "share":
-        return "A share group has no committed offsets; use kafka-share-groups --reset-offsets."
+    if state not in RESETTABLE and kind == "share":
+        return f"The share group is {state}: stop its members first, or the brokers refuse."
     if state not in RESETTABLE:
         return f"The group is {state}: stop its members first, since they would commit over the reset."
     return None

@@ -3,7 +3,7 @@
     /login/oidc → the provider → /login/oidc/callback?code=…&state=… → the token endpoint → an id token
 
 The id token is verified as a bearer token of the API is (`oauthbearer.*`: keys, issuer, audience), and names the user.
-The `state` is of this login alone: it is kept here and in a cookie of the browser that began it, so that nobody can be
+The `state` is of this login alone: it is kept here and in a cookie of the browser that began it, so that no user can be
 logged in as another by a link. A login that was begun counts for ten minutes; at most PENDING are under way.
 """
 

@@ -1,7 +1,7 @@
 """What people set here and want to find again: favourites, saved filters, alert rules, masking. One JSON file.
 
 The file is written whole beside itself and renamed, so a crash leaves the old one or the new one. Without a directory
-(`pessoa.control.center.data.dir`) it lives in memory. Sizes are bounded: whoever may write here may not fill the disk.
+(`pessoa.control.center.data.dir`) it lives in memory. Sizes are bounded: a user cannot fill the disk with it.
 """
 
 from __future__ import annotations

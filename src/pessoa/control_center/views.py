@@ -104,6 +104,8 @@ class MemberView(msgspec.Struct, frozen=True):
     host: str
     instance_id: str | None
     partitions: list[tuple[str, int]]
+    # Of streams groups: active, standby and warm-up tasks.
+    tasks: list[str] = []
 
 
 class GroupView(msgspec.Struct, frozen=True):
@@ -117,6 +119,22 @@ class GroupView(msgspec.Struct, frozen=True):
     lag: int
     # Why its offsets cannot be reset now.
     why_no_reset: str | None = None
+    # Of streams groups: topics that the topology writes for itself.
+    internal_topics: list[str] = []
+
+
+class ClusterRow(msgspec.Struct, frozen=True):
+    """One of several clusters, and how it is in a sentence."""
+
+    name: str
+    servers: str
+    health: str
+    level: str
+    brokers: int = 0
+    topics: int = 0
+    messages_in: float | None = None
+    messages_out: float | None = None
+    lag: float | None = None
 
 
 class ServiceState(msgspec.Struct, frozen=True):

@@ -194,10 +194,8 @@ def service_settings(service: str, client: Mapping[str, str], key_store: Path, a
                 f"ksql.schema.registry.{key}": registry[key] for key in registry if key.startswith("basic.")
             }
             at_https = {f"listeners.https.{key}": value for key, value in https.items()}
-            at_connect = {
-                "ksql.connect.basic.auth.user.info": registry.get("basic.auth.user.info", ""),
-                "ksql.connect.ssl.truststore.location": str(authority),
-            }
+            # Statements about connectors go to Connect with the login of their caller.
+            at_connect = {"ksql.connect.ssl.truststore.location": str(authority)}
             return {
                 **own,
                 **serving,

@@ -56,7 +56,7 @@ def token_endpoint(issuer: Issuer, challenges: list[str], subject: str) -> Itera
 
 
 @pytest.mark.skipif(find_spec("nicegui") is None, reason="the console extra is not installed")
-def test_a_user_comes_in_with_the_provider_and_nobody_with_a_foreign_or_wrong_answer(tmp_path: Path) -> None:
+def test_a_user_logs_in_with_the_provider_and_a_foreign_or_wrong_answer_is_refused(tmp_path: Path) -> None:
     issuer, challenges = Issuer(), list[str]()
     keys = issuer.write(tmp_path / "keys.json")
     with Broker() as broker, token_endpoint(issuer, challenges, USER) as tokens:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pessoa.base.json_value import JsonValue
 from pessoa.control_center.accounts import Accounts, Person, demand
 from pessoa.control_center.alerts import AlertBook, BadRule, Facts, check_rule, evaluate
+from pessoa.control_center.csv_text import csv_table
 from pessoa.control_center.health_report import Level, PartitionState, report
+from pessoa.control_center.limits import BadLimit, parse_limits
 from pessoa.control_center.lineage_graph import Flow, lay_out
 from pessoa.control_center.masking import HIDDEN, BadMask, masked, parse_masks, paths_for
 from pessoa.control_center.message_decoding import Decoder
-from pessoa.control_center.message_reading import MessageQuery, Range, plan_ranges
+from pessoa.control_center.message_reading import MessageQuery, Range, may_show, plan_ranges, search_words
 from pessoa.control_center.offset_reset import BadReset, Ends, plan_reset, why_not
 from pessoa.control_center.replica_plan import BadReplication, plan_replicas
 from pessoa.control_center.request_guard import RequestGuard
@@ -76,7 +81,8 @@ def test_a_reset_without_its_number_or_of_a_group_with_members_is_refused() -> N
         plan_reset("sideways", 1, {}, ENDS)
     assert why_not("Stable", "consumer") is not None
     assert why_not("Empty", "classic") is None
-    assert why_not("Empty", "share") is not None
+    assert why_not("Empty", "share") is None
+    assert "stop its members first" in (why_not("Stable", "share") or "")
 
 
 # Replicas.
@@ -220,7 +226,7 @@ def test_a_role_includes_those_below_it() -> None:
         demand(Person("e", "editor"), "admin")
 
 
-def test_without_logins_everybody_is_anonymous_with_the_default_role() -> None:
+def test_without_logins_every_user_is_anonymous_with_the_default_role() -> None:
     assert Accounts(None, {}, "reader", 60).by_cookie(None) == Person("anonymous", "reader")
 
 
@@ -247,3 +253,57 @@ def test_lineage_puts_topics_and_what_joins_them_in_turns() -> None:
 def test_lineage_ends_with_a_cycle_and_is_cut_where_it_is_too_large() -> None:
     assert len(lay_out([Flow("query", "q", ("a",), ("a",))]).nodes) == 2
     assert lay_out([Flow("group", str(number), ("t",)) for number in range(500)]).is_cut
+
+
+def test_limits_name_what_a_user_may_touch_and_leave_other_kinds_alone() -> None:
+    limits = parse_limits("edu: topic orders*, topic pay-*, group billing; *: topic public-*")
+    edu, ruy, ada = Person("edu", "editor"), Person("ruy", "reader"), Person("ada", "admin")
+    assert limits.allow(edu, "topic", "orders-eu")
+    assert limits.allow(edu, "topic", "pay-1")
+    assert not limits.allow(edu, "topic", "public-1")
+    assert not limits.allow(edu, "group", "billing2")
+    assert limits.allow(edu, "connector", "anything")
+    assert limits.allow(ruy, "topic", "public-1")
+    assert not limits.allow(ruy, "topic", "orders")
+    assert limits.allow(ada, "topic", "orders")
+    assert not limits.allow_all(edu, "topic")
+    assert limits.allow_all(edu, "connector")
+    assert parse_limits("edu: topic *").allow_all(edu, "topic")
+    assert parse_limits("").allow_all(edu, "topic")
+    with pytest.raises(HttpProblem, match="edu may not use the topic clicks"):
+        limits.demand(edu, "topic", "clicks")
+
+
+@pytest.mark.parametrize("text", ["edu", ": topic x", "edu: topics x", "edu: topic"])
+def test_limits_that_cannot_be_read_say_what_to_write(text: str) -> None:
+    with pytest.raises(BadLimit, match="write"):
+        parse_limits(text)
+
+
+@given(
+    st.dictionaries(st.text("abXY 01_-", min_size=1), st.integers() | st.text('abXY:," 01é') | st.floats(-1e6, 1e6)),
+    st.data(),
+    st.booleans(),
+)
+def test_a_search_never_passes_over_bytes_whose_text_it_would_find(
+    value: dict[str, object], data: st.DataObject, is_spaced: bool
+) -> None:
+    raw = msgspec.json.encode(value)
+    raw = msgspec.json.format(raw, indent=2) if is_spaced else raw
+    shown = msgspec.json.encode(msgspec.json.decode(raw)).decode()
+    start = data.draw(st.integers(0, len(shown)))
+    text = shown[start : data.draw(st.integers(start, len(shown)))]
+    if text.isascii() and "\\" not in text and text:
+        assert may_show(raw, search_words(text.swapcase()))
+
+
+def test_a_search_passes_over_bytes_that_lack_a_word_of_it() -> None:
+    assert not may_show(b'{"id": 12, "city": "Porto"}', search_words('"id": 13'))
+    assert not may_show(b"plain text", search_words("other"))
+    assert may_show(b'{"id": 1e2}', search_words('"id": 100'))
+    assert may_show(b"\x82\xa2id", search_words("7"))
+
+
+def test_cells_that_a_spreadsheet_would_run_are_quoted_and_numbers_are_not() -> None:
+    found = csv_table(("a", "b"), [("=1+1", -5), ("plain", None), ("@x", 1.5)])
+    assert found.decode().splitlines() == ["a,b", "'=1+1,-5", "plain,", "'@x,1.5"]

@@ -16,14 +16,16 @@ from starlette.responses import Response
 
 from pessoa.client.config_admin import ResourceType
 from pessoa.control_center.accounts import COOKIE, Person, demand
-from pessoa.control_center.center import Center
+from pessoa.control_center.center import Center, cluster_rows
 from pessoa.control_center.filter_expressions import BadFilter, compile_filter
 from pessoa.control_center.message_decoding import FORMATS
 from pessoa.control_center.message_reading import Message, MessageQuery
 from pessoa.control_center.stored_state import AlertRule, SavedFilter
 from pessoa.control_center.texts import Text
+from pessoa.control_center.topic_analysis import TopicReport
 from pessoa.control_center.views import (
     BrokerView,
+    ClusterRow,
     ConfigRow,
     GroupRow,
     GroupView,
@@ -116,12 +118,16 @@ def endpoints(center: Center) -> list[Endpoint]:
     def row(method: str, path: str, handle: Handle, summary: str, **more: Any) -> Endpoint:
         async def answer(request: Request) -> Response:
             person = await _person(center, request)
-            return json_response(request, await handle(center, person, request), more.get("status", 200))
+            chosen = center.of_cluster(request.query_params.get("cluster"))
+            return json_response(request, await handle(chosen, person, request), more.get("status", 200))
 
+        cluster = Query("cluster", help="one of several clusters; the first without it")
+        more["query"] = (*more.get("query", ()), cluster)
         return Endpoint(method, f"/api/v1{path}", answer, summary, **more)
 
     text = Query
     return [
+        row("GET", "/clusters", _clusters, "The clusters, by name.", answer=list[ClusterRow]),
         row("GET", "/overview", _overview, "The cluster, its health in words, and its services.", answer=Overview),
         row("GET", "/services", _services, "Which services answer.", answer=list[ServiceState]),
         row("GET", "/brokers", _brokers, "Brokers.", answer=list[BrokerView]),
@@ -142,6 +148,7 @@ def endpoints(center: Center) -> list[Endpoint]:
             text("start", help="newest, earliest, offset, time"), text("amount", "integer"), text("limit", "integer"),
             text("partition", "integer", many=True), text("search"), text("filter"), text("key_format"),
             text("value_format"))),
+        row("POST", "/topics/{topic}/analysis", _analyse, "Read the whole topic, and count.", answer=TopicReport),
         row("POST", "/topics/{topic}/messages", _produce, "Produce a message.", body=ProduceBody, answer=PlacedBody,
             status=201),
         row("GET", "/groups", _groups, "Groups of every kind, with lag.", answer=list[GroupRow]),
@@ -175,6 +182,10 @@ def _number(request: Request, name: str, default: int) -> int:
 
 def _flag(request: Request, name: str) -> bool:
     return request.query_params.get(name, "false").lower() == "true"
+
+
+async def _clusters(center: Center, _: Person, __: Request) -> object:
+    return await cluster_rows(center, Text())
 
 
 async def _overview(center: Center, _: Person, __: Request) -> object:
@@ -272,7 +283,7 @@ def message_query(center: Center, person: Person, request: Request) -> MessageQu
 
 async def _messages(center: Center, person: Person, request: Request) -> object:
     query = message_query(center, person, request)
-    scan = await center.messages(query)
+    scan = await center.messages(person, query)
     found: list[Message] = []
     async for batch in scan.batches():
         found += batch
@@ -286,6 +297,16 @@ async def _messages(center: Center, person: Person, request: Request) -> object:
 
 def newest(messages: list[Message], limit: int) -> list[Message]:
     return sorted(messages, key=lambda one: (one.timestamp, one.offset), reverse=True)[:limit]
+
+
+async def _analyse(center: Center, person: Person, request: Request) -> object:
+    scan = await center.analyse(person, request.path_params["topic"])
+    try:
+        async for _batch in scan.batches():
+            continue
+    finally:
+        scan.stop()
+    return scan.report()
 
 
 async def _produce(center: Center, person: Person, request: Request) -> object:

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from nicegui import events, ui
 
 from pessoa.client.acl_admin import Entry, Operation, Pattern, PatternType, Permission, ResourceType
+from pessoa.control_center.acl_recipes import Acl, BadRecipe, acls_for
 from pessoa.control_center.center import Center
+from pessoa.control_center.csv_text import csv_table
 from pessoa.control_center.pages.frame import Visit, page
 from pessoa.control_center.pages.parts import Cell, badge, card, notice, table, tag
 from pessoa.web.problems import HttpProblem
@@ -58,15 +60,24 @@ async def _draw_acls(visit: Visit) -> None:
         visit.html(notice(t("ACLs cannot be shown: {reason}", reason=problem.message)))
         return
     with ui.element("div").classes("actions"):
-        visit.button(t("Add an ACL"), lambda: _open_acl(visit), "admin")
+        visit.button(t("Let an application in"), lambda: _open_recipe(visit), "admin")
+        visit.button(t("Add an ACL"), lambda: _open_acl(visit), "admin", primary=False)
+        rows = [
+            (entry.principal, entry.permission.name, entry.operation.name, pattern.kind.name, pattern.pattern_type.name,
+             pattern.name, entry.host)
+            for pattern, entry in found
+        ]  # fmt: skip
+        heads = ("principal", "permission", "operation", "resource", "pattern", "name", "host")
+        visit.button("CSV", lambda: ui.download.content(csv_table(heads, rows), "acls.csv"), "reader",
+                     primary=False).tooltip(t("Download"))  # fmt: skip
     buttons: list[Cell] = [
         tag("button", t("Delete"), cls="btn secondary", data_at=at,
             onclick="emitEvent('delete-acl',{at:+this.dataset.at})")
         if visit.person.may("admin") else ""
         for at in range(len(found))
     ]  # fmt: skip
-    heads = [t("Principal"), t("Permission"), t("Operation"), t("Resource"), t("Host"), ""]
-    visit.html(card("", table(heads, acl_rows(found, buttons), empty=t("There is no ACL."))))
+    shown = [t("Principal"), t("Permission"), t("Operation"), t("Resource"), t("Host"), ""]
+    visit.html(card("", table(shown, acl_rows(found, buttons), empty=t("There is no ACL."))))
 
     async def delete(event: events.GenericEventArguments) -> None:
         at = event.args.get("at")
@@ -75,7 +86,48 @@ async def _draw_acls(visit: Visit) -> None:
         ):  # fmt: skip
             ui.navigate.reload()
 
-    ui.on("delete-acl", delete)
+    visit.on("delete-acl", delete)
+
+
+def _open_recipe(visit: Visit) -> None:
+    """The dialog that makes all ACLs that a producer, a consumer or an application of Streams needs."""
+    t = visit.t
+    with ui.dialog() as dialog, ui.element("div").classes("sheet"):
+        visit.html(tag("h2", t("Let an application in")))
+        kinds = {"producer": t("a producer"), "consumer": t("a consumer"), "streams": t("an application of Streams")}
+        kind = ui.select(kinds, value="producer", label=t("What it is"))
+        principal = ui.input(t("Principal"), value="User:")
+        topics = ui.input(t("Topics, with commas (orders, click*)"))
+        group = ui.input(t("Group or application id (not for a producer)"))
+        outputs = ui.input(t("Topics it writes to (Streams alone)"))
+        for one in (kind, principal, topics, group, outputs):
+            one.props("outlined dense").style("width:100%;margin-bottom:10px")
+        preview = visit.html()
+
+        def planned() -> list[Acl]:
+            given = [one.value or "" for one in (principal, topics, group, outputs)]
+            try:
+                return acls_for(str(kind.value), *given)
+            except BadRecipe as wrong:
+                raise HttpProblem(400, str(wrong)) from None
+
+        def show() -> None:
+            heads = [t("Principal"), t("Permission"), t("Operation"), t("Resource"), t("Host")]
+            preview.set_content(str(table(heads, acl_rows(planned()), empty="")))
+
+        async def add() -> None:
+            async def add_all() -> None:
+                for pattern, entry in planned():
+                    await visit.center.add_acl(visit.person, pattern, entry)
+
+            if await visit.attempt(add_all(), t("The ACLs are there.")):
+                ui.navigate.reload()
+
+        with ui.element("div").classes("actions").style("margin-top:14px"):
+            visit.button(t("Preview"), show, "reader", primary=False)
+            visit.button(t("Add"), add, "admin")
+            visit.button(t("Cancel"), dialog.close, "reader", primary=False)
+    dialog.open()
 
 
 def _open_acl(visit: Visit) -> None:
@@ -94,6 +146,9 @@ def _open_acl(visit: Visit) -> None:
                 one.props("outlined dense")
 
         async def add() -> None:
+            if not all((principal.value or "").partition(":")):
+                ui.notify(t("A principal is written as User:name."), type="negative")
+                return
             shape = Pattern(ResourceType[str(kind.value)], name.value, PatternType[str(pattern.value)])
             entry = Entry(
                 principal.value, host.value, Operation[str(operation.value)], Permission[str(permission.value)]

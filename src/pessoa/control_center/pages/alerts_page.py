@@ -27,22 +27,18 @@ def register(center: Center) -> None:
 
         async def change(event: events.GenericEventArguments) -> None:
             name, what = str(event.args.get("name")), str(event.args.get("what"))
-            try:
-                demand(visit.person, "admin")
-            except HttpProblem as problem:
-                ui.notify(problem.message, type="negative")
-                return
+            demand(visit.person, "admin")
             kept = []
-            for rule in center.state.stored.rules:
+            for rule in visit.center.state.stored.rules:
                 if rule.name != name:
                     kept.append(rule)
                 elif what == "switch":
                     kept.append(msgspec.structs.replace(rule, is_on=not rule.is_on))
-            center.state.change(rules=tuple(kept))
-            center.audit.note(visit.person.name, f"{what} alert rule", name)
+            visit.center.state.change(rules=tuple(kept))
+            visit.center.audit.note(visit.person.name, f"{what} alert rule", name)
             await redraw()
 
-        ui.on("rule", change)
+        visit.on("rule", change)
         await redraw()
         visit.live(2.0, redraw)
 
@@ -86,7 +82,10 @@ def _open_rule(visit: Visit) -> None:
             one.props("outlined").style("width:100%;margin-top:10px")
 
         async def save() -> None:
-            rule = AlertRule(name.value or "", str(kind.value), float(threshold.value or 0), target.value or "*",
+            if threshold.value is None:
+                ui.notify(t("A rule needs a number above which it fires."), type="negative")
+                return
+            rule = AlertRule(name.value or "", str(kind.value), float(threshold.value), target.value or "*",
                              webhook.value or "")  # fmt: skip
             try:
                 demand(visit.person, "admin")

@@ -1,10 +1,14 @@
-"""Brokers: the list, and a broker with its directories, requests and configuration."""
+"""Brokers: the list, and a broker with its directories, requests, logs and configuration."""
 
 from __future__ import annotations
+
+import asyncio
+from pathlib import Path
 
 from nicegui import ui
 
 from pessoa.client.config_admin import ResourceType
+from pessoa.control_center.broker_logs import KINDS, LOGGERS, log_path, read_tail
 from pessoa.control_center.center import Center
 from pessoa.control_center.pages.config_rows_view import draw_configs
 from pessoa.control_center.pages.frame import Visit, page
@@ -25,6 +29,8 @@ from pessoa.control_center.pages.parts import (
 from pessoa.control_center.views import BrokerView
 from pessoa.web.problems import HttpProblem
 
+LOG_LINES = 200
+
 
 def register(center: Center) -> None:
     @page(center, "/brokers", "brokers", "Brokers")
@@ -39,10 +45,11 @@ def register(center: Center) -> None:
 
     @page(center, "/brokers/{broker}", "brokers", "Brokers")
     async def one_broker(visit: Visit, broker: str) -> None:
-        found = next((one for one in (await center.overview(visit.t)).brokers if str(one.id) == broker), None)
+        found = next((one for one in (await visit.center.overview(visit.t)).brokers if str(one.id) == broker), None)
         if found is None:
             raise HttpProblem(404, visit.t("There is no broker {name}.", name=broker))
         visit.html(await _one(visit, found))
+        await _draw_logs(visit, found)
         if found.is_up:
             with ui.element("section").classes("card"):
                 visit.html(tag("h2", visit.t("Configuration")))
@@ -100,9 +107,66 @@ async def _one(visit: Visit, broker: BrokerView) -> Html:
     ]
     asked = table([t("Request"), t("Count"), "p50", "p99"], requests[:20],
                   empty=t("This broker serves no /metrics (pessoa.metrics.port)."), numbers=(1, 2, 3))  # fmt: skip
-    logs = tag("p", t("Its logs:"), " ", tag("code", f"pessoa logs broker-{broker.id} --access"), " ",
-               tag("code", f"pessoa logs broker-{broker.id} --error"), cls="dim")  # fmt: skip
-    return tag("div", head, card(t("Log directories"), directories), card(t("Requests"), asked, logs))
+    return tag("div", head, card(t("Log directories"), directories), card(t("Requests"), asked))
+
+
+async def _draw_logs(visit: Visit, broker: BrokerView) -> None:
+    """The broker's own logs, where they are files of this machine; else what to type where they are."""
+    t, home = visit.t, visit.center.config.home
+    kind = visit.query("log", "error")
+    path = log_path(home, broker.id, kind)
+    with ui.element("section").classes("card").props("id=logs"):
+        visit.html(tag("h2", t("Logs")))
+        if path is None:
+            typed = tag("code", f"pessoa logs broker-{broker.id} --access")
+            visit.html(tag("p", t("They are files where the broker runs. To read them there:"), " ", typed, cls="dim"))
+            return
+        tabs = [
+            tag("a", t(one), href=visit.here(log=one, find=None) + "#logs", cls="on" if one == kind else None,
+                aria_current="page" if one == kind else None)
+            for one in KINDS
+        ]  # fmt: skip
+        visit.html(tag("nav", *tabs, cls="tabs", aria_label=t("Logs")))
+        find = Html(
+            '<form class="bar-form" method="get" role="search" action="#logs">'
+            '<input type="hidden" name="log" value="{}"><input type="search" name="find" value="{}" placeholder="{}"'
+            ' aria-label="{}">'
+            '<button class="btn secondary">{}</button></form>'
+        )
+        words = t("Find in the log")
+        visit.html(find.format(kind, visit.query("find"), words, words, t("Find")))
+        shown = visit.html()
+
+        async def redraw() -> None:
+            shown.set_content(str(await asyncio.to_thread(_log_lines, visit, path, kind)))
+
+        await redraw()
+        visit.live(2.0, redraw)
+        if kind in LOGGERS and not path.exists() and broker.is_up:
+
+            async def turn_on() -> None:
+                change = visit.center.set_config(
+                    visit.person, ResourceType.BROKER_LOGGER, str(broker.id), *LOGGERS[kind]
+                )
+                await visit.attempt(change, t("It is on until the broker starts again."))
+
+            visit.button(t("Turn it on"), turn_on, "admin")
+
+
+def _log_lines(visit: Visit, path: Path, kind: str) -> Html:
+    t = visit.t
+    try:
+        found = read_tail(path, LOG_LINES, visit.query("find"))
+    except FileNotFoundError:
+        return tag("p", t("Nothing was written to this log: it may be off."), cls="empty")
+    except OSError as failure:
+        return notice(t("The log cannot be read: {reason}", reason=failure.strerror), "bad")
+    if not found.rows:
+        return tag("p", t("No line fits."), cls="empty")
+    if kind == "printed" or not found.columns:
+        return tag("pre", "\n".join(row[0] for row in found.rows))
+    cells: list[list[Cell]] = [list(row) for row in found.rows]
+    return tag("div", table(found.columns, cells, empty=""), cls="log")
 
 
 def _ms(number: float | None) -> str:

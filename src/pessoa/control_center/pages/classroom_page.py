@@ -28,7 +28,7 @@ MAX_LESSONS = 5
 PARTITIONS = 3
 _SHOWN_CELLS = 7
 ACKS = {
-    "0": "acks=0: the producer waits for nobody. The quickest, and what is lost on the way nobody notices.",
+    "0": "acks=0: the producer waits for no answer. The quickest; what is lost on the way goes unnoticed.",
     "1": "acks=1: the leader has saved it and says so. If it falls before its followers have copied it, it is lost.",
     "all": "acks=all: the leader says so when all in-sync replicas have it. Nothing that was acknowledged is lost.",
 }
@@ -114,7 +114,7 @@ async def _draw_lesson(visit: Visit, lesson: Lesson) -> None:
 
             with ui.element("div").classes("actions"):
                 ui.toggle({"0": "acks=0", "1": "acks=1", "all": "acks=all"}, value="all", on_change=set_acks).props(
-                    "no-caps unelevated"
+                    "no-caps unelevated toggle-text-color=on-accent"
                 )
             ui.switch(t("idempotence (with acks=all)"), value=True, on_change=set_idempotence)
             ui.switch(t("with keys: the same key, the same partition"), value=True, on_change=_setter(lesson, "keyed"))

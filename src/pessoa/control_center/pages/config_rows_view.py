@@ -42,7 +42,7 @@ async def draw_configs(visit: Visit, kind: ResourceType, name: str) -> None:
         if row is not None:
             _open_editor(visit, kind, name, row, redraw)
 
-    ui.on("edit-config", edit)
+    visit.on("edit-config", edit)
 
 
 def _table(visit: Visit, rows: list[ConfigRow]) -> Html:
@@ -60,7 +60,7 @@ def _table(visit: Visit, rows: list[ConfigRow]) -> Html:
             button = tag("span", t("read only"), cls="dim")
         cells.append([
             tag("div", tag("strong", one.name, cls="mono"), " ", mark, tag("div", one.doc, cls="dim")), value,
-            tag("span", one.default if one.default is not None else "–", cls="dim mono"), button,
+            tag("span", one.default if one.default is not None else "–", cls="dim mono default"), button,
         ])  # fmt: skip
     return table([t("Key"), t("Value"), t("Default"), ""], cells, empty=t("No key is called so."))
 

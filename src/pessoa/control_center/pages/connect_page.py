@@ -1,4 +1,5 @@
-"""Connect: connectors with their tasks; a form made from the plugin's own table of settings; pause, restart, delete."""
+"""Connect: connectors with their tasks, throughput and dead letters; a form made from the plugin's own table of
+settings; pause, restart, offsets, delete."""
 
 from __future__ import annotations
 
@@ -6,27 +7,52 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from nicegui import events, ui
+import msgspec
+from nicegui import ui
 
 from pessoa.control_center.accounts import demand
 from pessoa.control_center.center import Center
+from pessoa.control_center.connector_facts import (
+    REASON_HEADERS,
+    ConnectorFacts,
+    read_connector,
+    read_connectors,
+    shown_config,
+)
+from pessoa.control_center.message_reading import MessageQuery, as_text
+from pessoa.control_center.pages.connector_form import open_form
 from pessoa.control_center.pages.frame import Visit, page
-from pessoa.control_center.pages.parts import Cell, Html, badge, card, link, notice, table, tag
+from pessoa.control_center.pages.parts import (
+    Cell,
+    Html,
+    badge,
+    card,
+    compact,
+    date_clock,
+    link,
+    notice,
+    rate_text,
+    table,
+    tag,
+    tile,
+    tiles,
+)
 from pessoa.web.problems import HttpProblem
 
 TONES = {"RUNNING": "good", "FAILED": "bad", "PAUSED": "warning", "STOPPED": "warning"}
 ACTIONS = (("pause", "PUT", "Pause"), ("resume", "PUT", "Resume"), ("stop", "PUT", "Stop"))
+LETTERS_SHOWN = 10
 
 
 def register(center: Center) -> None:
     @page(center, "/connect", "connect", "Connect")
     async def connect(visit: Visit) -> None:
-        state = await center.services.connect.state()
+        state = await visit.center.services.connect.state()
         if not state.is_up:
             visit.html(notice(state.note))
             return
         with ui.element("div").classes("actions"):
-            visit.button(visit.t("Create a connector"), lambda: _open_plugins(visit))
+            visit.button(visit.t("Create a connector"), lambda: open_form(visit))
         shown = visit.html()
 
         async def redraw() -> None:
@@ -40,21 +66,47 @@ def register(center: Center) -> None:
         await _draw_connector(visit, connector)
 
 
+async def topics_of(center: Center, name: str) -> list[str]:
+    """The topics that a connector has used. Raises an `HttpProblem`."""
+    found: Any = await center.services.connect.ask("GET", f"/connectors/{quote(name, safe='')}/topics")
+    return sorted(map(str, found.get(name, {}).get("topics", []))) if isinstance(found, dict) else []
+
+
+async def throughput(center: Center, one: ConnectorFacts, topics: list[str]) -> tuple[float | None, int | None]:
+    """Records per second that a connector writes or reads, and a sink's lag; None for what is not known yet."""
+    await center.watch.ends(topics)
+    if one.kind == "source":
+        rates = [rate for rate in map(center.watch.topic_rate, topics) if rate is not None]
+        return (sum(rates) if rates else None), None
+    lags = (await center.watch.group_lags()).get(one.group)
+    return await center.watch.group_rate(one.group), None if lags is None else sum(lags.values())
+
+
+async def letters_in(center: Center, topic: str | None) -> int | None:
+    """How many dead letters there are; None without a topic for them."""
+    if topic is None or topic not in (await center.watch.image()).topics:
+        return None if topic is None else 0
+    ends = (await center.watch.ends([topic])).get(topic, {})
+    return sum(end.latest - end.earliest for end in ends.values())
+
+
 async def _list(visit: Visit) -> Html:
-    t = visit.t
-    found = await visit.center.services.connect.ask("GET", "/connectors", query={"expand": "status"})
+    t, center = visit.t, visit.center
+    answer = await center.services.connect.ask("GET", "/connectors?expand=status&expand=info")
     rows: list[list[Cell]] = []
-    for name, about in sorted(found.items()) if isinstance(found, dict) else ():
-        status: Any = about.get("status") if isinstance(about, dict) else {}
-        state = str((status or {}).get("connector", {}).get("state", "?"))
-        tasks = (status or {}).get("tasks", [])
-        failed = sum(one.get("state") == "FAILED" for one in tasks)
-        marks = tag("span", badge(state, TONES.get(state, "plain")), " ",
-                    badge(t("{n} failed", n=failed), "bad") if failed else "")  # fmt: skip
-        rows.append([link(name, f"/connect/{quote(name, safe='')}"), str((status or {}).get("type", "?")), marks,
-                     len(tasks)])  # fmt: skip
-    heads = [t("Connector"), t("Type"), t("State"), t("Tasks")]
-    return card("", table(heads, rows, empty=t("There is no connector."), numbers=(3,)))
+    for one in read_connectors(answer):
+        topics = await topics_of(center, one.name)
+        rate, lag = await throughput(center, one, topics)
+        letters = await letters_in(center, one.dead_letter_topic)
+        marks = tag("span", badge(one.state, TONES.get(one.state, "plain")), " ",
+                    badge(t("{n} failed", n=one.failed), "bad") if one.failed else "")  # fmt: skip
+        dead: Cell = "–" if letters is None else badge(compact(letters), "bad") if letters else "0"
+        rows.append([link(one.name, f"/connect/{quote(one.name, safe='')}"), one.kind, marks, len(one.tasks),
+                     ", ".join(topics[:3]) + (" …" if len(topics) > 3 else ""), rate_text(rate), compact(lag),
+                     dead])  # fmt: skip
+    heads = [t("Connector"), t("Type"), t("State"), t("Tasks"), t("Topics"), t("Throughput"), t("Lag"),
+             t("Dead letters")]  # fmt: skip
+    return card("", table(heads, rows, empty=t("There is no connector."), numbers=(3, 5, 6, 7)))
 
 
 async def _draw_connector(visit: Visit, name: str) -> None:
@@ -62,109 +114,113 @@ async def _draw_connector(visit: Visit, name: str) -> None:
     path = f"/connectors/{quote(name, safe='')}"
 
     async def act(method: str, what: str, words: str) -> None:
-        demand(visit.person, "editor")
-        if await visit.attempt(connect.ask(method, f"{path}{what}"), words):
-            visit.center.audit.note(visit.person.name, what.strip("/") or method.lower(), name)
-            ui.navigate.to("/connect" if (method, what) == ("DELETE", "") else f"/connect/{quote(name, safe='')}")
+        async def send() -> None:
+            demand(visit.person, "editor")
+            visit.center.limits.demand(visit.person, "connector", name)
+            await connect.ask(method, f"{path}{what}")
+
+        if await visit.attempt(send(), words):
+            visit.center.audit.note(visit.person.name, what.strip("/").partition("?")[0] or method.lower(), name)
+            visit.go("/connect" if (method, what) == ("DELETE", "") else f"/connect/{quote(name, safe='')}")
 
     with ui.element("div").classes("actions"):
         for action, method, words in ACTIONS:
             visit.button(t(words), partial(act, method, f"/{action}", t("Done.")), primary=False)
         visit.button(t("Restart"), lambda: act("POST", "/restart?includeTasks=true", t("Done.")))
+        visit.button(t("Edit"), lambda: open_form(visit, name), primary=False)
         reset = partial(act, "DELETE", "/offsets", t("Done."))
         visit.button(t("Reset offsets"), reset, "admin", primary=False).tooltip(t("Stop the connector first."))
-        visit.button(t("Delete"), lambda: act("DELETE", "", t("Done.")), "admin", primary=False)
+        visit.button(t("Delete"), lambda: _open_deletion(visit, name, lambda: act("DELETE", "", t("Done."))), "admin",
+                     primary=False)  # fmt: skip
     shown = visit.html()
 
     async def redraw() -> None:
-        status: Any = await connect.ask("GET", f"{path}/status")
-        config: Any = await connect.ask("GET", f"{path}/config")
-        tasks: list[list[Cell]] = []
-        traces = []
-        for one in status.get("tasks", []):
-            tasks.append([one["id"], badge(one["state"], TONES.get(one["state"], "plain")), one.get("worker_id", "")])
-            if one.get("trace"):
-                traces.append(tag("pre", str(one["trace"])[:8000]))
-        hidden = ("password", "secret", "token", "key.pem")
-        rows: list[list[Cell]] = [
-            [tag("code", key), "••••" if any(word in key.lower() for word in hidden) else str(value)]
-            for key, value in sorted(config.items())
-        ]
-        state = str(status["connector"]["state"])
-        try:
-            offsets: Any = await connect.ask("GET", f"{path}/offsets")
-        except HttpProblem as problem:
-            offsets = {"offsets": []}
-            traces.append(notice(problem.message))
-        places: list[list[Cell]] = [
-            [tag("code", str(one.get("partition"))), tag("code", str(one.get("offset")))]
-            for one in offsets.get("offsets", [])
-        ]
-        shown.set_content(str(tag(
-            "div", card(tag("span", name, " ", badge(state, TONES.get(state, "plain"))),
-                        table([t("Task"), t("State"), t("Worker")], tasks, empty=t("It has no task."), numbers=(0,)),
-                        *traces),
-            card(t("Offsets"), table([t("Partition"), t("Offset")], places, empty=t("Nothing is committed."))),
-            card(t("Configuration"), table([t("Key"), t("Value")], rows, empty="")),
-        )))  # fmt: skip
+        status = await connect.ask("GET", f"{path}/status")
+        one = read_connector(name, status, await connect.ask("GET", f"{path}/config"))
+        shown.set_content(str(await _connector(visit, one)))
 
     await redraw()
     visit.live(3.0, redraw)
 
 
-async def _open_plugins(visit: Visit) -> None:
+def _open_deletion(visit: Visit, name: str, delete: Any) -> None:
     t = visit.t
-    found: Any = await visit.center.services.connect.ask("GET", "/connector-plugins")
-    names = {str(one["class"]): f"{str(one['class']).rpartition('.')[2]} ({one.get('type', '')})" for one in found}
     with ui.dialog() as dialog, ui.element("div").classes("sheet"):
-        visit.html(tag("h2", t("Create a connector")))
-        plugin = ui.select(names, label=t("Plugin"), with_input=True).props("outlined").style("width:100%")
-        name = ui.input(t("Name")).props("outlined").style("width:100%;margin:10px 0")
-        form = ui.element("div").style("max-height:46vh;overflow:auto;display:grid;gap:10px")
-        told = visit.html()
-        fields: dict[str, ui.input] = {}
-
-        async def draw(change: events.ValueChangeEventArguments[Any]) -> None:
-            form.clear()
-            fields.clear()
-            path = f"/connector-plugins/{quote(str(change.value), safe='')}/config"
-            table_of: Any = await visit.center.services.connect.ask("GET", path)
-            with form:
-                for row in sorted(table_of, key=lambda one: (not one.get("required"), one.get("importance") != "HIGH")):
-                    key = str(row["name"])
-                    if key in ("name", "connector.class"):
-                        continue
-                    label = f"{key} *" if row.get("required") else key
-                    fields[key] = ui.input(label, placeholder=str(row.get("default_value") or "")).props(
-                        "outlined dense" + (" type=password" if row.get("type") == "PASSWORD" else "")
-                    )
-                    fields[key].tooltip(str(row.get("documentation", ""))[:400])
-
-        def config() -> dict[str, str]:
-            given = {key: one.value for key, one in fields.items() if one.value}
-            return {**given, "connector.class": str(plugin.value), "name": name.value or ""}
-
-        async def validate() -> None:
-            path = f"/connector-plugins/{quote(str(plugin.value), safe='')}/config/validate"
-            try:
-                answer: Any = await visit.center.services.connect.ask("PUT", path, config())
-            except Exception as problem:  # noqa: BLE001 - Connect's sentence is shown
-                told.set_content(str(notice(str(problem), "bad")))
-                return
-            errors = [f"{one['value']['name']}: {'; '.join(one['value']['errors'])}"
-                      for one in answer.get("configs", []) if one["value"].get("errors")]  # fmt: skip
-            told.set_content(str(notice(" · ".join(errors), "bad") if errors else notice(t("It is valid."), "good")))
-
-        async def create() -> None:
-            demand(visit.person, "editor")
-            body = {"name": name.value, "config": config()}
-            if await visit.attempt(visit.center.services.connect.ask("POST", "/connectors", body), t("It is created.")):
-                visit.center.audit.note(visit.person.name, "create connector", name.value or "")
-                ui.navigate.to(f"/connect/{quote(name.value or '', safe='')}")
-
-        plugin.on_value_change(draw)
-        with ui.element("div").classes("actions").style("margin-top:14px"):
-            visit.button(t("Validate"), validate, "reader", primary=False)
-            visit.button(t("Create"), create)
+        told = notice(t("Its tasks stop. What it has written stays."), "bad")
+        visit.html(tag("div", tag("h2", t("Delete {name}", name=name)), told))
+        with ui.element("div").classes("actions"):
+            visit.button(t("Delete"), delete, "admin").classes("danger")
             visit.button(t("Cancel"), dialog.close, "reader", primary=False)
     dialog.open()
+
+
+async def _connector(visit: Visit, one: ConnectorFacts) -> Html:
+    t, center = visit.t, visit.center
+    topics = await topics_of(center, one.name)
+    rate, lag = await throughput(center, one, topics)
+    letters = await letters_in(center, one.dead_letter_topic)
+    head = tiles(
+        tile(t("State"), one.state, one.kind, {"warning": "warning", "bad": "bad"}.get(TONES.get(one.state, ""), "")),
+        tile(t("Throughput"), rate_text(rate), t("records")),
+        tile(t("Lag"), compact(lag), t("records"), "warning" if lag else ""),
+        tile(t("Dead letters"), compact(letters), t("records"), "bad" if letters else ""),
+        tile(t("Tasks"), len(one.tasks), t("{n} failed", n=one.failed), "bad" if one.failed else ""),
+    )
+    traces = [tag("pre", text[:8000]) for text in (one.trace, *(task.trace for task in one.tasks)) if text]
+    tasks: list[list[Cell]] = [
+        [task.id, badge(task.state, TONES.get(task.state, "plain")), task.worker] for task in one.tasks
+    ]
+    used = tag("p", *(link(topic, f"/topics/{quote(topic, safe='')}", "link chip") for topic in topics))
+    config: list[list[Cell]] = [[tag("code", key), value] for key, value in shown_config(one.config).items()]
+    return tag(
+        "div", head,
+        card(t("Tasks"), table([t("Task"), t("State"), t("Worker")], tasks, empty=t("It has no task.")), *traces),
+        card(t("Topics"), used if topics else tag("p", t("It has used no topic yet."), cls="empty")),
+        await _dead_letters(visit, one),
+        await _offsets(visit, one.name),
+        card(t("Configuration"), table([t("Key"), t("Value")], config, empty="")),
+    )  # fmt: skip
+
+
+async def _offsets(visit: Visit, name: str) -> Html:
+    t = visit.t
+    try:
+        found: Any = await visit.center.services.connect.ask("GET", f"/connectors/{quote(name, safe='')}/offsets")
+    except HttpProblem as problem:
+        return card(t("Offsets"), notice(problem.message))
+    rows: list[list[Cell]] = [
+        [tag("code", _json(one.get("partition"))), tag("code", _json(one.get("offset")))]
+        for one in (found.get("offsets", []) if isinstance(found, dict) else [])
+    ]
+    return card(t("Offsets"), table([t("Partition"), t("Offset")], rows, empty=t("Nothing is committed.")))
+
+
+async def _dead_letters(visit: Visit, one: ConnectorFacts) -> Html:
+    """The newest records that a sink could not take, with the reason where its headers say it."""
+    t, topic = visit.t, one.dead_letter_topic
+    if one.kind != "sink":
+        return Html("")
+    if topic is None:
+        words = t("Records that it cannot take are not kept: set {key} to a topic.",
+                  key="errors.deadletterqueue.topic.name")  # fmt: skip
+        return card(t("Dead letters"), tag("p", words, cls="empty"))
+    rows: list[list[Cell]] = []
+    if topic in (await visit.center.watch.image()).topics:
+        hidden = visit.center.hidden_paths(topic, visit.person)
+        scan = await visit.center.messages(
+            visit.person, MessageQuery(topic, "newest", limit=LETTERS_SHOWN, hidden=hidden)
+        )
+        found = [each async for batch in scan.batches() for each in batch]
+        for letter in sorted(found, key=lambda each: -each.timestamp)[:LETTERS_SHOWN]:
+            headers = {key: as_text(value) for key, value in letter.headers}
+            reason = next((headers[key] for key in REASON_HEADERS if key in headers), "–")
+            rows.append([tag("span", date_clock(letter.timestamp), cls="nowrap"),
+                         tag("span", as_text(letter.key)[:60], cls="nowrap"), as_text(letter.value)[:120],
+                         reason[:300]])  # fmt: skip
+    where = tag("p", t("Topic"), " ", link(topic, f"/topics/{quote(topic, safe='')}?tab=messages"), cls="dim")
+    heads = [t("Time"), t("Key"), t("Value"), t("Reason")]
+    return card(t("Dead letters"), where, table(heads, rows, empty=t("There is none.")))
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

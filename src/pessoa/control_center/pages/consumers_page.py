@@ -9,6 +9,7 @@ from urllib.parse import quote
 from nicegui import ui
 
 from pessoa.control_center.center import Center
+from pessoa.control_center.csv_text import csv_table
 from pessoa.control_center.offset_reset import WAYS, ResetRow
 from pessoa.control_center.pages.frame import Visit, page
 from pessoa.control_center.pages.parts import (
@@ -27,6 +28,7 @@ from pessoa.control_center.pages.parts import (
     tiles,
 )
 from pessoa.control_center.views import GroupView
+from pessoa.web.problems import HttpProblem
 
 TONES = {"Stable": "good", "Empty": "plain", "Dead": "bad", "PreparingRebalance": "warning",
          "CompletingRebalance": "warning", "Assigning": "warning", "Reconciling": "warning"}  # fmt: skip
@@ -35,7 +37,9 @@ TONES = {"Stable": "good", "Empty": "plain", "Dead": "bad", "PreparingRebalance"
 def register(center: Center) -> None:
     @page(center, "/consumers", "consumers", "Consumers")
     async def consumers(visit: Visit) -> None:
-        visit.html(_search(visit))
+        with ui.element("div").classes("spread"):
+            visit.html(_search(visit))
+            visit.button("CSV", lambda: _download(visit), "reader", primary=False).tooltip(visit.t("Download"))
         shown = visit.html()
 
         async def redraw() -> None:
@@ -46,15 +50,25 @@ def register(center: Center) -> None:
 
     @page(center, "/consumers/{group}", "consumers", "Consumers")
     async def one_group(visit: Visit, group: str) -> None:
-        view = await center.group(group)
+        view = await visit.center.group(group)
         _actions(visit, view)
         shown = visit.html()
 
         async def redraw() -> None:
-            shown.set_content(str(_one(visit, await center.group(group))))
+            shown.set_content(str(_one(visit, await visit.center.group(group))))
 
         shown.set_content(str(_one(visit, view)))
         visit.live(2.0, redraw)
+
+
+async def _download(visit: Visit) -> None:
+    wanted = visit.query("q").casefold()
+    rows = [
+        (one.id, one.state, one.kind, " ".join(one.topics), one.lag)
+        for one in await visit.center.watch.group_rows()
+        if wanted in one.id.casefold()
+    ]
+    ui.download.content(csv_table(("group", "state", "kind", "topics", "lag"), rows), "groups.csv")
 
 
 def _search(visit: Visit) -> Html:
@@ -93,13 +107,16 @@ def _one(visit: Visit, view: GroupView) -> Html:
     for one in view.members:
         parts = ", ".join(f"{topic}-{number}" for topic, number in one.partitions[:20])
         idle: Cell = parts or badge(t("idle: there are more members than partitions"), "warning")
-        members.append([tag("span", one.client_id, tag("div", one.id, cls="dim")), one.host, idle])
+        tasks = tag("div", ", ".join(one.tasks), cls="dim") if one.tasks else ""
+        members.append([tag("span", one.client_id, tag("div", one.id, cls="dim")), one.host, tag("span", idle, tasks)])
     offsets: list[list[Cell]] = [
         [link(one.topic, f"/topics/{quote(one.topic, safe='')}"), one.partition,
          "–" if one.committed is None else f"{one.committed:,}", "–" if one.end is None else f"{one.end:,}",
          compact(one.lag), one.member]
         for one in view.offsets[:1000]
     ]  # fmt: skip
+    # A share group has no committed offsets: what is below the start offset is settled.
+    first = t("Start offset") if view.kind == "share" else t("Committed")
     changes: list[list[Cell]] = [
         [date_clock(at), badge(state, TONES.get(state, "plain"))]
         for at, state in reversed(visit.center.watch.group_states(view.id))
@@ -108,8 +125,10 @@ def _one(visit: Visit, view: GroupView) -> Html:
         "div", head, card(t("Lag over time"), drawn),
         card(t("Members"), table([t("Client"), t("Host"), t("Partitions")], members,
                                  empty=t("No member is connected."))),
-        card(t("Offsets"), table([t("Topic"), t("Partition"), t("Committed"), t("End"), t("Lag"), t("Member")], offsets,
+        card(t("Offsets"), table([t("Topic"), t("Partition"), first, t("End"), t("Lag"), t("Member")], offsets,
                                  empty=t("Nothing is committed."), numbers=(1, 2, 3, 4))),
+        card(t("Internal topics"), tag("p", *(link(one, f"/topics/{quote(one, safe='')}", "link chip")
+                                              for one in view.internal_topics))) if view.internal_topics else "",
         card(t("Rebalances"), table([t("Since"), t("State")], changes, empty=t("Nothing has happened."))),
     )  # fmt: skip
 
@@ -118,6 +137,9 @@ def _actions(visit: Visit, view: GroupView) -> None:
     t = visit.t
     with ui.element("div").classes("actions"):
         visit.button(t("Reset offsets"), lambda: _open_reset(visit, view), why_not=view.why_no_reset)
+        if view.kind == "share":
+            visit.button(t("Delete offsets"), lambda: _open_forgetting(visit, view), "admin",
+                         why_not=view.why_no_reset, primary=False)  # fmt: skip
         busy = t("A group with members cannot be deleted.") if view.members else None
         visit.button(t("Delete"), lambda: _open_deletion(visit, view.id), "admin", why_not=busy, primary=False)
 
@@ -130,7 +152,27 @@ def _open_deletion(visit: Visit, group: str) -> None:
 
         async def delete() -> None:
             if await visit.attempt(visit.center.delete_group(visit.person, group), t("The group is deleted.")):
-                ui.navigate.to("/consumers")
+                visit.go("/consumers")
+
+        with ui.element("div").classes("actions"):
+            visit.button(t("Delete"), delete, "admin").classes("danger")
+            visit.button(t("Cancel"), dialog.close, "reader", primary=False)
+    dialog.open()
+
+
+def _open_forgetting(visit: Visit, view: GroupView) -> None:
+    t = visit.t
+    topics = sorted({one.topic for one in view.offsets})
+    with ui.dialog() as dialog, ui.element("div").classes("sheet"):
+        told = notice(t("The group begins anew in this topic, where its settings say."), "bad")
+        visit.html(tag("div", tag("h2", t("Delete offsets of {name}", name=view.id)), told))
+        topic = ui.select(topics, value=topics[0] if topics else None, label=t("Topic")).props("outlined")
+        topic.style("width:100%;margin:10px 0")
+
+        async def delete() -> None:
+            change = visit.center.forget_share_topic(visit.person, view.id, str(topic.value))
+            if await visit.attempt(change, t("The offsets are deleted.")):
+                dialog.close()
 
         with ui.element("div").classes("actions"):
             visit.button(t("Delete"), delete, "admin").classes("danger")
@@ -163,8 +205,8 @@ def _open_reset(visit: Visit, view: GroupView) -> None:
                 return
             try:
                 planned.extend(await visit.center.plan_reset(view.id, topic.value, way.value, number))
-            except Exception as problem:  # noqa: BLE001 - whatever is wrong with the input is shown
-                preview.set_content(str(notice(str(problem), "bad")))
+            except HttpProblem as problem:
+                preview.set_content(str(notice(problem.message, "bad")))
                 return
             rows: list[list[Cell]] = [
                 [one.partition, "–" if one.current is None else f"{one.current:,}", f"{one.target:,}",

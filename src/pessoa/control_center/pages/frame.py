@@ -7,6 +7,9 @@ that fails says so.
 A handler renders into the frame. An `HttpProblem` of it becomes a notice in the frame; a visit without a session is
 sent to /login. `visit.live(seconds, redraw)` repeats something while the page is open; a redraw that fails shows a
 banner, and the banner goes when it works again.
+
+An open page outlives its session: buttons (`visit.button`), events (`visit.on`) and redraws look the session up anew,
+and lead to /login where it has ended.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from nicegui import ui
+import msgspec
+from nicegui import events, ui
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -57,6 +61,14 @@ _SCRIPT = """
 document.addEventListener('keydown', function (e) {
   if ((e.ctrlKey || e.metaKey) && e.key.toLowerCase() === 'k') { e.preventDefault(); emitEvent('palette', {}); }
 });
+document.addEventListener('input', function (e) {
+  // A page sends 1 MB at most: a longer text would not reach the server, and what was there before would count.
+  if (!e.target.value || JSON.stringify(e.target.value).length < 990000) return;
+  e.stopImmediatePropagation();
+  e.target.value = '';
+  e.target.dispatchEvent(new Event('input', {bubbles: true}));
+  Quasar.Notify.create({type: 'negative', message: document.body.dataset.tooLong, timeout: 10000});
+}, true);
 window.setCookie = function (name, value) {
   document.cookie = name + '=' + value + ';path=/;max-age=31536000;samesite=strict'; location.reload();
 };
@@ -67,6 +79,40 @@ window.labelEditors = function (label) {
     });
   }).observe(document, {childList: true, subtree: true});
 };
+window.prepareEditor = async function (id, words) {
+  const CM = await import('nicegui-codemirror');
+  const one = getElement(id), view = await one.editorPromise;
+  const dark = document.body.classList.contains('body--dark');
+  one.setTheme(dark ? 'vscodeDark' : 'vscodeLight');
+  const complete = function (context) {
+    const word = context.matchBefore(/[\\w.]+/);
+    if (!word && !context.explicit) return null;
+    const typed = word ? word.text.toUpperCase() : '';
+    const options = words.filter(function (o) { return o.label.toUpperCase().startsWith(typed); });
+    return {from: word ? word.from : context.pos, options: options, filter: false};
+  };
+  view.dispatch({effects: CM.StateEffect.appendConfig.of(
+    CM.EditorState.languageData.of(function () { return [{autocomplete: complete}]; }))});
+  view.dom.dataset.completes = words.length;
+};
+window.nameCluster = function (name) {
+  const named = function (href) {
+    const url = new URL(href, location.href);
+    if (!url.searchParams.has('cluster')) url.searchParams.set('cluster', name);
+    return url.href;
+  };
+  history.replaceState(history.state, '', named(location.href));
+  document.addEventListener('click', function (e) {
+    const a = e.target.closest && e.target.closest('a[href^="/"]');
+    if (a) a.href = named(a.href);
+  }, true);
+  document.addEventListener('submit', function (e) {
+    if (e.target.elements.cluster) return;
+    const field = document.createElement('input');
+    field.type = 'hidden'; field.name = 'cluster'; field.value = name;
+    e.target.append(field);
+  }, true);
+};
 window.copyText = function (el) { navigator.clipboard && navigator.clipboard.writeText(el.dataset.text || ''); };
 """
 
@@ -74,15 +120,29 @@ window.copyText = function (el) { navigator.clipboard && navigator.clipboard.wri
 class Visit:
     """One open page: its visitor, its words and its address."""
 
-    def __init__(self, center: Center, person: Person, request: Request) -> None:
+    def __init__(self, center: Center, request: Request) -> None:
         self.center = center
-        self.person = person
         self.request = request
         accept = request.headers.get("accept-language")
         self.t = Text(chosen_language(request.cookies.get("pessoa_language"), accept))
         chosen = request.cookies.get("pessoa_theme", "auto")
         self.theme = chosen if chosen in THEMES else "auto"
         self._banner: ui.html | None = None
+
+    @property
+    def person(self) -> Person:
+        """The visitor; 401 once the session has ended."""
+        found = self.center.accounts.by_cookie(self.request.cookies.get(COOKIE))
+        if found is None:
+            raise HttpProblem(401, self.t("The session has ended: log in again."))
+        return found
+
+    def has_session(self) -> bool:
+        """Whether the session goes on, which this use prolongs; the visitor of another is led to the login."""
+        if self.center.accounts.by_cookie(self.request.cookies.get(COOKIE)) is not None:
+            return True
+        ui.navigate.to(login_address(self.request))
+        return False
 
     def query(self, name: str, default: str = "") -> str:
         return self.request.query_params.get(name, default)
@@ -97,6 +157,12 @@ class Visit:
         kept = {key: value for key, value in query.items() if value not in (None, "")}
         return f"{self.request.url.path}?{urlencode(kept)}" if kept else self.request.url.path
 
+    def go(self, path: str) -> None:
+        """Open another page, of the same cluster."""
+        if len(self.center.clusters) > 1:
+            path += f"{'&' if '?' in path else '?'}cluster={quote(self.center.config.name)}"
+        ui.navigate.to(path)
+
     def html(self, content: Html | None = None) -> ui.html:
         """An element whose content was escaped when it was made."""
         return ui.html(str(content or ""), sanitize=False)
@@ -104,10 +170,7 @@ class Visit:
     def live(self, seconds: float, redraw: Callable[[], Awaitable[None]]) -> None:
         async def attempt() -> None:
             self.center.look()
-            if self.center.accounts.demands_login and (
-                self.center.accounts.by_cookie(self.request.cookies.get(COOKIE)) is None
-            ):
-                ui.navigate.to(f"/login?next={quote(self.request.url.path)}")
+            if not self.has_session():
                 return
             try:
                 await redraw()
@@ -135,6 +198,13 @@ class Visit:
         ui.notify(done, type="positive")
         return True
 
+    async def attempt_quietly(self, action: Awaitable[object]) -> None:
+        """Do what the page needs, and say only what goes wrong."""
+        try:
+            await action
+        except HttpProblem as problem:
+            ui.notify(problem.message, type="negative", close_button=True, timeout=10_000)
+
     def button(
         self,
         text: str,
@@ -145,7 +215,8 @@ class Visit:
         primary: bool = True,
     ) -> ui.button:
         """A button that is greyed out, with the reason, for a visitor who may not."""
-        found = ui.button(text, on_click=act, color=None).props("no-caps unelevated" if primary else "no-caps outline")
+        found = ui.button(text, on_click=lambda: self.act(act), color=None)
+        found.props("no-caps unelevated" if primary else "no-caps outline")
         found.classes("primary" if primary else "secondary")
         if not self.person.may(role):
             why_not = self.t("This needs the role {role}.", role=role)
@@ -154,6 +225,30 @@ class Visit:
             found.tooltip(why_not)
         return found
 
+    def on(self, event: str, act: Callable[..., Any]) -> None:
+        """Do something when the page emits an event."""
+
+        async def run(given: events.GenericEventArguments) -> None:
+            await self.act(act, given)
+
+        ui.on(event, run)
+
+    async def act(self, act: Callable[..., Any], *given: object) -> None:
+        """Do what the visitor wants while the session goes on, and say what goes wrong."""
+        if not self.has_session():
+            return
+        try:
+            found = act(*given)
+            if inspect.isawaitable(found):
+                await found
+        except HttpProblem as problem:
+            ui.notify(problem.message, type="negative", close_button=True, timeout=10_000)
+
+
+def login_address(request: Request) -> str:
+    """The login, which leads back to this page."""
+    return f"/login?next={quote(request.url.path + (f'?{request.url.query}' if request.url.query else ''))}"
+
 
 def page(center: Center, path: str, active: str, title: str) -> Callable[[Callable[..., Awaitable[None]]], None]:
     """Serve a handler at a path: its parameters behind `visit` are those of the path."""
@@ -161,15 +256,15 @@ def page(center: Center, path: str, active: str, title: str) -> Callable[[Callab
     def register(handler: Callable[..., Awaitable[None]]) -> None:
         @functools.wraps(handler)
         async def serve(request: Request, **names: str) -> Response | None:
-            person = center.accounts.by_cookie(request.cookies.get(COOKIE))
-            if person is None:
-                after = quote(str(request.url.path) + (f"?{request.url.query}" if request.url.query else ""))
-                return RedirectResponse(f"/login?next={after}", 303)
-            visit = Visit(center, person, request)
+            if center.accounts.by_cookie(request.cookies.get(COOKIE)) is None:
+                return RedirectResponse(login_address(request), 303)
+            asked = request.query_params.get("cluster")
+            visit = Visit(center.clusters.get(asked or "", center), request)
             draw_frame(visit, active, title, names)
             with ui.element("div").classes("main").props("id=main"):
                 visit._banner = visit.html()
                 try:
+                    center.of_cluster(asked)
                     await handler(visit, **names)
                 except HttpProblem as problem:
                     visit.html(notice(problem.message, "bad"))
@@ -203,17 +298,32 @@ def draw_frame(visit: Visit, active: str, title: str, names: dict[str, str]) -> 
     opener = Html('<label for="burger" class="burger" aria-hidden="true">{}</label>').format(icon("menu"))
     with ui.element("header").classes("side"):
         visit.html(tag("div", brand, opener, cls="side-head"))
+        visit.html(_clusters(visit))
         visit.html(tag("div", burger, menu, _foot(visit), cls="side-body"))
-    _palette(visit)
+    open_palette = _palette(visit)
     crumbs = [link(t(title), f"/{active}" if active != "home" else "/", "crumb")] if names else [tag("span", t(title))]
     crumbs += [tag("span", name, cls="crumb-name") for name in names.values()]
     with ui.element("div").classes("top"):
         visit.html(tag("h1", *[part for one in crumbs for part in (one, Html(" <em>/</em> "))][:-1]))
-        search = (
-            ui.button(on_click=lambda: _open_palette(visit), color=None).props("no-caps flat").classes("search-button")
-        )
+        search = ui.button(on_click=lambda: visit.act(open_palette), color=None)
+        search.props("no-caps flat").classes("search-button")
         with search:
             visit.html(tag("span", icon("search"), t("Search"), Html(" <kbd>Ctrl K</kbd>"), cls="search-label"))
+
+
+def _clusters(visit: Visit) -> Html:
+    """The choice of a cluster, where there are several. The address always names the cluster that is shown."""
+    chosen, names = visit.center.config.name, list(visit.center.clusters)
+    if len(names) == 1:
+        return Html("")
+    options = [
+        Html('<option value="{0}"{1}>{0}</option>').format(one, Html(" selected") if one == chosen else "")
+        for one in names
+    ]
+    choice = tag("select", *options, aria_label=visit.t("Cluster"), cls="cluster-choice",
+                 onchange="location.href='/?cluster='+this.value")  # fmt: skip
+    ui.add_body_html(f"<script>nameCluster({msgspec.json.encode(chosen).decode()})</script>")
+    return choice
 
 
 def add_head(visit: Visit) -> None:
@@ -222,7 +332,8 @@ def add_head(visit: Visit) -> None:
     ui.query("html").props(f'lang="{visit.t.language}"')
     dark = {"dark": True, "light": False}.get(visit.theme)
     ui.dark_mode(dark)
-    ui.query("body").classes(f"theme-{visit.theme}")
+    too_long = visit.t("This is too long for a page (1 MB): send it from a file, or through the API.")
+    ui.query("body").classes(f"theme-{visit.theme}").props(f'data-too-long="{too_long}"')
 
 
 def _foot(visit: Visit) -> Html:
@@ -243,7 +354,8 @@ def _foot(visit: Visit) -> Html:
     return tag("div", who, tag("div", theme, language, api, out, cls="tools"), cls="side-foot")
 
 
-def _palette(visit: Visit) -> None:
+def _palette(visit: Visit) -> Callable[[], Awaitable[None]]:
+    """Draw the search, closed; what opens it."""
     t = visit.t
     with ui.dialog().props("position=top") as dialog, ui.element("div").classes("palette"):
         box = ui.input(placeholder=t("Topics, groups, pages …")).props(
@@ -257,22 +369,18 @@ def _palette(visit: Visit) -> None:
     async def open_first() -> None:
         links = await palette_targets(visit, box.value or "")
         if links:
-            ui.navigate.to(links[0][2])
+            visit.go(links[0][2])
 
-    box.on_value_change(search)
-    box.on("keydown.enter", open_first)
+    box.on_value_change(lambda: visit.act(search))
+    box.on("keydown.enter", lambda: visit.act(open_first))
 
     async def show() -> None:
         box.set_value("")
         await search()
         dialog.open()
 
-    visit.open_palette = show  # type: ignore[attr-defined]
-    ui.on("palette", show)
-
-
-async def _open_palette(visit: Visit) -> None:
-    await visit.open_palette()  # type: ignore[attr-defined]
+    visit.on("palette", lambda _: show())
+    return show
 
 
 async def palette_targets(visit: Visit, text: str) -> list[tuple[str, str, str]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pessoa.control_center.center import Center
+from urllib.parse import quote
+
+from pessoa.control_center.center import Center, cluster_rows
 from pessoa.control_center.pages.frame import Visit, page
 from pessoa.control_center.pages.parts import (
     Html,
@@ -50,12 +52,31 @@ async def content(visit: Visit) -> Html:
     firing = [notice(one.text, "warning") for _, one in visit.center.alerts.firing.values()][:5]
     return tag(
         "div",
+        await _clusters(visit),
         notice(view.health, view.level),
         *firing,
         _tiles(view, t),
         card(t("Traffic"), charts),
         tag("div", card(t("Brokers"), _brokers(view, t)), card(t("Services"), _services(view, t)), cls="two"),
     )
+
+
+async def _clusters(visit: Visit) -> Html:
+    """A tile for each cluster, where there are several."""
+    t = visit.t
+    if len(visit.center.clusters) == 1:
+        return Html("")
+    found = []
+    for one in await cluster_rows(visit.center, t):
+        words = t("{n} brokers, {m} topics", n=one.brokers, m=compact(one.topics))
+        rates = f"↓ {rate_text(one.messages_in)}  ↑ {rate_text(one.messages_out)}  {t('Lag')} {compact(one.lag)}"
+        is_here = one.name == visit.center.config.name
+        found.append(
+            tag("a", tag("div", one.name, " ", badge(t("shown"), "accent") if is_here else "", cls="tile-value"),
+                tag("div", words, cls="tile-note"), tag("div", rates, cls="tile-note"),
+                tag("div", one.health, cls="tile-note"), href=f"/?cluster={quote(one.name)}", cls=f"tile {one.level}")
+        )  # fmt: skip
+    return tag("div", *found, cls="tiles clusters")
 
 
 def _tiles(view: Overview, t: Text) -> Html:

@@ -1,147 +1,268 @@
-"""ksql: an editor, its results streaming into a table, streams, tables and queries, through the REST interface of a
-ksql server. A push query runs until it is stopped or the page is closed."""
+"""ksql: an editor that completes, results streaming into a table or a chart, running queries with their rates, speed
+and plan, streams and tables; all through the REST interface of a ksql server. A push query runs until it is stopped or
+the page is closed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from typing import Any, Literal
+import re
+from functools import partial
+from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from nicegui import ui
 
 from pessoa.control_center.accounts import demand
 from pessoa.control_center.center import Center
+from pessoa.control_center.ksql_catalogue import STATEMENTS, Catalogue, Query, read_catalogue
 from pessoa.control_center.pages.frame import Visit, page
-from pessoa.control_center.pages.parts import Cell, Html, card, notice, table, tag
+from pessoa.control_center.pages.ksql_results import VIEWS, QueryRows, cell_text, draw_rows
+from pessoa.control_center.pages.parts import Cell, Html, badge, card, join, link, notice, rate_text, table, tag
 from pessoa.web.problems import HttpProblem
 
-ROWS = 200
-EXAMPLE = "SHOW TOPICS;"
+EXAMPLE = "-- Ctrl-Space completes, Run sends it to the server.\nSHOW TOPICS;"
+TONES = {"RUNNING": "good", "ERROR": "bad", "PAUSED": "warning", "UNRESPONSIVE": "bad"}
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_KSQL = "application/vnd.ksql.v1+json"
+_DRAW_S = 0.25
+
+
+class KsqlDesk:
+    """What one visitor has in the editor, and what came of it."""
+
+    def __init__(self, visit: Visit) -> None:
+        self.visit = visit
+        self.found = QueryRows()
+        self.view = visit.query("view", "table")
+        self.column: str | None = None
+        self.shown: ui.html = visit.html()
+        self._task: asyncio.Task[None] | None = None
+        self._drawing: asyncio.TimerHandle | None = None
+
+    def start(self, text: str, is_from_beginning: bool) -> None:
+        self.stop()
+        self._task = asyncio.create_task(self._run(text, is_from_beginning))
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def redraw(self) -> None:
+        if self.found.columns or self.found.lines:
+            self.shown.set_content(str(draw_rows(self.visit, self.found, self.view, self.column)))
+
+    async def _run(self, text: str, is_from_beginning: bool) -> None:
+        ksql, t = self.visit.center.services.ksql, self.visit.t
+        properties = {"auto.offset.reset": "earliest"} if is_from_beginning else {}
+        body = {"ksql": text, "streamsProperties": properties}
+        self.found = QueryRows()
+        try:
+            demand(self.visit.person, "editor")
+            self.visit.center.demand_queries(self.visit.person)
+            if not is_query(text):
+                answer: Any = await ksql.ask("POST", "/ksql", body, content_type=_KSQL)
+                self.visit.center.audit.note(self.visit.person.name, "ksql", text[:100])
+                done = notice(t("Done."), "good") if answer in (None, []) else _answers(answer)
+                self.shown.set_content(str(done))
+                return
+            await self._stream(body)
+        except HttpProblem as problem:
+            self.shown.set_content(str(card("", notice(tag("span", problem.message, cls="lines"), "bad"))))
+        except (KeyError, TypeError, AttributeError) as wrong:
+            self.shown.set_content(str(card("", notice(t("The answer cannot be read: {reason}", reason=wrong), "bad"))))
+
+    async def _stream(self, body: object) -> None:
+        self.shown.set_content(str(card(self.visit.t("Result"), tag("p", self.visit.t("No row yet."), cls="empty"))))
+        try:
+            async for line in self.visit.center.services.ksql.stream_lines("/query", body):
+                if error := self.found.take(line):
+                    raise HttpProblem(400, error)
+                # Lines of the same moment are drawn together; the last of them may be the last for long.
+                if self._drawing is None:
+                    self._drawing = asyncio.get_running_loop().call_later(_DRAW_S, self._draw)
+        finally:
+            if self._drawing is not None:
+                self._drawing.cancel()
+                self._drawing = None
+        self.found.is_done = True
+        self.redraw()
+
+    def _draw(self) -> None:
+        self._drawing = None
+        self.redraw()
 
 
 def register(center: Center) -> None:
     @page(center, "/ksql", "ksql", "ksql")
     async def ksql(visit: Visit) -> None:
-        t = visit.t
-        state = await center.services.ksql.state()
+        watch = visit.center.watch
+        state = await visit.center.services.ksql.state()
         if not state.is_up:
             visit.html(notice(state.note))
-        running: list[asyncio.Task[None]] = []
-
-        async def start() -> None:
-            stop()
-            running.append(asyncio.create_task(_run(visit, str(editor.value or ""), shown)))
-
-        def stop() -> None:
-            while running:
-                running.pop().cancel()
-
-        with ui.element("section").classes("card"):
-            theme: Literal["basicDark", "basicLight"] = "basicDark" if visit.theme == "dark" else "basicLight"
-            editor = ui.codemirror(visit.query("q") or EXAMPLE, language="SQL", theme=theme).style("height:200px")
-            with ui.element("div").classes("actions").style("margin-top:12px"):
-                away = None if state.is_up else state.note
-                visit.button(t("Run"), start, why_not=away)
-                visit.button(t("Stop"), stop, "reader", primary=False)
-        shown = visit.html()
-
-        ui.context.client.on_disconnect(stop)
-        ui.add_body_html(f"<script>labelEditors({msgspec.json.encode(t('Statement')).decode()})</script>")
-        if state.is_up:
-            visit.html(await _catalogue(visit))
-
-
-async def _run(visit: Visit, text: str, shown: ui.html) -> None:
-    t = visit.t
-    is_query = text.lstrip()[:6].upper() == "SELECT"
-    try:
-        if not is_query:
-            demand(visit.person, "editor")
-            body = {"ksql": text, "streamsProperties": {}}
-            answer = await visit.center.services.ksql.ask(
-                "POST", "/ksql", body, content_type="application/vnd.ksql.v1+json"
-            )
-            visit.center.audit.note(visit.person.name, "ksql", text[:100])
-            shown.set_content(str(_answers(answer)))
+        catalogue = await read(visit.center) if state.is_up else Catalogue()
+        editor = _draw_editor(visit, None if state.is_up else state.note)
+        if not state.is_up:
+            _prepare_editor(editor, catalogue)
             return
-        heads: list[Cell] = []
-        rows: deque[list[Cell]] = deque(maxlen=ROWS)
-        count, drawn_s = 0, 0.0
-        async for line in visit.center.services.ksql.stream_lines("/query", {"ksql": text, "streamsProperties": {}}):
-            found = _decoded(line)
-            if "header" in found:
-                heads = _columns(str(found["header"].get("schema", "")))
-            elif "row" in found:
-                count += 1
-                rows.appendleft([_cell(one) for one in found["row"]["columns"]])
-            elif "errorMessage" in found or "finalMessage" in found:
-                shown.set_content(str(notice(str(found.get("errorMessage") or found.get("finalMessage")))))
-                if not rows:
-                    return
-            now_s = asyncio.get_running_loop().time()
-            if now_s - drawn_s > 0.25:
-                drawn_s = now_s
-                shown.set_content(str(_result(visit, heads, rows, count)))
-        shown.set_content(str(_result(visit, heads, rows, count)))
-    except HttpProblem as problem:
-        shown.set_content(str(card("", notice(problem.message, "bad"))))
-    except (KeyError, TypeError, AssertionError) as wrong:
-        shown.set_content(str(card("", notice(t("The answer cannot be read: {reason}", reason=wrong), "bad"))))
+        running = ui.element("div")
+        sources = visit.html()
+        drawn: list[tuple[Query, ...]] = []
+        ways: dict[str, ui.html] = {}
+
+        async def redraw() -> None:
+            found = await read(visit.center)
+            sources.set_content(str(_sources(visit, found)))
+            await watch.ends(sorted({topic for one in found.queries for topic in (*one.reads, *one.writes)}))
+            # Buttons and open plans stay where they are while the queries are the same.
+            if drawn != [found.queries]:
+                drawn[:] = [found.queries]
+                running.clear()
+                with running:
+                    ways.clear()
+                    ways.update(_queries(visit, found))
+            for one in found.queries:
+                ways[one.id].set_content(str(_way(visit, one)))
+
+        await redraw()
+        visit.live(3.0, redraw)
+        # Last, for a timer lets the page be sent as it is.
+        _prepare_editor(editor, catalogue)
 
 
-def _decoded(line: str) -> dict[str, Any]:
-    text = line.strip().strip(",").lstrip("[").rstrip("]").strip()
-    if not text:
-        return {}
-    try:
-        found = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
+async def read(center: Center) -> Catalogue:
+    """What the server has. Raises an `HttpProblem`."""
+    body = {"ksql": STATEMENTS, "streamsProperties": {}}
+    return read_catalogue(await center.services.ksql.ask("POST", "/ksql", body, content_type=_KSQL))
 
 
-def _columns(schema: str) -> list[Cell]:
-    """The names of "`ID` INTEGER, `NAME` STRING"; commas in types of structures do not part columns."""
-    names, depth, start = [], 0, 0
-    for at, letter in enumerate(schema + ","):
-        depth += (letter in "<(") - (letter in ">)")
-        if letter == "," and depth == 0:
-            names.append(schema[start:at].strip().split(" ")[0].strip("`"))
-            start = at + 1
-    return list(names)
+def is_query(text: str) -> bool:
+    """Whether rows come back as a stream: SELECT and PRINT."""
+    words = _COMMENT.sub(" ", text).split(None, 1)
+    return bool(words) and words[0].upper() in ("SELECT", "PRINT")
 
 
-def _cell(value: object) -> str:
-    return value if isinstance(value, str) else "null" if value is None else msgspec.json.encode(value).decode()
+def _draw_editor(visit: Visit, away: str | None) -> ui.codemirror:
+    t = visit.t
+
+    def stop() -> None:
+        desk.stop()
+
+    with ui.element("section").classes("card"):
+        editor = ui.codemirror(visit.query("q") or EXAMPLE, language="SQL", theme="vscodeLight", line_wrapping=True)
+        editor.style("height:200px").classes("editor")
+        with ui.element("div").classes("actions").style("margin-top:12px"):
+            visit.button(t("Run"), lambda: desk.start(str(editor.value or ""), bool(beginning.value)), why_not=away)
+            visit.button(t("Stop"), stop, "reader", primary=False)
+            beginning = ui.checkbox(t("From the beginning"), value=True)
+            view = ui.toggle({key: t(words) for key, words in VIEWS}, value="table")
+            view.props("no-caps unelevated toggle-text-color=on-accent")
+            column = ui.select([], label=t("Column")).props("outlined dense").style("min-width:130px")
+    desk = KsqlDesk(visit)
+
+    def choose() -> None:
+        desk.view = str(view.value)
+        desk.column = column.value
+        column.set_options(desk.found.number_columns(), value=desk.column)
+        desk.redraw()
+
+    view.on_value_change(choose)
+    column.on_value_change(choose)
+    column.on("click", lambda: column.set_options(desk.found.number_columns()))
+    ui.context.client.on_disconnect(desk.stop)
+    ui.add_body_html(f"<script>labelEditors({msgspec.json.encode(t('Statement')).decode()})</script>")
+    return editor
 
 
-def _result(visit: Visit, heads: list[Cell], rows: deque[list[Cell]], count: int) -> Html:
-    words = visit.t("{n} rows; the last {m} are shown.", n=count, m=min(count, ROWS))
-    return card(visit.t("Result"), tag("p", words, cls="dim"), table(heads, rows, empty=visit.t("No row yet.")))
+def _prepare_editor(editor: ui.codemirror, catalogue: Catalogue) -> None:
+    """Give the editor its colours and what it completes."""
+    words = msgspec.json.encode([one._asdict() for one in catalogue.words()]).decode()
+    ui.timer(0.1, lambda: ui.run_javascript(f"prepareEditor({editor.id}, {words})"), once=True)
+
+
+def _queries(visit: Visit, found: Catalogue) -> dict[str, ui.html]:
+    """Draw the queries; the elements that show where each reads and writes, by its id."""
+    t = visit.t
+    ways = {}
+    with ui.element("section").classes("card"):
+        visit.html(tag("h2", t("Running queries")))
+        if not found.queries:
+            visit.html(tag("p", t("There is no running query."), cls="empty"))
+        for one in found.queries:
+            with ui.element("div").classes("query"):
+                state = badge(one.state or "?", TONES.get(one.state, "plain"))
+                speed = badge(one.speed, "accent") if one.speed else ""
+                visit.html(tag("div", tag("strong", one.id), " ", state, " ", speed, cls="query-head"))
+                ways[one.id] = visit.html()
+                visit.html(_query(visit, one))
+                with ui.element("div").classes("actions"):
+                    paused = one.state == "PAUSED"
+                    other, words = ("RESUME", t("Resume")) if paused else ("PAUSE", t("Pause"))
+                    visit.button(words, partial(_act, visit, f"{other} {one.id};"), primary=False)
+                    visit.button(t("Terminate"), partial(_act, visit, f"TERMINATE {one.id};"), "admin", primary=False)
+    return ways
+
+
+async def _act(visit: Visit, statement: str) -> None:
+    async def send() -> None:
+        body = {"ksql": statement, "streamsProperties": {}}
+        await visit.center.services.ksql.ask("POST", "/ksql", body, content_type=_KSQL)
+        visit.center.audit.note(visit.person.name, "ksql", statement)
+
+    await visit.attempt(send(), visit.t("Done."))
+
+
+def _way(visit: Visit, one: Query) -> Html:
+    """Topics → topics, with their rates."""
+
+    def ends(topics: tuple[str, ...]) -> Html:
+        return join(
+            tag("span", link(topic, f"/topics/{quote(topic, safe='')}"), " ",
+                tag("small", rate_text(visit.center.watch.topic_rate(topic)), cls="dim"), cls="end")
+            for topic in topics
+        )  # fmt: skip
+
+    return tag("div", ends(one.reads), tag("span", "→", cls="dim"), ends(one.writes), cls="query-way")
+
+
+def _query(visit: Visit, one: Query) -> Html:
+    t = visit.t
+    why = tag("p", t("Speed: {why}", why=one.why), cls="dim") if one.why else ""
+    plan = tag("details", tag("summary", t("Statement and plan")), tag("pre", one.text), tag("pre", one.plan))
+    return tag("div", why, *(notice(words, "bad") for words in one.errors[-3:]), plan)
+
+
+def _sources(visit: Visit, found: Catalogue) -> Html:
+    t = visit.t
+    cards = []
+    for kind, title in (("STREAM", t("Streams")), ("TABLE", t("Tables"))):
+        rows: list[list[Cell]] = [
+            [tag("strong", one.name), link(one.topic, f"/topics/{quote(one.topic, safe='')}"),
+             f"{one.key_format} · {one.value_format}", one.window,
+             tag("span", ", ".join(f"{name} {type_}" for name, type_ in one.columns), cls="dim")]
+            for one in found.sources if one.kind == kind
+        ]  # fmt: skip
+        heads = [t("Name"), t("Topic"), t("Formats"), t("Window"), t("Columns")]
+        cards.append(card(title, table(heads, rows, empty=t("There are none."))))
+    return tag("div", *cards)
 
 
 def _answers(answer: Any) -> Html:
+    """What the server says to statements: its lists as tables, its messages as sentences, the rest as JSON."""
     parts = []
     for one in answer if isinstance(answer, list) else [answer]:
         lists = [key for key, value in one.items() if isinstance(value, list) and value and isinstance(value[0], dict)]
-        if lists:
+        status = one.get("commandStatus")
+        if isinstance(status, dict):
+            good = status.get("status") in ("SUCCESS", "QUEUED", "EXECUTING")
+            parts.append(notice(str(status.get("message", "")), "good" if good else "bad"))
+        elif lists:
             items = one[lists[0]]
             keys = list(items[0])[:8]
-            rows: list[list[Cell]] = [[_cell(item.get(key)) for key in keys] for item in items]
+            rows: list[list[Cell]] = [[cell_text(item.get(key)) for key in keys] for item in items]
             parts.append(card(str(one.get("@type", "")), table(list(keys), rows, empty="")))
         else:
             text = msgspec.json.format(msgspec.json.encode(one), indent=2).decode()
             parts.append(card(str(one.get("@type", "")), tag("pre", text)))
     return tag("div", *parts)
-
-
-async def _catalogue(visit: Visit) -> Html:
-    body = {"ksql": "SHOW STREAMS; SHOW TABLES; SHOW QUERIES;", "streamsProperties": {}}
-    try:
-        answer = await visit.center.services.ksql.ask(
-            "POST", "/ksql", body, content_type="application/vnd.ksql.v1+json"
-        )
-    except HttpProblem as problem:
-        return notice(problem.message)
-    return tag("div", tag("h3", visit.t("Streams, tables and queries")), _answers(answer))

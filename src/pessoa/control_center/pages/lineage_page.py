@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from pessoa.base.json_value import JsonValue
 from pessoa.control_center.center import Center
 from pessoa.control_center.cluster_watch import is_internal
 from pessoa.control_center.lineage_graph import Flow, Graph, lay_out
 from pessoa.control_center.pages.frame import Visit, page
+from pessoa.control_center.pages.ksql_page import read
 from pessoa.control_center.pages.parts import Cell, Html, badge, card, compact, notice, rate_text, table, tag
 from pessoa.web.problems import HttpProblem
 
-_WIDE, _HIGH, _GAP_X, _GAP_Y = 190, 46, 70, 18
+_WIDE, _HIGH, _GAP_X, _GAP_Y = 206, 46, 70, 18
 _PATHS = {"topic": "/topics/", "group": "/consumers/", "connector": "/connect/"}
+_FIXED_PATHS = {"query": "/ksql"}
 
 
 def register(center: Center) -> None:
@@ -32,17 +35,24 @@ def register(center: Center) -> None:
 async def flows(center: Center) -> list[Flow]:
     """What reads and writes topics, as far as the services tell."""
     found: list[Flow] = []
-    for name, partitions in (await center.watch.group_lags()).items():
-        topics = tuple(sorted({topic for topic, _ in partitions}))
-        if topics and not name.startswith(("connect-", "_confluent-ksql")):
-            found.append(Flow("group", name, topics, state=compact(sum(partitions.values()))))
     if (await center.services.connect.state()).is_up:
         found += await _connectors(center)
     if (await center.services.pipelines.state()).is_up:
         found += await _pipelines(center)
     if (await center.services.ksql.state()).is_up:
         found += await _ksql_queries(center)
+    for name, partitions in (await center.watch.group_lags()).items():
+        topics = tuple(sorted({topic for topic, _ in partitions}))
+        if topics and not stands_for_another(name, found):
+            found.append(Flow("group", name, topics, state=compact(sum(partitions.values()))))
     return found
+
+
+def stands_for_another(group: str, found: Iterable[Flow]) -> bool:
+    """Whether a group is that of a connector, a pipeline or a ksql query, which the graph has already."""
+    if group.startswith(("connect-", "_confluent-ksql")):
+        return True
+    return any(group == f"pessoa-{one.name}" for one in found if one.kind in ("pipeline", "query"))
 
 
 async def _connectors(center: Center) -> list[Flow]:
@@ -62,44 +72,40 @@ async def _connectors(center: Center) -> list[Flow]:
 
 
 async def _pipelines(center: Center) -> list[Flow]:
-    """Pipelines, by the topics that their groups have read; where they write their API does not tell."""
+    """Pipelines: what they read and write as their API tells, or what their groups have committed."""
     groups = await center.watch.group_lags()
     try:
         answer: Any = await center.services.pipelines.ask("GET", "/queries")
     except HttpProblem:
         return []
+    return pipeline_flows(answer, {name: {topic for topic, _ in at} for name, at in groups.items()})
+
+
+def pipeline_flows(answer: JsonValue, committed: Mapping[str, Collection[str]]) -> list[Flow]:
+    """The flows in the pipelines' list of queries; `committed` are the topics of groups."""
+
+    def topics(one: dict[str, JsonValue], key: str) -> set[str]:
+        found = one.get(key)
+        return {str(name) for name in found} if isinstance(found, list) else set()
+
     return [
-        Flow("pipeline", str(one.get("id")), state=str(one.get("state", "")),
-             reads=tuple(sorted({topic for topic, _ in groups.get(str(one.get("group")), ())})))
+        Flow(
+            "pipeline", str(one.get("id")), state=str(one.get("state", "")),
+            reads=tuple(sorted(topics(one, "sources") | set(committed.get(str(one.get("group")), ())))),
+            writes=tuple(sorted(topics(one, "sinks"))),
+        )
         for one in (answer if isinstance(answer, list) else [])
         if isinstance(one, dict)
     ]  # fmt: skip
 
 
 async def _ksql_queries(center: Center) -> list[Flow]:
-    """Persistent queries: their sinks as the server says them, their sources by the names in their text."""
-    body = {"ksql": "SHOW STREAMS; SHOW TABLES; SHOW QUERIES;", "streamsProperties": {}}
+    """Persistent queries, with the topics of the streams and tables that they name."""
     try:
-        answer: Any = await center.services.ksql.ask("POST", "/ksql", body, content_type="application/json")
-        return ksql_flows(answer)
-    except (HttpProblem, KeyError, AttributeError, TypeError):
+        found = await read(center)
+    except HttpProblem:
         return []
-
-
-def ksql_flows(answer: Any) -> list[Flow]:
-    """The flows in what a server says to SHOW STREAMS, TABLES and QUERIES."""
-    sources = {
-        str(one["name"]).upper(): str(one["topic"])
-        for part in answer
-        for one in (*part.get("streams", ()), *part.get("tables", ()))
-    }
-    found = []
-    for one in (query for part in answer for query in part.get("queries", ())):
-        sinks = tuple(map(str, one.get("sinkKafkaTopics", ())))
-        words = {word.upper() for word in re.findall(r"[A-Za-z_][A-Za-z0-9_]*", str(one.get("queryString", "")))}
-        reads = {topic for name, topic in sources.items() if name in words} - set(sinks)
-        found.append(Flow("query", str(one["id"]), tuple(sorted(reads)), sinks, str(one.get("state", ""))))
-    return found
+    return [Flow("query", one.id, one.reads, one.writes, one.state) for one in found.queries]
 
 
 async def _content(visit: Visit) -> Html:
@@ -113,13 +119,12 @@ async def _content(visit: Visit) -> Html:
     ends_of = [one.name for one in graph.nodes if one.kind == "topic" and one.name in image.topics]
     await center.watch.ends(ends_of)
     for name in ends_of:
-        samples = center.watch.history.of(f"topic:{name}")
-        rates[name] = samples[-1].value if samples else None
+        rates[name] = center.watch.topic_rate(name)
     away = [one.note for one in await center.services.states() if not one.is_up and one.name != "Schema Registry"]
     rows: list[list[Cell]] = [
         [badge(t(one.kind)), one.name, ", ".join(one.reads), ", ".join(one.writes), one.state] for one in found
     ]
-    unused = sorted(set(names) - used)
+    unread = sorted(set(names) - {topic for one in found for topic in one.reads})
     return tag(
         "div",
         card(t("Where data goes"), draw(graph, rates) if graph.edges else tag("p", t(
@@ -127,7 +132,7 @@ async def _content(visit: Visit) -> Html:
             notice(t("Only the first {n} are drawn.", n=len(graph.nodes))) if graph.is_cut else ""),
         card(t("Readers and writers"), table([t("Kind"), t("Name"), t("Reads"), t("Writes"), t("State or lag")], rows,
                                              empty=t("There are none."))),
-        card(t("Topics that nothing reads"), tag("p", ", ".join(unused[:200]) or "–", cls="dim")),
+        card(t("Topics that nothing reads"), tag("p", ", ".join(unread[:200]) or "–", cls="dim")),
         *(notice(words) for words in away),
     )  # fmt: skip
 
@@ -158,7 +163,8 @@ def draw(graph: Graph, rates: dict[str, float | None]) -> Html:
         ).format("node-topic" if node.kind == "topic" else "node-other", x, y, _WIDE, _HIGH, x + 12, y + 20, name,
                  x + 12, y + 36, note)  # fmt: skip
         path = _PATHS.get(node.kind)
-        parts.append(tag("a", box, href=path + quote(node.name, safe="")) if path else box)
+        href = path + quote(node.name, safe="") if path else _FIXED_PATHS.get(node.kind)
+        parts.append(tag("a", box, href=href) if href else box)
     body = Html("").join(str(one) if not isinstance(one, str) else one for one in parts)
     svg = Html('<svg viewBox="0 0 {} {}" style="max-width:{}px" role="group" aria-label="lineage">{}</svg>')
     return tag("div", svg.format(wide, high, wide, body), cls="scene", tabindex="0")

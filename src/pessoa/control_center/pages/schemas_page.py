@@ -13,6 +13,7 @@ from pessoa.control_center.accounts import demand
 from pessoa.control_center.center import Center
 from pessoa.control_center.pages.frame import Visit, page
 from pessoa.control_center.pages.parts import Cell, Html, badge, card, link, notice, table, tag
+from pessoa.web.problems import HttpProblem
 
 LEVELS = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE")
 _SHOWN = 300
@@ -22,18 +23,18 @@ def register(center: Center) -> None:
     @page(center, "/schemas", "schemas", "Schemas")
     async def schemas(visit: Visit) -> None:
         t = visit.t
-        state = await center.services.registry.state()
+        state = await visit.center.services.registry.state()
         if not state.is_up:
             visit.html(notice(state.note))
             return
         with ui.element("div").classes("actions"):
             visit.button(t("Register a schema"), lambda: _open_registering(visit, ""))
-        found = await center.services.registry.ask("GET", "/subjects")
+        found = await visit.center.services.registry.ask("GET", "/subjects")
         subjects = sorted(map(str, found)) if isinstance(found, list) else []
-        level = await center.services.registry.ask("GET", "/config")
+        level = await visit.center.services.registry.ask("GET", "/config")
         rows: list[list[Cell]] = []
         for subject in subjects[:_SHOWN]:
-            latest = await center.services.registry.ask("GET", f"{_path(subject)}/versions/latest")
+            latest = await visit.center.services.registry.ask("GET", f"{_path(subject)}/versions/latest")
             assert isinstance(latest, dict)
             rows.append([link(subject, f"/schemas/{quote(subject, safe='')}"), str(latest.get("schemaType", "AVRO")),
                          str(latest.get("version")), str(latest.get("id"))])  # fmt: skip
@@ -132,12 +133,18 @@ def _open_registering(visit: Visit, subject: str, text: str = "") -> None:
         def body() -> dict[str, str]:
             return {"schema": schema.value or "", "schemaType": str(kind.value)}
 
+        def subject_name() -> str:
+            found = (name.value or "").strip()
+            if not found:
+                raise HttpProblem(400, t("A schema needs a subject: <topic>-value or <topic>-key."))
+            return found
+
         async def check() -> None:
-            path = f"/compatibility{_path(name.value)}/versions/latest"
+            path = f"/compatibility{_path(subject_name())}/versions/latest"
             try:
                 found = await registry.ask("POST", path, body(), query={"verbose": "true"})
-            except Exception as problem:  # noqa: BLE001 - the registry's sentence is shown
-                told.set_content(str(notice(str(problem), "bad")))
+            except HttpProblem as problem:
+                told.set_content(str(notice(problem.message, "bad")))
                 return
             fits = isinstance(found, dict) and found.get("is_compatible")
             reasons = found.get("messages") if isinstance(found, dict) else None
@@ -146,11 +153,16 @@ def _open_registering(visit: Visit, subject: str, text: str = "") -> None:
             told.set_content(str(notice(f"{words} {more}", "good" if fits else "bad")))
 
         async def register_it() -> None:
-            demand(visit.person, "editor")
-            done = registry.ask("POST", f"{_path(name.value)}/versions", body())
-            if await visit.attempt(done, t("The schema is registered.")):
-                visit.center.audit.note(visit.person.name, "register schema", name.value)
-                ui.navigate.to(f"/schemas/{quote(name.value, safe='')}")
+            named = subject_name()
+
+            async def send() -> None:
+                demand(visit.person, "editor")
+                visit.center.limits.demand(visit.person, "subject", named)
+                await registry.ask("POST", f"{_path(named)}/versions", body())
+
+            if await visit.attempt(send(), t("The schema is registered.")):
+                visit.center.audit.note(visit.person.name, "register schema", named)
+                visit.go(f"/schemas/{quote(named, safe='')}")
 
         with ui.element("div").classes("actions").style("margin-top:14px"):
             visit.button(t("Check"), check, "reader", primary=False)
@@ -166,10 +178,13 @@ def _open_level(visit: Visit, subject: str) -> None:
         level = ui.select(list(LEVELS), value="BACKWARD").props("outlined").style("width:100%")
 
         async def save() -> None:
-            demand(visit.person, "admin")
-            path = f"/config/{quote(subject, safe='')}"
-            done = visit.center.services.registry.ask("PUT", path, {"compatibility": level.value})
-            if await visit.attempt(done, t("Done.")):
+            async def send() -> None:
+                demand(visit.person, "admin")
+                visit.center.limits.demand(visit.person, "subject", subject)
+                path = f"/config/{quote(subject, safe='')}"
+                await visit.center.services.registry.ask("PUT", path, {"compatibility": level.value})
+
+            if await visit.attempt(send(), t("Done.")):
                 visit.center.audit.note(visit.person.name, "set compatibility", f"{subject}: {level.value}")
                 ui.navigate.reload()
 

@@ -27,7 +27,7 @@ def register(center: Center) -> None:
         rows: list[list[Cell]] = [
             [date_clock(one.at_ms), one.user, one.action, one.target,
              badge("ok", "good") if one.outcome == "ok" else badge(one.outcome[:80], "bad")]
-            for one in reversed(center.audit.entries)
+            for one in reversed(visit.center.audit.entries)
         ]  # fmt: skip
         heads = [t("Time"), t("Who"), t("What"), t("Target"), t("Outcome")]
         visit.html(card("", table(heads, rows, empty=t("Nothing was changed through the control centre."))))

@@ -7,8 +7,6 @@ download.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import deque
 from dataclasses import replace
 from urllib.parse import quote
@@ -17,6 +15,7 @@ import msgspec
 from nicegui import events, ui
 
 from pessoa.control_center.accounts import demand
+from pessoa.control_center.csv_text import csv_table
 from pessoa.control_center.filter_expressions import BadFilter, compile_filter
 from pessoa.control_center.message_decoding import FORMATS
 from pessoa.control_center.message_reading import Message, MessageQuery, Scan, as_text
@@ -102,11 +101,15 @@ async def draw(visit: Visit, topic: str) -> None:
     except BadFilter as wrong:
         visit.html(notice(str(wrong), "bad"))
         return
-    view = MessageView(visit, await visit.center.messages(query), shown, told)
+    view = MessageView(visit, await visit.center.messages(visit.person, query), shown, told)
     ui.context.client.on_disconnect(view.scan.stop)
 
     def step() -> None:
         visit.center.look()
+        if not visit.has_session():
+            view.scan.stop()
+            timer.deactivate()
+            return
         view.take()
         if view.scan.progress.is_done:
             timer.deactivate()
@@ -195,8 +198,8 @@ def _form(visit: Visit, topic: str) -> Html:
     first = tag(
         "div", Html('<input type="hidden" name="tab" value="messages">'),
         select("start", t("Where to begin"), [(key, t(words)) for key, words in STARTS], start),
-        field("number", "amount", t("Offset"), "width:110px"), field("datetime-local", "at", t("Time"), "width:215px"),
-        field("number", "partition", t("Partition"), "width:110px"), field("number", "limit", t("Limit"), "width:90px"),
+        field("number", "amount", t("Offset"), "width:96px"), field("datetime-local", "at", t("Time"), "width:206px"),
+        field("number", "partition", t("Partition"), "width:104px"), field("number", "limit", t("Limit"), "width:78px"),
         select("key", t("Format of keys"), [("", t("key: auto")), *formats[1:]], visit.query("key")),
         select("value", t("Format of values"), [("", t("value: auto")), *formats[1:]], visit.query("value")),
         cls="bar-form",
@@ -260,15 +263,15 @@ def _serve_events(visit: Visit, topic: str, view: MessageView) -> None:
         data = msgspec.json.encode(message.value) if not isinstance(message.value, str) else message.value.encode()
         ui.download.content(data, f"{topic}-{one.partition}-{one.offset}.{'json' if data[:1] in b'{[' else 'txt'}")
 
-    ui.on("resend", resend)
-    ui.on("whole", whole)
+    visit.on("resend", resend)
+    visit.on("whole", whole)
 
 
 async def read_one(visit: Visit, topic: str, partition: int, offset: int) -> Message:
     """One message whole. 404 where it is gone."""
     query = MessageQuery(topic, "offset", offset, (partition,), 1, whole_values=True,
                          hidden=visit.center.hidden_paths(topic, visit.person))  # fmt: skip
-    scan = await visit.center.messages(query)
+    scan = await visit.center.messages(visit.person, query)
     async for batch in scan.batches():
         if batch and batch[0].offset == offset:
             return batch[0]
@@ -280,18 +283,9 @@ def _download(view: MessageView, topic: str, kind: str) -> None:
     if kind == "json":
         ui.download.content(msgspec.json.format(msgspec.json.encode(found), indent=1), f"{topic}.json")
         return
-    out = io.StringIO()
-    rows = csv.writer(out)
-    rows.writerow(("partition", "offset", "timestamp", "key", "value"))
-    for one in found:
-        rows.writerow((one.partition, one.offset, one.timestamp, _cell(one.key), _cell(one.value)))
-    ui.download.content(out.getvalue().encode(), f"{topic}.csv")
-
-
-def _cell(value: object) -> str:
-    """A text that a spreadsheet takes for no formula."""
-    text = as_text(value)  # type: ignore[arg-type]
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text
+    heads = ("partition", "offset", "timestamp", "key", "value")
+    rows = [(one.partition, one.offset, one.timestamp, as_text(one.key), as_text(one.value)) for one in found]
+    ui.download.content(csv_table(heads, rows), f"{topic}.csv")
 
 
 def _open_saving(visit: Visit, topic: str) -> None:
@@ -307,7 +301,7 @@ def _open_saving(visit: Visit, topic: str) -> None:
             demand(visit.person, "editor")
             one = SavedFilter(name.value.strip()[:100], visit.query("filter"), topic, visit.person.name)
             visit.center.state.change(filters=[*visit.center.state.stored.filters, one])
-            ui.notify(t("Everybody finds it under the field of filters."), type="positive")
+            ui.notify(t("All users find it under the field of filters."), type="positive")
             dialog.close()
 
         visit.button(t("Save"), save)
@@ -329,21 +323,20 @@ def open_producer(visit: Visit, topic: str, like: Message | None = None) -> None
 
         async def send() -> None:
             pairs = [line.partition(":") for line in (headers.value or "").splitlines() if line.strip()]
+            if wrong := next((name for name, colon, _ in pairs if not colon), None):
+                ui.notify(t("{line}: write name: value", line=wrong), type="negative")
+                return
             named = [(name.strip(), text.strip().encode()) for name, _, text in pairs]
             at = -1 if partition.value is None else int(partition.value)
-            placed = visit.center.produce(visit.person, topic, key.value.encode() or None,
+            placed = visit.center.produce(visit.person, topic, (key.value or "").encode() or None,
                                           (value.value or "").encode(), named, at)  # fmt: skip
             if await visit.attempt(placed, t("The message is in the topic.")):
                 dialog.close()
 
         async def load(upload: events.UploadEventArguments) -> None:
             lines = [line for line in (await upload.file.read()).splitlines() if line.strip()]
-            try:
-                for line in lines:
-                    await visit.center.produce(visit.person, topic, None, line)
-            except HttpProblem as problem:
-                ui.notify(problem.message, type="negative")
-                return
+            for line in lines:
+                await visit.center.produce(visit.person, topic, None, line)
             ui.notify(t("{n} messages are in the topic.", n=compact(len(lines))), type="positive")
 
         with ui.element("div").classes("actions").style("margin-top:14px"):
@@ -351,7 +344,9 @@ def open_producer(visit: Visit, topic: str, like: Message | None = None) -> None
             visit.button(t("Cancel"), dialog.close, "reader", primary=False)
         if like is None and visit.person.may("editor"):
             visit.html(tag("p", t("Or a file with a message on each line:"), cls="dim"))
-            ui.upload(on_upload=load, auto_upload=True, max_file_size=_MAX_UPLOAD).props("flat").style("width:100%")
+            files = ui.upload(on_upload=lambda upload: visit.act(load, upload), auto_upload=True,
+                              max_file_size=_MAX_UPLOAD)  # fmt: skip
+            files.props("flat").style("width:100%")
     dialog.open()
 
 

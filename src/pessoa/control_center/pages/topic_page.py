@@ -8,7 +8,7 @@ from nicegui import ui
 
 from pessoa.client.config_admin import ResourceType
 from pessoa.control_center.center import Center
-from pessoa.control_center.pages import topic_messages
+from pessoa.control_center.pages import topic_analysis_view, topic_copy_view, topic_messages
 from pessoa.control_center.pages.config_rows_view import draw_configs
 from pessoa.control_center.pages.frame import Visit, page
 from pessoa.control_center.pages.parts import (
@@ -33,7 +33,7 @@ from pessoa.control_center.views import PartitionView
 from pessoa.web.problems import HttpProblem
 
 TABS = (("", "Overview"), ("messages", "Messages"), ("schema", "Schema"), ("config", "Configuration"),
-        ("groups", "Consumers"), ("access", "Access"))  # fmt: skip
+        ("groups", "Consumers"), ("analysis", "Analysis"), ("access", "Access"))  # fmt: skip
 # As many cells as are drawn at each end of a partition.
 _CELLS = 7
 
@@ -41,7 +41,7 @@ _CELLS = 7
 def register(center: Center) -> None:
     @page(center, "/topics/{topic}", "topics", "Topics")
     async def topic_page(visit: Visit, topic: str) -> None:
-        await center.watch.topic_info(topic)
+        await visit.center.watch.topic_info(topic)
         tab = visit.query("tab")
         path = f"/topics/{quote(topic, safe='')}"
         links = [
@@ -56,6 +56,8 @@ def register(center: Center) -> None:
             case "config":
                 with ui.element("section").classes("card"):
                     await draw_configs(visit, ResourceType.TOPIC, topic)
+            case "analysis":
+                topic_analysis_view.draw(visit, topic)
             case "schema":
                 visit.html(await _schemas(visit, topic))
             case "groups":
@@ -129,6 +131,7 @@ def _actions(visit: Visit, topic: str) -> None:
         visit.button(t("Add partitions"), lambda: _open_partitions(visit, topic), primary=False)
         visit.button(t("Replicas"), lambda: _open_replicas(visit, topic), "admin", primary=False)
         visit.button(t("Clone"), clone, primary=False)
+        visit.button(t("Copy messages"), lambda: topic_copy_view.open_copy(visit, topic), primary=False)
         visit.button(t("Empty"), lambda: _open_removal(visit, topic, empties=True), "admin", primary=False)
         visit.button(t("Delete"), lambda: _open_removal(visit, topic, empties=False), "admin", primary=False)
 
@@ -189,7 +192,7 @@ def _open_removal(visit: Visit, topic: str, *, empties: bool) -> None:
             center = visit.center
             act = center.empty_topic(visit.person, topic) if empties else center.delete_topic(visit.person, topic)
             if await visit.attempt(act, t("Done.")):
-                ui.navigate.to(f"/topics/{quote(topic, safe='')}" if empties else "/topics")
+                visit.go(f"/topics/{quote(topic, safe='')}" if empties else "/topics")
 
         with ui.element("div").classes("actions").style("margin-top:16px"):
             visit.button(t("Empty") if empties else t("Delete"), remove, "admin").classes("danger")

@@ -7,6 +7,7 @@ from urllib.parse import quote
 from nicegui import events, ui
 
 from pessoa.control_center.center import Center
+from pessoa.control_center.csv_text import csv_table
 from pessoa.control_center.pages.frame import Visit, page
 from pessoa.control_center.pages.parts import (
     Cell,
@@ -26,6 +27,7 @@ from pessoa.control_center.views import TopicPage
 SORTS = (("name", "Topic"), ("partitions", "Partitions"), ("messages", "Messages"), ("size", "Size"),
          ("rate", "Rate"), ("lag", "Lag"))  # fmt: skip
 PER_PAGE = 50
+MAX_ROWS = 100_000
 
 
 def register(center: Center) -> None:
@@ -34,7 +36,9 @@ def register(center: Center) -> None:
         t = visit.t
         with ui.element("div").classes("spread"):
             visit.html(_search_form(visit))
-            visit.button(t("Create a topic"), lambda: open_creation(visit))
+            with ui.element("div").classes("actions"):
+                visit.button("CSV", lambda: _download(visit), "reader", primary=False).tooltip(t("Download"))
+                visit.button(t("Create a topic"), lambda: open_creation(visit))
         shown = visit.html()
 
         async def redraw() -> None:
@@ -42,15 +46,25 @@ def register(center: Center) -> None:
 
         async def star(event: events.GenericEventArguments) -> None:
             topic = str(event.args.get("topic", ""))
-            mine = center.state.favourites_of(visit.person.name)
-            center.state.set_favourite(visit.person.name, topic, topic not in mine)
+            mine = visit.center.state.favourites_of(visit.person.name)
+            visit.center.state.set_favourite(visit.person.name, topic, topic not in mine)
             await redraw()
 
-        ui.on("star", star)
+        visit.on("star", star)
         await redraw()
         visit.live(3.0, redraw)
         if visit.query("create"):
             open_creation(visit)
+
+
+async def _download(visit: Visit) -> None:
+    """All topics that the search finds, on one sheet."""
+    found = await visit.center.watch.topic_page(
+        search=visit.query("q"), per_page=MAX_ROWS, internal=bool(visit.query("internal"))
+    )
+    heads = ("topic", "partitions", "replication", "messages", "bytes", "lag")
+    rows = [(one.name, one.partitions, one.replication, one.messages, one.size, one.lag) for one in found.topics]
+    ui.download.content(csv_table(heads, rows), "topics.csv")
 
 
 def _search_form(visit: Visit) -> Html:
@@ -133,7 +147,7 @@ def open_creation(visit: Visit, like: dict[str, str] | None = None, partitions: 
                 {key.strip(): value.strip() for key, _, value in pairs},
             )  # fmt: skip
             if await visit.attempt(made, t("The topic is created.")):
-                ui.navigate.to(f"/topics/{quote(name.value.strip(), safe='')}")
+                visit.go(f"/topics/{quote(name.value.strip(), safe='')}")
 
         with ui.element("div").classes("actions").style("margin-top:16px"):
             visit.button(t("Create"), create)

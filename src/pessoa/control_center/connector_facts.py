@@ -1,0 +1,88 @@
+"""What a connector does, by what Connect and the cluster tell of it: its topics, its throughput, its dead letters.
+
+A source's throughput is what its topics take in; a sink's is how fast the offsets of its group `connect-<name>` move,
+and its lag is that group's. Dead letters are the records of the topic that `errors.deadletterqueue.topic.name` names.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pessoa.base.json_value import JsonValue
+
+DEAD_LETTERS = "errors.deadletterqueue.topic.name"
+# Headers that say why a record was not taken, when errors.deadletterqueue.context.headers.enable is set.
+REASON_HEADERS = ("__connect.errors.exception.message", "__connect.errors.stage", "__connect.errors.topic")
+_SECRETS = ("password", "secret", "token", "key.pem", "credentials", "private")
+
+
+class Task(NamedTuple):
+    id: int
+    state: str
+    worker: str
+    trace: str
+
+
+class ConnectorFacts(NamedTuple):
+    name: str
+    kind: str  # source, sink, ?
+    state: str
+    trace: str
+    tasks: tuple[Task, ...]
+    config: Mapping[str, str]
+
+    @property
+    def group(self) -> str:
+        return f"connect-{self.name}"
+
+    @property
+    def dead_letter_topic(self) -> str | None:
+        return self.config.get(DEAD_LETTERS) or None
+
+    @property
+    def failed(self) -> int:
+        return sum(one.state == "FAILED" for one in self.tasks)
+
+
+def read_connectors(answer: JsonValue) -> list[ConnectorFacts]:
+    """The connectors in the answer to /connectors?expand=status&expand=info, by name."""
+    if not isinstance(answer, dict):
+        return []
+    return [
+        read_connector(name, about.get("status"), (_object(about.get("info"))).get("config"))
+        for name, about in sorted(answer.items())
+        if isinstance(about, dict)
+    ]
+
+
+def read_connector(name: str, status: JsonValue, config: JsonValue) -> ConnectorFacts:
+    said = _object(status)
+    own = _object(said.get("connector"))
+    tasks = said.get("tasks")
+    return ConnectorFacts(
+        name, str(said.get("type") or "?"), str(own.get("state") or "?"), str(own.get("trace") or ""),
+        tuple(_task(one) for one in (tasks if isinstance(tasks, list) else []) if isinstance(one, dict)),
+        {key: str(value) for key, value in _object(config).items()},
+    )  # fmt: skip
+
+
+def shown_config(config: Mapping[str, str]) -> dict[str, str]:
+    """The configuration without what is secret by its name."""
+    return {
+        key: "••••" if any(word in key.lower() for word in _SECRETS) and value else value
+        for key, value in sorted(config.items())
+    }
+
+
+def _task(given: dict[str, JsonValue]) -> Task:
+    number = given.get("id")
+    return Task(
+        number if isinstance(number, int) else -1, str(given.get("state") or "?"), str(given.get("worker_id") or ""),
+        str(given.get("trace") or ""),
+    )  # fmt: skip
+
+
+def _object(value: JsonValue) -> dict[str, JsonValue]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,148 @@
+"""The form that creates or changes a connector, made from the plugin's own table of settings.
+
+Settings that are required or of high importance stand first; the others are behind "More settings". What is filled in
+is checked by the plugin itself (`/config/validate`), whose sentences stand at the fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from nicegui import ui
+
+from pessoa.control_center.accounts import demand
+from pessoa.control_center.pages.frame import Visit
+from pessoa.control_center.pages.parts import notice, tag
+from pessoa.web.problems import HttpProblem
+
+_OF_THE_FORM = ("name", "connector.class")
+
+
+class ConnectorForm:
+    """One open form: fields by the key of their setting."""
+
+    def __init__(self, visit: Visit, known: dict[str, str]) -> None:
+        """`known` is the configuration of a connector that is there."""
+        self._visit = visit
+        self._known = known
+        self.plugin = known.get("connector.class", "")
+        self.name = known.get("name", "")
+        self._fields: dict[str, ui.input] = {}
+
+    def config(self) -> dict[str, str]:
+        """What is filled in, and what the connector has that the plugin's table does not name."""
+        kept = {key: value for key, value in self._known.items() if key not in self._fields}
+        given = {key: one.value for key, one in self._fields.items() if one.value}
+        return {**kept, **given, "connector.class": self.plugin, "name": self.name}
+
+    async def draw_fields(self, place: ui.element) -> None:
+        place.clear()
+        self._fields.clear()
+        path = f"/connector-plugins/{quote(self.plugin, safe='')}/config"
+        rows: Any = await self._visit.center.services.connect.ask("GET", path)
+        rows = [one for one in rows if str(one["name"]) not in _OF_THE_FORM]
+        first = [one for one in rows if is_first(one) or str(one["name"]) in self._known]
+        with place:
+            self._draw(sorted(first, key=lambda one: not one.get("required")))
+            with ui.expansion(self._visit.t("More settings")).style("width:100%"):
+                self._draw([one for one in rows if one not in first])
+
+    def _draw(self, rows: list[Any]) -> None:
+        for row in rows:
+            key = str(row["name"])
+            label = f"{key} *" if row.get("required") else key
+            field = ui.input(label, value=self._known.get(key, ""), placeholder=str(row.get("default_value") or ""))
+            field.props("outlined dense" + (" type=password" if row.get("type") == "PASSWORD" else ""))
+            field.style("width:100%;margin-bottom:8px").tooltip(str(row.get("documentation", ""))[:400])
+            self._fields[key] = field
+
+    async def validate(self) -> list[str]:
+        """What the plugin says is wrong, also shown at the fields. Raises an `HttpProblem`."""
+        path = f"/connector-plugins/{quote(self.plugin, safe='')}/config/validate"
+        answer: Any = await self._visit.center.services.connect.ask("PUT", path, self.config())
+        wrong = {str(one["value"]["name"]): "; ".join(one["value"]["errors"]) for one in answer.get("configs", [])
+                 if one["value"].get("errors")}  # fmt: skip
+        for key, field in self._fields.items():
+            field.error = wrong.get(key)
+        return [f"{key}: {words}" for key, words in wrong.items()]
+
+
+def is_first(row: dict[str, Any]) -> bool:
+    return bool(row.get("required")) or row.get("importance") == "HIGH"
+
+
+async def open_form(visit: Visit, connector: str | None = None) -> None:
+    """The dialog; with a connector's name it changes that one."""
+    t, connect = visit.t, visit.center.services.connect
+    known: Any = {}
+    try:
+        plugins: Any = await connect.ask("GET", "/connector-plugins")
+        if connector is not None:
+            known = await connect.ask("GET", f"/connectors/{quote(connector, safe='')}/config")
+    except HttpProblem as problem:
+        ui.notify(problem.message, type="negative")
+        return
+    form = ConnectorForm(visit, {key: str(value) for key, value in known.items()})
+    names = {str(one["class"]): f"{str(one['class']).rpartition('.')[2]} ({one.get('type', '')})" for one in plugins}
+    with ui.dialog() as dialog, ui.element("div").classes("sheet"):
+        title = t("Create a connector") if connector is None else t("Edit {name}", name=connector)
+        visit.html(tag("h2", title))
+        place = ui.element("div")
+        if connector is None:
+            plugin = ui.select(names, label=t("Plugin"), with_input=True).props("outlined").style("width:100%")
+            name = ui.input(t("Name")).props("outlined").style("width:100%;margin:10px 0")
+            place = ui.element("div").style("max-height:46vh;overflow:auto")
+
+            async def choose() -> None:
+                form.plugin = str(plugin.value or "")
+                if form.plugin:
+                    await visit.attempt_quietly(form.draw_fields(place))
+
+            plugin.on_value_change(choose)
+            name.on_value_change(lambda change: setattr(form, "name", str(change.value or "").strip()))
+        told = visit.html()
+        with ui.element("div").classes("actions").style("margin-top:14px"):
+            visit.button(t("Validate"), lambda: _validate(visit, form, told), "reader", primary=False)
+            words = t("Create") if connector is None else t("Save")
+            visit.button(words, lambda: _save(visit, form, connector is None))
+            visit.button(t("Cancel"), dialog.close, "reader", primary=False)
+    if connector is not None:
+        place.style("max-height:60vh;overflow:auto")
+        await visit.attempt_quietly(form.draw_fields(place))
+    dialog.open()
+
+
+async def _validate(visit: Visit, form: ConnectorForm, told: ui.html) -> None:
+    if not form.plugin:
+        told.set_content(str(notice(visit.t("Choose a plugin first."), "bad")))
+        return
+    try:
+        errors = await form.validate()
+    except HttpProblem as problem:
+        told.set_content(str(notice(problem.message, "bad")))
+        return
+    shown = notice(" · ".join(errors), "bad") if errors else notice(visit.t("It is valid."), "good")
+    told.set_content(str(shown))
+
+
+async def _save(visit: Visit, form: ConnectorForm, is_new: bool) -> None:
+    t, connect = visit.t, visit.center.services.connect
+    demand(visit.person, "editor")
+    try:
+        visit.center.limits.demand(visit.person, "connector", form.name)
+    except HttpProblem as problem:
+        ui.notify(problem.message, type="negative")
+        return
+    if not form.name or not form.plugin:
+        ui.notify(t("A connector needs a plugin and a name."), type="negative")
+        return
+    path = f"/connectors/{quote(form.name, safe='')}/config"
+    asked = (
+        connect.ask("POST", "/connectors", {"name": form.name, "config": form.config()})
+        if is_new
+        else connect.ask("PUT", path, form.config())
+    )
+    if await visit.attempt(asked, t("It is created.") if is_new else t("It is saved.")):
+        visit.center.audit.note(visit.person.name, "create connector" if is_new else "change connector", form.name)
+        visit.go(f"/connect/{quote(form.name, safe='')}")

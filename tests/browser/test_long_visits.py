@@ -1,0 +1,80 @@
+"""An expired session and 10,000 topics: what takes long, or a process of its own.
+
+PESSOA_LIVE_PAGES=1 runs them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.center_process import ControlCenter, Platform
+from tests.browser.test_pages import go
+
+pytestmark = pytest.mark.skipif("PESSOA_LIVE_PAGES" not in os.environ, reason="PESSOA_LIVE_PAGES=1 runs them")
+
+
+def test_a_session_without_use_expires_and_the_login_leads_back(
+    browser: Browser, platform: Platform, tmp_path: Path
+) -> None:
+    users = tmp_path / "users"
+    users.write_text("ada: secret, admin\n")
+    idle_ms = 1500
+    center = ControlCenter(
+        platform.cluster.bootstrap_servers, platform.registry, f"pessoa.authentication.users.file={users}",
+        f"pessoa.control.center.session.idle.ms={idle_ms}",
+    )  # fmt: skip
+    try:
+        context = browser.new_context(base_url=center.url, locale="en-US")
+        page = context.new_page()
+        # A page that does not draw itself anew: one that does is in use.
+        page.goto("/schemas?q=pay")
+        log_in(page)
+        expect(page.get_by_role("link", name="payments-value")).to_be_visible()
+        page.wait_for_timeout(idle_ms + 500)
+        page.get_by_role("link", name="payments-value").click()
+        page.wait_for_url("**/login?next=**")
+        log_in(page)
+        page.wait_for_url("**/schemas/payments-value")
+        expect(page.get_by_role("heading", level=1)).to_contain_text("payments-value")
+        context.close()
+    finally:
+        center.stop()
+
+
+def log_in(page: Page) -> None:
+    page.get_by_label("Name").fill("ada")
+    page.get_by_label("Password").fill("secret")
+    page.get_by_role("button", name="Log in").click()
+
+
+def test_ten_thousand_topics_are_paged_searched_and_found_by_keyboard(page: Page, platform: Platform) -> None:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = AdminClient({"bootstrap.servers": platform.cluster.bootstrap_servers})
+    names = [f"many-{number:05d}" for number in range(10_000)]
+    parts = [names[start : start + 1000] for start in range(0, len(names), 1000)]
+    for part in parts:
+        for future in admin.create_topics([NewTopic(name, 1, 1) for name in part], request_timeout=60).values():
+            failure = future.exception(90)
+            # On a busy machine librdkafka asks again for what is already made.
+            assert failure is None or "already exists" in str(failure)
+    try:
+        go(page, "/topics?q=many-&sort=name&page=200")
+        expect(page.locator("tbody tr")).to_have_count(50)
+        expect(page.get_by_text("many-09999")).to_be_visible()
+        expect(page.get_by_text("page 200 of 200")).to_be_visible()
+        page.keyboard.press("Control+k")
+        page.get_by_placeholder("Topics, groups, pages …").fill("many-0777")
+        expect(page.locator(".palette-row")).to_have_count(10)
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/topics/many-07770")
+        expect(page.locator(".part")).to_have_count(1)
+    finally:
+        for part in parts:
+            for future in admin.delete_topics(part, request_timeout=60).values():
+                future.result(90)

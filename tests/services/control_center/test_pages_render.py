@@ -1,0 +1,109 @@
+"""Every page with its services behind it, as the server sends it: without a browser, and so in a moment.
+
+What a person does on the pages is in tests/browser.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from pessoa.testing import Broker
+from pessoa.testing.in_process_services import KsqlServer, SchemaRegistry
+from tests.browser.center_process import ControlCenter
+from tests.connect.serving import PretendingRunner, connect_worker, wait_for_states
+from tests.support.topics import fill, make_topic
+
+SINK = {"connector.class": "FileStreamSink", "topics": "orders", "file": "/tmp/never", "tasks.max": "1",
+        "errors.deadletterqueue.topic.name": "refused", "errors.tolerance": "all"}  # fmt: skip
+# A page, and what stands on it.
+PAGES = {
+    "/": ("Everything is well", "ksql", "other"),
+    "/classroom": ("Begin a lesson",),
+    "/brokers": ("Broker 1",),
+    "/brokers/1": ("Log directories", "started"),
+    "/brokers/1?log=access": ("it may be off", "Turn it on"),
+    "/brokers/1?log=printed": ("a line that the broker printed",),
+    "/topics": ("orders",),
+    "/topics/orders": ("Partition",),
+    "/topics/orders?tab=messages": ("hello",),
+    "/topics/orders?tab=messages&value=cbor": ("This is not CBOR",),
+    "/topics/orders?tab=config": ("retention.ms",),
+    "/topics/orders?tab=schema": ("orders",),
+    "/topics/orders?tab=groups": ("orders",),
+    "/topics/orders?tab=analysis": ("Analyse",),
+    "/topics/orders?tab=access": ("orders",),
+    "/topics/nowhere": ("There is no topic nowhere.",),
+    "/consumers": ("connect-cluster",),
+    "/consumers/connect-cluster": ("Members",),
+    "/schemas": ("Compatibility",),
+    "/connect": ("archive", "RUNNING"),
+    "/connect/archive": ("RUNNING", "Dead letters", "refused", "never"),
+    "/connect/nowhere": ("nowhere",),
+    "/ksql": ("Running queries", "SALES", "AMOUNT INTEGER"),
+    "/lineage": ("archive", "connector"),
+    "/access": ("ACL",),
+    "/access?tab=quotas": ("uota",),
+    "/access?tab=users": ("ser",),
+    "/alerts": ("Add a rule",),
+    "/settings": ("Masking", "Connect"),
+    "/audit": ("Outcome", "create topic"),
+    "/topics?cluster=other": ("only-there",),
+    "/topics?cluster=nowhere": ("There is no cluster nowhere: there are main, other.",),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pytest.importorskip("nicegui")
+    home = tmp_path_factory.mktemp("pages")
+    (home / "logs" / "broker-1").mkdir(parents=True)
+    (home / "logs" / "broker-1.log").write_text("a line that the broker printed\n")
+    (home / "logs" / "broker-1" / "error.log").write_text('{"time": "now", "level": "WARN", "event": "started"}\n')
+    with (
+        Broker() as broker, Broker() as other, SchemaRegistry(broker.bootstrap_servers) as registry,
+        KsqlServer(broker.bootstrap_servers) as ksql,
+        connect_worker(broker.bootstrap_servers, home / "connect", runner=PretendingRunner()) as connect,
+    ):  # fmt: skip
+        make_topic(other.bootstrap_servers, "only-there")
+        make_topic(broker.bootstrap_servers, "orders")
+        fill(broker.bootstrap_servers, "orders", [(b"k", b"hello")])
+        ksql.run("CREATE STREAM sales (amount INT) WITH (kafka_topic='sales', value_format='JSON', partitions=1);")
+        connect.post("/connectors", json={"name": "archive", "config": SINK}).raise_for_status()
+        wait_for_states(connect, "archive", "RUNNING", "RUNNING")
+        center = ControlCenter(
+            broker.bootstrap_servers, registry.url, f"pessoa.control.center.home={home}",
+            f"confluent.controlcenter.kafka.other.bootstrap.servers={other.bootstrap_servers}",
+            connect=str(connect.base_url), ksql=ksql.url,
+        )  # fmt: skip
+        try:
+            body = {"name": "made-here", "partitions": 1, "replication": 1}
+            httpx.post(f"{center.url}/api/v1/topics", json=body, timeout=30).raise_for_status()
+            yield center.url
+        finally:
+            assert center.stop() == 0
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_sent_with_what_stands_on_it(url: str, path: str) -> None:
+    answer = httpx.get(f"{url}{path}", timeout=30)
+    assert answer.status_code == 200, answer.text[:2000]
+    lacking = [words for words in PAGES[path] if words not in answer.text]
+    assert not lacking, "; ".join(re.findall(r"notice[^>]*>.{0,300}", answer.text))
+
+
+def test_pages_are_sent_in_portuguese(url: str) -> None:
+    answer = httpx.get(f"{url}/connect/archive", timeout=30, headers={"Accept-Language": "pt-BR"})
+    assert "Vazão" in answer.text
+
+
+def test_the_api_answers_for_the_cluster_that_is_named(url: str) -> None:
+    found = httpx.get(f"{url}/api/v1/topics", params={"cluster": "other"}, timeout=30).json()
+    assert [one["name"] for one in found["topics"]] == ["only-there"]
+    assert httpx.get(f"{url}/api/v1/topics", params={"cluster": "nowhere"}, timeout=30).status_code == 404
+    assert [one["name"] for one in httpx.get(f"{url}/api/v1/clusters", timeout=30).json()] == ["main", "other"]
+    analysed = httpx.post(f"{url}/api/v1/topics/orders/analysis", timeout=30).json()
+    assert (analysed["messages"], analysed["distinct_keys"], analysed["is_done"]) == (1, 1, True)

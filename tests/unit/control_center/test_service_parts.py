@@ -1,0 +1,114 @@
+"""What the control centre makes of the answers of ksql, Connect and pipelines, of brokers' logs and of groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pessoa.control_center.broker_logs import TAIL_BYTES, log_path, read_tail
+from pessoa.control_center.connector_facts import read_connectors, shown_config
+from pessoa.control_center.group_details import task_names, task_partitions
+from pessoa.control_center.ksql_catalogue import read_catalogue
+from pessoa.wire.api.streams_group_describe import Subtopology, TaskIds, TopicInfo
+
+
+def test_a_catalogue_joins_queries_with_the_topics_of_their_streams() -> None:
+    described: Any = {
+        "name": "SALES", "type": "STREAM", "topic": "sales", "keyFormat": "KAFKA", "valueFormat": "JSON",
+        "windowType": None, "fields": [
+            {"name": "CITY", "type": "KEY", "schema": {"type": "STRING"}},
+            {"name": "TAGS", "schema": {"type": "ARRAY", "memberSchema": {"type": "INTEGER"}}},
+        ],
+    }  # fmt: skip
+    query: Any = {"id": "CSAS_BIG_1", "statementText": "CREATE …", "state": "RUNNING", "sources": ["SALES"],
+             "sinks": ["BIG"], "executionPlan": "> SINK", "queryErrors": [{"errorMessage": "it broke"}]}  # fmt: skip
+    found = read_catalogue(
+        [{"sourceDescriptions": [described]}, {"queryDescriptions": [query]}, {"functions": [{"name": "ABS"}]}]
+    )
+    assert found.sources[0].columns == (("CITY", "STRING KEY"), ("TAGS", "ARRAY<INTEGER>"))
+    assert (found.queries[0].reads, found.queries[0].writes) == (("sales",), ("BIG",))
+    assert found.queries[0].errors == ("it broke",)
+    labels = {one.label for one in found.words()}
+    assert {"SELECT", "ABS(", "SALES", "CITY"} <= labels
+
+
+@pytest.mark.parametrize("answer", [None, 3, [], [None, {"sourceDescriptions": 5}], {"message": "no"}])
+def test_an_answer_of_another_form_is_an_empty_catalogue(answer: object) -> None:
+    assert read_catalogue(answer) == ((), (), ())  # type: ignore[arg-type]
+
+
+def test_rows_of_a_query_become_a_table_bars_and_a_line() -> None:
+    pytest.importorskip("nicegui")
+    from pessoa.control_center.pages.ksql_results import QueryRows, column_names
+
+    assert column_names("`ID` INTEGER KEY, `A B` STRUCT<X INT, Y INT>, `C` DECIMAL(4, 2)") == ["ID", "A B", "C"]
+    rows = QueryRows()
+    lines = ['[{"header":{"queryId":"q","schema":"`CITY` STRING KEY, `N` BIGINT"}},',
+             '{"row":{"columns":["Porto",3]}},', '{"row":{"columns":["Faro",4]}},', "",
+             '{"row":{"columns":["Porto",9]}},', '{"finalMessage":"Limit Reached"}]']  # fmt: skip
+    assert [rows.take(line) for line in lines] == [None] * 6
+    assert rows.number_columns() == ["N"]
+    assert rows.bars("N") == [("Porto", 9.0), ("Faro", 4.0)]
+    assert [one.value for one in rows.line("N")] == [3.0, 4.0, 9.0]
+    assert rows.notes == ["Limit Reached"]
+    assert rows.take('{"errorMessage":"gone"}]') == "gone"
+    printed = QueryRows()
+    printed.take("rowtime: 2026/11/17, key: 0, value: {}")
+    assert list(printed.lines) == ["rowtime: 2026/11/17, key: 0, value: {}"]
+
+
+def test_connectors_are_read_with_their_dead_letter_topic_and_without_secrets() -> None:
+    config: Any = {"errors.deadletterqueue.topic.name": "refused", "connection.password": "x", "topics": "orders"}
+    status: Any = {"type": "sink", "connector": {"state": "RUNNING"},
+              "tasks": [{"id": 0, "state": "FAILED", "trace": "why"}, "nonsense"]}  # fmt: skip
+    one, other = read_connectors({"b": {"status": None}, "a": {"status": status, "info": {"config": config}}, "c": 1})
+    assert (one.name, one.group, one.dead_letter_topic, one.failed) == ("a", "connect-a", "refused", 1)
+    assert (other.kind, other.state, other.dead_letter_topic) == ("?", "?", None)
+    assert shown_config(one.config)["connection.password"] == "••••"
+    assert read_connectors(["no"]) == []
+
+
+def test_a_pipeline_flows_by_its_status_and_by_its_group() -> None:
+    pytest.importorskip("nicegui")
+    from pessoa.control_center.lineage_graph import Flow
+    from pessoa.control_center.pages.lineage_page import pipeline_flows, stands_for_another
+
+    answer = [{"id": "shout", "state": "RUNNING", "group": "pessoa-shout", "sources": ["in"], "sinks": ["out"]}, 7]
+    flows = pipeline_flows(answer, {"pessoa-shout": ["in", "more"]})  # type: ignore[arg-type]
+    assert flows == [Flow("pipeline", "shout", ("in", "more"), ("out",), "RUNNING")]
+    assert stands_for_another("pessoa-shout", flows)
+    assert stands_for_another("_confluent-ksql-default_query_CSAS_BIG_1", ())
+    assert not stands_for_another("billing", flows)
+
+
+def test_a_log_is_read_from_its_end_newest_first_in_columns(tmp_path: Path) -> None:
+    (tmp_path / "logs" / "broker-1").mkdir(parents=True)
+    assert log_path(str(tmp_path), 1, "error") is None
+    (tmp_path / "logs" / "broker-1.log").write_text("printed\n")
+    assert log_path(None, 1, "error") is None
+    assert log_path(str(tmp_path), 1, "../../etc/passwd") is None
+    path = log_path(str(tmp_path), 1, "error")
+    assert path == tmp_path / "logs" / "broker-1" / "error.log"
+    lines = [msgspec.json.encode({"extra": {"n": n}, "level": "WARN", "time": f"t{n}"}).decode() for n in range(30_000)]
+    path.write_text("\n".join(lines) + "\n")
+    assert path.stat().st_size > TAIL_BYTES
+    found = read_tail(path, 3)
+    assert found.columns == ["time", "level", "extra"]
+    assert [row[0] for row in found.rows] == ["t29999", "t29998", "t29997"]
+    assert [row[2] for row in read_tail(path, 3, "T29998").rows] == ['{"n":29998}']
+    path.write_text("not JSON\n")
+    assert read_tail(path, 3) == ([], [["not JSON"]])
+
+
+def test_tasks_of_a_streams_group_are_named_and_read_the_sources_of_their_subtopology() -> None:
+    again = TopicInfo(name="again", partitions=2, replication_factor=1, topic_configs=[])
+    about = Subtopology(
+        subtopology_id="0", source_topics=["words"], repartition_sink_topics=["again"], state_changelog_topics=[],
+        repartition_source_topics=[again],
+    )  # fmt: skip
+    tasks = [TaskIds(subtopology_id="0", partitions=[1, 0]), TaskIds(subtopology_id="9", partitions=[0])]
+    assert task_names(tasks) == ["0_0", "0_1", "9_0"]
+    assert task_partitions(tasks, {"0": about}) == [("again", 0), ("again", 1), ("words", 0), ("words", 1)]
