@@ -23,12 +23,20 @@ from typing import NamedTuple
 
 import pytest
 
+OTHER_LANGUAGES = "test_other_languages"
 CLIENTS = {
     "confluent-kafka": "test_confluent_kafka",
     "kafka-python": "test_kafka_python",
     "aiokafka": "test_aiokafka",
     "Java 4.3.1": "test_java_tools",
     "kcat": "test_kcat",
+    "sarama": OTHER_LANGUAGES,
+    "sarama (Debian)": OTHER_LANGUAGES,
+    "franz-go": OTHER_LANGUAGES,
+    "kafka-go": OTHER_LANGUAGES,
+    "kafkajs": OTHER_LANGUAGES,
+    "rdkafka (Rust)": OTHER_LANGUAGES,
+    "Spring": OTHER_LANGUAGES,
 }
 
 # In the order of the table.
@@ -68,7 +76,25 @@ BEYOND: Mapping[tuple[str, str], str] = {
     ("kcat", "new groups"): "the librdkafka of Debian's kcat is older than the protocol",
     ("kcat", "group admin"): "it has no admin commands",
     ("kcat", "exactly once"): "it cannot add offsets to a transaction",
+    ("kafkajs", "codecs"): "gzip alone is built in, the others are packages with compiled parts",
+    ("sarama", "new groups"): "it speaks the classic protocol only",
+    ("kafka-go", "new groups"): "it speaks the classic protocol only",
+    ("kafkajs", "new groups"): "it speaks the classic protocol only",
+    ("sarama (Debian)", "codecs"): "its zstd wants a C compiler",
+    ("sarama (Debian)", "new groups"): "it speaks the classic protocol only",
+    ("sarama (Debian)", "share groups"): "it has no share consumer",
+    ("sarama (Debian)", "transactions"): "it is older than sarama's transactions",
+    ("sarama (Debian)", "exactly once"): "it is older than sarama's transactions",
+    ("sarama", "share groups"): "it has no share consumer",
+    ("kafka-go", "share groups"): "it has no share consumer",
+    ("kafkajs", "share groups"): "it has no share consumer",
+    ("rdkafka (Rust)", "share groups"): "the crate does not wrap librdkafka's share consumer",
+    ("kafka-go", "timestamps"): "it shows the producer's time also where the topic says LogAppendTime",
+    ("kafka-go", "transactions"): "its writer has no transactions",
+    ("kafka-go", "exactly once"): "its writer has no transactions",
 }
+# What the drivers of other languages are not asked for.
+NOT_ASKED = frozenset({"configs", "sizes", "seek", "group admin", "idempotence"})
 
 PAGE = Path(__file__).parents[2] / "docs" / "CLIENTS.md"
 
@@ -77,6 +103,11 @@ _HEAD = """\
 
 Made by `python -m tests.conformance.features` from the tests in `tests/conformance/`, which run real clients against a
 really started broker. ✓: a test shows it. –: the client cannot do it, for the reason below. Empty: not tested.
+The clients of Go (sarama 1.61.1, franz-go 1.22.2, kafka-go 0.4.51) and of Rust are fetched from the registries of these
+languages, and so run only with `make test PESSOA_OTHER_REGISTRIES=1`. "sarama (Debian)" is the package of Debian 12,
+sarama 1.22.1 of 2019, and runs in every `make test`; its groups commit only with `Consumer.Offsets.Retention` set, as
+with every Kafka 4. Debian's kafka-go (0.2.1) uses versions of Produce and Fetch that Kafka 4 has given up, and Debian
+has no package of franz-go or of the Rust crate.
 """
 
 
@@ -103,23 +134,40 @@ def checked(client: str, feature: str) -> Shown:
 
 def all_shown() -> Iterator[Shown]:
     """What the marks in the modules say, without running anything."""
-    for client, module_name in CLIENTS.items():
+    for module_name in dict.fromkeys(CLIENTS.values()):
         module = importlib.import_module(f"tests.conformance.{module_name}")
+        of_module = _client_of(_marks(module))
         for name, function in vars(module).items():
             if name.startswith("test_"):
-                for mark in _marks(function):
-                    if mark.name == "feature":
-                        yield from (checked(client, feature) for feature in mark.args)
+                for marks in _sets_of_marks(function):
+                    client = _client_of(marks) or of_module
+                    for feature in (feature for mark in marks if mark.name == "feature" for feature in mark.args):
+                        assert client is not None, f"{name} of {module_name} does not say which client it drives"
+                        yield checked(client, feature)
 
 
-def _marks(function: object) -> Iterator[pytest.Mark]:
-    """The marks of a test, and those of its single parameters."""
-    for mark in getattr(function, "pytestmark", ()):
-        yield mark
+def _client_of(marks: Iterable[pytest.Mark]) -> str | None:
+    return next((str(mark.args[0]) for mark in marks if mark.name == "client"), None)
+
+
+def _marks(marked: object) -> list[pytest.Mark]:
+    """The marks of a test or of a module, which has one or a list of them."""
+    found = getattr(marked, "pytestmark", [])
+    return [_mark(one) for one in (found if isinstance(found, list) else [found])]
+
+
+def _mark(one: pytest.Mark | pytest.MarkDecorator) -> pytest.Mark:
+    return one.mark if isinstance(one, pytest.MarkDecorator) else one
+
+
+def _sets_of_marks(function: object) -> Iterator[list[pytest.Mark]]:
+    """The marks of a test, then those of each of its parameters."""
+    marks = _marks(function)
+    yield marks
+    for mark in marks:
         if mark.name == "parametrize":
             for parameter in mark.args[1]:
-                for inner in getattr(parameter, "marks", ()):
-                    yield getattr(inner, "mark", inner)
+                yield [_mark(inner) for inner in getattr(parameter, "marks", ())]
 
 
 def table(cells: Mapping[Shown, str]) -> list[str]:

@@ -13,8 +13,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pessoa.client.cluster_client import Cluster as AskedCluster
-from pessoa.client.group_admin import list_groups
+from pessoa.client.config_admin import Change, ResourceType, alter_configs
+from pessoa.client.group_admin import at_coordinator, list_groups
+from pessoa.client.streams_group_admin import StreamsMember, describe_streams_group
 from pessoa.testing import Broker
+from pessoa.wire.api.describe_groups import DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
 from tests.kafka_streams import StreamsApp
 from tests.support.clients import TIMEOUT_S, Reachable, unique, until
 
@@ -114,6 +117,36 @@ def test_word_count_survives_kill_minus_nine_and_answers_interactive_queries(
     output.close()
 
 
+def wait_for_two_instances(broker: Reachable, group: str, protocol: str) -> None:
+    """Wait until both have tasks: static members with their names, members of a streams group with standbys."""
+    with AskedCluster(broker.bootstrap_servers) as cluster:
+        if protocol == "classic":
+            names = {f"{group}-one-1", f"{group}-other-1"}
+            until(
+                lambda: {one.group_instance_id for one in classic_members(cluster, group) if one.member_assignment},
+                lambda seen: seen == names,
+                "two static members",
+            )
+            return
+        until(
+            lambda: [(one.assignment.active, one.assignment.standby) for one in streams_members(cluster, group)],
+            lambda tasks: len([1 for active, standby in tasks if active and standby]) == 2,
+            "two members with active and standby tasks",
+        )
+
+
+def classic_members(cluster: AskedCluster, group: str) -> list[DescribedGroupMember]:
+    def attempt(node: int) -> list[DescribedGroupMember]:
+        request = DescribeGroupsRequest(groups=[group], include_authorized_operations=False)
+        return cluster.ask(request, DescribeGroupsResponse, node=node, name="describe").groups[0].members
+
+    return at_coordinator(cluster, group, attempt)
+
+
+def streams_members(cluster: AskedCluster, group: str) -> list[StreamsMember]:
+    return describe_streams_group(cluster, group).members
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_two_instances_share_the_tasks_of_a_windowed_join_and_one_takes_over_from_the_other(
     broker: Broker, tmp_path: Path, protocol: str
@@ -122,12 +155,19 @@ def test_two_instances_share_the_tasks_of_a_windowed_join_and_one_takes_over_fro
     create_topics(broker, {f"{prefix}left": 4, f"{prefix}right": 4, f"{prefix}joined-out": 1})
     output = Output(broker, f"{prefix}joined-out")
     words = {"protocol": protocol, "prefix": prefix, "shape": "joined", **SESSION[protocol]}
+    # Static members, where the protocol has them; and a standby of every task, which its group sets in the other one.
+    named: dict[str, dict[str, str]] = {"one": {}, "other": {}}
     if protocol == "classic":
         words["num_standby_replicas"] = "1"
-    with StreamsApp(broker.bootstrap_servers, name, tmp_path / "one", **words) as one:
+        named = {one: {"group_instance_id": f"{name}-{one}"} for one in named}
+    else:
+        with AskedCluster(broker.bootstrap_servers) as cluster:
+            alter_configs(cluster, (ResourceType.GROUP, name), [Change("streams.num.standby.replicas", "1")])
+    with StreamsApp(broker.bootstrap_servers, name, tmp_path / "one", **words, **named["one"]) as one:
         one.wait_until_running()
-        with StreamsApp(broker.bootstrap_servers, name, tmp_path / "other", **words) as other:
+        with StreamsApp(broker.bootstrap_servers, name, tmp_path / "other", **words, **named["other"]) as other:
             other.wait_until_running()
+            wait_for_two_instances(broker, name, protocol)
             keys = [f"k{number}" for number in range(8)]
             for key in keys:
                 produce(broker, f"{prefix}left", "l", key=key)
@@ -137,6 +177,15 @@ def test_two_instances_share_the_tasks_of_a_windowed_join_and_one_takes_over_fro
             for key in keys:
                 produce(broker, f"{prefix}left", "m", key=f"{key}-again")
                 produce(broker, f"{prefix}right", "s", key=f"{key}-again")
-            output.wait_for(dict.fromkeys(keys, "l+r") | {f"{key}-again": "m+s" for key in keys})
+            joined = dict.fromkeys(keys, "l+r") | {f"{key}-again": "m+s" for key in keys}
+            output.wait_for(joined)
+            # The one that was killed comes back, with its name and its directory.
+            with StreamsApp(broker.bootstrap_servers, name, tmp_path / "one", **words, **named["one"]) as again:
+                again.wait_until_running()
+                wait_for_two_instances(broker, name, protocol)
+                produce(broker, f"{prefix}left", "x", key="late")
+                produce(broker, f"{prefix}right", "y", key="late")
+                output.wait_for(joined | {"late": "x+y"})
+                again.close()
             other.close()
     output.close()

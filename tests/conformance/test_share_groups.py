@@ -302,3 +302,27 @@ def test_librdkafkas_share_consumer_gets_every_record_once(broker: Broker) -> No
         consumer.commit_sync(TIMEOUT_S)
     assert sorted(found) == sorted(values)
     assert consume(broker, topic, group, 1, "--timeout-ms", IN_VAIN_MS) == []
+
+
+def test_librdkafkas_share_consumer_reads_on_when_the_leader_and_coordinators_of_its_group_are_killed() -> None:
+    with Cluster(3, SETTINGS) as cluster:
+        topic, group, wanted, seen = create_replicated_topic(cluster), share_group(cluster), set[str](), list[str]()
+        settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "reconnect.backoff.ms": 20}
+        with ShareConsumer(settings) as consumer:
+            consumer.subscribe([topic])
+
+            def poll() -> set[str]:
+                # It tells of brokers that are away as of records with errors.
+                seen.extend((one.value() or b"").decode() for one in consumer.poll(POLL_S) if one.error() is None)
+                return set(seen)
+
+            for number in range(2):
+                for when in ("before", "after"):
+                    if when == "after":
+                        killed = cluster.leader_of(topic, 0)
+                        cluster.kill(killed)
+                    produce(cluster, topic, numbers(50, f"{when}-{number}-"))
+                    wanted |= set(numbers(50, f"{when}-{number}-"))
+                until(poll, wanted.__eq__, "every record")
+                cluster.start(killed)
+                cluster.wait_until_in_sync()
