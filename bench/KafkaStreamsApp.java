@@ -1,5 +1,6 @@
-// What Kafka Streams does in the pipelines' measurements: a copy, or a count by key in windows of a minute.
-// Run as source by `bench/kafka_streams.py`: servers, kind, input topic, output topic, folder for state, linger.ms.
+// What Kafka Streams does in the pipelines' measurements: a copy, a count by key ("total"), or a count by key in windows
+// of a minute ("count"). Run by `bench/kafka_streams.py`: servers, kind, input topic, output topic, folder for state,
+// linger.ms, application id.
 
 import java.time.Duration;
 import java.util.Properties;
@@ -18,7 +19,7 @@ public class KafkaStreamsApp {
     public static void main(String[] arguments) throws Exception {
         String kind = arguments[1], input = arguments[2], output = arguments[3];
         Properties settings = new Properties();
-        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, "bench-" + kind + "-" + System.nanoTime());
+        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, arguments[6]);
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, arguments[0]);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, arguments[4]);
         // Every update is written, as in Spark's real-time mode.
@@ -29,6 +30,13 @@ public class KafkaStreamsApp {
         if (kind.equals("copy")) {
             builder.stream(input, Consumed.with(Serdes.ByteArray(), Serdes.ByteArray()))
                 .to(output, Produced.with(Serdes.ByteArray(), Serdes.ByteArray()));
+        } else if (kind.equals("total")) {
+            builder.stream(input, Consumed.with(Serdes.String(), Serdes.String()))
+                .groupByKey(Grouped.with(Serdes.String(), Serdes.String()))
+                .aggregate(() -> "0 0", KafkaStreamsApp::add, Materialized.with(Serdes.String(), Serdes.String()))
+                .toStream()
+                .mapValues(KafkaStreamsApp::json)
+                .to(output, Produced.with(Serdes.String(), Serdes.String()));
         } else {
             builder.stream(input, Consumed.with(Serdes.String(), Serdes.String()))
                 .groupByKey(Grouped.with(Serdes.String(), Serdes.String()))

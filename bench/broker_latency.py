@@ -30,7 +30,7 @@ PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 # "0.7 × at p50 and p99": a latency that is so much lower.
 AT_LEAST = {f"{CASE}, p50": 1 / 0.7, f"{CASE}, p99": 1 / 0.7}
 
-_stamp = struct.Struct(">d")
+STAMP = struct.Struct(">d")
 
 
 def run(report: Report) -> None:
@@ -71,7 +71,7 @@ def send(producer: Any, count: int) -> None:
         wait_s = started + number / RATE_PER_S - time.perf_counter()
         if wait_s > 0:
             time.sleep(wait_s)
-        producer.produce(TOPIC, _stamp.pack(time.perf_counter()) + PADDING)
+        producer.produce(TOPIC, STAMP.pack(time.perf_counter()) + PADDING)
         producer.poll(0)
     producer.flush(TIMEOUT_S)
 
@@ -87,5 +87,5 @@ def receive(consumer: Any, count: int) -> list[float]:
             if time.monotonic() > deadline:
                 raise SystemExit(f"{len(latencies)} of {count} records came out")
         elif message.error() is None:
-            latencies.append((now - _stamp.unpack_from(message.value())[0]) * 1000)
+            latencies.append((now - STAMP.unpack_from(message.value())[0]) * 1000)
     return latencies

@@ -1,4 +1,4 @@
-"""Kafka Streams (Java) as one more hand in the pipelines' measurements: KafkaStreamsApp.java, run from its source.
+"""Kafka Streams (Java) as one more hand in the pipelines' measurements: KafkaStreamsApp.java, compiled once a run.
 
 Its jars are two beside those of Apache Kafka (`tests/apache/jars.py`). Its producer waits 100 ms for more records,
 unless it is told not to; so there are two hands, one that does not wait and one as Kafka Streams comes.
@@ -6,6 +6,7 @@ unless it is told not to; so there are two hands, one that does not wait and one
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from bench.apache import Process, Side
@@ -23,7 +25,8 @@ from tests.apache.jars import classpath, java
 SOURCE_FILE = Path(__file__).with_name("KafkaStreamsApp.java")
 START_TIMEOUT_S = 60.0
 # The hands, and how long their producers wait for more records.
-LINGER_MS = {"Kafka Streams, no linger": "0", "Kafka Streams as it comes": "100"}
+NO_LINGER = "Kafka Streams, no linger"
+LINGER_MS = {NO_LINGER: "0", "Kafka Streams as it comes": "100"}
 JARS = (
     Jar(
         "org.apache.kafka",
@@ -45,16 +48,21 @@ def hands() -> tuple[str, ...]:
 
 
 @contextmanager
-def running(side: Side, hand: str, kind: str, source: str, target: str) -> Iterator[Process]:
-    """`kind` is copy or count."""
-    path = os.pathsep.join([classpath(), *map(str, fetch(JARS, need="Kafka Streams needs {}"))])
-    with tempfile.TemporaryDirectory(prefix="pessoa-bench-streams-", ignore_cleanup_errors=True) as folder:
-        command = [str(java()), "-Xmx512m", "-cp", path, str(SOURCE_FILE)]
-        arguments = [side.bootstrap, kind, source, target, folder, LINGER_MS[hand]]
-        output = Path(folder) / "output"
+def running(
+    side: Side, hand: str, kind: str, source: str, target: str, folder: Path | None = None, name: str = ""
+) -> Iterator[Process]:
+    """`kind` is copy, count (in windows) or total. The same name and folder go on from the state that is there."""
+    with tempfile.TemporaryDirectory(prefix="pessoa-bench-streams-", ignore_cleanup_errors=True) as own:
+        state = folder or Path(own)
+        arguments = [kind, source, target, str(state), LINGER_MS[hand], name or f"bench-{kind}-{time.time_ns()}"]
+        command = [str(java()), "-Xmx512m", "-cp", f"{compiled()}{os.pathsep}{class_path()}", "KafkaStreamsApp"]
+        output = Path(own) / "output"
         with output.open("wb") as sink:
             process = subprocess.Popen(
-                [*command, *arguments], stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+                [*command, side.bootstrap, *arguments],
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
             )
         try:
             wait_until_running(process, output)
@@ -66,6 +74,22 @@ def running(side: Side, hand: str, kind: str, source: str, target: str) -> Itera
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def class_path() -> str:
+    return os.pathsep.join([classpath(), *map(str, fetch(JARS, need="Kafka Streams needs {}"))])
+
+
+@cache
+def compiled() -> str:
+    """The folder with the compiled program, which is removed when this process ends."""
+    folder = tempfile.mkdtemp(prefix="pessoa-bench-classes-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    found = java()
+    assert found is not None
+    compiler = found.resolve().with_name("javac")
+    subprocess.run([str(compiler), "-cp", class_path(), "-d", folder, str(SOURCE_FILE)], check=True)
+    return folder
 
 
 def wait_until_running(process: subprocess.Popen[bytes], output: Path) -> None:

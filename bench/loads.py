@@ -23,7 +23,7 @@ WARMUP_SHARE = 0.25
 
 _STEADY = re.compile(r"steady state records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\)")
 # Apache counts in MiB; we say MB and mean millions.
-_MIB = 1024 * 1024 / 1e6
+MIB = 1024 * 1024 / 1e6
 
 
 class Produced(NamedTuple):
@@ -35,7 +35,7 @@ def produce(
     side: Side, topic: str, records: int, record_bytes: int, *, acks: str = "all", codec: str = "none"
 ) -> Produced:
     """kafka-producer-perf-test, as fast as it goes."""
-    output = run(
+    output = run_tool(
         "kafka-producer-perf-test",
         *("--bootstrap-server", side.bootstrap),
         *("--topic", topic),
@@ -49,12 +49,12 @@ def produce(
     found = _STEADY.search(output)
     if found is None:
         raise SystemExit(f"the producer says nothing that can be read:\n{output}")
-    return Produced(float(found[1]), float(found[2]) * _MIB)
+    return Produced(float(found[1]), float(found[2]) * MIB)
 
 
 def consume(side: Side, topic: str, records: int, group: str) -> float:
     """kafka-consumer-perf-test from the beginning: MB/s once the group has its partitions."""
-    output = run(
+    output = run_tool(
         "kafka-consumer-perf-test",
         *("--bootstrap-server", side.bootstrap),
         *("--topic", topic),
@@ -69,7 +69,7 @@ def consume(side: Side, topic: str, records: int, group: str) -> float:
         if len(cells) == 10:
             if int(cells[4]) < records:
                 raise SystemExit(f"of {records} records {cells[4]} were consumed:\n{output}")
-            return float(cells[8]) * _MIB
+            return float(cells[8]) * MIB
     raise SystemExit(f"the consumer says nothing that can be read:\n{output}")
 
 
@@ -77,7 +77,7 @@ def _client_settings(side: Side) -> tuple[str, ...]:
     return () if side.java_client is None else ("--command-config", str(side.java_client))
 
 
-def run(tool: str, *arguments: str) -> str:
+def run_tool(tool: str, *arguments: str) -> str:
     done = subprocess.run(
         java_command(TOOLS[tool], *arguments, jvm=TOOL_JVM),
         capture_output=True,

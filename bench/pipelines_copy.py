@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 from bench import kafka_streams
-from bench.apache import QUIET, Figures, Side, compare, create_topic, scaled
-from bench.spark import HANDS, SOURCE, TARGET, copying, in_turns, running_spark, wait_for_records
+from bench.apache import QUIET, Figures, Side, create_topic, scaled
+from bench.spark import HANDS, SOURCE, TARGET, compare, copying, in_turns, running_spark, wait_for_records
 
 if TYPE_CHECKING:
     from bench.report import Report
@@ -25,15 +25,14 @@ WARMUP_SHARE = 0.1
 
 def run(report: Report) -> None:
     with running_spark() as server:
-        print(f"  Spark was ready after {server.ready_after_s:.1f} s")
-        report.add("engine start", "pessoa", server.ready_after_s, "s")
 
         def measure(side: Side) -> Figures:
             took_s: dict[str, float] = {}
+            memory_mb: dict[str, float] = {}
             warmup, count = scaled(int(RECORDS * WARMUP_SHARE)), scaled(RECORDS)
             for hand, counts in in_turns((*HANDS, *kafka_streams.hands()[-1:])):
                 remake(side, SOURCE, TARGET)
-                with copying(server, side, hand, "micro-batch"):
+                with copying(server, side, hand, "micro-batch") as java:
                     produce(side, SOURCE, warmup)
                     wait_for_records(side, TARGET, warmup)
                     began = time.perf_counter()
@@ -41,7 +40,8 @@ def run(report: Report) -> None:
                     wait_for_records(side, TARGET, warmup + count)
                     if counts:
                         took_s[hand] = took_s.get(hand, 0.0) + time.perf_counter() - began
-            figures: Figures = {}
+                        memory_mb["Kafka Streams" if hand in kafka_streams.LINGER_MS else "Spark"] = java.memory_mb()
+            figures: Figures = {(f"memory of {name}", "MB"): megabytes for name, megabytes in memory_mb.items()}
             for hand, seconds in took_s.items():
                 rate = 2 * count / seconds
                 figures[f"copy, {hand}", "rec/s"] = rate

@@ -1,7 +1,7 @@
 """One record through Spark: how long from its produce into one topic to its consume from another, at a steady rate.
 
-Producer and consumer live in this process, so one clock tells. Real-time mode and micro-batches, our engine, plain
-PySpark and Kafka Streams, our broker and Apache's.
+Producer and consumer live in this process, so one clock tells. Real-time mode, our engine, plain PySpark and Kafka
+Streams, our broker and Apache's. `pipelines_batches.py` is the same in micro-batches.
 """
 
 from __future__ import annotations
@@ -9,59 +9,63 @@ from __future__ import annotations
 import struct
 import threading
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bench import kafka_streams
-from bench.apache import QUIET, Figures, Side, compare, create_topic, scaled
-from bench.spark import SOURCE, TARGET, TIMEOUT_S, copying, in_turns, running_spark
+from bench.apache import QUIET, Figures, Side, create_topic, scaled
+from bench.spark import SOURCE, TARGET, TIMEOUT_S, compare, copying, in_turns, running_spark
 
 if TYPE_CHECKING:
     from bench.report import Report
 
 RATE_PER_S = 100
-RECORDS = 1000
+# In each of the two turns that count.
+RECORDS = 500
 WARMUP = 300
 PADDING = b"x" * 92
 PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
-SPEEDS = ("real-time", "micro-batch")
 
 _stamp = struct.Struct(">d")
 
 
 def run(report: Report) -> None:
-    others = kafka_streams.hands()
+    measure_speed(report, "real-time", ("engine", "plain", *kafka_streams.hands()))
+
+
+def measure_speed(report: Report, speed: str, hands: tuple[str, ...]) -> None:
     with running_spark() as server:
 
         def measure(side: Side) -> Figures:
-            figures: Figures = {}
             create_topic(side, SOURCE, 1)
             create_topic(side, TARGET, 1)
-            for speed in SPEEDS:
-                found: dict[str, list[float]] = {}
-                hands = ("engine", "plain", *(others if speed == "real-time" else ()))
-                for hand, counts in in_turns(hands):
-                    with copying(server, side, hand, speed):
-                        latencies = through(side)
-                    if counts:
-                        found.setdefault(hand, []).extend(latencies)
-                for hand, latencies in found.items():
-                    latencies.sort()
-                    for name, share in PERCENTILES.items():
-                        place = min(len(latencies) - 1, int(len(latencies) * share))
-                        figures[f"one record, {speed}, {hand}, {name}", "ms"] = latencies[place]
-            return figures
+            found: dict[str, list[float]] = {}
+            for hand, counts in in_turns(hands):
+                with copying(server, side, hand, speed):
+                    latencies = through(side, scaled(RECORDS) if counts else 0)
+                found.setdefault(hand, []).extend(latencies)
+            return percentiles(f"one record, {speed}", found)
 
         compare(report, measure)
 
 
-def through(side: Side) -> list[float]:
+def percentiles(case: str, found: Mapping[str, list[float]]) -> Figures:
+    figures: Figures = {}
+    for hand, latencies in found.items():
+        latencies.sort()
+        for name, share in PERCENTILES.items():
+            place = min(len(latencies) - 1, int(len(latencies) * share))
+            figures[f"{case}, {hand}, {name}", "ms"] = latencies[place]
+    return figures
+
+
+def through(side: Side, count: int) -> list[float]:
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     producer = Producer({"bootstrap.servers": side.bootstrap, "linger.ms": 0, **QUIET})
     consumer = Consumer({"bootstrap.servers": side.bootstrap, "group.id": "latency", **QUIET})
     # A query without a checkpoint copies the topic from its beginning: what came before `started` is passed over.
     consumer.assign([TopicPartition(TARGET, 0, 0)])
-    count = scaled(RECORDS)
     try:
         # The first opens connections and starts tasks, some more let Java compile its code.
         for warmup in (1, WARMUP):

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.apache import QUIET, Figures, Process, Side, compare, create_topic
+from bench.apache import QUIET, Figures, Process, Side, create_topic
 from bench.pipelines_latency import PERCENTILES
-from bench.spark import TIMEOUT_S
+from bench.spark import TIMEOUT_S, compare, java_of
 from pessoa.pipelines.engine import Engine
 from pessoa.pipelines.plan import Aggregate, Column, Format, Sink, Source, Window
 from pessoa.pipelines.queries import QuerySpec
@@ -133,10 +133,8 @@ def send(producer: Any, number: int) -> None:
 
 
 def spark_process(engine: Engine) -> Process:
-    """Java: the child of the guardian that the engine started."""
     assert engine.spark_server is not None
-    pid = engine.spark_server.pid
-    return Process(int(Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()[0]))
+    return java_of(engine.spark_server)
 
 
 def spark_cpu_seconds(engine: Engine) -> float:

@@ -1,7 +1,8 @@
 """A million keys of state: memory, how fast a count takes them in, how long a restart takes, and how fast it is then.
 
-A count by key in real-time mode. All keys are written once; then the query is stopped and started again, which restores
-its state; then records of known keys are timed one by one, until the update of each has come out.
+A count by key in real-time mode, and the same in Kafka Streams. All keys are written once; then the query is stopped
+and started again, which restores its state; then records of known keys are timed one by one, until the update of each
+has come out.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import json
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bench.apache import QUIET, Figures, Side, compare, create_topic, scaled
+from bench import kafka_streams
+from bench.apache import QUIET, Figures, Side, create_topic, scaled
 from bench.pipelines_latency import PERCENTILES
 from bench.pipelines_queries import spark_process
-from bench.spark import SOURCE, TARGET, TIMEOUT_S, wait_for_records
+from bench.spark import SOURCE, TARGET, TIMEOUT_S, compare, wait_for_records
 from pessoa.pipelines.engine import Engine
 from pessoa.pipelines.plan import Aggregate, Column, Format, Sink, Source
 from pessoa.pipelines.queries import QuerySpec
@@ -29,52 +31,105 @@ PAUSE_S = 0.01
 
 
 def run(report: Report) -> None:
+    hands = {"engine": measure_engine}
+    if kafka_streams.hands():
+        hands["Kafka Streams"] = measure_kafka_streams
+
+    def measure(side: Side) -> Figures:
+        figures: Figures = {}
+        for hand, measure_hand in hands.items():
+            for topic, partitions in ((SOURCE, 2), (TARGET, 1)):
+                create_topic(side, f"{topic}-{hand.split()[0]}", partitions)
+            topics = Topics(side, *(f"{topic}-{hand.split()[0]}" for topic in (SOURCE, TARGET)))
+            for (case, unit), value in measure_hand(topics, scaled(KEYS)).items():
+                figures[f"{scaled(KEYS):,} keys, {case}, {hand}", unit] = value
+        return figures
+
     compare(report, measure)
 
 
-def measure(side: Side) -> Figures:
-    keys = scaled(KEYS)
-    create_topic(side, SOURCE, 2)
-    create_topic(side, TARGET, 1)
+class Topics(NamedTuple):
+    side: Side
+    source: str
+    target: str
+
+
+def measure_engine(topics: Topics, keys: int) -> Figures:
     columns = (Column("count", "count(*)"), Column("sent", "max(sent)"))
-    plan = Sink(Aggregate(Source(SOURCE, value=Format("json", "sent DOUBLE")), columns), TARGET)
+    plan = Sink(Aggregate(Source(topics.source, value=Format("json", "sent DOUBLE")), columns), topics.target)
     with (
         tempfile.TemporaryDirectory(prefix="pessoa-bench-home-", ignore_cleanup_errors=True) as folder,
-        Engine(side.bootstrap, home=Path(folder), state_topic=None) as engine,
+        Engine(topics.side.bootstrap, home=Path(folder), state_topic=None) as engine,
     ):
         engine.start(QuerySpec("count", plan=plan))
         empty_mb = spark_process(engine).memory_mb()
-        fill(side, keys)
-        began = time.perf_counter()
-        wait_for_records(side, TARGET, keys)
-        took_s = time.perf_counter() - began
+        took_s = count_all(topics, keys)
         wait_for_state(engine, keys)
         full_mb = spark_process(engine).memory_mb()
         engine.pause("count")
         began = time.perf_counter()
         engine.resume("count")
-        # The first update after the restart is that of a key whose state was restored.
-        latencies = updates_of(side, keys, 1)
-        restart_s = time.perf_counter() - began
-        latencies = sorted(updates_of(side, keys, TIMED))
+        restart_s = first_update(topics, keys) - began
+        latencies = updates_of(topics, keys, TIMED)
+    return figures_of(keys / took_s, empty_mb, full_mb, restart_s, latencies)
+
+
+def measure_kafka_streams(topics: Topics, keys: int) -> Figures:
+    with tempfile.TemporaryDirectory(prefix="pessoa-bench-state-", ignore_cleanup_errors=True) as folder:
+        where = (
+            topics.side,
+            kafka_streams.NO_LINGER,
+            "total",
+            topics.source,
+            topics.target,
+            Path(folder),
+            "bench-state",
+        )
+        with kafka_streams.running(*where) as process:
+            empty_mb = process.memory_mb()
+            took_s = count_all(topics, keys)
+            full_mb = process.memory_mb()
+        began = time.perf_counter()
+        with kafka_streams.running(*where):
+            restart_s = first_update(topics, keys) - began
+            latencies = updates_of(topics, keys, TIMED)
+    return figures_of(keys / took_s, empty_mb, full_mb, restart_s, latencies)
+
+
+def figures_of(rate: float, empty_mb: float, full_mb: float, restart_s: float, latencies: list[float]) -> Figures:
     figures: Figures = {
-        (f"{keys:,} keys, counted", "rec/s"): keys / took_s,
-        (f"{keys:,} keys, memory of Spark", "MB"): full_mb,
-        (f"{keys:,} keys, memory before", "MB"): empty_mb,
-        (f"{keys:,} keys, restart to first update", "s"): restart_s,
+        ("counted", "rec/s"): rate,
+        ("memory before", "MB"): empty_mb,
+        ("memory", "MB"): full_mb,
+        ("restart to first update", "s"): restart_s,
     }
+    latencies.sort()
     for name, quantile in PERCENTILES.items():
-        figures[f"{keys:,} keys, one record, {name}", "ms"] = latencies[int(len(latencies) * quantile)]
+        figures[f"one record, {name}", "ms"] = latencies[int(len(latencies) * quantile)]
     return figures
 
 
-def fill(side: Side, keys: int) -> None:
+def count_all(topics: Topics, keys: int) -> float:
+    """How long it took from the first produce until every key was counted."""
+    began = time.perf_counter()
+    fill(topics, keys)
+    wait_for_records(topics.side, topics.target, keys)
+    return time.perf_counter() - began
+
+
+def first_update(topics: Topics, keys: int) -> float:
+    """When the first update came out after a restart: that of a key whose state was restored."""
+    updates_of(topics, keys, 1)
+    return time.perf_counter()
+
+
+def fill(topics: Topics, keys: int) -> None:
     from confluent_kafka import Producer
 
     settings = {"linger.ms": 20, "queue.buffering.max.messages": 2_000_000, **QUIET}
-    producer = Producer({"bootstrap.servers": side.bootstrap, **settings})
+    producer = Producer({"bootstrap.servers": topics.side.bootstrap, **settings})
     for number in range(keys):
-        producer.produce(SOURCE, b'{"sent": 0}', b"key-%d" % number)
+        producer.produce(topics.source, b'{"sent": 0}', b"key-%d" % number)
         if number % 1000 == 0:
             producer.poll(0)
     producer.flush(60)
@@ -89,20 +144,20 @@ def wait_for_state(engine: Engine, keys: int) -> None:
         time.sleep(0.5)
 
 
-def updates_of(side: Side, keys: int, count: int) -> list[float]:
+def updates_of(topics: Topics, keys: int, count: int) -> list[float]:
     """The milliseconds from the produce of a record to the update of its key, which is its second or later."""
     from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
-    consumer: Any = Consumer({"bootstrap.servers": side.bootstrap, "group.id": "state", **QUIET})
-    consumer.assign([TopicPartition(TARGET, 0, OFFSET_END)])
+    consumer: Any = Consumer({"bootstrap.servers": topics.side.bootstrap, "group.id": "state", **QUIET})
+    consumer.assign([TopicPartition(topics.target, 0, OFFSET_END)])
     consumer.poll(0.5)
-    producer: Any = Producer({"bootstrap.servers": side.bootstrap, "linger.ms": 0, **QUIET})
+    producer: Any = Producer({"bootstrap.servers": topics.side.bootstrap, "linger.ms": 0, **QUIET})
     started = time.perf_counter()
     latencies: list[float] = []
     try:
         for number in range(count):
             value = json.dumps({"sent": time.perf_counter()})
-            producer.produce(SOURCE, value, b"key-%d" % (number * 7919 % keys))
+            producer.produce(topics.source, value, b"key-%d" % (number * 7919 % keys))
             producer.poll(0)
             take(consumer, started, latencies, PAUSE_S)
         while len(latencies) < count:

@@ -1,9 +1,10 @@
 """One record through a windowed count: from its produce to the consume of the update that it made.
 
-A count by key in tumbling windows of a minute, in real-time mode and in micro-batches, by our engine, by the script
-that a user would write with PySpark alone, and by Kafka Streams. Each record carries the time of its sending. The
-update has the latest such time of its window, and keys take turns, so in real-time mode it is the record's own; in a
-micro-batch one update stands for all the records of a key, and only those that were the last of their batch are timed.
+A count by key in tumbling windows of a minute, in real-time mode, by our engine, by the script that a user would write
+with PySpark alone, and by Kafka Streams (`pipelines_window_batches.py`: in micro-batches). Each record carries the time
+of its sending. The update has the latest such time of its window, and keys take turns, so in real-time mode it is the
+record's own; in a micro-batch one update stands for all the records of a key, and only those that were the last of
+their batch are timed.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import kafka_streams
-from bench.apache import QUIET, Figures, Side, compare, create_topic, scaled
-from bench.pipelines_latency import PERCENTILES, RATE_PER_S, RECORDS, SPEEDS, WARMUP
-from bench.spark import SOURCE, TARGET, TIMEOUT_S, in_turns, running_spark
+from bench.apache import QUIET, Figures, Side, create_topic, scaled
+from bench.pipelines_latency import RATE_PER_S, RECORDS, WARMUP, percentiles
+from bench.spark import SOURCE, TARGET, TIMEOUT_S, compare, in_turns, running_spark
 from pessoa.pipelines.engine import Engine
 from pessoa.pipelines.plan import Aggregate, Column, Format, Sink, Source, Window
 from pessoa.pipelines.queries import QuerySpec
@@ -35,27 +36,22 @@ DAY_MS = 86_400_000
 
 
 def run(report: Report) -> None:
-    others = kafka_streams.hands()
+    measure_speed(report, "real-time", ("engine", "plain", *kafka_streams.hands()[:1]))
+
+
+def measure_speed(report: Report, speed: str, hands: tuple[str, ...]) -> None:
     with running_spark() as server:
 
         def measure(side: Side) -> Figures:
-            figures: Figures = {}
             create_topic(side, SOURCE, 1)
             create_topic(side, TARGET, 1)
-            for speed in SPEEDS:
-                found: dict[str, list[float]] = {}
-                hands = ("engine", "plain", *(others if speed == "real-time" else ()))
-                for hand, counts in in_turns(hands):
-                    with counting(server, side, hand, speed):
-                        latencies = through(side, every_record=speed == "real-time")
-                    if counts:
-                        found.setdefault(hand, []).extend(latencies)
-                for hand, latencies in found.items():
-                    latencies.sort()
-                    for name, share in PERCENTILES.items():
-                        place = min(len(latencies) - 1, int(len(latencies) * share))
-                        figures[f"windowed count, {speed}, {hand}, {name}", "ms"] = latencies[place]
-            return figures
+            found: dict[str, list[float]] = {}
+            for hand, counts in in_turns(hands):
+                with counting(server, side, hand, speed):
+                    count = scaled(RECORDS) if counts else 0
+                    latencies = through(side, count, every_record=speed == "real-time")
+                found.setdefault(hand, []).extend(latencies)
+            return percentiles(f"windowed count, {speed}", found)
 
         compare(report, measure)
 
@@ -114,7 +110,7 @@ def plain_count(spark: Any, servers: str, checkpoint: str, speed: str) -> Any:
     return (writer.trigger(realTime="30 seconds") if speed == "real-time" else writer).start()
 
 
-def through(side: Side, *, every_record: bool) -> list[float]:
+def through(side: Side, count: int, *, every_record: bool) -> list[float]:
     from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
     producer = Producer({"bootstrap.servers": side.bootstrap, "linger.ms": 0, **QUIET})
@@ -123,7 +119,7 @@ def through(side: Side, *, every_record: bool) -> list[float]:
     try:
         wait_for_first(producer, consumer)
         round_trip(producer, consumer, WARMUP, every_record)
-        return round_trip(producer, consumer, scaled(RECORDS), every_record)
+        return round_trip(producer, consumer, count, every_record) if count else []
     finally:
         consumer.close()
 

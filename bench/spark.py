@@ -13,24 +13,44 @@ one run is younger in the other.
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bench import kafka_streams
-from bench.apache import QUIET, Side
+from bench.apache import QUIET, Figures, Process, Side, compare_sides, sides
 from pessoa.pipelines.engine import Engine
 from pessoa.pipelines.plan import BYTES, Sink, Source
 from pessoa.pipelines.queries import QuerySpec
 from pessoa.pipelines.spark_server import SparkOptions, SparkServer, session_at
 
+if TYPE_CHECKING:
+    from bench.report import Report
+
 TIMEOUT_S = 300.0
 SOURCE, TARGET = "pipeline-in", "pipeline-out"
 HANDS = ("engine", "exactly-once", "plain")
+# Making an archive takes a minute of a core, beside which nothing is measured.
+os.environ.setdefault("PESSOA_CLASS_ARCHIVE", "use")
+# The hands take turns with each broker, so one round is enough. A part then takes five minutes at most.
+ROUNDS = int(os.environ.get("PESSOA_BENCH_ROUNDS", "1"))
 T = TypeVar("T")
+
+
+def compare(report: Report, measure: Callable[[Side], Figures]) -> None:
+    """As `bench.apache` does; the figures of a side are said when it is done, since the other takes minutes."""
+
+    def measure_and_say(side: Side) -> Figures:
+        figures = measure(side)
+        for (case, unit), value in figures.items():
+            print(f"  {side.name}: {case}: {value:,.4g} {unit}", flush=True)
+        return figures
+
+    compare_sides(report, measure_and_say, sides(), ROUNDS)
 
 
 def in_turns(hands: Sequence[T]) -> Iterator[tuple[T, bool]]:
@@ -52,25 +72,32 @@ def running_spark() -> Iterator[SparkServer]:
 
 
 @contextmanager
-def copying(server: SparkServer, side: Side, hand: str, speed: str) -> Iterator[None]:
-    """Records go from SOURCE to TARGET as long as the block lasts."""
+def copying(server: SparkServer, side: Side, hand: str, speed: str) -> Iterator[Process]:
+    """Records go from SOURCE to TARGET as long as the block lasts; gives the Java that copies them."""
     if hand in kafka_streams.LINGER_MS:
-        with kafka_streams.running(side, hand, "copy", SOURCE, TARGET):
-            yield
+        with kafka_streams.running(side, hand, "copy", SOURCE, TARGET) as process:
+            yield process
         return
+    spark = java_of(server)
     with tempfile.TemporaryDirectory(prefix="pessoa-bench-home-") as folder:
         if hand == "plain":
             session: Any = session_at(server.address)
             query = plain_copy(session, side.bootstrap, f"{folder}/checkpoint", speed)
             try:
-                yield
+                yield spark
             finally:
                 query.stop()
                 session.stop()
             return
         with Engine(side.bootstrap, home=Path(folder), spark_remote=server.address, state_topic=None) as engine:
             engine.start(our_copy(hand, speed))
-            yield
+            yield spark
+
+
+def java_of(server: SparkServer) -> Process:
+    """The child of the guardian that was started."""
+    pid = server.pid
+    return Process(int(Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()[0]))
 
 
 def our_copy(hand: str, speed: str) -> QuerySpec:
