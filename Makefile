@@ -67,9 +67,27 @@ $(KAFKA_SHELL): tools/kafka-shell.lock | $(STAMP)
 	@$(INSTALL) --require-hashes --target $(@D) -r $<
 	@touch $@
 
+# The ksqlDB client of PyPI, for the test that tries it with our server. It is built with the setuptools beside it.
+KSQL_CLIENT := build/ksql-client/.stamp
+KSQL_LOCKED  = --require-hashes --target $(@D) -r <(awk '/^[^ \#]/ { client = /^ksql==/ } $(1)' $<)
+$(KSQL_CLIENT): tools/ksql-client.lock | $(STAMP)
+	@rm -rf $(@D)
+	@$(INSTALL) $(call KSQL_LOCKED,!client)
+	@PYTHONPATH=$(@D) $(INSTALL) --no-build-isolation $(call KSQL_LOCKED,client)
+	@touch $@
+
+# A Go where the system has none, for PESSOA_OTHER_REGISTRIES=1. What cannot be had is no failure: the tests that want
+# it say why they were skipped.
+GO := build/go/.stamp
+$(GO): tools/go.lock | $(STAMP)
+	@rm -rf $(@D); mkdir -p $(@D)
+	@command -v go >/dev/null || $(INSTALL) --require-hashes --target $(@D) -r $< || \
+	    echo "Go could not be had, so the tests of the Go clients will be skipped"
+	@touch $@
+
 # A line that says $(MAKE) is run by `make -n` as well. The first may be, since that is passed on; the second may not.
 test:  ## run every check and every test
-	@$(MAKE) --silent -j2 system $(KAFKA_SHELL)
+	@$(MAKE) --silent -j2 system $(KAFKA_SHELL) $(KSQL_CLIENT) $(if $(filter-out 0,$(PESSOA_OTHER_REGISTRIES)),$(GO))
 	@BIN=$(BIN) MAKE=$(MAKE_COMMAND) tools/run-tests $(WORKERS) "$(SPARK_TESTS)" $(ARGS)
 
 # What finds most in a minute of it: decisions, every API, a few real clusters, clients and services, and 200 seeds.
@@ -86,7 +104,7 @@ quick: setup  ## the most telling tenth of `make test`; under 8 minutes
 SPARK_TESTS := tests/streams \
     $(addprefix tests/pipelines/test_,api.py engine.py kill_minus_nine.py real_time_kill_minus_nine.py real_time_state.py standalone_cluster.py) \
     $(addprefix tests/connect/test_,connectors_on_spark.py kill_minus_nine.py more_connectors_on_spark.py) \
-    $(addprefix tests/ksql/test_on_spark_,cases.py expressions.py kill_minus_nine.py ordered.py queries.py) \
+    $(addprefix tests/ksql/test_on_spark_,apache.py case_streams.py cases.py expressions.py kill_minus_nine.py ordered.py queries.py) \
     tests/ksql/test_ksql_tutorials_on_spark.py \
     tests/browser
 spark: system setup  ## the tests of pipelines, Streams and Connect with a real Spark
