@@ -30,6 +30,9 @@ STREAMS_GROUP = "tasks"
 # All of them read the one topic, so that there are tasks to move.
 SUBTOPOLOGIES = ("0", "1", "2")
 SESSION_S = 2.0
+# A coordinator counts whole milliseconds, and so does Kafka's: a session may end by less than one of them early. That
+# the wall clock of its machine is set does not shorten it: Kafka's timers go by the monotonic clock.
+_MILLISECOND_S = 0.001
 _HEARTBEAT_S = 0.4
 _JOIN_EPOCH, _LEAVE_EPOCH = 0, -1
 _END_OF_LIFE = 0.15
@@ -77,7 +80,7 @@ class TaskLedger:
             earlier is not None
             and earlier.member_id != member_id
             and earlier.reign == self.reigns
-            and now_s < self._heard_s[earlier.member_id] + SESSION_S
+            and now_s < self._heard_s[earlier.member_id] + SESSION_S - _MILLISECOND_S
         ):
             raise Violation(
                 f"task {task[0]}_{task[1]} is active at {member_id}, and {earlier.member_id} has not given it up"

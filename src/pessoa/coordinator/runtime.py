@@ -23,7 +23,7 @@ in-sync replicas still followed this leader then.
 
 **Time.** One timer of the loop runs for all partitions, at the earliest of all deadlines. They are wall-clock times,
 yet a session must not end because the clock was set: the runtime watches how the wall clock stands to the monotonic one
-and shifts the shards' deadlines when that changes by a jump.
+and shifts the shards' deadlines when that changes, as Kafka's timers go by the monotonic clock alone.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ logger = logging.getLogger(__name__)
 
 # Kafka's default of offsets.commit.timeout.ms.
 WRITE_TIMEOUT_MS = 5_000
-# Clocks that are only slewed stay far below this between two looks.
+# Both clocks are read in whole milliseconds, so one of them may seem to be ahead by one more without a jump.
+CLOCK_ROUNDING_MS = 1
+# A jump that is worth a warning. Clocks that are only slewed stay far below this between two looks.
 CLOCK_JUMP_MS = 1_000
 # A load gives the loop to others after so many batches.
 BATCHES_PER_TURN = 100
@@ -378,9 +380,10 @@ class CoordinatorRuntime(Generic[S]):
         now_ms = self._clock.now_ms()
         skew_ms = now_ms - self._clock.monotonic_ms()
         jump_ms = skew_ms - self._skew_ms
-        self._skew_ms = skew_ms
         if abs(jump_ms) > CLOCK_JUMP_MS:
             logger.warning("the clock jumped by %d ms; deadlines move with it", jump_ms)
+        if abs(jump_ms) > CLOCK_ROUNDING_MS:
+            self._skew_ms = skew_ms
             for led in self._led.values():
                 led.shard.shift_deadlines(jump_ms)
                 for waiting in led.uncommitted:

@@ -3,12 +3,15 @@
 Sessions are put off with every heartbeat and nearly never expire, so putting off must be cheap: the new deadline is
 noted and the entry in the heap stays where it is. When that entry comes up it is put back at the noted deadline.
 Hence `next_deadline_ms` may be early, never late; an early call of `pop_due` finds nothing to do.
+
+A clock that is slewed moves all deadlines every few seconds, so `shift` must be cheap too: what is stored is counted
+from `_shift_ms`, the sum of all shifts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ class Timers:
         self._timers: dict[Hashable, _Timer] = {}
         self._heap: list[tuple[int, int, Hashable]] = []
         self._count = 0
+        self._shift_ms = 0
 
     def __repr__(self) -> str:
         return f"<Timers: {len(self._timers)}, the next at {self.next_deadline_ms()}>"
@@ -40,10 +44,11 @@ class Timers:
 
     def deadline_ms(self, key: Hashable) -> int | None:
         timer = self._timers.get(key)
-        return None if timer is None else timer.deadline_ms
+        return None if timer is None else timer.deadline_ms + self._shift_ms
 
     def schedule(self, key: Hashable, deadline_ms: int, action: Action) -> None:
         """Set the timer of `key`, or set it anew."""
+        deadline_ms -= self._shift_ms
         timer = self._timers.get(key)
         if timer is not None and timer.entry_ms <= deadline_ms:
             self._timers[key] = _Timer(deadline_ms, timer.entry_ms, timer.number, action)
@@ -61,7 +66,7 @@ class Timers:
             entry_ms, number, key = heap[0]
             timer = self._timers.get(key)
             if timer is not None and timer.number == number:
-                return entry_ms
+                return entry_ms + self._shift_ms
             heappop(heap)
         return None
 
@@ -70,7 +75,7 @@ class Timers:
         while (entry_ms := self.next_deadline_ms()) is not None and entry_ms <= now_ms:
             _, number, key = heappop(self._heap)
             timer = self._timers[key]
-            if timer.deadline_ms <= now_ms:
+            if timer.deadline_ms + self._shift_ms <= now_ms:
                 del self._timers[key]
                 return timer.action
             self._timers[key] = timer._replace(entry_ms=timer.deadline_ms)
@@ -79,9 +84,4 @@ class Timers:
 
     def shift(self, by_ms: int) -> None:
         """Move every deadline: the clock they were counted on has jumped."""
-        self._timers = {
-            key: timer._replace(deadline_ms=timer.deadline_ms + by_ms, entry_ms=timer.deadline_ms + by_ms)
-            for key, timer in self._timers.items()
-        }
-        self._heap = [(timer.entry_ms, timer.number, key) for key, timer in self._timers.items()]
-        heapify(self._heap)
+        self._shift_ms += by_ms

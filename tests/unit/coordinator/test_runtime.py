@@ -463,7 +463,7 @@ async def test_a_deadline_is_kept_and_what_it_decides_is_written() -> None:
 
 @looped
 async def test_setting_the_clock_neither_ends_nor_prolongs_what_is_measured_from_now() -> None:
-    for jump_ms in (3_600_000, -3_600_000):
+    for jump_ms in (3_600_000, -3_600_000, 900, -900, 10, -10):
         fixture = Fixture()
         shard = await fixture.elect()
         fixture.answer("ring-in 10000")
@@ -476,6 +476,32 @@ async def test_setting_the_clock_neither_ends_nor_prolongs_what_is_measured_from
         fixture.clock.advance_ms(1)
         await turn()
         assert len(shard.rung) == 1
+        fixture.runtime.close()
+
+
+@looped
+async def test_small_steps_of_the_clock_never_add_up_to_an_early_or_a_late_deadline() -> None:
+    for step_ms in (1, -1, 10, -10, 900, -900):
+        fixture = Fixture()
+        shard = await fixture.elect()
+        fixture.answer("ring-in 10000")
+        await turn()
+        # Each deadline that passes makes the runtime look at the clock anew.
+        for count in range(1, 10):
+            fixture.answer("ring-in 1000")
+            await turn()
+            fixture.clock.ahead_ms += step_ms
+            fixture.clock.advance_ms(1_000)
+            await turn()
+            fixture.clock.advance_ms(2)  # Less than what is taken for a step does not move deadlines.
+            await turn()
+            assert len(shard.rung) == count, step_ms
+        fixture.clock.advance_ms(10_000 - 9 * 1_002 - 2)
+        await turn()
+        assert len(shard.rung) == 9, step_ms
+        fixture.clock.advance_ms(4)
+        await turn()
+        assert len(shard.rung) == 10, step_ms
         fixture.runtime.close()
 
 

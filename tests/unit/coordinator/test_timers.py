@@ -79,3 +79,18 @@ def test_all_deadlines_move_when_the_clock_jumps() -> None:
     assert bell.rung == []
     run(timers, 1030)
     assert bell.rung == ["b@1030", "a@1030"]
+
+
+def test_a_deadline_set_after_a_shift_stands_where_it_was_set() -> None:
+    timers, bell = Timers(), Bell()
+    timers.schedule("early", 10, bell.ring("early"))
+    timers.shift(1000)
+    timers.schedule("late", 1020, bell.ring("late"))
+    timers.shift(-500)
+    timers.schedule("early", 515, bell.ring("early"))
+    assert timers.deadline_ms("early") == 515
+    assert timers.deadline_ms("late") == 520
+    run(timers, 514)
+    assert bell.rung == []
+    run(timers, 520)
+    assert bell.rung == ["early@520", "late@520"]
