@@ -245,6 +245,25 @@ def chosen_of(what: str, text: str | None, valid: Sequence[str]) -> list[str]:
     return [name for name in found if name is not None]
 
 
+def states_of_groups(cluster: Cluster, kind: str, states: Sequence[str] = ()) -> dict[str, str]:
+    """Return the state of every group of this kind by its name; with `states` only of groups in one of them."""
+    from pessoa.client.group_admin import list_groups
+
+    return {one.group_id: one.state for one in list_groups(cluster, states=states, kinds=[kind])}
+
+
+def print_groups(cluster: Cluster, given: Given, kind: str, valid_states: Sequence[str]) -> None:
+    """--list of a tool that knows one kind of groups: names, or with --state a table."""
+    if not given.has("state"):
+        for group_id in states_of_groups(cluster, kind):
+            print(group_id)
+        return
+    groups = states_of_groups(cluster, kind, chosen_of("state", given.maybe("state"), valid_states))
+    width = max([15, *map(len, groups)])
+    for group_id, state in (("GROUP", "STATE"), *groups.items()):
+        print(f"{group_id:<{width}} {state}")
+
+
 def _delete(cluster: Cluster, given: Given) -> None:
     from pessoa.client.group_admin import delete_group
 

@@ -19,18 +19,17 @@ from pessoa.cli.command_line import LONG, Given, Options, UsageError, WrongNumbe
 from pessoa.cli.consumer_groups import (
     assignment_text,
     check_description,
-    chosen_of,
     error_line,
     or_missing,
     print_deletion,
+    print_groups,
+    states_of_groups,
 )
 from pessoa.cli.tool_run import connect, tool, warn
 from pessoa.client.client_errors import BadSettings, KafkaFailure, RequestFailed
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pessoa.client.cluster_client import Cluster
     from pessoa.client.group_admin import Group
     from pessoa.client.offset_admin import TopicPartition
@@ -119,7 +118,7 @@ def _check_reset(given: Given) -> None:
 
 def _execute(cluster: Cluster, given: Given) -> None:
     if given.has("list"):
-        _list(cluster, given)
+        print_groups(cluster, given, "Share", _STATES)
     elif given.has("describe"):
         _describe(cluster, given)
     elif given.has("delete"):
@@ -130,31 +129,13 @@ def _execute(cluster: Cluster, given: Given) -> None:
         _delete_offsets(cluster, given)
 
 
-# List and delete.
-
-
-def _share_groups(cluster: Cluster, states: Sequence[str] = ()) -> dict[str, str]:
-    """Return the state of every share group by its name."""
-    from pessoa.client.group_admin import list_groups
-
-    return {one.group_id: one.state for one in list_groups(cluster, states=states, kinds=["Share"])}
-
-
-def _list(cluster: Cluster, given: Given) -> None:
-    if not given.has("state"):
-        for group_id in _share_groups(cluster):
-            print(group_id)
-        return
-    groups = _share_groups(cluster, chosen_of("state", given.maybe("state"), _STATES))
-    width = max([15, *map(len, groups)])
-    for group_id, state in (("GROUP", "STATE"), *groups.items()):
-        print(f"{group_id:<{width}} {state}")
+# Delete.
 
 
 def _delete(cluster: Cluster, given: Given) -> None:
     from pessoa.client.group_admin import delete_group
 
-    known = _share_groups(cluster)
+    known = states_of_groups(cluster, "Share")
     deleted, failures = [], []
     for group_id in list(known) if given.has("all-groups") else list(dict.fromkeys(given.values("group"))):
         try:
@@ -183,7 +164,7 @@ def _require_empty(group_id: str, known: dict[str, str]) -> None:
 def _describe(cluster: Cluster, given: Given) -> None:
     from pessoa.client.share_group_admin import describe_share_group
 
-    names = list(_share_groups(cluster)) if given.has("all-groups") else dict.fromkeys(given.values("group"))
+    names = states_of_groups(cluster, "Share") if given.has("all-groups") else dict.fromkeys(given.values("group"))
     verbose = given.has("verbose")
     for group_id in sorted(names):
         try:
@@ -278,7 +259,7 @@ def _reset(cluster: Cluster, given: Given) -> None:
     from pessoa.client.offset_admin import EARLIEST, LATEST
 
     group_id = given.value("group")
-    known = _share_groups(cluster)
+    known = states_of_groups(cluster, "Share")
     if known.get(group_id, "Dead") not in ("Empty", "Dead"):
         raise UsageError(f"Share group '{group_id}' is not empty.", with_help=False)
     partitions = _partitions(cluster, given, group_id in known)

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 from pessoa.base.java_order import hash_order, partition_hash
 from pessoa.cli import command_line as line
 from pessoa.cli.command_line import LONG, Given, Options, UsageError, WrongNumber
-from pessoa.cli.consumer_groups import SCENARIOS, check_description, chosen_of, error_line, or_missing
+from pessoa.cli.consumer_groups import (
+    SCENARIOS,
+    check_description,
+    error_line,
+    or_missing,
+    print_groups,
+    states_of_groups,
+)
 from pessoa.cli.tool_run import connect, tool
 from pessoa.client.client_errors import BadSettings, KafkaFailure, RequestFailed
 
@@ -165,7 +172,7 @@ def _check_internal_topics(given: Given) -> None:
 
 def _execute(cluster: Cluster, given: Given) -> None:
     if given.has("list"):
-        _list(cluster, given)
+        print_groups(cluster, given, "Streams", _STATES)
     elif given.has("describe"):
         _describe(cluster, given)
     else:
@@ -183,15 +190,8 @@ class Wrapped(KafkaFailure):
     java_name = "java.util.concurrent.ExecutionException"
 
 
-def streams_groups(cluster: Cluster, states: Sequence[str] = ()) -> dict[str, str]:
-    """Return the state of every streams group by its name."""
-    from pessoa.client.group_admin import list_groups
-
-    return {one.group_id: one.state for one in list_groups(cluster, states=states, kinds=["Streams"])}
-
-
 def chosen_groups(cluster: Cluster, given: Given) -> list[str]:
-    return list(streams_groups(cluster)) if given.has("all-groups") else given.values("group")
+    return list(states_of_groups(cluster, "Streams")) if given.has("all-groups") else given.values("group")
 
 
 def described(cluster: Cluster, group_id: str) -> StreamsGroup:
@@ -210,20 +210,6 @@ def source_offsets(cluster: Cluster, group: StreamsGroup) -> dict[TopicPartition
 
     sources = {topic for one in group.subtopologies for topic in (*one.sources, *one.repartitions)}
     return {where: one for where, one in committed_offsets(cluster, group.group_id).items() if where[0] in sources}
-
-
-# List.
-
-
-def _list(cluster: Cluster, given: Given) -> None:
-    if not given.has("state"):
-        for group_id in streams_groups(cluster):
-            print(group_id)
-        return
-    groups = streams_groups(cluster, chosen_of("state", given.maybe("state"), _STATES))
-    width = max([15, *map(len, groups)])
-    for group_id, state in (("GROUP", "STATE"), *groups.items()):
-        print(f"{group_id:<{width}} {state}")
 
 
 # Describe.

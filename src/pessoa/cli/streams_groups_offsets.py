@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from pessoa.base.java_order import hash_order, partition_hash, string_hash
 from pessoa.cli import consumer_groups_offsets as moving
 from pessoa.cli.command_line import UsageError
-from pessoa.cli.consumer_groups import error_line
-from pessoa.cli.streams_groups import Wrapped, chosen_groups, described, source_offsets, streams_groups
+from pessoa.cli.consumer_groups import error_line, states_of_groups
+from pessoa.cli.streams_groups import Wrapped, chosen_groups, described, source_offsets
 from pessoa.client.client_errors import KafkaFailure, RequestFailed
 from pessoa.client.group_admin import commit_offsets, committed_offsets, delete_group
 from pessoa.client.offset_admin import EARLIEST, LATEST
@@ -193,7 +193,7 @@ def delete(cluster: Cluster, given: Given) -> None:
 
 
 def delete_groups(cluster: Cluster, given: Given) -> None:
-    known = streams_groups(cluster)
+    known = states_of_groups(cluster, "Streams")
     wanted = list(dict.fromkeys(chosen_groups(cluster, given)))
     failures = {group_id: reason for group_id in wanted if (reason := _why_not(group_id, known)) is not None}
     left = [group_id for group_id in wanted if group_id not in failures]
