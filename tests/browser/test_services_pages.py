@@ -1,11 +1,7 @@
-"""What a person does on the pages of Connect, ksql and the lineage, with the servers and Spark behind them.
-
-PESSOA_LIVE_PAGES=1 runs them: they start three services on Spark.
-"""
+"""What a person does on the pages of Connect, ksql and the lineage, with the servers and Spark behind them."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +16,6 @@ from tests.support.spark import spark_address
 from tests.support.topics import fill, make_topic
 
 __all__ = ["spark_address"]
-pytestmark = pytest.mark.skipif("PESSOA_LIVE_PAGES" not in os.environ, reason="PESSOA_LIVE_PAGES=1 runs them")
 FLOWS = Path(__file__).parents[1] / "pipelines" / "flows.py"
 # Queries and tasks start on a Spark that other tests share.
 SPARK_MS = 180_000
@@ -58,8 +53,6 @@ def type_statement(page: Page, text: str) -> None:
     page.keyboard.press("Control+a")
     page.keyboard.insert_text(text)
     page.keyboard.press("Escape")
-    # The editor tells the server of changes in pieces.
-    page.wait_for_timeout(300)
 
 
 def run(page: Page, text: str) -> None:

@@ -107,6 +107,11 @@ class Accounts:
         self._sessions[token or ""] = (known[0], time.monotonic() + self._idle_s)
         return known[0]
 
+    def seconds_left(self, token: str | None) -> float:
+        """How long the session lasts without further use; 0 once it has ended. Asking does not prolong it."""
+        known = self._sessions.get(token or "")
+        return 0.0 if known is None else max(0.0, known[1] - time.monotonic())
+
     def _role_of(self, name: str) -> str:
         if name in self._named_roles:
             return self._named_roles[name]

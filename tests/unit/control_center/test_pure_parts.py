@@ -230,6 +230,16 @@ def test_without_logins_every_user_is_anonymous_with_the_default_role() -> None:
     assert Accounts(None, {}, "reader", 60).by_cookie(None) == Person("anonymous", "reader")
 
 
+def test_asking_how_long_a_session_lasts_does_not_prolong_it() -> None:
+    accounts = Accounts(None, {}, "reader", 60, has_proxy=True)
+    token = accounts.begin_session("ada")
+    first = accounts.seconds_left(token)
+    assert 0 < accounts.seconds_left(token) <= first <= 60
+    accounts.log_out(token)
+    assert accounts.seconds_left(token) == 0
+    assert accounts.seconds_left(None) == 0
+
+
 # Words and pictures.
 
 

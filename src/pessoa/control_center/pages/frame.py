@@ -8,8 +8,8 @@ A handler renders into the frame. An `HttpProblem` of it becomes a notice in the
 sent to /login. `visit.live(seconds, redraw)` repeats something while the page is open; a redraw that fails shows a
 banner, and the banner goes when it works again.
 
-An open page outlives its session: buttons (`visit.button`), events (`visit.on`) and redraws look the session up anew,
-and lead to /login where it has ended.
+A page that is open when its session ends leads to /login (`leave_with_session`). Buttons (`visit.button`), events
+(`visit.on`) and redraws look the session up anew, so they do nothing after its end.
 """
 
 from __future__ import annotations
@@ -144,6 +144,22 @@ class Visit:
         ui.navigate.to(login_address(self.request))
         return False
 
+    def leave_with_session(self) -> None:
+        """Lead to the login at the moment when the session ends: what was shown is not left on the screen."""
+        accounts, token = self.center.accounts, self.request.cookies.get(COOKIE)
+        if not accounts.demands_login:
+            return
+
+        def look() -> None:
+            left = accounts.seconds_left(token)
+            if left > 0:
+                timer.interval = left
+                return
+            timer.cancel()
+            ui.navigate.to(login_address(self.request))
+
+        timer = ui.timer(accounts.seconds_left(token), look, immediate=False)
+
     def query(self, name: str, default: str = "") -> str:
         return self.request.query_params.get(name, default)
 
@@ -268,6 +284,7 @@ def page(center: Center, path: str, active: str, title: str) -> Callable[[Callab
                     await handler(visit, **names)
                 except HttpProblem as problem:
                     visit.html(notice(problem.message, "bad"))
+                visit.leave_with_session()
             return None
 
         # FastAPI reads the names in the path from the signature.
