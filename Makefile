@@ -73,7 +73,7 @@ KSQL_LOCKED  = --require-hashes --target $(@D) -r <(awk '/^[^ \#]/ { client = /^
 $(KSQL_CLIENT): tools/ksql-client.lock | $(STAMP)
 	@rm -rf $(@D)
 	@$(INSTALL) $(call KSQL_LOCKED,!client)
-	@PYTHONPATH=$(@D) $(INSTALL) --no-build-isolation $(call KSQL_LOCKED,client)
+	@PYTHONPATH=$(CURDIR)/$(@D) $(INSTALL) --no-build-isolation $(call KSQL_LOCKED,client)
 	@touch $@
 
 # A Go where the system has none, for PESSOA_OTHER_REGISTRIES=1. What cannot be had is no failure: the tests that want
