@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
 from pessoa.broker import envelope_format
 from pessoa.broker.apis import produce
@@ -32,6 +33,7 @@ from pessoa.replication.isr import UNKNOWN, InSyncReplicas
 from pessoa.replication.partition import Partition
 from pessoa.security.authorizer import Authorizer
 from pessoa.share import share_partition
+from pessoa.share.acquisition import AcquireMode
 from pessoa.share.in_flight import Run
 from pessoa.share.share_partition import SharePartition
 from pessoa.share.share_sessions import ShareSessions
@@ -261,6 +263,21 @@ def _keep_locks_for_ever() -> Any:
     return patch.object(SharePartition, "next_deadline_ms", lambda _: None)
 
 
+def _share_slowly() -> Any:
+    """A share partition hands out one record a second."""
+    acquire = SharePartition.acquire
+    next_ms: WeakKeyDictionary[SharePartition, int] = WeakKeyDictionary()
+
+    def acquire_slowly(self: SharePartition, request: Any, batches: Any, now_ms: int) -> Any:
+        if now_ms < next_ms.get(self, 0):
+            return []
+        next_ms[self] = now_ms + 1_000
+        one = request._replace(max_records=1, batch_size=1, mode=AcquireMode.RECORD_LIMIT)
+        return acquire(self, one, batches, now_ms)
+
+    return patch.object(SharePartition, "acquire", acquire_slowly)
+
+
 def _prune_to_the_newest_snapshot() -> Any:
     """The share coordinator deletes what the other share partitions of its log need."""
 
@@ -326,6 +343,7 @@ BREAKAGES: dict[str, Callable[[], Any]] = {
     "deliveries forgotten": _forget_deliveries_when_a_session_closes,
     "holes taken for done": _take_holes_for_done,
     "locks without end": _keep_locks_for_ever,
+    "one record a second": _share_slowly,
     "pruned to the newest snapshot": _prune_to_the_newest_snapshot,
     "start offset taken back": _let_old_writes_win,
     "any session epoch": _accept_any_session_epoch,

@@ -126,7 +126,7 @@ class ShareMember(Client):
             if not leaders:
                 await asyncio.sleep(max(0.0, next_heartbeat_s - self.loop.now_s))
                 continue
-            address = self.rng.choice(sorted(leaders))
+            address = self._next_leader(leaders)
             try:
                 await self._talk(address, leaders[address])
             except ChannelFailed:
@@ -198,6 +198,13 @@ class ShareMember(Client):
             address = self._brokers.get(leader[0]) if leader is not None else None
             by_leader.setdefault(address or (self._bootstrap[0], 9092), set()).add(partition)
         return by_leader
+
+    def _next_leader(self, leaders: Mapping[Address, set[TopicPartition]]) -> Address:
+        """Any of them. The last member prefers those that wait for acknowledgements: it sends one request at a time to
+        all of them, where Kafka's clients send one to each, and locks would end while it waits for another's records.
+        """
+        awaiting = [one for one, session in self._sessions.items() if one in leaders and session.types]
+        return self.rng.choice(sorted(awaiting if awaiting and self.is_last else leaders))
 
     # Its sessions.
 

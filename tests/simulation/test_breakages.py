@@ -41,6 +41,7 @@ PLANS: dict[str, tuple[tuple[str, ...], bool, str]] = {
     "deliveries forgotten": ((), False, "are forgotten"),
     "holes taken for done": (("kill",), False, "lost"),
     "locks without end": ((), False, "its lock has ended long before"),
+    "one record a second": ((), False, "stuck or too slow"),
     "pruned to the newest snapshot": ((), False, "a replay has"),
     "start offset taken back": ((), False, "forgets that"),
     "any session epoch": ((), False, "twice"),
