@@ -24,6 +24,23 @@ SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true", "super.users": "User:ANONYMOUS",
 }  # fmt: skip
+# A format of the shop's own: what the notes hold is written backwards.
+SERDES = """
+class Backwards:
+    name = "backwards"
+
+    def can_read(self, topic, part):
+        return topic == "notes" and part == "value"
+
+    def decode(self, data):
+        return data.decode()[::-1]
+
+    def encode(self, value):
+        return str(value)[::-1].encode()
+
+
+SERDES = [Backwards()]
+"""
 USERS = "ada: secret, admin\nruy: secret, reader\nedu: secret, editor\n"
 
 
@@ -42,11 +59,13 @@ def platform(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     folder = tmp_path_factory.mktemp("control-center")
     users = folder / "users"
     users.write_text(USERS)
+    serdes = folder / "backwards.py"
+    serdes.write_text(SERDES)
     with Cluster(brokers=3, settings=SETTINGS) as cluster, SchemaRegistry(cluster.bootstrap_servers) as registry:
         fill(cluster.bootstrap_servers, registry.url)
         servers = cluster.bootstrap_servers
         data = f"pessoa.control.center.data.dir={folder}"
-        centers = [ControlCenter(servers, registry.url, data)]
+        centers = [ControlCenter(servers, registry.url, data, f"pessoa.control.center.serdes={serdes}")]
         try:
             centers.append(
                 ControlCenter(

@@ -117,6 +117,26 @@ def test_avro_messages_are_decoded_by_their_registered_schema(page: Page) -> Non
     expect(page.locator(".msg .value").first).to_contain_text('"amount"')
 
 
+def test_a_serde_of_the_operator_reads_searches_and_writes_messages(page: Page, platform: Platform) -> None:
+    httpx.post(f"{platform.url}/api/v1/topics", json={"name": "notes", "partitions": 1}).raise_for_status()
+    go(page, "/topics/notes?tab=messages")
+    page.get_by_role("button", name="Produce").click()
+    dialog = page.locator(".q-dialog")
+    dialog.get_by_label("Value", exact=True).fill("buy tea")
+    dialog.get_by_role("combobox", name="Format of values").click()
+    page.locator(".q-menu").get_by_role("option", name="backwards").click()
+    dialog.get_by_role("button", name="Produce").click()
+    expect(page.get_by_text("The message is in the topic.")).to_be_visible()
+    go(page, "/topics/notes?tab=messages&search=buy")
+    expect(page.locator(".msg .value")).to_have_text("buy tea")
+    expect(page.locator(".msg .badge").first).to_have_text("backwards")
+    page.locator(".msg summary").click()
+    page.get_by_role("button", name="Send again").click()
+    expect(dialog.get_by_role("combobox", name="Format of values")).to_have_value("backwards")
+    go(page, "/topics/notes?tab=messages&value=text")
+    expect(page.locator(".msg .value")).to_have_text("aet yub")
+
+
 def test_hostile_messages_are_shown_as_text_and_run_nothing(page: Page) -> None:
     go(page, "/topics/hostile?tab=messages")
     script = page.locator(".msg", has_text="<script>")
@@ -199,7 +219,7 @@ def test_the_fourth_consumer_of_the_classroom_stays_idle(page: Page) -> None:
     page.get_by_role("button", name="Add a consumer").click()
     expect(page.locator(".scene")).to_contain_text("Consumer D")
     expect(page.locator(".scene rect.idle")).not_to_have_count(0)
-    expect(page.locator(".scene text", has_text=re.compile("^idle$"))).to_have_count(1, timeout=30_000)
+    expect(page.locator(".scene .wide text", has_text=re.compile("^idle$"))).to_have_count(1, timeout=30_000)
 
 
 def test_an_alert_rule_fires_and_is_switched_off(page: Page) -> None:

@@ -49,6 +49,7 @@ from pessoa.control_center.message_reading import MAX_LIMIT, MessageQuery, Scan,
 from pessoa.control_center.metrics_pages import MetricsPages
 from pessoa.control_center.offset_reset import BadReset, ResetRow, plan_reset, why_not
 from pessoa.control_center.oidc_login import OidcLogin, Provider
+from pessoa.control_center.own_serdes import SerdeFailed
 from pessoa.control_center.replica_plan import BadReplication, plan_replicas
 from pessoa.control_center.service_links import ServiceLink, Services
 from pessoa.control_center.stored_state import StateFile
@@ -98,7 +99,7 @@ class Center:
             self.clusters = first.clusters
         self.services = _services(config)
         registry = {"schema.registry.url": config.registry_url, **config.registry_settings}
-        self.decoder = Decoder(RegistryClient(registry) if config.registry_url else None)
+        self.decoder = Decoder(RegistryClient(registry) if config.registry_url else None, config.own_serdes)
         self.limits = parse_limits(config.limits)
         self._looked_at_s = float("-inf")
         self._woken = asyncio.Event()
@@ -393,6 +394,15 @@ class Center:
                         check(part.error_code)
 
         await self._change(person, "admin", "empty topic", name, delete, ("topic", name))
+
+    def encoded(self, text: str | None, serde: str = "") -> bytes | None:
+        """The bytes of what was typed, made by an own serde where one is named. 400 for what it does not take."""
+        if text is None or not serde:
+            return None if text is None else text.encode()
+        try:
+            return self.decoder.serdes.encode(serde, text)
+        except SerdeFailed as failure:
+            raise HttpProblem(400, str(failure)) from None
 
     async def produce(
         self, person: Person, topic: str, key: bytes | None, value: bytes | None,

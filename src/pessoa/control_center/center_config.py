@@ -22,6 +22,8 @@ from pessoa.control_center.accounts import ROLES
 from pessoa.control_center.ldap_login import LdapSettings
 from pessoa.control_center.limits import BadLimit, parse_limits
 from pessoa.control_center.masking import BadMask, parse_masks
+from pessoa.control_center.message_decoding import FORMATS
+from pessoa.control_center.own_serdes import OwnSerdes, load_serdes
 from pessoa.web.http_settings import HttpSettings, Listener, read_http_settings
 from pessoa.web.settings import read_settings, setting
 
@@ -90,6 +92,9 @@ class Config:
     )
     limits: str = setting("pessoa.control.center.limits", "", "Which resources users may touch: user: topic pattern; …")
     masks: str = setting("pessoa.control.center.masks", "", "What readers do not see: topics: value.field, …; …")
+    serdes: tuple[str, ...] = setting(
+        "pessoa.control.center.serdes", (), "Python files (….py) and modules whose SERDES decode messages."
+    )
     idle_ms: int = setting(
         "pessoa.control.center.session.idle.ms", 1_800_000, "When a session without use ends.", rule=at_least(1)
     )
@@ -102,6 +107,8 @@ class Config:
     name: str = setting("pessoa.control.center.cluster.name", "main", "How the first cluster is called.")
     # By name; their configurations differ in what is of a cluster.
     further: Mapping[str, Config] = field(default_factory=dict)
+    # What the files and modules of `serdes` have.
+    own_serdes: OwnSerdes = field(default_factory=OwnSerdes)
     client: Mapping[str, str] = field(default_factory=dict)
     registry_settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -142,7 +149,8 @@ def from_properties(given: Mapping[str, str]) -> Config:
             "pessoa.control.center.oidc.authorization.url", config.oidc_authorization_url,
             "it needs …oidc.token.url, …oidc.client.id and oauthbearer.jwks.endpoint.url as well",
         )  # fmt: skip
-    whole = replace(config, http=http, client=_client(given), registry_settings=_registry(given))
+    serdes = load_serdes(config.serdes, FORMATS)
+    whole = replace(config, http=http, client=_client(given), registry_settings=_registry(given), own_serdes=serdes)
     ldap_settings(whole)
     for address in config.proxy_addresses:
         try:

@@ -1,9 +1,9 @@
 """What the bytes of a record say: JSON, a schema's Avro, Protobuf or JSON, XML, CBOR, MessagePack, text, a number, or
 hexadecimal.
 
-    auto        null → framed with a schema id that the registry has → JSON → XML → printable text
-                → Smile, or a map or an array in MessagePack or CBOR to the last byte → hexadecimal
-    a format    json, text, hex, int, avro (any registered schema), msgpack, cbor, smile, xml
+    auto        null → an own serde that reads this topic → framed with a schema id that the registry has → JSON → XML
+                → printable text → Smile, or a map or an array in MessagePack or CBOR to the last byte → hexadecimal
+    a format    json, text, hex, int, avro (any registered schema), msgpack, cbor, smile, xml, or an own serde's name
 
 A record is hostile: the result is plain data (texts, numbers, lists, objects), which pages put into elements as text. A
 schema is asked for once and kept; an id that the registry does not know is remembered for a while, so that a topic
@@ -21,6 +21,7 @@ from pessoa.base.json_value import JsonValue
 from pessoa.base.weighted_cache import WeightedCache
 from pessoa.client.registry_client import RegistryClient, RegistryFailed, by_id, resolved
 from pessoa.control_center.binary_formats import BadBinary, decode_cbor, decode_xml
+from pessoa.control_center.own_serdes import OwnSerdes, SerdeFailed
 from pessoa.control_center.smile_format import HEADER, decode_smile
 from pessoa.serde.codecs import Codec, codec_for
 from pessoa.serde.framing import unframe
@@ -44,17 +45,42 @@ class Decoded(NamedTuple):
 class Decoder:
     """Blocks while it asks the registry: for threads that read messages."""
 
-    def __init__(self, registry: RegistryClient | None) -> None:
+    def __init__(self, registry: RegistryClient | None, serdes: OwnSerdes | None = None) -> None:
         self._registry = registry
+        self.serdes = serdes or OwnSerdes()
         self._codecs: WeightedCache[tuple[str, Codec]] = WeightedCache(_SCHEMA_BYTES)
         self._unknown_until: dict[int, float] = {}
 
     def __repr__(self) -> str:
         return f"<Decoder with {self._registry!r}>"
 
-    def decode(self, data: bytes | None, wanted: str = "auto") -> Decoded:
+    @property
+    def formats(self) -> tuple[str, ...]:
+        return (*FORMATS, *self.serdes.names)
+
+    def decode(self, data: bytes | None, wanted: str = "auto", topic: str = "", part: str = "") -> Decoded:
+        """What the bytes say in the wanted format; own serdes are asked about the topic and "key" or "value"."""
         if data is None:
             return Decoded("null", None)
+        if wanted in self.serdes.names or (wanted == "auto" and part and self.serdes.names):
+            try:
+                name = wanted if wanted != "auto" else self.serdes.reading(topic, part)
+                if name is not None:
+                    return Decoded(name, self.serdes.decode(name, data))
+            except SerdeFailed as failure:
+                return self._by_built_in(data, "auto")._replace(trouble=str(failure))
+        return self._by_built_in(data, wanted)
+
+    def shows_words_of_bytes(self, topic: str, part: str, wanted: str) -> bool:
+        """Whether what is a text or JSON is shown as such, so that a search may look at the bytes first."""
+        if wanted != "auto":
+            return wanted in ("json", "text")
+        try:
+            return self.serdes.reading(topic, part) is None
+        except SerdeFailed:
+            return False
+
+    def _by_built_in(self, data: bytes, wanted: str) -> Decoded:
         match wanted:
             case "hex":
                 return _hex(data)

@@ -150,6 +150,10 @@ class Scan:
         self._open_consumer = open_consumer
         self._decoder = decoder
         self._words = search_words(query.search) if query.search.isascii() else ()
+        self._shows_words_of_bytes = all(
+            decoder.shows_words_of_bytes(query.topic, part, wanted)
+            for part, wanted in (("key", query.key_format), ("value", query.value_format))
+        )
         self._loop = asyncio.get_running_loop()
         self._batches: asyncio.Queue[list[Message] | None] = asyncio.Queue()
         self._room = threading.Semaphore(_WAITING_BATCHES)
@@ -277,7 +281,7 @@ class Scan:
 
     def _may_match(self, record: KafkaMessage, text: str) -> bool:
         """A quick look at the bytes before anything is decoded: most messages of a search end here."""
-        if not text.isascii() or "\\" in text:
+        if not self._shows_words_of_bytes or not text.isascii() or "\\" in text:
             return True
         if any(data and may_show(data, self._words) for data in (record.value(), record.key())):
             return True
@@ -316,8 +320,8 @@ def may_show(data: bytes, words: tuple[bytes, ...]) -> bool:
 
 
 def to_message(record: KafkaMessage, query: MessageQuery, decoder: Decoder) -> Message:
-    key = decoder.decode(record.key(), query.key_format)
-    value = decoder.decode(record.value(), query.value_format)
+    key = decoder.decode(record.key(), query.key_format, query.topic, "key")
+    value = decoder.decode(record.value(), query.value_format, query.topic, "value")
     headers = [(name, decoder.decode(data).value) for name, data in _headers(record)]
     if query.hidden:
         shown = masked(dict(headers), "headers", query.hidden)

@@ -18,7 +18,6 @@ from pessoa.client.config_admin import ResourceType
 from pessoa.control_center.accounts import COOKIE, Person, demand
 from pessoa.control_center.center import Center, cluster_rows
 from pessoa.control_center.filter_expressions import BadFilter, compile_filter
-from pessoa.control_center.message_decoding import FORMATS
 from pessoa.control_center.message_reading import Message, MessageQuery
 from pessoa.control_center.stored_state import AlertRule, SavedFilter
 from pessoa.control_center.texts import Text
@@ -65,6 +64,9 @@ class ProduceBody(msgspec.Struct, forbid_unknown_fields=True):
     key: str | None = None
     headers: dict[str, str] = {}
     partition: int = -1
+    # The own serde that makes the bytes; none: they are those of the text.
+    key_format: str = ""
+    value_format: str = ""
 
 
 class PlacedBody(msgspec.Struct):
@@ -267,8 +269,9 @@ def message_query(center: Center, person: Person, request: Request) -> MessageQu
     )  # fmt: skip
     if query.start not in STARTS:
         raise HttpProblem(400, f"start must be one of {', '.join(STARTS)}.")
-    if query.key_format not in FORMATS or query.value_format not in FORMATS:
-        raise HttpProblem(400, f"A format is one of {', '.join(FORMATS)}.")
+    formats = center.decoder.formats
+    if query.key_format not in formats or query.value_format not in formats:
+        raise HttpProblem(400, f"A format is one of {', '.join(formats)}.")
     if partitions := given.getlist("partition"):
         if not all(each.isdigit() for each in partitions):
             raise HttpProblem(400, "partition must be a number.")
@@ -312,8 +315,8 @@ async def _analyse(center: Center, person: Person, request: Request) -> object:
 async def _produce(center: Center, person: Person, request: Request) -> object:
     body = await read_json(request, ProduceBody)
     placed = await center.produce(
-        person, request.path_params["topic"], None if body.key is None else body.key.encode(),
-        None if body.value is None else body.value.encode(),
+        person, request.path_params["topic"], center.encoded(body.key, body.key_format),
+        center.encoded(body.value, body.value_format),
         [(name, value.encode()) for name, value in body.headers.items()], body.partition,
     )  # fmt: skip
     return PlacedBody(*placed)

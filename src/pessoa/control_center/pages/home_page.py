@@ -81,7 +81,7 @@ async def _clusters(visit: Visit) -> Html:
 
 def _tiles(view: Overview, t: Text) -> Html:
     up = sum(one.is_up for one in view.brokers)
-    missing = t("{n} without all replicas", n=view.behind) if view.behind else t("all replicas in sync")
+    missing = t("{n} without all replicas", n=view.behind) if view.behind else t("all in sync")
     return tiles(
         tile(t("Brokers"), f"{up}/{len(view.brokers)}", t("controller {n}", n=view.controller),
              "" if up == len(view.brokers) else "warning"),

@@ -8,6 +8,7 @@ download.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -17,7 +18,6 @@ from nicegui import events, ui
 from pessoa.control_center.accounts import demand
 from pessoa.control_center.csv_text import csv_table
 from pessoa.control_center.filter_expressions import BadFilter, compile_filter
-from pessoa.control_center.message_decoding import FORMATS
 from pessoa.control_center.message_reading import Message, MessageQuery, Scan, as_text
 from pessoa.control_center.pages.frame import Visit
 from pessoa.control_center.pages.parts import Html, badge, bytes_text, compact, date_clock, notice, tag
@@ -147,7 +147,7 @@ def _query(visit: Visit, topic: str) -> MessageQuery:
     query = MessageQuery(
         topic, start if start in dict(STARTS) else "newest", amount, limit=min(max(visit.number("limit", 50), 1), 1000),
         search=visit.query("search")[:500], hidden=visit.center.hidden_paths(topic, visit.person),
-        value_format=_format(visit.query("value")), key_format=_format(visit.query("key")),
+        value_format=_format(visit, "value"), key_format=_format(visit, "key"),
     )  # fmt: skip
     partition = visit.query("partition")
     if partition.isdigit():
@@ -157,8 +157,9 @@ def _query(visit: Visit, topic: str) -> MessageQuery:
     return query
 
 
-def _format(text: str) -> str:
-    return text if text in FORMATS else "auto"
+def _format(visit: Visit, part: str) -> str:
+    text = visit.query(part)
+    return text if text in visit.center.decoder.formats else "auto"
 
 
 def _time_ms(text: str) -> int:
@@ -194,15 +195,15 @@ def _form(visit: Visit, topic: str) -> Html:
                 'style="flex:1;min-width:280px" class="mono">').format(
         visit.query("filter"), 'value.amount > 100 and key startswith "c-1"', t("Filter"))  # fmt: skip
     start = visit.query("start", "newest")
-    formats = [(one, one) for one in FORMATS]
+    formats = [(one, one) for one in visit.center.decoder.formats]
     first = tag(
         "div", Html('<input type="hidden" name="tab" value="messages">'),
         select("start", t("Where to begin"), [(key, t(words)) for key, words in STARTS], start),
-        field("number", "amount", t("Offset"), "width:96px"), field("datetime-local", "at", t("Time"), "width:206px"),
+        field("number", "amount", t("Offset"), "width:116px"), field("datetime-local", "at", t("Time"), "width:206px"),
         field("number", "partition", t("Partition"), "width:104px"), field("number", "limit", t("Limit"), "width:78px"),
         select("key", t("Format of keys"), [("", t("key: auto")), *formats[1:]], visit.query("key")),
         select("value", t("Format of values"), [("", t("value: auto")), *formats[1:]], visit.query("value")),
-        cls="bar-form",
+        cls="bar-form where",
     )  # fmt: skip
     second = tag("div", field("search", "search", t("Search keys, values, headers")), text, saved,
                  tag("button", t("Show"), cls="btn"), cls="bar-form")  # fmt: skip
@@ -316,6 +317,7 @@ def open_producer(visit: Visit, topic: str, like: Message | None = None) -> None
         key = ui.input(t("Key"), value=as_text(like.key) if like else "").props("outlined").style("width:100%")
         value = ui.textarea(t("Value"), value=_pretty(like) if like else "").props("outlined rows=8").classes("mono")
         value.style("width:100%;margin-top:10px")
+        key_serde, value_serde = _serde_choice(visit, "key", like), _serde_choice(visit, "value", like)
         given = "\n".join(f"{name}: {as_text(one)}" for name, one in like.headers) if like else ""
         headers = ui.textarea(t("Headers: a name: value on each line"), value=given).props("outlined rows=2")
         headers.style("width:100%;margin-top:10px")
@@ -328,8 +330,9 @@ def open_producer(visit: Visit, topic: str, like: Message | None = None) -> None
                 return
             named = [(name.strip(), text.strip().encode()) for name, _, text in pairs]
             at = -1 if partition.value is None else int(partition.value)
-            placed = visit.center.produce(visit.person, topic, (key.value or "").encode() or None,
-                                          (value.value or "").encode(), named, at)  # fmt: skip
+            key_bytes = visit.center.encoded(key.value or None, key_serde())
+            value_bytes = visit.center.encoded(value.value or "", value_serde())
+            placed = visit.center.produce(visit.person, topic, key_bytes, value_bytes, named, at)
             if await visit.attempt(placed, t("The message is in the topic.")):
                 dialog.close()
 
@@ -348,6 +351,20 @@ def open_producer(visit: Visit, topic: str, like: Message | None = None) -> None
                               max_file_size=_MAX_UPLOAD)  # fmt: skip
             files.props("flat").style("width:100%")
     dialog.open()
+
+
+def _serde_choice(visit: Visit, part: str, like: Message | None) -> Callable[[], str]:
+    """A choice of the own serde that makes the bytes, where there is one; what was chosen, empty for the text itself.
+    A message that is sent again is made by the serde that has read it."""
+    names = visit.center.decoder.serdes.writing_names()
+    if not names:
+        return lambda: ""
+    t = visit.t
+    read_by = "" if like is None else like.key_format if part == "key" else like.value_format
+    choice = ui.select({"": t("text"), **{one: one for one in names}}, value=read_by if read_by in names else "",
+                       label=t("Format of keys") if part == "key" else t("Format of values"))  # fmt: skip
+    choice.props("outlined dense").style("width:100%;margin-top:10px")
+    return lambda: str(choice.value or "")
 
 
 def messages_link(topic: str, **query: str) -> str:
