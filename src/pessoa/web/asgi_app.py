@@ -99,8 +99,10 @@ class App:
         lifespan: Lifespan,
         health: Health,
         health_body: HealthBody,
+        takes_http2: bool,
     ) -> None:
         self.name = name
+        self.takes_http2 = takes_http2
         self.endpoints = endpoints
         self.metrics = RequestMetrics(name)
         self._tree = RouteTree([*endpoints, *self._own_endpoints()])
@@ -186,8 +188,7 @@ class App:
             if chosen is None:
                 raise plain_problem(406)
             scope[MEDIA_TYPE_KEY] = chosen
-        has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
-        if has_body and scope["method"] not in ("GET", "HEAD", "DELETE"):
+        if _has_body(scope, headers) and scope["method"] not in ("GET", "HEAD", "DELETE"):
             taken = self._consumes if endpoint.consumes is None else endpoint.consumes
             given = _text(headers.get(b"content-type"))
             if not consumes(given, taken):
@@ -254,8 +255,10 @@ def make_app(
     lifespan: Lifespan = _nothing,
     health: Health = _always_well,
     health_body: HealthBody = _health_body,
+    takes_http2: bool = False,
 ) -> App:
-    """A service out of its table. `lifespan` surrounds the time in which it serves; `health` says what is wrong."""
+    """A service out of its table. `lifespan` surrounds the time in which it serves; `health` says what is wrong.
+    `takes_http2`: callers may speak HTTP/2 as well (http2.py), for which the library h2 must be installed."""
     return App(
         name,
         tuple(endpoints),
@@ -267,6 +270,7 @@ def make_app(
         lifespan=lifespan,
         health=health,
         health_body=health_body,
+        takes_http2=takes_http2,
     )
 
 
@@ -289,6 +293,13 @@ def caller(request: Request) -> Caller | None:
 
 def json_response(request: Request, value: object, status: int = 200) -> Answer:
     return Answer(_encode(value), status, request.scope[MEDIA_TYPE_KEY])
+
+
+def _has_body(scope: Scope, headers: dict[bytes, bytes]) -> bool:
+    if scope["http_version"] == "2" and not scope[EXCHANGE_KEY].is_complete:
+        # It need not say so.
+        return True
+    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
 
 
 def _text(header: bytes | None) -> str | None:

@@ -18,16 +18,17 @@ Deadlines are looked at once a second for all connections together (`Watch`): a 
 the request. An answer that leaves before the request's body has come whole ends the connection.
 
 A request for an upgrade is answered as if it had not asked, unless its handler answers 101 itself: then what the caller
-sends from there on comes to it as the body (websockets.py). What it deliberately lacks: HTTP/2, compression.
+sends from there on comes to it as the body (websockets.py). What it deliberately lacks: compression.
+
+The connection of a caller that begins with the preface of HTTP/2 goes to http2.py, where a service takes it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
@@ -36,27 +37,24 @@ from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import unquote
 
 import httptools
-from starlette.types import Message, Scope
+from starlette.types import Message
 
 from pessoa.web.answers import EXCHANGE_KEY, Answer
+from pessoa.web.exchange import NO_BODY, App, Exchange, Header, checked_value
 
 if TYPE_CHECKING:
     import uvicorn
 
 log = logging.getLogger(__name__)
 
-# Held of a body that the app has not asked for.
-HIGH_WATER_BYTES = 64 * 1024
 MAX_HEADERS = 200
 # How long what still comes of a refused body is thrown away, so that the caller can read why.
 LINGER_S = 2.0
 SWEEP_S = 1.0
 
-_NO_BODY = (204, 304)
 SWITCHING = 101
-_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-Header = tuple[bytes, bytes]
-App = Callable[..., Awaitable[None]]
+# What a connection of HTTP/2 begins with (RFC 9113, 3.4).
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +77,34 @@ def status_line(status: int) -> bytes:
 def plain_head(status: int, media_type: str | None) -> bytes:
     """All of a head but the length."""
     named = f"content-type: {media_type}\r\n".encode("latin-1") if media_type else b""
-    return status_line(status) + named + (b"" if status in _NO_BODY else b"content-length: ")
+    return status_line(status) + named + (b"" if status in NO_BODY else b"content-length: ")
+
+
+class Watched(Protocol):
+    """A connection, of whatever version of HTTP."""
+
+    @property
+    def deadline_s(self) -> float: ...
+
+    def time_is_up(self) -> None: ...
+
+    def shutdown(self) -> None: ...
 
 
 class ServerState(Protocol):
     """What uvicorn waits for when it stops."""
 
-    connections: set[Connection]
+    connections: set[Watched]
     tasks: set[asyncio.Task[None]]
 
 
 class Watch:
     """All connections of one server, and what time it is for them."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, takes_http2: bool = False) -> None:
         self.limits = limits
-        self.connections: set[Connection] = set()
+        self.takes_http2 = takes_http2
+        self.connections: set[Watched] = set()
         self.now_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -111,7 +121,7 @@ class Watch:
         """What uvicorn calls for each connection."""
         return Connection(self, config.loaded_app, server_state)
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: Watched) -> None:
         self.connections.add(connection)
         if self._timer is None:
             self._sweep()
@@ -134,10 +144,10 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         # The head that a parser is shown again, behind which the body of a request comes that is known already.
         self._is_going_on = False
-        self._queue: deque[Exchange] = deque()
-        self._current: Exchange | None = None
+        self._queue: deque[Http1Exchange] = deque()
+        self._current: Http1Exchange | None = None
         # The exchange whose request is being parsed; the last of the queue, or the current one.
-        self._parsing: Exchange | None = None
+        self._parsing: Http1Exchange | None = None
         self._headers: list[Header] = []
         self._url = b""
         self._is_in_head = False
@@ -146,8 +156,10 @@ class Connection(asyncio.Protocol):
         # All that comes is thrown away.
         self._is_deaf = False
         self._is_closing = False
+        # The beginning of a preface of HTTP/2; None when the connection is known to speak HTTP/1.1.
+        self._preface: bytes | None = b"" if watch.takes_http2 else None
         # The last request of the connection, if it asked for an upgrade.
-        self._upgraded: Exchange | None = None
+        self._upgraded: Http1Exchange | None = None
         # The caller will send nothing more; it may still read.
         self._has_ended = False
         self._drained: asyncio.Future[None] | None = None
@@ -187,6 +199,14 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_deaf:
             return
+        if self._preface is not None:
+            data = self._preface + data
+            if _PREFACE.startswith(data[: len(_PREFACE)]):
+                self._preface = data
+                if len(data) >= len(_PREFACE):
+                    self._hand_over(data)
+                return
+            self._preface = None
         if self._upgraded is not None:
             self._upgraded.add(data)
             return
@@ -199,6 +219,14 @@ class Connection(asyncio.Protocol):
             self.refuse(400)
         if self._idle_bytes > self._limits.head_bytes:
             self.refuse(431 if self._is_in_head else 400)
+
+    def _hand_over(self, data: bytes) -> None:
+        """Leave the connection, which has sent these bytes, to HTTP/2."""
+        from pessoa.web.http2 import Http2Connection
+
+        self._state.connections.discard(self)
+        self._watch.connections.discard(self)
+        Http2Connection(self._watch, self._app, self._state).take_over(self.transport, data)
 
     def _parse(self, data: bytes) -> bytes:
         """Feed the parser; return what is left for the one that takes over behind a request that offers HTTP/2."""
@@ -297,7 +325,7 @@ class Connection(asyncio.Protocol):
         url = httptools.parse_url(self._url)
         raw_path: bytes = url.path or b"/"
         path = raw_path.decode("latin-1")
-        exchange = self._parsing = Exchange(self)
+        exchange = self._parsing = Http1Exchange(self)
         exchange.keep_alive = parser.should_keep_alive()
         exchange.scope = {
             "type": "http",
@@ -348,7 +376,7 @@ class Connection(asyncio.Protocol):
         self._state.tasks.add(task)
         task.add_done_callback(self._state.tasks.discard)
 
-    def answered(self, exchange: Exchange) -> None:
+    def answered(self, exchange: Http1Exchange) -> None:
         """The answer has been written."""
         assert exchange is self._current
         self._current = None
@@ -420,105 +448,44 @@ class Connection(asyncio.Protocol):
             self._current.keep_alive = False
 
 
-class Exchange:
-    """One request and its answer; `receive` and `send` are ASGI's, `respond` is the short way for a whole answer."""
+class Http1Exchange(Exchange):
+    """One request and its answer on an HTTP/1.1 connection."""
 
     def __init__(self, connection: Connection) -> None:
+        super().__init__()
         self._connection = connection
-        self.scope: Scope = {}
         self.keep_alive = True
-        # The request has come whole.
-        self.is_complete = False
-        self._is_lost = False
         # Set by `end_with_caller`.
         self.ends_with_caller = False
-        self._body = bytearray()
-        self._has_told_end = False
-        self._arrived: asyncio.Future[None] | None = None
-        self.is_started = False
-        self._is_answered = False
         self._is_chunked = False
 
-    def __repr__(self) -> str:
-        state = "lost" if self._is_lost else "answered" if self._is_answered else "open"
-        return f"<Exchange {self.scope.get('method')} {self.scope.get('path')} {state}>"
-
-    async def run(self, app: App) -> None:
-        try:
-            await app(self.scope, self.receive, self.send)
-        except Exception:
-            log.exception("the app failed outside of its own handling")
-        if not self._is_answered and not self._is_lost:
-            # Half an answer cannot be taken back; only its end can be left out.
-            self._connection.transport.abort()
-
-    # What comes.
-
-    def add(self, body: bytes) -> None:
-        if not self._is_answered:
-            self._body += body
-            if len(self._body) > HIGH_WATER_BYTES:
-                self._connection.pause()
-            self._wake()
-
-    def complete(self) -> None:
-        self.is_complete = True
-        self._wake()
-
-    def lost(self) -> None:
-        self._is_lost = True
-        self._wake()
-
     def end_with_caller(self) -> None:
-        """Take the end of what the caller sends for its departure: an answer without end would go on for nobody."""
         self.ends_with_caller = True
         self._connection.end_with_caller()
 
-    def _wake(self) -> None:
-        if self._arrived is not None and not self._arrived.done():
-            self._arrived.set_result(None)
-
-    def take_body(self) -> bytes:
-        """The body that has come whole; nothing is left for `receive`."""
-        assert self.is_complete
-        body, self._body = bytes(self._body), bytearray()
-        self._has_told_end = True
-        return body
-
-    async def receive(self) -> Message:
-        while not self._is_lost and not self._is_answered and not self._body:
-            if self.is_complete and not self._has_told_end:
-                break
-            if not self.is_complete:
-                self._invite()
-            self._arrived = asyncio.get_running_loop().create_future()
-            await self._arrived
-        if self._is_lost or self._is_answered:
-            return {"type": "http.disconnect"}
-        body, self._body = bytes(self._body), bytearray()
-        self._has_told_end = self.is_complete
-        return {"type": "http.request", "body": body, "more_body": not self.is_complete}
+    def _hold(self) -> None:
+        self._connection.pause()
 
     def _invite(self) -> None:
-        if not self.is_started and (b"expect", b"100-continue") in self.scope["headers"]:
-            self.scope["headers"].remove((b"expect", b"100-continue"))
+        if self._expects_invitation():
             self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._connection.resume()
 
-    # What goes.
+    def _break_off(self) -> None:
+        self._connection.transport.abort()
 
     def respond(self, answer: Answer) -> None:
         """A whole answer in one write."""
         if self._is_lost:
             return
         body = answer.body
-        length = b"" if answer.status_code in _NO_BODY else b"%d\r\n" % len(body)
+        length = b"" if answer.status_code in NO_BODY else b"%d\r\n" % len(body)
         head = plain_head(answer.status_code, answer.content_type) + length
         if not self.keep_alive or not self.is_complete:
             head += b"connection: close\r\n"
         for name, value in answer.extra_headers.items():
             head += _line(name.encode("latin-1"), value.encode("latin-1"))
-        is_bare = self.scope["method"] == "HEAD" or answer.status_code in _NO_BODY
+        is_bare = self.scope["method"] == "HEAD" or answer.status_code in NO_BODY
         self._connection.transport.write(head + b"\r\n" + (b"" if is_bare else body))
         self._answered()
 
@@ -527,7 +494,7 @@ class Exchange:
             return
         if message["type"] == "http.response.start":
             self._start(message["status"], message.get("headers", ()))
-        elif not self._is_answered:
+        elif not self.is_answered:
             self._write_part(message.get("body", b""), is_last=not message.get("more_body", False))
         await self._connection.drain()
 
@@ -539,7 +506,7 @@ class Exchange:
         for name, value in headers:
             named.add(name.lower())
             lines.append(_line(name, value))
-        if b"content-length" not in named and status not in (*_NO_BODY, SWITCHING):
+        if b"content-length" not in named and status not in (*NO_BODY, SWITCHING):
             self._is_chunked = True
             lines.append(b"transfer-encoding: chunked\r\n")
         if not self.keep_alive and status != SWITCHING:
@@ -560,13 +527,9 @@ class Exchange:
             self._answered()
 
     def _answered(self) -> None:
-        self._is_answered = True
-        self._body.clear()
-        self._wake()
+        self._mark_answered()
         self._connection.answered(self)
 
 
 def _line(name: bytes, value: bytes) -> bytes:
-    # A caller's text may have got into it; it must not get out of it.
-    assert not _BAD_VALUE.search(value), f"no value of a header: {value!r}"
-    return b"%b: %b\r\n" % (name.lower(), value)
+    return b"%b: %b\r\n" % (name.lower(), checked_value(value))

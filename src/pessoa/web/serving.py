@@ -74,7 +74,7 @@ class Server:
         config = uvicorn.Config(
             app,
             # uvicorn takes any callable that makes protocols, though it says classes.
-            http=cast(Any, Watch(limits or Limits()).protocol),
+            http=cast(Any, Watch(limits or Limits(), takes_http2=app.takes_http2).protocol),
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -89,6 +89,9 @@ class Server:
             ssl_ca_certs=tls.client_authority if tls else None,
             ssl_cert_reqs=2 if tls and tls.client_authority else 0,
         )
+        config.load()
+        if config.ssl is not None and app.takes_http2:
+            config.ssl.set_alpn_protocols(["h2", "http/1.1"])
         self._uvicorn = _Uvicorn(config)
         self._task: asyncio.Task[None] | None = None
 

@@ -21,6 +21,8 @@ CLIENT = Path(__file__).parents[3] / "build" / "ksql-client"
 PAGE = Path(__file__).parents[3] / "docs" / "KSQL.md"
 SESSION = Path(__file__).parent / "pypi_client_session.py"
 V1 = "Accept: application/vnd.ksql.v1+json"
+# HTTP/2 from the first byte on, as ksqlDB's Java client speaks it.
+PRIOR = "--http2-prior-knowledge"
 
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on PATH")
 
@@ -73,7 +75,7 @@ def test_a_session_with_curl(ksql: Ksql, name: str) -> None:
     assert statements(create)[0]["commandStatus"]["status"] == "SUCCESS"
     assert json.loads(curl(f"{url}/status/stream/{name}/create"))["message"] == "Stream created"
     lines = "\n".join([json.dumps({"target": name}), '{"K": "a", "N": 1}', '{"K": "b", "N": 2}', ""])
-    told = curl("-X", "POST", f"{url}/inserts-stream", "--data-binary", lines).splitlines()
+    told = curl(PRIOR, "-X", "POST", f"{url}/inserts-stream", "--data-binary", lines).splitlines()
     assert [json.loads(one)["status"] for one in told] == ["ok", "ok"]
 
     query = f"SELECT * FROM {name} EMIT CHANGES LIMIT 2;"
@@ -84,7 +86,7 @@ def test_a_session_with_curl(ksql: Ksql, name: str) -> None:
         {"row": {"columns": ["a", 1]}}, {"row": {"columns": ["b", 2]}}, {"finalMessage": "Limit Reached"},
     ]  # fmt: skip
     new = json.dumps({"sql": query, "properties": {"auto.offset.reset": "earliest"}})
-    for version in ("--http1.1", "--http2"):
+    for version in ("--http1.1", "--http2", PRIOR):
         # With --http2 curl offers an upgrade, which a server may leave.
         head, *found = curl(version, "-X", "POST", f"{url}/query-stream", "-d", new).splitlines()
         assert json.loads(head)["columnTypes"] == ["STRING", "INTEGER"]

@@ -145,6 +145,7 @@ async def make_ksql_app(config: KsqlConfig, port: int | None = None, *, make_run
         body_limit=config.http.request_max_bytes,
         lifespan=server.lifespan,
         health=server.health,
+        takes_http2=True,
     )
     _measure(app, server)
     return app

@@ -1,0 +1,150 @@
+"""One request and its answer, whatever version of HTTP carries them.
+
+    the connection ──add, complete, lost──▶ Exchange ──receive──▶ the app
+    the connection ◀──────────────────────  Exchange ◀──send, respond──  the app
+
+What comes of a body is kept here until the app takes it; the connection hears when it should hold back (`_hold`), when
+the app waits for more (`_invite`) and how much it has taken (`_taken`). How an answer is written is the business of the
+version: `http.py` and `http2.py` each have an exchange of their own. `receive` and `send` are ASGI's, `respond` is the
+short way for a whole answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable
+
+from starlette.types import Message, Scope
+
+from pessoa.web.answers import Answer
+
+log = logging.getLogger(__name__)
+
+App = Callable[..., Awaitable[None]]
+Header = tuple[bytes, bytes]
+# Held of a body that the app has not asked for.
+HIGH_WATER_BYTES = 64 * 1024
+# Statuses of answers that have no body.
+NO_BODY = (204, 304)
+EXPECT_CONTINUE = (b"expect", b"100-continue")
+_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def checked_value(value: bytes) -> bytes:
+    """The value of a header. A caller's text may have got into it; it must not get out of it."""
+    assert not _BAD_VALUE.search(value), f"no value of a header: {value!r}"
+    return value
+
+
+class Exchange:
+    def __init__(self) -> None:
+        self.scope: Scope = {}
+        # The request has come whole.
+        self.is_complete = False
+        self.is_started = False
+        self._is_lost = False
+        self.is_answered = False
+        self._body = bytearray()
+        self._has_told_end = False
+        self._arrived: asyncio.Future[None] | None = None
+
+    def __repr__(self) -> str:
+        state = "lost" if self._is_lost else "answered" if self.is_answered else "open"
+        return f"<{type(self).__name__} {self.scope.get('method')} {self.scope.get('path')} {state}>"
+
+    async def run(self, app: App) -> None:
+        try:
+            await app(self.scope, self.receive, self.send)
+        except Exception:
+            log.exception("the app failed outside of its own handling")
+        if not self.is_answered and not self._is_lost:
+            # Half an answer cannot be taken back; only its end can be left out.
+            self._break_off()
+
+    # What comes.
+
+    def add(self, body: bytes) -> None:
+        if self.is_answered:
+            self._taken(len(body))
+            return
+        self._body += body
+        if len(self._body) > HIGH_WATER_BYTES:
+            self._hold()
+        self._wake()
+
+    def complete(self) -> None:
+        self.is_complete = True
+        self._wake()
+
+    def lost(self) -> None:
+        self._is_lost = True
+        self._wake()
+
+    def end_with_caller(self) -> None:
+        """Take the end of what the caller sends for its departure: an answer without end would go on for nobody."""
+
+    def _wake(self) -> None:
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)
+
+    def take_body(self) -> bytes:
+        """The body that has come whole; nothing is left for `receive`."""
+        assert self.is_complete
+        self._has_told_end = True
+        return self._take()
+
+    def _take(self) -> bytes:
+        body, self._body = bytes(self._body), bytearray()
+        self._taken(len(body))
+        return body
+
+    async def receive(self) -> Message:
+        while not self._is_lost and not self.is_answered and not self._body:
+            if self.is_complete and not self._has_told_end:
+                break
+            if not self.is_complete:
+                self._invite()
+            self._arrived = asyncio.get_running_loop().create_future()
+            await self._arrived
+        if self._is_lost or self.is_answered:
+            return {"type": "http.disconnect"}
+        body = self._take()
+        self._has_told_end = self.is_complete
+        return {"type": "http.request", "body": body, "more_body": not self.is_complete}
+
+    def _expects_invitation(self) -> bool:
+        """Whether the caller waits for 100 before it sends the body; True only once."""
+        if self.is_started or EXPECT_CONTINUE not in self.scope["headers"]:
+            return False
+        self.scope["headers"].remove(EXPECT_CONTINUE)
+        return True
+
+    def _mark_answered(self) -> None:
+        self.is_answered = True
+        self._take()
+        self._wake()
+
+    # What each version of HTTP does in its own way.
+
+    def _hold(self) -> None:
+        """More of the body has come than the app has asked for."""
+
+    def _taken(self, size: int) -> None:
+        """So much of the body is no longer held here."""
+
+    def _invite(self) -> None:
+        """The app waits for more of the body."""
+        raise NotImplementedError
+
+    def _break_off(self) -> None:
+        """The answer will not be completed."""
+        raise NotImplementedError
+
+    def respond(self, answer: Answer) -> None:
+        """Send a whole answer."""
+        raise NotImplementedError
+
+    async def send(self, message: Message) -> None:
+        raise NotImplementedError
