@@ -19,12 +19,13 @@ from pessoa.testing.cluster import Cluster
 
 PATIENCE_S = 120
 
-# What needs an extra: code that Spark sends to its own workers, and the pages of the control centre.
+# What needs an extra: code that Spark sends to its own workers, the pages of the control centre, and HTTP/2 for ksql.
 OF_EXTRAS = (
     "pessoa.pipelines.ordered_state_processor",
     "pessoa.pipelines.row_process_state",
     "pessoa.pipelines.table_join_state",
     "pessoa.control_center.pages.",
+    "pessoa.web.http2",
 )
 
 EVERY_MODULE = f"""
