@@ -174,8 +174,9 @@ async def _connector(visit: Visit, one: ConnectorFacts) -> Html:
     config: list[list[Cell]] = [[tag("code", key), value] for key, value in shown_config(one.config).items()]
     return tag(
         "div", head,
-        card(t("Tasks"), table([t("Task"), t("State"), t("Worker")], tasks, empty=t("It has no task.")), *traces),
-        card(t("Topics"), used if topics else tag("p", t("It has used no topic yet."), cls="empty")),
+        tag("div",
+            card(t("Tasks"), table([t("Task"), t("State"), t("Worker")], tasks, empty=t("It has no task.")), *traces),
+            card(t("Topics"), used if topics else tag("p", t("It has used no topic yet."), cls="empty")), cls="two"),
         await _dead_letters(visit, one),
         await _offsets(visit, one.name),
         card(t("Configuration"), table([t("Key"), t("Value")], config, empty="")),
@@ -215,8 +216,8 @@ async def _dead_letters(visit: Visit, one: ConnectorFacts) -> Html:
             headers = {key: as_text(value) for key, value in letter.headers}
             reason = next((headers[key] for key in REASON_HEADERS if key in headers), "–")
             rows.append([tag("span", date_clock(letter.timestamp), cls="nowrap"),
-                         tag("span", as_text(letter.key)[:60], cls="nowrap"), as_text(letter.value)[:120],
-                         reason[:300]])  # fmt: skip
+                         tag("span", as_text(letter.key)[:60], cls="nowrap"),
+                         tag("span", as_text(letter.value)[:120], cls="letter"), reason[:300]])  # fmt: skip
     where = tag("p", t("Topic"), " ", link(topic, f"/topics/{quote(topic, safe='')}?tab=messages"), cls="dim")
     heads = [t("Time"), t("Key"), t("Value"), t("Reason")]
     return card(t("Dead letters"), where, table(heads, rows, empty=t("There is none.")))

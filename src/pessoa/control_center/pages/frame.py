@@ -113,6 +113,15 @@ window.nameCluster = function (name) {
     e.target.append(field);
   }, true);
 };
+// The chosen one of many tabs is not to be searched for on a phone.
+const tabsShown = new MutationObserver(function () {
+  const chosen = document.querySelector('.tabs .on');
+  if (!chosen) return;
+  tabsShown.disconnect();
+  const row = chosen.parentNode;
+  row.scrollLeft = chosen.offsetLeft - row.offsetLeft - (row.clientWidth - chosen.offsetWidth) / 2;
+});
+tabsShown.observe(document, {childList: true, subtree: true});
 window.copyText = function (el) { navigator.clipboard && navigator.clipboard.writeText(el.dataset.text || ''); };
 """
 

@@ -12,10 +12,24 @@ from pessoa.control_center.cluster_watch import is_internal
 from pessoa.control_center.lineage_graph import Flow, Graph, lay_out
 from pessoa.control_center.pages.frame import Visit, page
 from pessoa.control_center.pages.ksql_page import read
-from pessoa.control_center.pages.parts import Cell, Html, badge, card, compact, notice, rate_text, table, tag
+from pessoa.control_center.pages.parts import (
+    Cell,
+    Html,
+    badge,
+    card,
+    compact,
+    join,
+    link,
+    notice,
+    rate_text,
+    table,
+    tag,
+)
 from pessoa.web.problems import HttpProblem
 
 _WIDE, _HIGH, _GAP_X, _GAP_Y = 206, 46, 70, 18
+# As wide as the page, where the graph has few columns.
+_LEAST_WIDTH, _MOST_GAP = 1000, 240
 _PATHS = {"topic": "/topics/", "group": "/consumers/", "connector": "/connect/"}
 _FIXED_PATHS = {"query": "/ksql"}
 
@@ -129,19 +143,42 @@ async def _content(visit: Visit) -> Html:
         "div",
         card(t("Where data goes"), draw(graph, rates) if graph.edges else tag("p", t(
             "Nothing reads or writes topics that tells of it: no group has committed offsets."), cls="empty"),
-            notice(t("Only the first {n} are drawn.", n=len(graph.nodes))) if graph.is_cut else ""),
+            notice(t("Only the first {n} are drawn.", n=len(graph.nodes))) if graph.is_cut else "",
+            _ways(visit, found, rates)),
         card(t("Readers and writers"), table([t("Kind"), t("Name"), t("Reads"), t("Writes"), t("State or lag")], rows,
-                                             empty=t("There are none."))),
+                                             empty=t("There are none.")), cls="desk-only"),
         card(t("Topics that nothing reads"), tag("p", ", ".join(unread[:200]) or "–", cls="dim")),
         *(notice(words) for words in away),
     )  # fmt: skip
 
 
+def _ways(visit: Visit, found: list[Flow], rates: Mapping[str, float | None]) -> Html:
+    """The graph for a phone: what reads and writes, each with its topics before and behind it."""
+
+    def ends(topics: tuple[str, ...]) -> Html:
+        return join(
+            tag("span", link(one, f"/topics/{quote(one, safe='')}"), " ",
+                tag("small", rate_text(rates.get(one)), cls="dim"), cls="end")
+            for one in topics
+        )  # fmt: skip
+
+    arrow = tag("span", "→", cls="dim")
+    ways = [
+        tag("div", tag("strong", one.name), " ", badge(visit.t(one.kind)), " ", tag("span", one.state, cls="dim"),
+            tag("div", ends(one.reads), arrow if one.reads and one.writes else "", ends(one.writes), cls="query-way"),
+            cls="query")
+        for one in found
+    ]  # fmt: skip
+    return tag("div", *ways, cls="phone-only")
+
+
 def draw(graph: Graph, rates: dict[str, float | None]) -> Html:
     columns = sorted({node.column for node in graph.nodes})
     place = {column: number for number, column in enumerate(columns)}
-    spots = [(place[one.column] * (_WIDE + _GAP_X) + 4, one.row * (_HIGH + _GAP_Y) + 4) for one in graph.nodes]
-    wide = len(columns) * (_WIDE + _GAP_X) - _GAP_X + 8
+    free = (_LEAST_WIDTH - len(columns) * _WIDE) / max(1, len(columns) - 1)
+    gap = min(_MOST_GAP, max(_GAP_X, round(free)))
+    spots = [(place[one.column] * (_WIDE + gap) + 4, one.row * (_HIGH + _GAP_Y) + 4) for one in graph.nodes]
+    wide = len(columns) * (_WIDE + gap) - gap + 8
     high = max(y for _, y in spots) + _HIGH + 8
     parts: list[Cell] = []
     for before, after in graph.edges:
@@ -167,4 +204,4 @@ def draw(graph: Graph, rates: dict[str, float | None]) -> Html:
         parts.append(tag("a", box, href=href) if href else box)
     body = Html("").join(str(one) if not isinstance(one, str) else one for one in parts)
     svg = Html('<svg viewBox="0 0 {} {}" style="max-width:{}px" role="group" aria-label="lineage">{}</svg>')
-    return tag("div", svg.format(wide, high, wide, body), cls="scene", tabindex="0")
+    return tag("div", svg.format(wide, high, wide, body), cls="scene desk-only", tabindex="0")

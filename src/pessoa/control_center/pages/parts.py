@@ -46,17 +46,29 @@ def badge(text: str, tone: str = "plain") -> Markup:
 
 
 def table(heads: Sequence[Cell], rows: Iterable[Sequence[Cell]], *, empty: str, numbers: Sequence[int] = ()) -> Markup:
-    """`numbers` are the columns that stand to the right."""
+    """`numbers` are the columns that stand to the right. On a phone a row is a block: its first cell is the title, and
+    each of the others stands below the name of its column (`data-label`)."""
+    labels = [_label(head) for head in heads]
 
-    def cells(kind: str, row: Sequence[Cell]) -> Markup:
-        scope = "col" if kind == "th" else None
-        return join(tag(kind, one, cls="num" if at in numbers else None, scope=scope) for at, one in enumerate(row))
+    def head(at: int, one: Cell) -> Markup:
+        return tag("th", one, cls="num" if at in numbers else None, scope="col")
 
-    body = [tag("tr", cells("td", row)) for row in rows]
+    def cell(at: int, one: Cell) -> Markup:
+        label = labels[at] if 0 < at < len(labels) else None
+        return tag("td", one, cls="num" if at in numbers else None, data_label=label or None)
+
+    body = [tag("tr", join(cell(at, one) for at, one in enumerate(row))) for row in rows]
     if not body:
         return tag("p", empty, cls="empty")
-    inner = tag("table", tag("thead", tag("tr", cells("th", heads))), tag("tbody", *body), cls="table")
+    top = tag("thead", tag("tr", join(head(at, one) for at, one in enumerate(heads))))
+    # Pairs without heads are narrow enough for a phone.
+    inner = tag("table", top, tag("tbody", *body), cls="table stacks" if any(labels) else "table")
     return tag("div", inner, cls="scroll", tabindex="0")
+
+
+def _label(head: Cell) -> str:
+    """The words of a head, without its link and the arrow of its order."""
+    return (head.striptags() if isinstance(head, Markup) else str(head or "")).rstrip(" ↑↓")
 
 
 def tile(label: str, value: Cell, note: Cell = "", tone: str = "") -> Markup:

@@ -111,10 +111,23 @@ def draw_partition(visit: Visit, one: PartitionView) -> Html:
             shown = [*range(earliest, earliest + _CELLS), None, *range(latest - _CELLS, latest)]
         if one.earliest:
             cells.append(tag("span", f"0 … {one.earliest - 1:,}", cls="cell gone", title=t("deleted")))
-        cells += [tag("span", "…", cls="cell dots") if at is None else tag("span", f"{at:,}", cls="cell")
-                  for at in shown]  # fmt: skip
+        cells += _cells(shown)
         cells.append(tag("span", f"{one.latest:,}", cls="cell next", title=t("the next offset")))
     return tag("div", name, tag("div", tag("div", *cells, cls="cells"), tag("div", *reps, cls="reps")), cls="part")
+
+
+def _cells(offsets: list[int | None]) -> list[Cell]:
+    """A cell of each offset, dots for None. A phone has room for the first and the last three."""
+    found: list[Cell] = []
+    for number, at in enumerate(offsets):
+        is_middle = 0 < number < len(offsets) - 3
+        if at is None:
+            found.append(tag("span", "…", cls="cell dots"))
+        else:
+            found.append(tag("span", f"{at:,}", cls="cell middle" if is_middle else "cell"))
+    if None not in offsets and len(offsets) > 4:
+        found.insert(1, tag("span", "…", cls="cell dots narrow", aria_hidden="true"))
+    return found
 
 
 def _actions(visit: Visit, topic: str) -> None:
