@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -36,7 +37,7 @@ from pessoa.client.topic_admin import NewTopic, create_partitions, create_topic,
 from pessoa.control_center.accounts import Accounts, Person, demand
 from pessoa.control_center.alerts import AlertBook, Facts, evaluate, send_to_webhooks
 from pessoa.control_center.audit_trail import AuditLog
-from pessoa.control_center.center_config import Config, ldap_settings
+from pessoa.control_center.center_config import Config, glue_schemas, ldap_settings
 from pessoa.control_center.cluster_watch import ClusterWatch
 from pessoa.control_center.config_rows import config_rows
 from pessoa.control_center.group_details import forget_share_topic, group_details, reset_share_offsets
@@ -99,7 +100,10 @@ class Center:
             self.clusters = first.clusters
         self.services = _services(config)
         registry = {"schema.registry.url": config.registry_url, **config.registry_settings}
-        self.decoder = Decoder(RegistryClient(registry) if config.registry_url else None, config.own_serdes)
+        self.decoder = Decoder(
+            RegistryClient(registry) if config.registry_url else None, config.own_serdes,
+            glue_schemas(config, os.environ),
+        )  # fmt: skip
         self.limits = parse_limits(config.limits)
         self._looked_at_s = float("-inf")
         self._woken = asyncio.Event()
@@ -328,6 +332,7 @@ class Center:
         await self._change(
             person, "editor", "create topic", name, lambda cluster: create_topic(cluster, topic), ("topic", name)
         )
+        await self.watch.wait_for_topic(name)
 
     async def add_partitions(self, person: Person, name: str, total: int) -> None:
         await self._change(

@@ -11,6 +11,7 @@ settings of their clients and `schema.registry.url`, `connect.cluster`, `ksql.ur
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,8 @@ from ipaddress import ip_address
 from pessoa.base.config_values import ConfigProblem, at_least, one_of
 from pessoa.client.librdkafka import security_settings
 from pessoa.control_center.accounts import ROLES
+from pessoa.control_center.aws_signature import AwsKeys
+from pessoa.control_center.glue_schemas import GlueSchemas
 from pessoa.control_center.ldap_login import LdapSettings
 from pessoa.control_center.limits import BadLimit, parse_limits
 from pessoa.control_center.masking import BadMask, parse_masks
@@ -95,6 +98,16 @@ class Config:
     serdes: tuple[str, ...] = setting(
         "pessoa.control.center.serdes", (), "Python files (….py) and modules whose SERDES decode messages."
     )
+    glue_region: str = setting(
+        "pessoa.control.center.glue.region", "", "The AWS region whose Glue has schemas of records; empty: none."
+    )
+    glue_key_id: str = setting(
+        "pessoa.control.center.glue.access.key.id", "", "The key that may ask Glue; empty: AWS_ACCESS_KEY_ID."
+    )
+    glue_secret: str = setting(
+        "pessoa.control.center.glue.secret.access.key", "", "Its secret; empty: AWS_SECRET_ACCESS_KEY."
+    )
+    glue_endpoint: str = setting("pessoa.control.center.glue.endpoint", "", "Where Glue is, if not at amazonaws.com.")
     idle_ms: int = setting(
         "pessoa.control.center.session.idle.ms", 1_800_000, "When a session without use ends.", rule=at_least(1)
     )
@@ -131,6 +144,23 @@ def ldap_settings(config: Config) -> LdapSettings | None:
     return found
 
 
+def glue_schemas(config: Config, environment: Mapping[str, str]) -> GlueSchemas | None:
+    """Who asks AWS Glue for schemas. Keys that the settings lack are those of the environment, under the names of
+    Amazon's own tools. Raises a `ConfigProblem`."""
+    if not config.glue_region:
+        return None
+    keys = AwsKeys(config.glue_key_id, config.glue_secret)
+    if not config.glue_key_id:
+        names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+        keys = AwsKeys(*(environment.get(name, "") for name in names))
+    if not (keys.key_id and keys.secret):
+        raise ConfigProblem(
+            "pessoa.control.center.glue.region", config.glue_region,
+            "it needs …glue.access.key.id and …glue.secret.access.key, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        )  # fmt: skip
+    return GlueSchemas(config.glue_region, keys, config.glue_endpoint)
+
+
 def from_properties(given: Mapping[str, str]) -> Config:
     """Raises a `ConfigProblem`."""
     plain = {_without_name(key): value for key, value in given.items()}
@@ -152,6 +182,7 @@ def from_properties(given: Mapping[str, str]) -> Config:
     serdes = load_serdes(config.serdes, FORMATS)
     whole = replace(config, http=http, client=_client(given), registry_settings=_registry(given), own_serdes=serdes)
     ldap_settings(whole)
+    glue_schemas(whole, os.environ)
     for address in config.proxy_addresses:
         try:
             ip_address(address)

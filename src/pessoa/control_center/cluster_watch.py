@@ -45,6 +45,9 @@ STATES_KEPT = 50
 GROUPS_REMEMBERED = 2000
 # Committed offsets are one question for each group.
 GROUPS_SAMPLED = 200
+# How long a broker may take to apply what the controller has created; it is a matter of milliseconds.
+_CREATION_S = 5.0
+_CREATION_POLL_S = 0.02
 
 
 class Remembered(Generic[T]):
@@ -210,6 +213,14 @@ class ClusterWatch:
         if info is None:
             raise HttpProblem(404, f"There is no topic {name}.", 40402)
         return info
+
+    async def wait_for_topic(self, name: str) -> None:
+        """Wait until the brokers show a topic that the controller has created: the broker that is asked may not have
+        applied that record. After a time the topic is left to who asks for it."""
+        for _ in range(round(_CREATION_S / _CREATION_POLL_S)):
+            if name in (await self.image(0.0)).topics:
+                return
+            await asyncio.sleep(_CREATION_POLL_S)
 
     async def topic(self, name: str) -> TopicView:
         info = await self.topic_info(name)

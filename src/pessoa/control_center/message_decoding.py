@@ -1,8 +1,9 @@
 """What the bytes of a record say: JSON, a schema's Avro, Protobuf or JSON, XML, CBOR, MessagePack, text, a number, or
 hexadecimal.
 
-    auto        null → an own serde that reads this topic → framed with a schema id that the registry has → JSON → XML
-                → printable text → Smile, or a map or an array in MessagePack or CBOR to the last byte → hexadecimal
+    auto        null → an own serde that reads this topic → framed with a schema id that the registry has, or with one
+                of AWS Glue → JSON → XML → printable text → Smile, or a map or an array in MessagePack or CBOR to the
+                last byte → hexadecimal
     a format    json, text, hex, int, avro (any registered schema), msgpack, cbor, smile, xml, or an own serde's name
 
 A record is hostile: the result is plain data (texts, numbers, lists, objects), which pages put into elements as text. A
@@ -21,6 +22,7 @@ from pessoa.base.json_value import JsonValue
 from pessoa.base.weighted_cache import WeightedCache
 from pessoa.client.registry_client import RegistryClient, RegistryFailed, by_id, resolved
 from pessoa.control_center.binary_formats import BadBinary, decode_cbor, decode_xml
+from pessoa.control_center.glue_schemas import GlueSchemas
 from pessoa.control_center.own_serdes import OwnSerdes, SerdeFailed
 from pessoa.control_center.smile_format import HEADER, decode_smile
 from pessoa.serde.codecs import Codec, codec_for
@@ -45,8 +47,11 @@ class Decoded(NamedTuple):
 class Decoder:
     """Blocks while it asks the registry: for threads that read messages."""
 
-    def __init__(self, registry: RegistryClient | None, serdes: OwnSerdes | None = None) -> None:
+    def __init__(
+        self, registry: RegistryClient | None, serdes: OwnSerdes | None = None, glue: GlueSchemas | None = None
+    ) -> None:
         self._registry = registry
+        self._glue = glue
         self.serdes = serdes or OwnSerdes()
         self._codecs: WeightedCache[tuple[str, Codec]] = WeightedCache(_SCHEMA_BYTES)
         self._unknown_until: dict[int, float] = {}
@@ -100,7 +105,7 @@ class Decoder:
                 return Decoded("int", int.from_bytes(data, "big", signed=True))
             case "int":
                 return Decoded("hex", data[:_HEX_BYTES].hex(" "), trouble="A number has 1, 2, 4 or 8 bytes.")
-        by_schema = self._by_schema(data)
+        by_schema = self._by_schema(data) or self._by_glue(data)
         if by_schema is not None:
             return by_schema
         if wanted == "avro":
@@ -126,6 +131,15 @@ class Decoder:
             return Decoded(kind.lower(), codec.to_json(payload), schema)
         except (DataProblem, SchemaProblem) as wrong:
             return Decoded("hex", data[:_HEX_BYTES].hex(" "), schema, f"Schema {schema} does not fit: {wrong}")
+
+    def _by_glue(self, data: bytes) -> Decoded | None:
+        if self._glue is None:
+            return None
+        try:
+            found = self._glue.decode(data)
+        except (DataProblem, SchemaProblem) as wrong:
+            return Decoded("hex", data[:_HEX_BYTES].hex(" "), trouble=f"A schema of Glue does not help: {wrong}")
+        return None if found is None else Decoded(found.kind, found.value)
 
     def _codec(self, schema_id: int) -> tuple[str, Codec] | None:
         assert self._registry is not None
