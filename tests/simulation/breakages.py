@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from pessoa.broker import envelope_format
 from pessoa.broker.apis import produce
 from pessoa.broker.sasl_gate import SaslGate, SaslListener
+from pessoa.broker.share import share_requests
 from pessoa.broker.share.state_persister import StatePersister
 from pessoa.coordinator.groups.streams import task_reconciliation
 from pessoa.coordinator.groups.streams.streams_group import TaskOwners
@@ -145,6 +146,11 @@ def _keep_what_is_damaged() -> Any:
 def _let_everybody_produce() -> Any:
     """Produce forgets to ask the authorizer about topics."""
     return patch.object(produce, "denied_topics", lambda *_: frozenset())
+
+
+def _let_everybody_share() -> Any:
+    """ShareFetch and ShareAcknowledge forget to ask the authorizer about topics."""
+    return patch.object(share_requests, "denied_topics", lambda *_: frozenset())
 
 
 def _keep_the_first_entries() -> Any:
@@ -332,6 +338,7 @@ BREAKAGES: dict[str, Callable[[], Any]] = {
     "made-up epochs believed": _believe_made_up_epochs,
     "damaged batches kept": _keep_what_is_damaged,
     "no authorizer in produce": _let_everybody_produce,
+    "no authorizer in share fetch": _let_everybody_share,
     "first entries kept": _keep_the_first_entries,
     "forwarded as the broker": _forward_as_the_broker,
     "sessions without end": _forget_that_sessions_end,

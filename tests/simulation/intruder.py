@@ -27,9 +27,13 @@ from pessoa.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from pessoa.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pessoa.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from pessoa.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pessoa.wire.api.share_fetch import ShareFetchRequest
+from pessoa.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from pessoa.wire.api.vote import PartitionData as VotePartition
 from pessoa.wire.api.vote import TopicData as VoteTopic
 from pessoa.wire.api.vote import VoteRequest
+from pessoa.wire.api.write_share_group_state import PartitionData as StatePartition
+from pessoa.wire.api.write_share_group_state import WriteShareGroupStateRequest, WriteStateData
 from pessoa.wire.api.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from pessoa.wire.errors import ErrorCode
 from tests.simulation.client import Client
@@ -63,6 +67,8 @@ class Intruder(Client):
     broker_hosts: Sequence[str] = ()
     controller_hosts: Sequence[str] = ()
     cluster_id = ""
+    # None where there is none.
+    share_group: str | None = None
     # Of the topic, once it is there.
     topic_id: Callable[[], Uuid | None] = staticmethod(lambda: None)
 
@@ -143,6 +149,8 @@ class Intruder(Client):
             (self._grant_itself_everything(), 3),
             (self._set_a_password(), 0),
         ]
+        if self.share_group is not None:
+            requests += [(self._join(self.share_group), 1), (self._share_fetch(self.share_group), 2)]
         return BROKER_PORT, *self.rng.choice(requests)
 
     def _attack_brokers(self, number: int) -> tuple[int, Message, int]:
@@ -151,6 +159,9 @@ class Intruder(Client):
             (self._fetch(self._some_broker_id()), 12),
             (self._end_a_transaction(), 1),
         ]
+        topic_id = self.topic_id()
+        if self.share_group is not None and topic_id is not None:
+            requests.append((self._take_for_done(self.share_group, topic_id), 1))
         return NODE_PORT, *self.rng.choice(requests)
 
     def _attack_controllers(self, number: int) -> tuple[int, Message, int]:
@@ -224,6 +235,40 @@ class Intruder(Client):
             coordinator_epoch=self.rng.randrange(1_000),
         )
         return WriteTxnMarkersRequest(markers=[marker])
+
+    def _join(self, group_id: str) -> ShareGroupHeartbeatRequest:
+        return ShareGroupHeartbeatRequest(
+            group_id=group_id,
+            member_id=self.name,
+            member_epoch=0,
+            subscribed_topic_names=[self.partitions[0].topic],
+        )
+
+    def _share_fetch(self, group_id: str) -> ShareFetchRequest:
+        return ShareFetchRequest(
+            group_id=group_id,
+            member_id=self.name,
+            share_session_epoch=0,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=1 << 16,
+            max_records=500,
+            batch_size=500,
+            topics=[],
+            forgotten_topics_data=[],
+        )
+
+    def _take_for_done(self, group_id: str, topic_id: Uuid) -> WriteShareGroupStateRequest:
+        """As the leader of a share partition: the group has read everything."""
+        partition = StatePartition(
+            partition=self.rng.choice(self.partitions).number,
+            state_epoch=1_000,
+            leader_epoch=1_000,
+            start_offset=1 << 40,
+            state_batches=[],
+        )
+        topic = WriteStateData(topic_id=topic_id, partitions=[partition])
+        return WriteShareGroupStateRequest(group_id=group_id, topics=[topic])
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
         return BrokerHeartbeatRequest(

@@ -38,6 +38,8 @@ SHARE_FAULTS = ("estranged",)
 _SECURED = 6
 # And one of so many of the others has a share group.
 _SHARED = 6
+# And one of so many of those with users.
+_SHARED_SECURED = 4
 # And one of so many without users has a streams group.
 _STREAMING = 10
 # How often a record is delivered to a share group.
@@ -131,6 +133,7 @@ class Plan:
         share_members, is_share_committed = more.choice((1, 2, 2, 3)), more.random() < 0.5
         if has_shares and more.random() < 0.4:
             faults = tuple(sorted((*faults, *SHARE_FAULTS)))
+        has_shares = has_shares or (is_secured and Random(seed ^ 0x5EC5A).randrange(_SHARED_SECURED) == 0)
         more = Random(seed ^ 0x57E4)
         has_streams, streams_members = more.randrange(_STREAMING) == 0 and not has_users, more.choice((1, 2, 3, 3))
         return cls(

@@ -30,6 +30,9 @@ from pessoa.wire.api.init_producer_id import InitProducerIdRequest
 from pessoa.wire.api.join_group import JoinGroupRequest
 from pessoa.wire.api.offset_commit import OffsetCommitRequest
 from pessoa.wire.api.produce import ProduceRequest
+from pessoa.wire.api.share_acknowledge import ShareAcknowledgeRequest
+from pessoa.wire.api.share_fetch import ShareFetchRequest
+from pessoa.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from pessoa.wire.api.sync_group import SyncGroupRequest
 from pessoa.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from pessoa.wire.errors import ErrorCode
@@ -62,6 +65,9 @@ _OF_GROUPS = (
     ConsumerGroupHeartbeatRequest,
     TxnOffsetCommitRequest,
     AddOffsetsToTxnRequest,
+    ShareGroupHeartbeatRequest,
+    ShareFetchRequest,
+    ShareAcknowledgeRequest,
 )
 _OF_TRANSACTIONS = (
     InitProducerIdRequest,
@@ -231,6 +237,11 @@ def needs(request: Message, entry: Acl) -> bool:
     if kind == TOPIC and operation == READ:
         if isinstance(request, FetchRequest):
             return entry.resource_name in [one.topic for one in request.topics]
+        # Its session is about the one topic that members of the share group read, whether or not it is named again.
+        if isinstance(request, ShareFetchRequest):
+            return True
+        if isinstance(request, ShareAcknowledgeRequest):
+            return bool(request.topics)
         if isinstance(request, (OffsetCommitRequest, TxnOffsetCommitRequest)):
             return entry.resource_name in [one.name for one in request.topics]
     return False

@@ -18,12 +18,13 @@ from tests.simulation.logins import Access, ScramLogin, TokenLogin, open_channel
 from tests.simulation.node import BROKER_PORT, CONTROLLER_PORT
 from tests.simulation.readers import READ_COMMITTED, Reader
 from tests.simulation.rights import Rights
+from tests.simulation.share_consumers import SHARE_GROUP, ShareMember
 from tests.simulation.users import (
     INTRUDER,
+    SHARER,
     WARDEN,
     first_records,
     grants,
-    principal_of,
     secured_listeners,
     security_settings,
     user_of,
@@ -46,7 +47,8 @@ class Security:
         self._cluster = cluster
         self._topic = topic
         self._rng = Random(plan.seed ^ 0x5EC0)
-        self.rights = Rights(cluster.nodes, grants(topic, copies), lambda: cluster.loop.now_s)
+        entries = grants(topic, copies, has_shares=plan.share_members > 0)
+        self.rights = Rights(cluster.nodes, entries, lambda: cluster.loop.now_s)
         self.warden: Warden | None = None
         self._token_login: TokenLogin | None = None
         records = first_records(self.rights.entries)
@@ -59,7 +61,9 @@ class Security:
 
     def admit(self, client: Client) -> None:
         """Give a client what it needs to log in."""
-        rights, loop, user = self.rights, client.loop, user_of(client.name)
+        rights, loop = self.rights, client.loop
+        # The last of them has the name of the last copier.
+        user = SHARER if isinstance(client, ShareMember) else user_of(client.name)
         rng = Random(self._rng.random())
         login: ScramLogin
         if client.name == _TOKEN_READER:
@@ -73,7 +77,7 @@ class Security:
             )
         else:
             login = ScramLogin(user, rights, loop, rng, is_lazy=client.name == _LAZY_READER)
-        client.access = Access(principal_of(client.name), login, rights, loop)
+        client.access = Access(f"User:{user}", login, rights, loop)
 
     def start(self) -> list[Client]:
         """The clients that only such a cluster has."""
@@ -86,7 +90,9 @@ class Security:
             reader: Reader = cluster.client(Reader, _TOKEN_READER)
             reader.partitions, reader.isolation = cluster.partitions, READ_COMMITTED
             staff.append(reader)
-        warden.clients = [client.name for client in cluster.clients if not isinstance(client, (Warden, Intruder))]
+        others = [client.name for client in cluster.clients if not isinstance(client, (Warden, Intruder))]
+        # Members of a share group are all one user, and start later.
+        warden.clients = [*others, "s0"] if cluster.plan.share_members else others
         return staff
 
     def _intruder(self) -> Intruder:
@@ -96,6 +102,7 @@ class Security:
         intruder.broker_hosts = [node.host for node in cluster.brokers]
         intruder.controller_hosts = [node.host for node in cluster.controllers]
         intruder.topic_id = self._topic_id
+        intruder.share_group = SHARE_GROUP if cluster.plan.share_members else None
         return intruder
 
     def _topic_id(self) -> Uuid | None:

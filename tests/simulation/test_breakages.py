@@ -30,6 +30,7 @@ PLANS: dict[str, tuple[tuple[str, ...], bool, str]] = {
     "made-up epochs believed": (("rot",), False, "inconsistent"),
     "damaged batches kept": (("rot",), False, "inconsistent"),
     "no authorizer in produce": (("rights",), False, "no client with rights has written it"),
+    "no authorizer in share fetch": (("rights",), False, "has lost"),
     "first entries kept": (("rights",), False, "has lost"),
     "forwarded as the broker": (("rights",), False, "the intruder"),
     "sessions without end": (("rights",), False, "its session had ended"),
@@ -56,6 +57,7 @@ _FIRST_OF_SHARES, _FIRST_OF_STREAMS = (
 )
 SHARING = dict.fromkeys(list(PLANS)[_FIRST_OF_SHARES:_FIRST_OF_STREAMS], (1, 2))
 SHARING["pruned to the newest snapshot"] = (3, 2)
+SHARING["no authorizer in share fetch"] = (1, 2)
 # What is wrong with streams groups, and how many members those have.
 STREAMING = dict.fromkeys(list(PLANS)[_FIRST_OF_STREAMS:], 3)
 # Plans of clusters that demand a login.

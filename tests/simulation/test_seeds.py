@@ -60,13 +60,23 @@ def test_one_seed_in_six_is_secured_and_the_others_are_what_they_were() -> None:
 
 def test_one_seed_in_seven_has_a_share_group() -> None:
     plans = [Plan.of(seed) for seed in range(1, 3_001)]
-    sharing = [plan for plan in plans if plan.share_members]
+    sharing = [plan for plan in plans if plan.share_members and not plan.is_secured]
     assert 350 < len(sharing) < 500
     assert {fault for plan in sharing for fault in plan.faults} >= {*FAULTS, *SHARE_FAULTS}
     assert {plan.share_members for plan in sharing} == {1, 2, 3}
     assert {plan.is_share_committed for plan in sharing} == {True, False}
     assert any(plan.is_compacted for plan in sharing)
-    assert not any(plan.is_secured for plan in sharing)
+
+
+def test_one_secured_seed_in_four_has_a_share_group_and_the_others_are_what_they_were() -> None:
+    plans = [Plan.of(seed) for seed in range(1, 3_001)]
+    secured = [plan for plan in plans if plan.is_secured]
+    sharing = [plan for plan in secured if plan.share_members]
+    assert 90 < len(sharing) < 160
+    assert {plan.share_members for plan in sharing} == {1, 2, 3}
+    assert {plan.is_share_committed for plan in sharing} == {True, False}
+    assert {fault for plan in sharing for fault in plan.faults} >= {*FAULTS, *SECURITY_FAULTS}
+    assert not any(Plan.of(plan.seed, may_be_secured=False).share_members for plan in secured)
 
 
 def test_one_seed_in_twelve_has_a_streams_group() -> None:

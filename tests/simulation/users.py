@@ -58,8 +58,18 @@ NODE_PORT = 9094
 INTRUDER, INTRUDER_PASSWORD = "eve", "eve-of-nodes"
 WARDEN = "warden"
 _ADMIN = "admin"
+# The members of a share group; a user of clusters that have one.
+SHARER = "sharer"
 # By what the names of clients begin with; those of producers are users of their own.
-_SHARED_USERS = {"r": "reader", "f": "reader", "d": "reader", "g": "member", "c": "copier", "l": "copier"}
+_SHARED_USERS = {
+    "r": "reader",
+    "f": "reader",
+    "d": "reader",
+    "g": "member",
+    "c": "copier",
+    "l": "copier",
+    "s": SHARER,
+}
 _PRODUCERS = ("p0", "p1", "x0", "x1")
 USERS = (*_PRODUCERS, "reader", "member", "copier", _ADMIN, WARDEN, INTRUDER)
 _ITSELF = frozenset((*_PRODUCERS, _ADMIN, WARDEN, INTRUDER))
@@ -88,7 +98,8 @@ def _grant(user: str, operation: Operation, kind: ResourceType, name: str, patte
     return Acl(kind, name, pattern, f"User:{user}", WILDCARD, operation, ALLOW)
 
 
-def grants(topic: str, copies: str) -> list[Acl]:
+def grants(topic: str, copies: str, *, has_shares: bool) -> list[Acl]:
+    of_shares = [_grant(SHARER, READ, TOPIC, topic), _grant(SHARER, READ, GROUP, "shares")]
     return [
         *(_grant(user, WRITE, TOPIC, topic) for user in _PRODUCERS),
         *(_grant(user, WRITE, TRANSACTIONAL_ID, "tx", PREFIXED) for user in _PRODUCERS if user.startswith("x")),
@@ -108,12 +119,14 @@ def grants(topic: str, copies: str) -> list[Acl]:
         # The response to CreateTopics shows the configuration of the topic.
         _grant(_ADMIN, DESCRIBE_CONFIGS, TOPIC, WILDCARD),
         _grant(WARDEN, ALTER, CLUSTER, CLUSTER_NAME),
+        *(of_shares if has_shares else ()),
     ]
 
 
 def first_records(entries: Sequence[Acl]) -> list[Message]:
     """What the metadata log begins with: all users, and what they may do."""
-    records: list[Message] = [_credential(user) for user in USERS]
+    sharers = [SHARER] if any(entry.principal == f"User:{SHARER}" for entry in entries) else []
+    records: list[Message] = [_credential(user) for user in (*USERS, *sharers)]
     for number, entry in enumerate(entries):
         records.append(AccessControlEntryRecord(id=Uuid.of(3_000_000 + number), **entry._asdict()))
     return records

@@ -28,10 +28,10 @@ from pessoa.wire.errors import ErrorCode
 from tests.simulation.client import TRANSIENT, Client
 from tests.simulation.history import Violation
 from tests.simulation.rights import error_codes
-from tests.simulation.users import MECHANISM_NUMBER, WARDEN, password_of, salt_of, salted, user_of
+from tests.simulation.users import MECHANISM_NUMBER, SHARER, WARDEN, password_of, salt_of, salted, user_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from pessoa.metadata.table_images import Acl
@@ -48,7 +48,7 @@ _QUIET_S = 1.0
 class Warden(Client):
     rights: Rights
     # Names of clients that run.
-    clients: Collection[str] = ()
+    clients: Sequence[str] = ()
 
     def __init__(self, *details: Any) -> None:
         super().__init__(*details)
@@ -73,7 +73,9 @@ class Warden(Client):
         entries = [one for one in self.rights.entries if one.principal in users and one.resource_type != CLUSTER]
         if not entries:
             return
-        entry = self.rng.choice(entries)
+        # Those of a share group are few, and matter most where there is one.
+        of_shares = [one for one in entries if one.principal == f"User:{SHARER}"]
+        entry = self.rng.choice(of_shares if of_shares and self.rng.random() < 0.5 else entries)
         self.trace("takes away %s", entry)
         self.rights.removed.append(entry)
         while not self.rights.is_gone(entry) and not self.is_stopping:
