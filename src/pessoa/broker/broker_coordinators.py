@@ -179,9 +179,13 @@ class BrokerCoordinators:
         broker, config = self._broker, self._broker.config
         coordinator = ShareCoordinator(
             ShareCoordinatorConfig(
-                config.share_coordinator_snapshot_update_records_per_snapshot,
-                config.share_coordinator_cold_partition_snapshot_interval_ms,
-                config.share_coordinator_write_timeout_ms,
+                share_coordinator_snapshot_update_records_per_snapshot=(
+                    config.share_coordinator_snapshot_update_records_per_snapshot
+                ),
+                share_coordinator_cold_partition_snapshot_interval_ms=(
+                    config.share_coordinator_cold_partition_snapshot_interval_ms
+                ),
+                share_coordinator_write_timeout_ms=config.share_coordinator_write_timeout_ms,
             ),
             InternalTopicLog(
                 broker,

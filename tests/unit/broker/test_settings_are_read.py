@@ -24,6 +24,9 @@ from pessoa.base.config_table import ConfigTable
 from pessoa.base.config_values import Value
 from pessoa.broker.config import _DERIVED_ATTRIBUTES, BrokerConfig
 from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
+from pessoa.coordinator.groups.share.share_group_config import ShareGroupConfig
+from pessoa.coordinator.groups.streams.streams_group_config import StreamsGroupConfig
+from pessoa.coordinator.share.share_config import ShareCoordinatorConfig
 from pessoa.coordinator.transactions.transaction_config import TransactionConfig
 from pessoa.log.compaction.log_to_clean import CleanerSettings
 from pessoa.log.log_config import LogConfig
@@ -42,7 +45,10 @@ BUILT_IN_BROKER = (
     CleanerSettings,
     GroupCoordinatorConfig,
     ListenerLimits,
+    ShareCoordinatorConfig,
+    ShareGroupConfig,
     SocketSettings,
+    StreamsGroupConfig,
     TransactionConfig,
     UpkeepSettings,
 )
@@ -56,7 +62,7 @@ def names_of(settings: Any) -> Iterable[str]:
 @cache
 def trees() -> dict[str, ast.Module]:
     """Of the cluster's tower: the services have settings of their own."""
-    towers = "base broker controller coordinator log metadata net quorum quota raft records replication security"
+    towers = "base broker controller coordinator log metadata net quorum quota raft records replication security share"
     return {
         str(path.relative_to(SOURCE)): ast.parse(path.read_text())
         for tower in towers.split()
@@ -167,6 +173,10 @@ def test_every_key_is_read_or_listed_with_the_reason_why_not(
     assert not forgotten, "nothing reads these: let them take effect, or say in no_effect.py why they have none"
     needless = [one for one in patterns(excused) if not any(fnmatchcase(name, one) for name in unread)]
     assert not needless, "these are read, and need no excuse in no_effect.py"
+
+
+def test_every_key_of_groups_is_read() -> None:
+    assert {key.name for key in GROUP_CONFIGS} - texts(reading_files()) == set()
 
 
 def test_every_declared_attribute_of_the_broker_config_is_read() -> None:
