@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import pty
-import re
-import select
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from pessoa.testing import Broker
-from tests.services.ksql.serving import Ksql, wait_for
+from tests.services.ksql.serving import Ksql
 from tests.support.logged_process import LoggedProcess, pessoa
+from tests.support.terminal import Terminal
 
 STREAM = "CREATE STREAM S (ID INT KEY, V VARCHAR) WITH (KAFKA_TOPIC='process', VALUE_FORMAT='JSON', PARTITIONS=1);"
 
@@ -56,60 +56,72 @@ def test_the_command_says_what_is_wrong_and_how_it_ended(ksql: Ksql, tmp_path: P
     assert "Kafka Topic" in ksql_command("-f", str(script), url).stdout
 
 
-class Prompt:
-    """`ksql` in a terminal of its own."""
+class Prompt(Terminal):
+    """`ksql` in a terminal."""
 
     def __init__(self, url: str, home: Path) -> None:
-        self._pid, self._terminal = pty.fork()
-        if self._pid == 0:
-            environment = os.environ | {"HOME": str(home), "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
-            os.execve(sys.executable, [sys.executable, "-m", "pessoa", "ksql", url], environment)
-        self.shown = ""
+        environment = os.environ | {"HOME": str(home), "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
+        super().__init__([sys.executable, "-m", "pessoa", "ksql", url], environment)
 
-    def type(self, text: str) -> None:
-        os.write(self._terminal, text.encode())
+    def enter(self, *lines: str) -> None:
+        self.wait_for("ksql>")
+        for line in lines:
+            self.type(f"{line}\r")
 
-    def wait_for(self, pattern: str) -> None:
-        """Wait until what was shown since the last wait has the pattern."""
-        deadline = time.monotonic() + 60
-        while (found := re.search(pattern, self.shown)) is None:
-            assert time.monotonic() < deadline, f"{pattern} was not shown: {self.shown[-2000:]}"
-            if select.select([self._terminal], [], [], 0.2)[0]:
-                data = os.read(self._terminal, 65536)
-                if b"\x1b[6n" in data:
-                    # The prompt asks where the cursor is, and a terminal answers.
-                    os.write(self._terminal, b"\x1b[1;1R")
-                self.shown += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode(errors="replace"))
-        self.shown = self.shown[found.end() :]
-
-    def end(self) -> int:
+    def leave(self) -> int:
         self.wait_for("ksql>")
         self.type("\x04")
         self.wait_for("Exiting ksqlDB.")
-        _, status = os.waitpid(self._pid, 0)
-        os.close(self._terminal)
-        return os.waitstatus_to_exitcode(status)
+        return self.exit_code()
+
+
+@pytest.fixture
+def prompt(ksql: Ksql, tmp_path: Path) -> Iterator[Prompt]:
+    prompt = Prompt(str(ksql.base_url), tmp_path)
+    try:
+        prompt.wait_for("Server Status: RUNNING")
+        yield prompt
+    finally:
+        prompt.close()
+
+
+@pytest.fixture
+def stream(ksql: Ksql, name: str) -> str:
+    ksql.run(STREAM.replace("STREAM S ", f"STREAM {name} ").replace("'process'", f"'{name}'"))
+    return name
 
 
 def test_the_prompt_takes_lines_until_a_semicolon_and_ctrl_c_ends_a_query(
-    ksql: Ksql, name: str, tmp_path: Path
+    ksql: Ksql, prompt: Prompt, name: str, tmp_path: Path
 ) -> None:
-    prompt = Prompt(str(ksql.base_url), tmp_path)
-    prompt.wait_for("Server Status: RUNNING")
-    prompt.wait_for("ksql>")
-    prompt.type(f"CREATE STREAM {name} (ID INT KEY, V VARCHAR)\r")
-    prompt.type(f"WITH (KAFKA_TOPIC='{name}', VALUE_FORMAT='JSON', PARTITIONS=1);\r")
+    prompt.enter(
+        f"CREATE STREAM {name} (ID INT KEY, V VARCHAR)",
+        f"WITH (KAFKA_TOPIC='{name}', VALUE_FORMAT='JSON', PARTITIONS=1);",
+    )
     prompt.wait_for("Stream created")
-    prompt.wait_for("ksql>")
-    prompt.type(f"SELECT * FROM {name} EMIT CHANGES;\r")
+    prompt.enter(f"SELECT * FROM {name} EMIT CHANGES;")
     prompt.wait_for(r"\|ID +\|V +\|")
-    wait_for(lambda: ksql.run("SHOW QUERIES;")[0]["queries"], "the query")
     ksql.run(f"INSERT INTO {name} VALUES (7, 'seven');")
     prompt.wait_for(r"\|7 +\|seven +\|")
     prompt.type("\x03")
     prompt.wait_for("Query terminated")
-    prompt.wait_for("ksql>")
-    prompt.type("history\r")
+    prompt.enter("history")
     prompt.wait_for(rf"0: CREATE STREAM {name}")
-    assert prompt.end() == 0
+    assert prompt.leave() == 0
     assert (tmp_path / ".ksql-history").exists()
+
+
+def test_ctrl_c_that_is_typed_behind_a_query_ends_it(prompt: Prompt, stream: str) -> None:
+    prompt.wait_for("ksql>")
+    prompt.type(f"SELECT * FROM {stream} EMIT CHANGES;\r\x03")
+    prompt.wait_for("Interrupted|Query terminated")
+    assert prompt.leave() == 0
+
+
+def test_ctrl_c_at_the_prompt_drops_the_lines_of_a_statement(prompt: Prompt, stream: str) -> None:
+    prompt.enter("SELECT half")
+    prompt.wait_for("half\n>")
+    prompt.type("\x03")
+    prompt.enter(f"DESCRIBE {stream};")
+    prompt.wait_for("VARCHAR")
+    assert prompt.leave() == 0

@@ -59,6 +59,18 @@ def test_a_push_query_gives_what_there_is_and_what_comes(ksql: Ksql, stream: str
     )
 
 
+def test_a_push_query_that_gave_rows_ends_when_it_is_closed(ksql: Ksql, stream: str) -> None:
+    body = {"sql": f"SELECT N FROM {stream} WHERE K = 'k0' EMIT CHANGES;"}
+    with ksql.stream("POST", "/query-stream", json=body) as answer:
+        lines = answer.iter_lines()
+        query_id = json.loads(next(lines))["queryId"]
+        # The header is there: what is written from now on is shown, though the query begins at the end.
+        ksql.run(f"INSERT INTO {stream} VALUES ('k0', 9);")
+        assert json.loads(next(lines)) == [9]
+        assert ksql.post("/close-query", json={"queryId": query_id}).status_code == 200
+        assert list(lines) == []
+
+
 def test_a_push_query_ends_when_it_is_closed(ksql: Ksql, stream: str) -> None:
     with ksql.stream("POST", "/query-stream", json={"sql": f"SELECT * FROM {stream} EMIT CHANGES;"}) as answer:
         lines = answer.iter_lines()

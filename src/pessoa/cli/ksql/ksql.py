@@ -119,7 +119,7 @@ def _run_text(session: object, text: str) -> bool:
 def _converse(session: object) -> None:
     from pessoa import __version__
     from pessoa.cli.ksql.ksql_session import KsqlSession
-    from pessoa.cli.ksql.ksql_shell import run_shell
+    from pessoa.cli.ksql.ksql_shell import Shell
     from pessoa.cli.ksql.server_client import ServerRefused, ServerUnreachable
 
     assert isinstance(session, KsqlSession)
@@ -132,7 +132,7 @@ def _converse(session: object) -> None:
     session.write(f"CLI v{__version__}, Server v{version} located at {session.client.url}")
     session.write(f"Server Status: {status}\n\nHaving trouble? Type 'help' (case-insensitive) for a rundown of how "
                   "things work!\n")  # fmt: skip
-    run_shell(session, Path.home() / ".ksql-history")
+    Shell(session, Path.home() / ".ksql-history").run()
 
 
 def _end_after(seconds: float) -> None:

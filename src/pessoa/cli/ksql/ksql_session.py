@@ -169,9 +169,10 @@ class KsqlSession:
 
     def _stream(self, statement: str, word: str) -> bool:
         """Show rows until their end, or Ctrl-C."""
-        rows = self.client.rows(statement, self.properties, self.variables)
         ended = "Topic printing ceased" if word == "PRINT" else "Query terminated"
+        rows: Rows | None = None
         try:
+            rows = self.client.rows(statement, self.properties, self.variables)
             if word == "PRINT":
                 for line in rows:
                     self.write(line.decode("utf-8", "replace").rstrip("\n"))
@@ -181,7 +182,8 @@ class KsqlSession:
             self.write(ended)
             return True
         finally:
-            rows.close()
+            if rows is not None:
+                rows.close()
 
     def _show_rows(self, rows: Rows, statement: str) -> bool:
         box: RowBox | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -13,6 +14,7 @@ from prompt_toolkit.history import FileHistory
 from prompt_toolkit.lexers import Lexer as PromptLexer
 from prompt_toolkit.patch_stdout import patch_stdout
 
+from pessoa.cli.ksql.interrupts import Interrupts, take_typed_ahead
 from pessoa.cli.ksql.ksql_session import KsqlSession, Leave
 from pessoa.cli.ksql.server_client import ServerRefused, ServerUnreachable
 from pessoa.ksql.ksql_errors import KsqlError
@@ -107,36 +109,53 @@ def is_whole(text: str) -> bool:
     return bool(ends) and not text[ends[-1] :].strip()
 
 
-def run_shell(session: KsqlSession, history: Path) -> None:
-    """Read and run until the user leaves."""
-    completer = KsqlCompleter(session)
-    completer.refresh()
-    prompt: PromptSession[str] = PromptSession(
-        history=FileHistory(str(history)), completer=completer, complete_while_typing=False, lexer=KsqlHighlighter()
-    )
-    session.history = lambda: list(prompt.history.get_strings())
-    pending = ""
-    while True:
-        try:
-            with patch_stdout(raw=True):
-                line = prompt.prompt("ksql> " if not pending else "> ")
-        except KeyboardInterrupt:
-            pending = ""
-            continue
-        except EOFError:
-            break
-        try:
-            if not pending and session.run_line(line):
-                continue
-            pending = f"{pending}\n{line}" if pending else line
-            if not pending.strip():
-                pending = ""
-            elif is_whole(pending):
-                text, pending = pending, ""
-                session.run(text)
-                completer.refresh()
-        except Leave:
-            break
-        except KeyboardInterrupt:
-            session.write("Interrupted")
-    session.write("Exiting ksqlDB.")
+class Shell:
+    """Reads and runs until the user leaves."""
+
+    def __init__(self, session: KsqlSession, history: Path) -> None:
+        self._session = session
+        self._completer = KsqlCompleter(session)
+        self._prompt: PromptSession[str] = PromptSession(
+            history=FileHistory(str(history)), completer=self._completer, complete_while_typing=False,
+            lexer=KsqlHighlighter(),
+        )  # fmt: skip
+        session.history = lambda: list(self._prompt.history.get_strings())
+        # The lines of a statement that has no semicolon.
+        self._pending = ""
+
+    def __repr__(self) -> str:
+        return f"<Shell at {self._session.client.url}, pending {self._pending!r}>"
+
+    def run(self) -> None:
+        with Interrupts() as interrupts:
+            interrupts.run(self._completer.refresh)
+            while (line := self._read()) is not None:
+                try:
+                    if take_typed_ahead(self._prompt.input) or not interrupts.run(partial(self._take, line)):
+                        self._pending = ""
+                        self._session.write("Interrupted")
+                except Leave:
+                    break
+            self._session.write("Exiting ksqlDB.")
+
+    def _read(self) -> str | None:
+        """Return the next line, None at the end of input; Ctrl-C drops what was typed."""
+        while True:
+            try:
+                with patch_stdout(raw=True):
+                    return self._prompt.prompt("ksql> " if not self._pending else "> ")
+            except KeyboardInterrupt:
+                self._pending = ""
+            except EOFError:
+                return None
+
+    def _take(self, line: str) -> None:
+        if not self._pending and self._session.run_line(line):
+            return
+        self._pending = f"{self._pending}\n{line}" if self._pending else line
+        if not self._pending.strip():
+            self._pending = ""
+        elif is_whole(self._pending):
+            text, self._pending = self._pending, ""
+            self._session.run(text)
+            self._completer.refresh()

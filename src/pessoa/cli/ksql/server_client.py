@@ -112,6 +112,10 @@ class KsqlClient:
         except (OSError, http.client.HTTPException) as failure:
             connection.close()
             raise ServerUnreachable(f"No ksql server answers at {self.url}: {failure}") from None
+        except KeyboardInterrupt:
+            # The server ends a query whose client has gone.
+            connection.close()
+            raise
 
 
 def _refusal(status: int, data: bytes) -> ServerRefused:

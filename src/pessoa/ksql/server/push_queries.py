@@ -2,7 +2,8 @@
 
 Each has a thread with a consumer of its own (`topic_reader.py`), which feeds the pure runtime of
 `ksql/operators/in_process.py`; state lives in memory and ends with the query. Streams begin where `auto.offset.reset`
-says; tables that are joined are read from their first record, since a join needs what they hold.
+says; tables that are joined are read from their first record, since a join needs what they hold. The offsets are found
+before the client is told that its query runs: with `latest` it sees every row that is written from then on.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class RunningQuery:
         left = self.plan.limit
         try:
             if left == 0:
+                self._reader.close()
                 self.feed.end(limit=True)
                 return
             for batch in self._reader.read():
@@ -83,7 +85,8 @@ class RunningQuery:
                     rows = rows[:left]
                     left -= len(rows)
                 if self.feed.closed.is_set() or (rows and not self.feed.put(rows)):
-                    return
+                    # /close-query leaves a client that waits for the end.
+                    break
                 if left == 0:
                     self.feed.end(limit=True)
                     return
@@ -137,7 +140,11 @@ class PushQueries:
         reader = SourceReader(self._clients, begins, f"_confluent-ksql-{query_id}", to_end=to_end)
         reader.open()
         settings = QuerySettings(SystemSurroundings(), _log_failure, dict(properties))
-        made = InProcessQuery(plan, settings, self._schemas, reader.partitions)
+        try:
+            made = InProcessQuery(plan, settings, self._schemas, reader.partitions)
+        except Exception:
+            reader.close()
+            raise
         running = RunningQuery(query_id, sql, plan, reader, made, feed)
         with self._lock:
             self._running[query_id] = running

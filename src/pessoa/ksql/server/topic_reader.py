@@ -7,7 +7,9 @@ ones, whichever the brokers sent first.
     poll ─▶ a queue per partition ─▶ the head with the earliest timestamp
              paused above _HIGH, resumed below _LOW
 
-`read` returns when `stop` is set, or with `to_end` when every partition has been read to the end that it had at first.
+`open` finds where each partition begins, so a record that is written behind it is read: a client that was told of its
+query misses none of those that it writes then. `read` returns when `stop` is set, or with `to_end` when every partition
+has been read to the end that it had at `open`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import heapq
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pessoa.ksql.operators.records import Headers, KafkaRecord
@@ -44,6 +46,8 @@ class SourceReader:
         self._to_end = to_end
         self.stop = threading.Event()
         self.partitions: dict[str, int] = {}
+        # From `open` to the end of `read`, or to `close`.
+        self._consumer: Consumer | None = None
         self._queues: dict[Place, deque[KafkaRecord]] = {}
         self._at_end: set[Place] = set()
         self._paused: set[Place] = set()
@@ -53,20 +57,30 @@ class SourceReader:
         return f"<SourceReader {self._group} of {', '.join(self._begins)}>"
 
     def open(self) -> None:
-        """Find the partitions; a KafkaRefused says which topic is missing."""
+        """Find the partitions and where to begin in them; a KafkaRefused says what is missing."""
         for topic in self._begins:
             found = self._clients.topic(topic)
             if found is None:
                 raise KafkaRefused(f"Kafka topic does not exist: {topic}")
             self.partitions[topic] = found.partitions
-
-    def read(self, begun: Callable[[], None] | None = None) -> Iterator[list[KafkaRecord]]:
-        """Yield batches of records in stream order; an empty one now and then, so that the caller can look around."""
-        consumer = self._clients.consumer(self._group, **{"fetch.wait.max.ms": 100})
+        self._consumer = self._clients.consumer(self._group, **{"fetch.wait.max.ms": 100})
         try:
-            self._assign(consumer)
-            if begun is not None:
-                begun()
+            self._assign(self._consumer)
+        except KafkaRefused:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close what `open` opened and `read` does not read."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def read(self) -> Iterator[list[KafkaRecord]]:
+        """Yield batches of records in stream order; an empty one now and then, so that the caller can look around."""
+        consumer = self._consumer
+        assert consumer is not None, "open comes first"
+        try:
             while not self.stop.is_set():
                 first = consumer.poll(_POLL_S)
                 if first is not None:
@@ -77,7 +91,7 @@ class SourceReader:
                 if self._to_end and self._is_read():
                     return
         finally:
-            consumer.close()
+            self.close()
 
     def _assign(self, consumer: Consumer) -> None:
         from confluent_kafka import TopicPartition

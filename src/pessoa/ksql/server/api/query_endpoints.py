@@ -24,7 +24,14 @@ from pessoa.ksql.ksql_errors import KsqlError
 from pessoa.ksql.server.api.streamed_answer import StreamedAnswer
 from pessoa.ksql.server.entities import quoted_schema, schema_of
 from pessoa.ksql.server.kafka_clients import KafkaRefused
-from pessoa.ksql.server.ksql_problems import BAD_REQUEST, BAD_STATEMENT, NOT_FOUND, SERVER_ERROR, KsqlProblem
+from pessoa.ksql.server.ksql_problems import (
+    BAD_REQUEST,
+    BAD_STATEMENT,
+    FORBIDDEN_KAFKA,
+    NOT_FOUND,
+    SERVER_ERROR,
+    KsqlProblem,
+)
 from pessoa.ksql.server.ksql_state import sources_of
 from pessoa.ksql.server.pull_queries import PullQueries
 from pessoa.ksql.server.query_rows import ResultColumn, ResultRow, RowFeed
@@ -291,7 +298,8 @@ class Queries:
         try:
             running = await asyncio.to_thread(engine.push.start, parsed.text, plan, properties, feed, to_end=to_end)
         except KafkaRefused as refused:
-            raise KsqlProblem(NOT_FOUND, str(refused), parsed.text) from None
+            code = FORBIDDEN_KAFKA if refused.is_denied else NOT_FOUND
+            raise KsqlProblem(code, str(refused), parsed.text) from None
         except KsqlError as wrong:
             raise KsqlProblem(BAD_STATEMENT, str(wrong), parsed.text) from None
         out = form(result_columns(plan), running.id, is_live=True)
@@ -317,7 +325,8 @@ class Queries:
         try:
             await asyncio.to_thread(printer.open)
         except KafkaRefused as refused:
-            raise KsqlProblem(BAD_STATEMENT, str(refused), text) from None
+            code = FORBIDDEN_KAFKA if refused.is_denied else BAD_STATEMENT
+            raise KsqlProblem(code, str(refused), text) from None
         return StreamedAnswer(printer.lines(), DELIMITED)
 
 
