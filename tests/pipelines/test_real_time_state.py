@@ -1,9 +1,12 @@
-"""Distinct rows, a stream with a table as it is, and two tables, each in real-time mode through the engine."""
+"""Hopping windows, distinct rows, a stream with a table as it is, and two tables, each in real-time mode through the
+engine."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import random
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -11,7 +14,21 @@ from uuid import uuid4
 import pytest
 
 from pessoa.pipelines.engine import Engine
-from pessoa.pipelines.plan import Distinct, Filter, Format, How, Join, Node, PlanRefused, Sink, Source, Union
+from pessoa.pipelines.plan import (
+    Aggregate,
+    Column,
+    Distinct,
+    Filter,
+    Format,
+    How,
+    Join,
+    Node,
+    PlanRefused,
+    Sink,
+    Source,
+    Union,
+    Window,
+)
 from pessoa.pipelines.queries import QuerySpec
 from pessoa.testing import Broker
 from tests.support.topics import eventually, fill, make_topic, read_all
@@ -34,8 +51,8 @@ class World:
         for name in names:
             make_topic(self.servers, self.topic(name))
 
-    def send(self, name: str, *records: tuple[bytes, bytes | None]) -> None:
-        fill(self.servers, self.topic(name), records)
+    def send(self, name: str, *records: tuple[bytes, bytes | None], times_ms: Sequence[int] = ()) -> None:
+        fill(self.servers, self.topic(name), records, times_ms)
 
     def start(self, query_id: str, plan: Node) -> None:
         query = self.engine.start(QuerySpec(query_id, plan=Sink(plan, self.topic("out")), trigger_ms=5000))
@@ -79,6 +96,54 @@ def sale(key: str, number: int) -> tuple[bytes, bytes]:
 
 def sold(key: str, number: int, nome: str | None) -> tuple[bytes, Any]:
     return key.encode(), {"id": number, "valor": number / 2, "nome": nome}
+
+
+# Windows of 50 seconds every 20: a row is in two of them or in three.
+SIZE_MS, ADVANCE_MS = 50_000, 20_000
+
+
+def hopping_counts(rows: Sequence[tuple[str, int, int]]) -> dict[bytes, list[tuple[int, float]]]:
+    """Every count and sum of each key and window in the order of the rows (key, number, time), row by row."""
+    found: dict[bytes, list[tuple[int, float]]] = {}
+    for key, number, time_ms in rows:
+        start_ms = time_ms // ADVANCE_MS * ADVANCE_MS
+        while start_ms + SIZE_MS > time_ms:
+            updates = found.setdefault(key.encode() + start_ms.to_bytes(8, "big"), [])
+            count, total = updates[-1] if updates else (0, 0.0)
+            updates.append((count + 1, total + number / 2))
+            start_ms -= ADVANCE_MS
+    return found
+
+
+def test_every_row_updates_each_of_its_hopping_windows_in_real_time_also_after_a_restart(world: World) -> None:
+    world.make("sales", "out")
+    chance = random.Random(18)
+    # An hour ago, so that retention leaves the records alone; not in the order of their times.
+    first_ms = (int(time.time()) - 3600) * 1000
+    rows = [(chance.choice(("ana", "rui")), each, first_ms + chance.randrange(180_000)) for each in range(40)]
+    window = Window("hopping", SIZE_MS, ADVANCE_MS, grace_ms=86_400_000)
+    columns = (Column("vezes", "count(*)"), Column("total", "sum(valor)"))
+
+    def send(some: Sequence[tuple[str, int, int]]) -> None:
+        world.send("sales", *(sale(key, number) for key, number, _ in some), times_ms=[when for *_, when in some])
+
+    def updates() -> dict[bytes, list[tuple[int, float]]]:
+        found: dict[bytes, list[tuple[int, float]]] = {}
+        for key, row in world.read():
+            found.setdefault(key, []).append((row["vezes"], row["total"]))
+        return found
+
+    send(rows[:20])
+    world.start("hopping", Aggregate(sales(world), columns, window))
+    # No row and no window is without its own update, and none has two.
+    eventually(lambda: updates() == hopping_counts(rows[:20]), DEADLINE_S, about=world.about)
+    # The state of a batch that has ended is what the query goes on from.
+    eventually(lambda: world.engine.query("hopping").progress.batch_id >= 0, DEADLINE_S, about=world.about)
+    world.engine.pause("hopping")
+    world.engine.resume("hopping")
+    send(rows[20:])
+    last = {key: each[-1] for key, each in hopping_counts(rows).items()}
+    eventually(lambda: {key: each[-1] for key, each in updates().items()} == last, DEADLINE_S, about=world.about)
 
 
 def test_rows_that_were_seen_before_are_left_out_in_real_time_also_after_a_restart(world: World) -> None:
