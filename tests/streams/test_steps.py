@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -85,6 +85,60 @@ def test_functions_look_at_rows_that_pass_unchanged_and_foreach_writes_none(spar
     assert letter.headers["__streams.errors.message"] == b"ValueError: too cheap"
     assert set(out) == {"iguais", "loja-dead-letters"}
     assert "\nloja-end\n" in app.explain()
+
+
+def test_branches_merged_streams_and_functions_that_look_on_run_on_a_broker(
+    broker: Broker, spark_address: str, tmp_path: Path
+) -> None:
+    name = f"t{uuid4().hex[:8]}"
+    seen, ended = tmp_path / "seen", tmp_path / "ended"
+
+    def look(key: str, sale: Sale) -> None:
+        with seen.open("a") as file:
+            file.write(f"{key} {sale.produto}\n")
+
+    def end(sale: Sale) -> None:
+        if sale.valor < 1:
+            raise ValueError("too cheap")
+        with ended.open("a") as file:
+            file.write(f"{sale.produto}\n")
+
+    app = App(name, broker.bootstrap_servers, spark=spark_address, home=tmp_path / "home", on_error="dead-letter")
+    sales = app.stream(f"{name}-vendas", value=Sale)
+    dear, middling = sales.branch("valor > 10", "valor > 5")
+    dear.to(f"{name}-caras")
+    # A branch by a Python function, met by the rows of another stream and looked at on the way.
+    parts = sales.split(rest="resto", dez=lambda sale: sale.valor > 10)
+    parts["resto"].merge(middling, app.stream(f"{name}-feira", value=Sale)).peek(look).to(f"{name}-todas")
+    sales.foreach(end)
+    rows = [*SALES, ("eva", Sale("mesa", 0.5))]
+    produce(broker, f"{name}-feira", ("ivo", {"produto": "banco", "valor": 20}))
+    produce(broker, f"{name}-vendas", *((key, asdict(sale)) for key, sale in rows))
+    outputs = [f"{name}-{each}" for each in ("caras", "todas", "dead-letters")]
+
+    def have_all_come(records: list[Any]) -> bool:
+        return len(records) == 7 and ended.exists() and len(ended.read_text().split()) == 3
+
+    with app.start() as running:
+        found = consume(broker, outputs, have_all_come, running.check)
+        assert f"{name}-end" in {query.id for query in running.status()}
+    values: dict[str | None, list[tuple[Any, Any]]] = {}
+    for record in found:
+        values.setdefault(record.topic(), []).append((record.key(), record.value()))
+    caras, todas, letters = (values[each] for each in outputs)
+    assert [(key, json.loads(value)) for key, value in caras] == [(b"ana", {"produto": "faca", "valor": 12.0})]
+    # The plate is in both branches that were merged.
+    assert sorted((key, json.loads(value)["produto"]) for key, value in todas) == [
+        (b"ana", "prato"), (b"ana", "prato"), (b"eva", "mesa"), (b"ivo", "banco"), (b"rui", "copo"),
+    ]  # fmt: skip
+    assert sorted(seen.read_text().splitlines()) == ["ana prato", "ana prato", "eva mesa", "ivo banco", "rui copo"]
+    assert sorted(ended.read_text().split()) == ["copo", "faca", "prato"]
+    assert [json.loads(value)["produto"] for _, value in letters] == ["mesa"]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    # What ends in a function writes no topic.
+    assert {topic for topic in admin.list_topics(timeout=20).topics if topic.startswith(name)} == {
+        *outputs, f"{name}-vendas", f"{name}-feira",
+    }  # fmt: skip
 
 
 def test_groups_of_two_streams_are_aggregated_together(spark: Any) -> None:
