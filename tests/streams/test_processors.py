@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,68 @@ def test_a_timer_calls_the_processor_when_its_time_has_come(broker: Broker, spar
     with app.start() as running:
         found = consume(broker, [f"{name}-out"], lambda records: len(records) == 2, running.check)
     assert sorted(record.value() or b"" for record in found) == [b"ana is silent", b"rui is silent"]
+
+
+class QuietMinutes:
+    """Counts the rows of a key, and tells the count when the stream is a minute past the last of them."""
+
+    def process(self, context: Context, key: str, value: dict[str, Any]) -> Iterator[str]:
+        if "due" in context.state:
+            context.cancel_timer(datetime.datetime.fromisoformat(context.state["due"]))
+        context.state["rows"] = context.state.get("rows", 0) + 1
+        context.state["due"] = context.set_timer(datetime.timedelta(minutes=1)).isoformat()
+        yield f"{key} has {context.state['rows']}"
+
+    def timer(self, context: Context, key: str, time: datetime.datetime) -> Iterator[str]:
+        rows = context.state["rows"]
+        context.state.clear()
+        yield f"{key} had {rows} until {time.timestamp():.0f}"
+
+
+def test_timers_of_the_streams_time_and_the_state_of_a_processor_survive_a_restart_of_the_app(
+    broker: Broker, spark_address: str, tmp_path: Path
+) -> None:
+    name = f"t{uuid4().hex[:8]}"
+    # Hours ago: a timer of the clock would be due at once. Retention leaves the records alone.
+    first_s = int(time.time()) // 60 * 60 - 7200
+    told: list[str] = []
+
+    def make_app() -> App:
+        app = App(name, broker.bootstrap_servers, spark=spark_address, home=tmp_path / "home", delivery="exactly-once")
+        rows = app.stream(f"{name}-in", value="valor DOUBLE")
+        rows.process(QuietMinutes(), returns=str, timers="event", grace="10 s").to(f"{name}-out")
+        return app
+
+    def send(second: int, *keys: str) -> None:
+        rows = [(key, {"valor": 1}) for key in keys]
+        produce(broker, f"{name}-in", *rows, timestamp_ms=(first_s + second) * 1000)
+
+    def wait_for(*expected: str) -> None:
+        told.extend(expected)
+
+        def has_come(records: list[Any]) -> bool:
+            return len(records) >= len(told)
+
+        found = consume(broker, [f"{name}-out"], has_come, running.check)
+        assert sorted((record.value() or b"").decode() for record in found) == sorted(told)
+
+    send(0, "ana", "rui")
+    with make_app().start() as running:
+        wait_for("ana has 1", "rui has 1")
+        send(30, "ana")
+        wait_for("ana has 2")
+    # While nothing runs: the first timer of ana was cancelled, the one of rui is due with the row of eva.
+    send(75, "eva")
+    with make_app().start() as running:
+        wait_for("eva has 1", f"rui had 1 until {first_s + 60}")
+        # ana is counted on from what the first run kept, and its timer moved on once more.
+        send(80, "ana")
+        wait_for("ana has 3")
+        send(300, "ivo")
+        wait_for("ivo has 1", f"ana had 3 until {first_s + 140}", f"eva had 1 until {first_s + 135}")
+        # A key whose timer has come begins anew.
+        send(301, "rui")
+        wait_for("rui has 1")
 
 
 def test_sliding_windows_begin_and_end_where_rows_do(spark: Any) -> None:
