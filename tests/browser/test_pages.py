@@ -82,6 +82,9 @@ def test_a_topic_draws_its_partitions_with_leader_and_offsets(page: Page) -> Non
 def test_messages_are_searched_filtered_and_opened(page: Page) -> None:
     go(page, "/topics/orders?tab=messages")
     expect(page.locator(".msg")).to_have_count(50)
+    # Partitions are read one after the other; the newest are of all of them.
+    places = page.locator(".msg summary .where:first-child").all_inner_texts()
+    assert {one.partition(" ")[0] for one in places} == {"0", "1", "2"}
     page.get_by_label("Search keys, values, headers").fill("t-123")
     page.get_by_role("button", name="Show").click()
     expect(page.locator(".msg")).to_have_count(1)

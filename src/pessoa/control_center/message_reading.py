@@ -16,7 +16,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
@@ -365,6 +365,11 @@ def _has_text(message: Message, wanted: str) -> bool:
         or wanted in as_text(message.key).casefold()
         or any(wanted in name.casefold() or wanted in as_text(value).casefold() for name, value in message.headers)
     )
+
+
+def newest(messages: Iterable[Message], limit: int) -> list[Message]:
+    """The newest of them, of all partitions, the last one first."""
+    return sorted(messages, key=lambda one: (one.timestamp, one.offset), reverse=True)[:limit]
 
 
 def _cut(message: Message) -> Message:

@@ -18,7 +18,7 @@ from pessoa.client.config_admin import ResourceType
 from pessoa.control_center.accounts import COOKIE, Person, demand
 from pessoa.control_center.center import Center, cluster_rows
 from pessoa.control_center.filter_expressions import BadFilter, compile_filter
-from pessoa.control_center.message_reading import Message, MessageQuery
+from pessoa.control_center.message_reading import Message, MessageQuery, newest
 from pessoa.control_center.stored_state import AlertRule, SavedFilter
 from pessoa.control_center.texts import Text
 from pessoa.control_center.topic_analysis import TopicReport
@@ -296,10 +296,6 @@ async def _messages(center: Center, person: Person, request: Request) -> object:
     if progress.error is not None and not found:
         raise HttpProblem(502, progress.error)
     return FoundMessages(found[: query.limit], progress.scanned, progress.matched, progress.total, progress.error)
-
-
-def newest(messages: list[Message], limit: int) -> list[Message]:
-    return sorted(messages, key=lambda one: (one.timestamp, one.offset), reverse=True)[:limit]
 
 
 async def _analyse(center: Center, person: Person, request: Request) -> object:

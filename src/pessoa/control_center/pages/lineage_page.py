@@ -165,7 +165,7 @@ def _ways(visit: Visit, found: list[Flow], rates: Mapping[str, float | None]) ->
     arrow = tag("span", "→", cls="dim")
     ways = [
         tag("div", tag("strong", one.name), " ", badge(visit.t(one.kind)), " ", tag("span", one.state, cls="dim"),
-            tag("div", ends(one.reads), arrow if one.reads and one.writes else "", ends(one.writes), cls="query-way"),
+            tag("div", ends(one.reads), arrow, ends(one.writes), cls="query-way"),
             cls="query")
         for one in found
     ]  # fmt: skip

@@ -54,7 +54,8 @@ def table(heads: Sequence[Cell], rows: Iterable[Sequence[Cell]], *, empty: str, 
         return tag("th", one, cls="num" if at in numbers else None, scope="col")
 
     def cell(at: int, one: Cell) -> Markup:
-        label = labels[at] if 0 < at < len(labels) else None
+        # A lone number is no title.
+        label = labels[at] if at < len(labels) and (at or isinstance(one, int)) else None
         return tag("td", one, cls="num" if at in numbers else None, data_label=label or None)
 
     body = [tag("tr", join(cell(at, one) for at, one in enumerate(row))) for row in rows]

@@ -18,7 +18,7 @@ from nicegui import events, ui
 from pessoa.control_center.accounts import demand
 from pessoa.control_center.csv_text import csv_table
 from pessoa.control_center.filter_expressions import BadFilter, compile_filter
-from pessoa.control_center.message_reading import Message, MessageQuery, Scan, as_text
+from pessoa.control_center.message_reading import Message, MessageQuery, Scan, as_text, newest
 from pessoa.control_center.pages.frame import Visit
 from pessoa.control_center.pages.parts import Html, badge, bytes_text, compact, date_clock, notice, tag
 from pessoa.control_center.stored_state import SavedFilter
@@ -41,20 +41,18 @@ class MessageView:
         self.scan = scan
         self._shown = shown
         self._told = told
-        is_newest = scan.query.start in ("newest", "live")
         self.kept: deque[Message] = deque(maxlen=KEPT if scan.query.start == "live" else max(scan.query.limit, 1))
-        self._is_newest = is_newest
         self._seen = -1
         self.received = 0
         self._bytes = 0
 
     def take(self) -> None:
         waiting = self.scan.take_waiting()
-        for one in waiting:
-            if len(self.kept) == self.kept.maxlen or self._bytes > KEPT_BYTES:
-                self._bytes -= self.kept.popleft().size if self.kept else 0
-            self.kept.append(one)
-            self._bytes += one.size
+        if self.scan.query.start == "newest":
+            # Partitions are read one after the other: the last that came are not the newest.
+            self.kept = deque(newest([*self.kept, *waiting], self.scan.query.limit))
+        else:
+            self._keep(waiting)
         self.received += len(waiting)
         state = self.received * 2 + self.scan.progress.is_done
         self._told.set_content(str(self._progress()))
@@ -62,11 +60,15 @@ class MessageView:
             self._seen = state
             self._shown.set_content(str(self._list()))
 
+    def _keep(self, waiting: list[Message]) -> None:
+        for one in waiting:
+            if len(self.kept) == self.kept.maxlen or self._bytes > KEPT_BYTES:
+                self._bytes -= self.kept.popleft().size if self.kept else 0
+            self.kept.append(one)
+            self._bytes += one.size
+
     def messages(self) -> list[Message]:
-        if self.scan.query.start == "newest":
-            found = sorted(self.kept, key=lambda one: (one.timestamp, one.offset), reverse=True)
-            return found[: self.scan.query.limit]
-        return list(reversed(self.kept)) if self._is_newest else list(self.kept)
+        return list(reversed(self.kept)) if self.scan.query.start == "live" else list(self.kept)
 
     def _list(self) -> Html:
         shown = self.messages()[:WINDOW]
