@@ -223,6 +223,46 @@ def test_skipped_records_and_failed_expressions_are_told_in_the_processing_log(
     assert told == {(one.kind.name, str(one.offset)) for one in failures}, entries
 
 
+@pytest.mark.parametrize("window", ["", "WINDOW TUMBLING (SIZE 1 MINUTE)"], ids=["table", "windows"])
+def test_what_fails_behind_an_aggregate_is_told_in_the_processing_log(
+    runner: SparkQueryRunner, servers: str, spark_log: Path, window: str
+) -> None:
+    topic = f"divided_{'windows' if window else 'table'}"
+    catalogue = catalogue_of(
+        f"CREATE STREAM {topic} (id BIGINT KEY, amount INT) WITH (KAFKA_TOPIC='{topic}', VALUE_FORMAT='JSON');"
+    )
+    text = (
+        f"CREATE TABLE {topic}_by_id AS SELECT id, SUM(amount) AS total, 12 / SUM(amount) AS share FROM {topic} "
+        f"{window} GROUP BY id;"
+    )
+    plan = plan_of(text, catalogue)
+    records: list[tuple[bytes | None, bytes | None]] = [(key(1), b'{"amount": 0}'), (key(1), b'{"amount": 3}')]
+    failures: list[ProcessingFailure] = []
+    query = InProcessQuery(plan, QuerySettings(log=failures.append), MemorySchemas())
+    wanted = [
+        row(*made[:3])
+        for offset, record in enumerate(records)
+        for made in query.take(KafkaRecord(topic, 0, offset, 5_000, *record))
+    ]
+    assert (len(wanted), len(failures)) == (2, 1)
+    sink = f"{topic}_BY_ID".upper()
+    for name in (topic, sink):
+        make_topic(servers, name, 1, retention_ms="-1")
+    query_id = f"CTAS_{topic}_1"
+    runner.start(PersistentQuery(query_id, text, plan, {}))
+    assert runner.status(query_id).speed == "real-time"
+    for number, record in enumerate(records):
+        fill(servers, topic, [record], [5_000])
+        eventually(
+            lambda number=number: by_key(rows_of(servers, sink)) == by_key(wanted[: number + 1]),  # type: ignore[misc]
+            about=lambda: (rows_of(servers, sink), wanted, runner.status(query_id)),
+        )
+    told = [line for line in spark_log.read_text().splitlines() if f"(a group of {sink})" in line]
+    assert [line.partition("PROCESSING: ")[2] for line in told] == [
+        f"no value could be computed for SHARE (a group of {sink})"
+    ]
+
+
 USER_FUNCTIONS = """
 from pessoa.ksql.functions.user_functions import udaf, udf, udtf
 

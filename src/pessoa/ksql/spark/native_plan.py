@@ -64,7 +64,7 @@ from pessoa.pipelines.plan import (
     Window,
 )
 
-# What a row's entry in the processing log says of where its record lies.
+# What a row's entry in the processing log says of where its record lies. Behind an aggregate it names the sink.
 _PLACE = "' (', rowtopic, '-', rowpartition, ' at ', rowoffset, ')'"
 # Below this a window's grace was chosen, and is meant by partition.
 LEAST_GRACE_MS = 12 * 3_600_000
@@ -90,6 +90,8 @@ class _Draft:
     # Whether the value is null; empty behind an aggregate.
     is_null: str
     is_windowed: bool = False
+    # Where a row comes from, in an entry of the processing log.
+    place: str = _PLACE
     # How often failures were asked for: the columns with their entries are numbered.
     logged: int = 0
     notes: list[str] = field(default_factory=list)
@@ -213,7 +215,7 @@ def _read(step: Step, start: Start) -> tuple[_Draft, Reading]:
         Column("bad", _failure(key, value, is_timed=source.timestamp is not None)),
         Column("gone", value.is_null),
     ]
-    node = _logged(Project(node, tuple(columns)), "bad", goes_on=False)
+    node = _logged(Project(node, tuple(columns)), "bad", _PLACE, goes_on=False)
     prefix = step.names[0][1].removesuffix(step.names[0][0])
     made |= {
         prefix + ROWTIME: "unix_millis(rowtime)",
@@ -251,27 +253,32 @@ def _reading_text(reading: Reading) -> str:
 # Pass 3: rows.
 
 
-def _logged(node: Node, entry: str, *, goes_on: bool) -> Filter:
+def _logged(node: Node, entry: str, place: str, *, goes_on: bool) -> Filter:
     """Return the rows with an entry of the processing log for each whose column `entry` is not null.
 
     Spark calls a method of ours for it, which answers whether the row goes on.
     """
     method = "note" if goes_on else "skip"
-    call = f"java_method('pessoa.ProcessingLog', '{method}', concat({entry}, {_PLACE}))"
+    call = f"java_method('pessoa.ProcessingLog', '{method}', concat({entry}, {place}))"
     return Filter(node, f"IF({entry} IS NULL, true, CAST({call} AS BOOLEAN))")
 
 
 def _log_failures(draft: _Draft, items: Sequence[tuple[str, Sql]]) -> None:
-    """Log the rows for which an expression fails, with the names of such. Behind an aggregate a row has no place."""
+    """Log the rows for which an expression fails, with the names of such."""
     listed = ", ".join(f"IF({sql.fails}, {sql_text(name)}, NULL)" for name, sql in items if sql.fails)
-    if not listed or not draft.is_null:
+    if not listed:
         return
     failed = f"nullif(concat_ws(', ', {listed}), '')"
     entry = f"concat('{FailureKind.PROCESSING.name}: no value could be computed for ', {failed})"
     name = f"failed{draft.logged}"
     draft.logged += 1
-    column = Column(name, f"IF({draft.is_null}, NULL, {entry})")
-    draft.node = _logged(Project(draft.node, (column,), keep=True), name, goes_on=True)
+    if draft.is_null:
+        entry = f"IF({draft.is_null}, NULL, {entry})"
+    elif not draft.is_windowed:
+        # The table becomes the stream of its changes: a filter of a table would make tombstones.
+        draft.node = Rekey(draft.node, (Column("key", "key"),))
+    column = Column(name, entry)
+    draft.node = _logged(Project(draft.node, (column,), keep=True), name, draft.place, goes_on=True)
 
 
 def _apply(step: Step, draft: _Draft, plan: LogicalPlan) -> None:
@@ -351,6 +358,8 @@ def _aggregate(step: AggregateStep, draft: _Draft, plan: LogicalPlan) -> None:
         windowed = "concat(key, unhex(lpad(hex(ws), 16, '0')))"
         draft.node = Filter(Rekey(draft.node, (Column("key", windowed),)), "ws >= 0")
     draft.columns, draft.is_null = after, ""
+    assert plan.sink is not None
+    draft.place = sql_text(f" (a group of {plan.sink.topic})")
 
 
 def _inputs_of(step: AggregateStep, columns: Mapping[str, str]) -> list[tuple[str, Sql]]:
